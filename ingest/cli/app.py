@@ -1,0 +1,66 @@
+"""The command `ingest`: its commands by name, and the one place where an error becomes an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ingest import __version__
+from ingest.cli.check import check
+from ingest.cli.run import run
+from ingest.cli.sandbox import app as sandbox_app
+from ingest.errors import IngestError, InternalError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+app = typer.Typer(
+    name="ingest",
+    help="Change messages of many tables out of Kafka, to upserts, as Spark jobs, from one YAML file.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+app.command()(run)
+app.command()(check)
+app.add_typer(sandbox_app, name="sandbox")
+
+
+def _version(value: bool) -> None:  # noqa: FBT001  (typer's signature)
+    if value:
+        typer.echo(f"ingest {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[  # noqa: ARG001  (typer acts on it before)
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Change messages of many tables out of Kafka, to upserts, as Spark jobs, from one YAML file."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command and exit with its code. A user's mistake never shows a stack trace."""
+    try:
+        app(arguments)
+    except InternalError as exc:
+        typer.echo(f"error: {exc}\nThis is a bug of ingest; please report it.", err=True)
+        raise SystemExit(exc.exit_code) from exc
+    except IngestError as exc:
+        typer.echo(_text(exc), err=True)
+        raise SystemExit(exc.exit_code) from None
+    except KeyboardInterrupt:
+        typer.echo("interrupted", err=True)
+        sys.stderr.flush()
+        os._exit(130)
+
+
+def _text(exc: IngestError) -> str:
+    head = exc.message if exc.message.count("\n") else f"error: {exc.message}"
+    return f"{head}\n  hint: {exc.hint}" if exc.hint else head

@@ -1,0 +1,71 @@
+"""`ingest check FILE…`: everything that is wrong with pipeline files, without Java and without a broker."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path  # noqa: TC003  (typer reads the annotations)
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ingest.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ingest.spec.diagnostics import Diagnostic
+
+
+class Format(StrEnum):
+    """How findings are printed."""
+
+    TEXT = "text"
+    JSON = "json"
+    GITHUB = "github"
+
+
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A value for ${NAME}; may be repeated.")
+]
+
+
+def check(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE…", help="Pipeline files.")],
+    variables: SetOption = None,
+    form: Annotated[Format, typer.Option("--format", help="How to print what is found.")] = Format.TEXT,
+    deny_warnings: Annotated[bool, typer.Option("--deny-warnings", help="Unset placeholders are errors, too.")] = False,
+) -> None:
+    """Say what is wrong with pipeline files: exit code 0, or 78 when there is an error."""
+    from ingest.spec.load import load  # noqa: PLC0415  (`--help` should not wait for it)
+
+    found = [d for file in files for d in load(file, parse_variables(variables)).diagnostics]
+    errors = [d for d in found if d.severity == "error" or deny_warnings]
+    if form is Format.JSON:
+        typer.echo(json.dumps([d.as_json() for d in found], indent=2))
+    else:
+        for diagnostic in found:
+            typer.echo(diagnostic.github() if form is Format.GITHUB else diagnostic.text())
+    if form is Format.TEXT:
+        typer.echo(_summary(len(files), found, errors), err=True)
+    if errors:
+        raise typer.Exit(ConfigError.exit_code)
+
+
+def _summary(files: int, found: list[Diagnostic], errors: list[Diagnostic]) -> str:
+    checked = f"{files} file{'' if files == 1 else 's'} checked"
+    notes = len(found) - len(errors)
+    rest = f", {notes} note{'' if notes == 1 else 's'}" if notes else ""
+    return f"{checked}: {len(errors) or 'no'} error{'' if len(errors) == 1 else 's'}{rest}"
+
+
+def parse_variables(pairs: Iterable[str] | None) -> dict[str, str]:
+    """`NAME=VALUE` pairs as a map; raises typer.BadParameter (exit code 2)."""
+    out = {}
+    for pair in pairs or ():
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            msg = f"{pair!r} is not NAME=VALUE"
+            raise typer.BadParameter(msg)
+        out[name.strip()] = value
+    return out

@@ -1,0 +1,154 @@
+"""What a run shows: a live line on a terminal, otherwise one structured log line per event; always a summary.
+
+Progress and logs go to standard error, the closing summary to standard output.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Any, TextIO
+
+import structlog
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from ingest.observe.events import BatchDone, Event, Rejected, RunEnded, RunStarted, SchemaChanged, Warned
+from ingest.spec.interpolate import mask
+
+if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
+
+MAX_LINES = 50
+"""Warnings about single records that a terminal gets to see."""
+
+
+def observer_for(secrets: AbstractSet[str], *, once: bool) -> Terminal | Log:
+    """The right one for where standard error goes."""
+    hidden = frozenset(secrets)
+    return Terminal(hidden, once=once) if sys.stderr.isatty() else Log(hidden)
+
+
+class Log:
+    """One JSON line per event."""
+
+    def __init__(self, secrets: frozenset[str], stream: TextIO | None = None) -> None:
+        """Write to standard error, or to `stream`."""
+        self._secrets = secrets
+        self._log = structlog.wrap_logger(
+            structlog.PrintLogger(stream or sys.stderr),
+            processors=[
+                structlog.processors.add_log_level,
+                structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+                self._mask,
+                structlog.processors.JSONRenderer(),
+            ],
+        )
+
+    def _mask(self, _logger: object, _method: str, event: Any) -> Any:  # noqa: ANN401  (structlog's signature)
+        return {k: mask(v, self._secrets) if isinstance(v, str) else v for k, v in event.items()}
+
+    def __call__(self, event: Event) -> None:
+        """Write the event."""
+        match event:
+            case RunStarted():
+                self._log.info(
+                    "run started", pipeline=event.pipeline, run=event.run, checkpoint=event.checkpoint,
+                    splits=event.splits, resumed=event.resumed, lag=event.lag,
+                )  # fmt: skip
+            case BatchDone():
+                self._log.info(
+                    "batch done", batch=event.batch, records=event.records, seconds=round(event.seconds, 3),
+                    lag=event.lag, rejected=event.rejected, cpu_s=round(event.cpu_s, 3),
+                    worker_rss_mib=event.worker_rss_kib >> 10, first_ack=event.first_ack,
+                )  # fmt: skip
+            case SchemaChanged():
+                self._log.info("schema changed", table=event.table, change=event.change)
+            case Rejected():
+                self._log.warning("record rejected", table=event.table, reason=event.text)
+            case Warned():
+                self._log.warning(event.text)
+            case RunEnded():
+                self._log.info(
+                    "run ended", pipeline=event.pipeline, stopped=event.stopped, batches=event.batches,
+                    records=event.records, seconds=round(event.seconds, 3), rejected=event.rejected,
+                )  # fmt: skip
+                print_summary(event, self._secrets)
+
+    def close(self) -> None:
+        """Nothing to put back."""
+
+
+class Terminal:
+    """A live line with records, rate, lag and the time left; what is worth reading scrolls by above it."""
+
+    def __init__(self, secrets: frozenset[str], *, once: bool) -> None:
+        """Start showing."""
+        self._secrets = secrets
+        self._once = once
+        self._console = Console(stderr=True, highlight=False)
+        self._live = Live(Text("starting Spark …"), console=self._console, transient=True, refresh_per_second=4)
+        self._live.start()
+        self._records = 0
+        self._shown = 0
+        self._started = time.monotonic()
+
+    def __call__(self, event: Event) -> None:
+        """Show the event."""
+        match event:
+            case RunStarted():
+                how = "goes on" if event.resumed else "starts"
+                self._say(f"{event.pipeline} {how} with {event.splits} partitions, {event.lag:,} records waiting")
+                self._started = time.monotonic()
+                self._live.update(Text("first batch …"))
+            case BatchDone():
+                self._records += event.records
+                self._live.update(Text(self._line(event)))
+            case SchemaChanged():
+                self._say(f"{event.table}> {event.change}")
+            case Rejected():
+                self._shown += 1
+                if self._shown <= MAX_LINES:
+                    self._say(f"rejected: {event.text}", "yellow")
+            case Warned():
+                self._say(f"warning: {event.text}", "yellow")
+            case RunEnded():
+                self._live.stop()
+                print_summary(event, self._secrets)
+
+    def _line(self, event: BatchDone) -> str:
+        elapsed = max(time.monotonic() - self._started, 0.001)
+        rate = event.records / max(event.seconds, 0.001)
+        parts = [f"{self._records:,} records", f"{rate:,.0f}/s", f"lag {event.lag:,}"]
+        if self._once and event.lag and self._records:
+            parts.append(f"about {event.lag / (self._records / elapsed):,.0f} s left")
+        return "  ".join(parts)
+
+    def _say(self, text: str, style: str = "") -> None:
+        self._console.print(Text(mask(text, self._secrets), style=style))
+
+    def close(self) -> None:
+        """Give the terminal back."""
+        self._live.stop()
+
+
+def print_summary(event: RunEnded, secrets: frozenset[str]) -> None:
+    """A table's line each, on standard output."""
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
+    table = Table(box=None, pad_edge=False)
+    table.add_column("table")
+    for column in ("in", "inserted", "updated", "deleted", "rejected", "schema changes"):
+        table.add_column(column, justify="right")
+    for name, line in sorted(event.tables.items()):
+        numbers = (line.read, line.inserted, line.updated, line.deleted, line.rejected, line.schema_changes)
+        table.add_row(Text(mask(name, secrets)), *(f"{number:,}" for number in numbers))
+    if event.tables:
+        console.print(table)
+    skipped = ", ".join(f"{count:,} {reason}" for reason, count in sorted(event.skipped.items()))
+    console.print(
+        f"{event.pipeline}: {event.records:,} records in {event.batches} batches, {event.seconds:.1f} s"
+        f"{f', {event.rejected:,} rejected' if event.rejected else ''}{f'; skipped: {skipped}' if skipped else ''}",
+        soft_wrap=True,
+    )

@@ -1,0 +1,43 @@
+"""`ingest run FILE`: run a pipeline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ingest.cli.check import SetOption, parse_variables
+
+
+def run(  # noqa: PLR0913  (one parameter per option)
+    file: Annotated[Path, typer.Argument(help="The pipeline file.")],
+    once: Annotated[bool, typer.Option("--once", help="Drain what is there at the start, then exit.")] = False,
+    variables: SetOption = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where progress is kept. [default: .ingest/<pipeline name>]")
+    ] = None,
+    master: Annotated[str, typer.Option(metavar="URL", help="Spark's master.")] = "local[*]",
+    conf: Annotated[
+        list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A Spark setting; may be repeated.")
+    ] = None,
+) -> None:
+    """Run a pipeline: continuously, or with --once until it is drained.
+
+    SIGTERM and Ctrl-C finish the batch in hand; a second one ends at once. Exit codes: 0 done, 1 failed, 2 usage,
+    65 too much dirty data, 75 worth retrying, 78 configuration.
+    """
+    from ingest.cli.progress import observer_for  # noqa: PLC0415  (`--help` should not wait for any of this)
+    from ingest.engine.loop import Settings  # noqa: PLC0415
+    from ingest.engine.loop import run as run_pipeline  # noqa: PLC0415
+    from ingest.spec.load import load_strictly  # noqa: PLC0415
+
+    values = parse_variables(variables)
+    spark = parse_variables(conf)
+    pipeline = load_strictly(file, values)
+    where = checkpoint or Path(".ingest") / pipeline.pipeline.name
+    observer = observer_for(pipeline.secrets, once=once)
+    try:
+        run_pipeline(pipeline, Settings(where, master, spark, once), observer)
+    finally:
+        observer.close()

@@ -1,0 +1,4 @@
+"""Plans batches, runs them on Spark, keeps the checkpoint. The only package that starts Spark.
+
+Main street is `loop.py`.
+"""

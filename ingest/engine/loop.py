@@ -1,0 +1,368 @@
+"""Main street: plan, run, merge, evolve, store, again.
+
+The driver owns the batches and Spark runs them; decisions/ says why. In: a pipeline. Out: a summary. Everything that
+can go wrong is an IngestError with what to do about it.
+"""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from ingest.engine import planner
+from ingest.engine.checkpoint import Batch, Checkpoint
+from ingest.engine.session import Session, Stop
+from ingest.engine.task import Counts, Task, merge_counts, run_tasks
+from ingest.engine.worker import Delta, Setup
+from ingest.errors import DirtyData, IngestError, InternalError, Unavailable
+from ingest.flow.evolve import evolve
+from ingest.model.schema import CreateTable, changes
+from ingest.model.table import show
+from ingest.observe.events import BatchDone, Rejected, RunEnded, RunStarted, SchemaChanged, TableSummary, Warned
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
+
+    from ingest.engine.task import Outcome
+    from ingest.flow.evolve import Schemas
+    from ingest.model.reject import Reject
+    from ingest.model.table import TableId
+    from ingest.observe.events import Observer
+    from ingest.spec.pipeline import Pipeline
+
+POLL_S: Final = 0.1
+"""How often an idle driver looks for new records, in seconds."""
+PATIENCE_S: Final = 300.0
+"""How long a running pipeline waits for a broker that went away, in seconds."""
+MAX_DELTAS: Final = 50
+"""Versions that travel with each task before everything is broadcast anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How to run, as the command line says."""
+
+    checkpoint: Path
+    master: str = "local[*]"
+    conf: Mapping[str, str] = field(default_factory=dict)
+    once: bool = False
+
+
+def run(pipeline: Pipeline, settings: Settings, observer: Observer) -> RunEnded:
+    """Run a pipeline until it is drained (`once`), told to stop, or failed; raises IngestError."""
+    summary = RunEnded(pipeline.pipeline.name)
+    started = time.monotonic()
+    checkpoint = Checkpoint(settings.checkpoint)
+    try:
+        _Run(pipeline, settings, observer, checkpoint, summary).run()
+    except IngestError as exc:
+        summary.stopped = str(exc)
+        raise
+    finally:
+        checkpoint.close()
+        summary.seconds = time.monotonic() - started
+        observer(summary)
+    return summary
+
+
+class _Run:
+    """The state of one run."""
+
+    def __init__(
+        self, pipeline: Pipeline, settings: Settings, observer: Observer, checkpoint: Checkpoint, summary: RunEnded
+    ) -> None:
+        self.pipeline, self.settings, self.observer = pipeline, settings, observer
+        self.checkpoint, self.summary = checkpoint, summary
+        self.rules = pipeline.rules
+        self.source = pipeline.source.control(pipeline.pipeline.name, self.warn)
+        self.sink = pipeline.sink.control(pipeline.pipeline.name, self.warn)
+        self.stop = Stop()
+        self.budget = planner.Budget()
+        self.counts: dict[TableId, Counts] = {}
+        self.skipped: dict[str, int] = {}
+        self.warned: set[str] = set()
+        self.stalled = 0.0
+
+    def warn(self, text: str) -> None:
+        """Say something that stops nothing."""
+        self.observer(Warned(text))
+
+    # -- main street -------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        with ThreadPoolExecutor(1) as threads:
+            connecting = threads.submit(self.connect)  # while Java starts
+            self.session = self.start_spark(connecting.exception)
+            try:
+                with self.stop.installed():
+                    connecting.result()
+                    self.prepare()
+                    while (batch := self.next_batch()) is not None:
+                        self.finish(batch, self.session.run(run_tasks, self.tasks(batch)))
+            finally:
+                self.session.stop()
+                self.source.close()
+                self.sink.close()
+                self.summarise()
+
+    def next_batch(self) -> Batch | None:
+        """The batch that a crash left, or one of the records that are there now; None when it is time to end."""
+        batch, self.unfinished = self.unfinished, None
+        while batch is None and not self.stop.asked:
+            self.progress.positions.update(self.patiently(lambda: self.source.discover(self.progress.positions)))
+            ends = self.targets or self.patiently(lambda: self.source.ends(self.progress.positions))
+            if any(end > self.progress.positions[split] for split, end in ends.items()):
+                return self.plan(ends)
+            if self.settings.once:
+                self.summary.stopped = "drained"
+                return None
+            time.sleep(POLL_S)
+        if batch is None:
+            self.summary.stopped = "signal"
+        return batch
+
+    def plan(self, ends: Mapping[Any, int]) -> Batch:
+        """Decide what the next batch reads, and store that before anything starts."""
+        progress = self.progress
+        wait = self.batch_started + self.pipeline.pipeline.batch_interval - time.monotonic()
+        while wait > 0 and not self.stop.asked:
+            time.sleep(min(wait, POLL_S))
+            wait -= POLL_S
+        progress.positions.update(self.patiently(lambda: self.source.check(progress.positions)))
+        progress.shards = planner.assign(progress.positions, progress.shards, self.shards)
+        ranges = planner.ranges(progress.positions, ends, progress.shards, self.budget.records)
+        batch = Batch(progress.batch + 1, self.checkpoint.run, self.source.ids, ranges, self.schemas.version)
+        self.checkpoint.plan(batch)
+        return batch
+
+    def tasks(self, batch: Batch) -> list[Task]:
+        """One task for each shard that has ranges."""
+        self.batch_started = time.monotonic()
+        by_shard: dict[int, dict[Any, tuple[int, int]]] = {}
+        for split, span in batch.ranges.items():
+            by_shard.setdefault(self.progress.shards.get(split, 0), {})[split] = span
+        tolerated = max(0, self.pipeline.source.tolerated - self.progress.errors)
+        base, version, deltas = self.base, self.base_version, tuple(self.deltas)
+        return [
+            Task(batch.number, shard, spans, tolerated, planner.DEADLINE_S, self.setup, base, version, deltas)
+            for shard, spans in sorted(by_shard.items())
+        ]
+
+    def finish(self, batch: Batch, outcomes: list[Outcome]) -> None:
+        """Merge what the tasks did, evolve the schemas, store the progress."""
+        progress = self.progress
+        before = dict(progress.positions)
+        for outcome in outcomes:
+            progress.positions.update(outcome.positions)
+            progress.errors += outcome.rejected
+            self.summary.rejected += outcome.rejected
+            merge_counts(self.counts, outcome.counts)
+            for reason, count in outcome.skipped.items():
+                self.skipped[reason] = self.skipped.get(reason, 0) + count
+        failures = [outcome.failure for outcome in outcomes if outcome.failure is not None]
+        changed = False
+        if not failures:
+            changed = self.evolve(pair for outcome in outcomes for pair in sorted(outcome.observed.items()))
+        progress.batch, progress.ids = batch.number, dict(batch.ids)
+        counts = {show(table): [c.inserted, c.updated, c.deleted, c.rejected] for table, c in self.counts.items()}
+        self.checkpoint.done(progress, counts)
+        self.report(batch, outcomes)
+        rejects = [reject for outcome in outcomes for reject in outcome.rejects]
+        if any(outcome.stopped_by_reject for outcome in outcomes) or progress.errors > self.pipeline.source.tolerated:
+            raise self.too_dirty(rejects)
+        if failures:
+            raise failures[0]
+        self.watch(before, outcomes, changed=changed)
+        self.source.commit(progress.positions)
+
+    def evolve(self, observed: Iterable[tuple[TableId, Any]]) -> bool:
+        """Apply what the tasks saw: first to the sink, then to the store. Both may be repeated after a crash."""
+        options = self.pipeline.pipeline
+        evolution = evolve(
+            self.schemas, observed, self.rules, behavior=options.behavior, max_tables=options.max_tables
+        )
+        if evolution.schemas.version == self.schemas.version:
+            return False
+        self.sink.prepare(event.table for event in evolution.events if isinstance(event, CreateTable))
+        self.checkpoint.store(evolution)
+        for event in evolution.events:
+            self.observer(SchemaChanged(show(event.table), str(event)))
+        for table, source in evolution.sources.items():
+            known = self.schemas.sources.get(table)
+            count = len([*changes(table, None if known is None else known.schema, source.schema)])
+            self.table(show(table)).schema_changes += count
+        self.schemas = evolution.schemas
+        self.deltas.append(Delta(self.schemas.version, evolution.sources, evolution.sinks))
+        if len(self.deltas) > MAX_DELTAS:
+            self.rebase()
+        return True
+
+    # -- starting ----------------------------------------------------------------------------------------------------
+
+    def connect(self) -> None:
+        """Everything that needs Kafka and the checkpoint only; runs while Java starts."""
+        fingerprint = {
+            "source": self.source.fingerprint(self.source.connect()),
+            "sink": self.sink.fingerprint(self.sink.connect()),
+        }
+        self.checkpoint.bind(fingerprint)
+        self.progress, self.unfinished = self.checkpoint.progress()
+        self.resumed = self.progress.batch > 0 or self.unfinished is not None
+        stored, ids = self.progress.positions, self.progress.ids
+        if self.unfinished is not None and not stored:
+            # The very first batch was planned and not finished: its ranges say where the pipeline starts
+            stored = {split: start for split, (start, _) in self.unfinished.ranges.items()}
+            ids = dict(self.unfinished.ids)
+        self.progress.positions = self.source.start(stored, ids)
+        self.progress.ids = dict(self.source.ids)
+        if self.unfinished is not None:
+            self.unfinished = self.still_there(self.unfinished)
+        self.schemas = self.checkpoint.schemas(self.rules)
+        self.sink.prepare(self.schemas.sinks)
+        self.targets = self.source.ends(self.progress.positions) if self.settings.once else {}
+        if not self.resumed and self.progress.positions:
+            # Where this pipeline starts is decided once, whatever becomes of its first batch
+            self.checkpoint.done(self.progress, {})
+
+    def still_there(self, batch: Batch) -> Batch | None:
+        """A planned batch, where its ranges still begin at the positions; `scan.on-data-loss` may have moved them."""
+        positions = self.progress.positions
+        ranges = {s: (start, end) for s, (start, end) in batch.ranges.items() if positions.get(s) == start}
+        return Batch(batch.number, batch.run, batch.ids, ranges, batch.schema_version) if ranges else None
+
+    def start_spark(self, connecting: Callable[[], BaseException | None]) -> Session:
+        """Java and Spark; when the other half of the start fails first, its error is the one to show."""
+        settings = self.settings
+        name = f"ingest {self.pipeline.pipeline.name}"
+        log = settings.checkpoint / "logs" / "spark.log"
+        try:
+            return Session(name, settings.master, settings.conf, lock=self.checkpoint.lock, log=log)
+        except IngestError:
+            other = connecting()
+            if isinstance(other, IngestError):
+                raise other from None
+            raise
+
+    def prepare(self) -> None:
+        """What needs both halves of the start."""
+        options = self.pipeline.pipeline
+        shards = self.progress.shards
+        self.shards = max(shards.values()) + 1 if shards else options.parallelism or self.session.slots
+        if not shards or options.parallelism:
+            self.shards = options.parallelism or self.shards
+        self.progress.shards = planner.assign(self.progress.positions, shards, self.shards)
+        self.setup = self.session.broadcast(
+            Setup(
+                self.checkpoint.id, self.checkpoint.run, options.name, self.pipeline.source, self.pipeline.sink,
+                options.max_tables, options.max_columns,
+            )
+        )  # fmt: skip
+        self.rebase()
+        self.batch_started = 0.0
+        lag = self.lag()
+        self.observer(
+            RunStarted(
+                options.name, self.checkpoint.run, str(self.checkpoint.root), len(self.progress.positions),
+                self.resumed, lag,
+            )
+        )  # fmt: skip
+
+    def rebase(self) -> None:
+        """Send all schemas to the workers; from here on only what changes travels."""
+        self.base = self.session.broadcast(self.schemas)
+        self.base_version = self.schemas.version
+        self.deltas: list[Delta] = []
+
+    # -- watching ----------------------------------------------------------------------------------------------------
+
+    def patiently(self, ask: Callable[[], dict[Any, int]]) -> dict[Any, int]:
+        """Ask Kafka something; a broker that is away for a while is waited for."""
+        since = time.monotonic()
+        while True:
+            try:
+                return ask()
+            except Unavailable as exc:
+                if self.stop.asked or time.monotonic() - since > PATIENCE_S:
+                    raise
+                self.warn_once(f"{exc.message}; waiting")
+                time.sleep(1)
+
+    def warn_once(self, text: str) -> None:
+        """A warning that would repeat itself."""
+        if text not in self.warned and len(self.warned) < 1000:
+            self.warned.add(text)
+            self.warn(text)
+
+    def watch(self, before: Mapping[Any, int], outcomes: list[Outcome], *, changed: bool) -> None:
+        """See that the run gets on: a batch without progress is a broker that is away, or a bug of ours."""
+        if changed or any(self.progress.positions[s] != at for s, at in before.items()):
+            self.stalled = 0.0
+            return
+        if any(outcome.observed for outcome in outcomes):
+            tables = {show(table) for outcome in outcomes for table in outcome.observed}
+            msg = f"a batch came to nothing: the schemas of {', '.join(sorted(tables)[:5])} take their rows, and yet do not"
+            raise InternalError(msg, "please report this with a message of that table")
+        self.stalled = self.stalled or time.monotonic()
+        if time.monotonic() - self.stalled > PATIENCE_S:
+            msg = f"nothing could be read for {PATIENCE_S:.0f} s though there are records"
+            raise Unavailable(msg, "see whether every partition of the source has a leader")
+        self.warn_once("there are records, but none could be read; trying on")
+
+    def lag(self) -> int:
+        """Records that are waiting, as far as the last look at the ends says."""
+        ends = self.targets or self.patiently(lambda: self.source.ends(self.progress.positions))
+        return sum(max(0, end - self.progress.positions.get(split, 0)) for split, end in ends.items())
+
+    def report(self, batch: Batch, outcomes: list[Outcome]) -> None:
+        """Tell the observer, and size the next batch."""
+        read = sum(outcome.read for outcome in outcomes)
+        seconds = time.monotonic() - self.batch_started
+        self.summary.batches += 1
+        self.summary.records += read
+        self.budget.learn(max(o.read for o in outcomes), max(o.seconds for o in outcomes))
+        acks = [outcome.first_ack for outcome in outcomes if outcome.first_ack is not None]
+        for reason, count in sorted(self.skipped.items()):
+            if reason not in {"tombstone", "parse-error"}:
+                self.warn_once(f"messages that are no rows are skipped and counted: {reason}" if count else "")
+        for reject in (r for o in outcomes for r in o.rejects):
+            self.observer(Rejected(show(reject.table) if reject.table else "", str(reject)))
+        self.observer(
+            BatchDone(
+                batch=batch.number,
+                records=read,
+                seconds=seconds,
+                lag=self.lag(),
+                rejected=sum(o.rejected for o in outcomes),
+                cpu_s=sum(o.cpu_s for o in outcomes),
+                worker_rss_kib=max(o.rss_kib for o in outcomes),
+                first_ack=min(acks, default=None),
+            )
+        )
+
+    def too_dirty(self, rejects: list[Reject]) -> DirtyData:
+        """The error that more rejects than tolerated end a run with."""
+        source = self.pipeline.source
+        first = f": {rejects[-1]}" if rejects else ""
+        if not source.ignore_errors:
+            hint = "correct it at its source, or count such records and go on with ingestion.ignore-errors: true"
+            return DirtyData(f"a record was rejected{first}", hint)
+        hint = "nothing is lost: with a larger ingestion.error-tolerance.max-count the run goes on where it stopped"
+        return DirtyData(
+            f"more than {source.max_errors} records were rejected (ingestion.error-tolerance.max-count), the last one{first}",
+            hint,
+        )
+
+    def table(self, name: str) -> TableSummary:
+        """A table's line of the summary."""
+        return self.summary.tables.setdefault(name, TableSummary())
+
+    def summarise(self) -> None:
+        """Fill in the closing summary."""
+        for table, counts in self.counts.items():
+            line = self.table(show(table))
+            line.read, line.inserted, line.updated = counts.read, counts.inserted, counts.updated
+            line.deleted, line.rejected = counts.deleted, counts.rejected
+        self.summary.skipped = self.skipped

@@ -1,0 +1,71 @@
+"""How much of which split goes into the next batch. Pure.
+
+A batch is sized by time: about `TARGET_S` seconds of work at the rate just seen, the first one small.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ingest.kafka.admin import Split
+
+TARGET_S: Final = 5.0
+"""How long a batch should take, in seconds."""
+FIRST: Final = 20_000
+"""Records of a shard in the first batch."""
+GROWTH: Final = 8
+"""A batch is at most this many times the one before."""
+DEADLINE_S: Final = 2 * TARGET_S
+"""A task ends after this, in seconds, wherever it is."""
+
+
+def assign(splits: Iterable[Split], shards: Mapping[Split, int], count: int) -> dict[Split, int]:
+    """The shard of each split: what it was, or for a new split the shard with the fewest."""
+    out = {split: shard for split, shard in shards.items() if shard < count}
+    load = [0] * count
+    for shard in out.values():
+        load[shard] += 1
+    for split in sorted(splits):
+        if split not in out:
+            out[split] = min(range(count), key=lambda s: (load[s], s))
+            load[out[split]] += 1
+    return out
+
+
+@dataclass(slots=True)
+class Budget:
+    """How many records a shard may get, learnt from what the last batch took."""
+
+    records: int = FIRST
+
+    def learn(self, records: int, seconds: float) -> None:
+        """`records` is the most that one shard did, in `seconds`."""
+        if records * 2 < self.records or seconds <= 0:
+            return  # the batch was small because there was no more, or it stopped for a new schema
+        rate = records / max(seconds, 0.001)
+        self.records = int(min(max(rate * TARGET_S, FIRST), self.records * GROWTH))
+
+
+def ranges(
+    positions: Mapping[Split, int], ends: Mapping[Split, int], shards: Mapping[Split, int], budget: int
+) -> dict[Split, tuple[int, int]]:
+    """The ranges of the next batch: each shard's budget, shared evenly among its splits that have records."""
+    waiting: dict[int, list[Split]] = {}
+    for split, end in ends.items():
+        if end > positions[split]:
+            waiting.setdefault(shards[split], []).append(split)
+    out: dict[Split, tuple[int, int]] = {}
+    for splits in waiting.values():
+        left = budget
+        by_lag = sorted(splits, key=lambda s: ends[s] - positions[s])
+        for i, split in enumerate(by_lag):
+            share = max(1, left // (len(by_lag) - i))
+            start = positions[split]
+            end = min(ends[split], start + share)
+            out[split] = (start, end)
+            left -= end - start
+    return out

@@ -1,0 +1,182 @@
+"""Spark, as far as this tool needs it: a context, broadcasts, one job a batch.
+
+Nothing that Spark prints reaches the terminal: it goes to a file beside the checkpoint. The Java process inherits the
+checkpoint's lock, so that a killed driver's checkpoint is free only when its workers are gone.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from ingest.errors import ConfigError, IngestError, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from pyspark import SparkContext
+    from pyspark.core.broadcast import Broadcast
+
+    from ingest.engine.task import Outcome, Task
+
+TASK_ATTEMPTS: Final = 4
+
+_LOG4J: Final = """\
+rootLogger.level = warn
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{yyyy-MM-dd HH:mm:ss,SSS} %p %c{1}: %m%n%ex
+logger.native.name = org.apache.hadoop.util.NativeCodeLoader
+logger.native.level = error
+"""
+_MAX_LOG: Final = 10 << 20
+
+
+class Session:
+    """A running SparkContext."""
+
+    def __init__(self, name: str, master: str, conf: Mapping[str, str], *, lock: int, log: Path) -> None:
+        """Start Java and Spark; raises ConfigError or Unavailable when that does not work."""
+        self._log = log
+        log.parent.mkdir(parents=True, exist_ok=True)
+        if log.exists() and log.stat().st_size > _MAX_LOG:
+            log.replace(log.with_suffix(".log.1"))
+        log4j = log.with_name("log4j2.properties")
+        log4j.write_text(_LOG4J, encoding="utf-8")
+        options = f"-Dlog4j2.configurationFile={log4j.resolve().as_uri()}"
+        local = master.startswith("local")
+        if local:
+            # The driver's JVM only hands tasks out: it starts faster with the simple compiler and collector
+            options += " -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+        user = dict(conf)
+        extra = user.pop("spark.driver.extraJavaOptions", "")
+        settings = {
+            "spark.app.name": name,
+            "spark.master": with_retries(master),
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.driver.extraJavaOptions": f"{options} {extra}".strip(),
+            "spark.python.worker.reuse": "true",
+            "spark.pyspark.python": sys.executable,
+            "spark.pyspark.driver.python": sys.executable,
+            "spark.task.maxFailures": str(TASK_ATTEMPTS),
+            "spark.shutdown.timeout": "10s",
+            "spark.python.daemon.module": "ingest.engine.daemon",
+            **({"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"} if local else {}),
+            **user,
+        }
+        self._sc = self._start(settings, lock)
+
+    def _start(self, settings: Mapping[str, str], lock: int) -> SparkContext:
+        from pyspark import SparkConf, SparkContext  # noqa: PLC0415  (slow to import, and only a run needs it)
+        from pyspark.errors import PySparkException  # noqa: PLC0415
+        from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
+
+        # Spark's Python workers find this package where this process found it
+        path = [p for p in (os.environ.get("PYTHONPATH", ""), *sys.path) if p]
+        os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(path))
+        spark = SparkConf(loadDefaults=False)
+        for key, value in settings.items():
+            spark.set(key, value)
+        try:
+            with self._log.open("ab") as out:
+                popen = {"stdout": out, "stderr": out, "start_new_session": True, "pass_fds": (lock,)}
+                gateway = launch_gateway(spark, popen)
+            self._gateway = gateway
+            return SparkContext(conf=spark, gateway=gateway)
+        except (PySparkException, OSError) as exc:
+            raise self._explain(exc) from exc
+        except Exception as exc:
+            if type(exc).__module__.startswith("py4j"):
+                raise self._explain(exc) from exc
+            raise
+
+    def _explain(self, exc: Exception) -> IngestError:
+        from shutil import which  # noqa: PLC0415
+
+        home = os.environ.get("JAVA_HOME")
+        if not home and which("java") is None:
+            return ConfigError("Spark needs Java 17 or newer, and there is no 'java' here", "install it, or set JAVA_HOME")
+        text = self._last_lines() or str(exc).splitlines()[0]
+        return ConfigError(f"Spark did not start: {text}", f"see {self._log}; check --master, --conf and the Java version")
+
+    def _last_lines(self) -> str:
+        try:
+            lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()[-50:]
+        except OSError:
+            return ""
+        telling = [line for line in lines if "Exception" in line or "ERROR" in line or "rror:" in line]
+        return telling[0].strip()[:300] if telling else ""
+
+    @property
+    def slots(self) -> int:
+        """How many tasks run at once."""
+        return max(1, int(self._sc.defaultParallelism))
+
+    def broadcast(self, value: Any) -> Broadcast[Any]:  # noqa: ANN401
+        """Send a value to the workers once."""
+        return self._sc.broadcast(value)
+
+    def run(self, function: Callable[[Iterable[Task]], Iterator[Outcome]], tasks: Sequence[Task]) -> list[Outcome]:
+        """One job: a task each. Raises Unavailable when Spark gave up on one."""
+        try:
+            return self._sc.parallelize(tasks, len(tasks)).mapPartitions(function).collect()
+        except Exception as exc:
+            if not type(exc).__module__.startswith(("py4j", "pyspark")):
+                raise
+            lines = [line for line in str(exc).splitlines() if line.strip()]
+            why = next((line.strip() for line in lines if "Error" in line or "crashed" in line), lines[0] if lines else "")
+            msg = f"Spark gave up on a task after {TASK_ATTEMPTS} attempts: {why[:300]}"
+            raise Unavailable(msg, f"nothing is lost, run again; details in {self._log}") from exc
+
+    def stop(self) -> None:
+        """End Spark and its Java process."""
+        process = getattr(self._gateway, "proc", None)
+        self._sc.stop()
+        self._gateway.shutdown()
+        if process is not None:
+            process.stdin.close()
+            try:
+                process.wait(10)
+            except Exception:  # noqa: BLE001  (whatever it is: it must not outlive us)
+                process.kill()
+
+
+def with_retries(master: str) -> str:
+    """`local[n]` never tries a task again; `local[n,4]` does."""
+    if master == "local":
+        return f"local[1,{TASK_ATTEMPTS}]"
+    if master.startswith("local[") and "," not in master:
+        return f"{master[:-1]},{TASK_ATTEMPTS}]"
+    return master
+
+
+class Stop:
+    """Whether somebody asked to stop. The first signal finishes the batch in hand, the second ends at once."""
+
+    def __init__(self) -> None:
+        """Nobody did."""
+        self.asked = False
+
+    def __call__(self, _signal: int, _frame: object) -> None:
+        """Handle SIGTERM or SIGINT."""
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+
+    @contextmanager
+    def installed(self) -> Iterator[Stop]:
+        """Listen while the block runs."""
+        before = {s: signal.signal(s, self) for s in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield self
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)

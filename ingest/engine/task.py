@@ -1,0 +1,317 @@
+"""One task: pulls the ranges of one shard, decodes, checks, encodes, writes, and says how far it came.
+
+Runs in a Python worker of Spark. In: a `Task`. Out: an `Outcome`; what fails is a value in it, so that only what Spark
+should retry is raised. A split stops at the first record that does not fit its table's schema; the task then looks
+ahead, to learn what else is new, and ends.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from ingest.engine import worker
+from ingest.errors import ConfigError, IngestError
+from ingest.flow.encode import encode_upserts
+from ingest.flow.infer import observe
+from ingest.model.event import Bad, Change
+from ingest.model.reject import Reject, RowError
+from ingest.model.table import show
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from pyspark.core.broadcast import Broadcast
+
+    from ingest.engine.worker import Delta, Setup
+    from ingest.flow.evolve import Schemas
+    from ingest.kafka.admin import Split
+    from ingest.kafka.reader import Chunk
+    from ingest.model.schema import TableSchema
+    from ingest.model.table import TableId
+
+COMMIT_S: Final = 5.0
+"""A task commits within a range at least this often, in seconds."""
+LOOK_S: Final = 2.0
+QUIET_S: Final = 0.2
+QUIET_RECORDS: Final = 1000
+"""Looking ahead ends after `LOOK_S` seconds, or when so many seconds or records brought nothing new."""
+MAX_REJECTS: Final = 100
+"""Rejects that an outcome holds in full; all are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What one shard has to do in one batch."""
+
+    batch: int
+    shard: int
+    ranges: dict[Split, tuple[int, int]]
+    tolerated: int
+    seconds: float
+    """When to end, wherever it is."""
+    setup: Broadcast[Setup]
+    base: Broadcast[Schemas]
+    base_version: int
+    deltas: tuple[Delta, ...]
+
+
+@dataclass(slots=True)
+class Counts:
+    """What happened to one table's records."""
+
+    read: int = 0
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    rejected: int = 0
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a task did. Positions are those up to which everything is written and acknowledged."""
+
+    shard: int
+    positions: dict[Split, int]
+    read: int = 0
+    counts: dict[TableId, Counts] = field(default_factory=dict)
+    skipped: dict[str, int] = field(default_factory=dict)
+    rejects: list[Reject] = field(default_factory=list)
+    rejected: int = 0
+    """Those that count against the tolerance."""
+    stopped_by_reject: bool = False
+    observed: dict[TableId, TableSchema] = field(default_factory=dict)
+    failure: IngestError | None = None
+    lost_deliveries: int = 0
+    seconds: float = 0.0
+    cpu_s: float = 0.0
+    rss_kib: int = 0
+    first_ack: float | None = None
+    """When the first record was acknowledged, in seconds since the epoch."""
+    pid: int = 0
+
+
+def run_tasks(tasks: Iterable[Task]) -> Iterator[Outcome]:
+    """What Spark maps over a partition; drains its input, or the worker would be lost."""
+    for task in tasks:
+        yield run_task(task)
+
+
+def run_task(task: Task) -> Outcome:
+    """Do one task; never raises IngestError."""
+    started, cpu = time.monotonic(), time.process_time()
+    outcome = Outcome(task.shard, {split: start for split, (start, _) in task.ranges.items()}, pid=os.getpid())
+    gc.collect(0)
+    gc.freeze()
+    gc.disable()
+    try:
+        _Shard(task, outcome, started + task.seconds).run()
+    except IngestError as exc:
+        outcome.failure = exc
+        worker.discard()
+    finally:
+        gc.enable()
+        gc.unfreeze()
+    outcome.seconds = time.monotonic() - started
+    outcome.cpu_s = time.process_time() - cpu
+    outcome.rss_kib = worker.rss_kib()
+    return outcome
+
+
+class _Shard:
+    """The state of one task."""
+
+    def __init__(self, task: Task, outcome: Outcome, deadline: float) -> None:
+        self.task = task
+        self.outcome = outcome
+        self.deadline = deadline
+        self.setup = task.setup.value
+        self.state = worker.state(self.setup, task.base, task.base_version, task.deltas)
+        self.reader, self.writer = self.state.reader(), self.state.writer()
+        self.decoders: dict[Split, Any] = {}
+        self.written: dict[Split, int] = dict(outcome.positions)
+        self.drifted: dict[Split, int] = {}
+        self.looked = 0
+        self.news = 0.0
+        self.look_until = 0.0
+        self.ended = False
+
+    def run(self) -> None:
+        starts = {s: (self.writer.resume(s, start), end) for s, (start, end) in self.task.ranges.items()}
+        self.written.update({split: start for split, (start, _) in starts.items()})
+        committed = time.monotonic()
+        failed = True
+        chunks = self.reader.read(starts)
+        try:
+            for chunk in chunks:
+                if chunk is not None:
+                    self.take(chunk)
+                now = time.monotonic()
+                if self.ended or now > self.deadline or (self.drifted and self.quiet(now)):
+                    break
+                if now - committed > COMMIT_S:
+                    self.commit()
+                    committed = now
+            for split in self.written:  # gaps at the end of a range have no record to show how far it was read
+                if split not in self.drifted and not self.ended:
+                    self.written[split] = max(self.written[split], self.reader.position(split))
+            self.commit()
+            failed = False
+        finally:
+            chunks.close()
+            if failed:
+                self.writer.abort()
+            for plans in self.state.plans.values():
+                for plan in plans[:1]:
+                    self.count(plan)
+
+    def count(self, plan: Any) -> None:  # noqa: ANN401  (a plan or a refused one)
+        """Move a plan's counters into the outcome."""
+        if plan.inserted or plan.updated or plan.deleted:
+            counts = self.outcome.counts.setdefault(plan.table, Counts())
+            counts.inserted += plan.inserted
+            counts.updated += plan.updated
+            counts.deleted += plan.deleted
+            plan.inserted = plan.updated = plan.deleted = 0
+
+    def commit(self) -> None:
+        """Make what was written durable; only then is it progress."""
+        positions = dict(self.written)
+        self.writer.commit(positions)
+        if self.outcome.first_ack is None and self.outcome.read:
+            self.outcome.first_ack = time.time()
+        self.outcome.positions = positions
+
+    def take(self, chunk: Chunk) -> None:
+        """The way of a chunk of records of one split."""
+        split, messages = chunk.split, chunk.messages
+        values = [message.value() for message in messages]
+        keys = [message.key() for message in messages]
+        decoder = self.decoders.get(split)
+        if decoder is None:
+            decoder = self.decoders[split] = self.setup.source.format.decoder()
+        changes = decoder.decode(values)
+        if split in self.drifted:
+            self.look(changes, keys)
+            return
+        tolerated = self.task.tolerated - self.outcome.rejected
+        if self.setup.source.format.ignore_parse_errors:
+            tolerated = 1 << 62
+        encoded = encode_upserts(changes, keys, self.state.plans, tolerated)
+        self.writer.write(encoded.records)
+        for index, stage, bad in encoded.rejects:
+            self.reject(split, messages[index], stage, bad)
+        for reason, count in encoded.skipped.items():
+            self.outcome.skipped[reason] = self.outcome.skipped.get(reason, 0) + count
+        stop = encoded.stop
+        self.outcome.read += stop
+        if stop == len(messages):
+            self.written[split] = messages[-1].offset() + 1
+            return
+        self.written[split] = messages[stop].offset()
+        if encoded.key_changed is not None:
+            table, known, names = encoded.key_changed
+            msg = (
+                f"{split[0]}[{split[1]}] at offset {messages[stop].offset()}: the primary key of table {show(table)} "
+                f"changed from ({', '.join(known)}) to ({', '.join(names)})"
+            )
+            raise ConfigError(msg, "rows written under the old key cannot be found again: use another pipeline.name")
+        if encoded.drift:
+            self.drift(split, changes[stop:], keys[stop:], messages[stop:])
+        else:
+            self.outcome.stopped_by_reject = self.ended = True
+
+    def reject(self, split: Split, message: Any, stage: str, bad: Bad) -> None:  # noqa: ANN401
+        """Count a reject, and keep the first ones whole."""
+        ignored = stage == "decode" and self.setup.source.format.ignore_parse_errors
+        if ignored:
+            self.outcome.skipped["parse-error"] = self.outcome.skipped.get("parse-error", 0) + 1
+        else:
+            self.outcome.rejected += 1
+        if bad.table is not None:
+            self.outcome.counts.setdefault(bad.table, Counts()).rejected += 1
+        if len(self.outcome.rejects) < MAX_REJECTS:
+            self.outcome.rejects.append(
+                Reject(
+                    split[0], split[1], message.offset(), stage, bad.code, bad.message, bad.table,
+                    message.key(), message.value(),
+                )
+            )  # fmt: skip
+
+    # -- drift -------------------------------------------------------------------------------------------------------
+
+    def drift(self, split: Split, changes: list[Any], keys: list[Any], messages: list[Any]) -> None:
+        """Stop writing this split here. The first change must show something new, or it is a reject."""
+        change = changes[0]
+        try:
+            self.see(change, keys[0])
+        except RowError as exc:
+            self.reject(split, messages[0], "conform", Bad(exc.code, str(exc), change.table))
+            if self.outcome.rejected > self.task.tolerated:
+                self.outcome.stopped_by_reject = self.ended = True
+                return
+            self.outcome.read += 1
+            self.written[split] = messages[0].offset() + 1
+            self.rest(split, messages[1:])
+            return
+        if not self.drifted:
+            self.look_until = time.monotonic() + LOOK_S
+        self.drifted[split] = messages[0].offset()
+        self.looked, self.news = 0, time.monotonic()
+        self.look(changes[1:], keys[1:])
+
+    def rest(self, split: Split, messages: list[Any]) -> None:
+        """Go on behind a rejected record."""
+        if messages:
+            from ingest.kafka.reader import Chunk  # noqa: PLC0415  (the worker has it by now)
+
+            self.take(Chunk(split, messages))
+
+    def look(self, changes: list[Any], keys: list[Any]) -> None:
+        """Learn what else is new, without writing."""
+        for change, key in zip(changes, keys, strict=True):
+            if type(change) is not Change:
+                continue
+            self.looked += 1
+            if self.looked > QUIET_RECORDS:
+                return
+            try:
+                if self.see(change, key):
+                    self.looked, self.news = 0, time.monotonic()
+            except RowError:
+                continue  # it will be a reject when its turn comes
+            if self.looked % 100 == 0 and time.monotonic() > self.look_until:
+                return
+
+    def quiet(self, now: float) -> bool:
+        """Whether looking ahead has brought all that it will."""
+        return self.looked > QUIET_RECORDS or now - self.news > QUIET_S or now > self.look_until
+
+    def see(self, change: Change, key: bytes | None) -> bool:
+        """Add what a change shows to what was observed; whether it was new. Raises RowError."""
+        table = change.table
+        source = self.state.schemas.sources.get(table)
+        if source is None and len(self.state.schemas.sources) >= self.setup.max_tables:
+            msg = f"there are {self.setup.max_tables} tables already (pipeline.max-tables)"
+            raise RowError("too-many-tables", msg)
+        known = self.outcome.observed.get(table) or (None if source is None else source.schema)
+        seen = observe(change, key, known, self.setup.max_columns)
+        merged = seen if known is None else known.merge(seen)
+        if merged == known:
+            return False
+        self.outcome.observed[table] = merged
+        return True
+
+
+def merge_counts(into: dict[TableId, Counts], more: Mapping[TableId, Counts]) -> None:
+    """Add up counters by table."""
+    for table, counts in more.items():
+        total = into.setdefault(table, Counts())
+        total.inserted += counts.inserted
+        total.updated += counts.updated
+        total.deleted += counts.deleted
+        total.rejected += counts.rejected
+        total.read = total.inserted + total.updated + total.deleted + total.rejected

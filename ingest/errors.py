@@ -1,0 +1,109 @@
+"""Every error that ends a command, and the exit code it ends with.
+
+    IngestError                     1
+    ├── InternalError               1   a bug of ours: the only one that shows a stack trace
+    ├── DataLoss                    1   records that should be read are not there any more
+    ├── DirtyData                  65   more rejects than the pipeline tolerates
+    ├── Unavailable                75   a failure worth retrying: broker away, timeout
+    └── ConfigError                78   something a person has to change first
+        ├── PipelineFileError           the pipeline file, with all of its diagnostics
+        ├── CheckpointError             the checkpoint is in use, damaged, or of another pipeline
+        ├── AccessError                 wrong credentials or missing rights
+        ├── TopicMissing                a topic that is not there
+        ├── SchemaChangeRefused         a change that the pipeline's behaviour forbids
+        └── NoPrimaryKey                a table that an upsert sink cannot take
+
+What happens to *data* (a broken message, a value that does not fit) is no exception: see `model/reject.py`.
+"""
+
+from __future__ import annotations
+
+
+class IngestError(Exception):
+    """What went wrong, where and why (`message`), and what to do about it (`hint`)."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        """Keep both parts apart, so that the command line can set them on lines of their own."""
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        """Both parts on one line, for logs."""
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
+    def __reduce__(self) -> tuple[type[IngestError], tuple[str, str]]:
+        """Travel between processes with both parts."""
+        return type(self), (self.message, self.hint)
+
+
+class InternalError(IngestError):
+    """A bug of ours."""
+
+
+class DataLoss(IngestError):
+    """Records that should be read are not there any more."""
+
+
+class DirtyData(IngestError):
+    """More rejects than the pipeline tolerates."""
+
+    exit_code = 65
+
+
+class Unavailable(IngestError):
+    """A failure worth retrying: the broker or another service is away."""
+
+    exit_code = 75
+
+
+class ConfigError(IngestError):
+    """Something that a person has to change before the next try."""
+
+    exit_code = 78
+
+
+class PipelineFileError(ConfigError):
+    """The pipeline file is wrong; `message` holds its diagnostics, rendered."""
+
+
+class CheckpointError(ConfigError):
+    """The checkpoint is in use, damaged, or belongs to another pipeline."""
+
+
+class AccessError(ConfigError):
+    """Wrong credentials or missing rights."""
+
+
+class TopicMissing(ConfigError):
+    """A topic that is not there."""
+
+
+class SchemaChangeRefused(ConfigError):
+    """A schema change that `pipeline.schema.change.behavior` forbids."""
+
+
+class NoPrimaryKey(ConfigError):
+    """A table that an upsert sink cannot take."""
+
+
+BY_NAME: dict[str, type[IngestError]] = {
+    cls.__name__: cls
+    for cls in (
+        IngestError,
+        InternalError,
+        DataLoss,
+        DirtyData,
+        Unavailable,
+        ConfigError,
+        PipelineFileError,
+        CheckpointError,
+        AccessError,
+        TopicMissing,
+        SchemaChangeRefused,
+        NoPrimaryKey,
+    )
+}
+"""For failures that cross a process boundary as values."""

@@ -1,0 +1,214 @@
+"""Debezium JSON: `before`, `after`, `source` and `op`, with or without the schema envelope.
+
+In: the values of Kafka records. Out: a change, a skip or a bad record for each. The row images stay the very bytes
+they came as; nobody here looks into a row, but for the placeholder of a value that Debezium left out.
+Reference: alibaba-kafka.txt, "Source table in Debezium JSON format"; traps: design, 8.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import msgspec
+from pydantic import Field
+
+from ingest.formats.options import Options
+from ingest.model.event import Bad, Change, Kind, Skip
+from ingest.model.jsontext import MALFORMED, fields_of, reason
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ingest.model.table import TableId
+
+_NULL = msgspec.Raw(b"null")
+_UNAVAILABLE = b"__debezium_unavailable_value"
+_MAX_IDS = 100_000
+_DELETE = Kind.DELETE
+
+TOMBSTONE = Skip("tombstone")
+_KINDS: dict[str | None, Kind] = {"c": Kind.INSERT, "r": Kind.INSERT, "u": Kind.UPDATE, "d": Kind.DELETE}
+_OTHER_OPS = {"t": Skip("truncate"), "m": Skip("logical-decoding-message")}
+
+
+class DebeziumJson(Options):
+    """Options of `value.format: debezium-json`."""
+
+    name: ClassVar[str] = "debezium-json"
+
+    schema_include: bool = Field(False, alias="debezium-json.schema-include")
+    """Whether messages carry the schema envelope. Both kinds are understood whatever this says."""
+
+    distributed_tables: bool = Field(False, alias="debezium-json.distributed-tables")
+    """Accepted for pasted pipelines: a table may be spread over partitions in any case."""
+
+    ignore_parse_errors: bool = Field(False, alias="debezium-json.ignore-parse-errors")
+    """Skip and count messages that cannot be parsed, without counting them as errors."""
+
+    unavailable_value: Literal["reject", "keep", "null"] = Field("reject", alias="debezium-json.unavailable-value")
+    """What to do with a value that the database did not send (`__debezium_unavailable_value`) and that the before
+    image does not hold: reject the row, keep the placeholder, or write null."""
+
+    def decoder(self) -> DebeziumDecoder:
+        """A decoder for one split's records."""
+        return DebeziumDecoder(self)
+
+
+class _Source(msgspec.Struct, gc=False):
+    db: str | None = None
+    schema: str | None = None
+    table: str | None = None
+
+
+class _Envelope(msgspec.Struct, gc=False):
+    op: str | None = None
+    before: msgspec.Raw = _NULL
+    after: msgspec.Raw = _NULL
+    source: _Source | None = None
+    payload: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+class _Wrapped(msgspec.Struct, gc=False):
+    payload: _Envelope | None
+    schema: msgspec.Raw = _NULL
+
+
+class _Other(msgspec.Struct):
+    """What messages of Debezium's that are no row have: history, heartbeats, transaction boundaries."""
+
+    ddl: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    ts_ms: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    databaseName: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET  # noqa: N815  (Debezium's spelling)
+    tableChanges: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET  # noqa: N815
+    status: str | msgspec.UnsetType = msgspec.UNSET
+    id: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+_plain = msgspec.json.Decoder(_Envelope).decode
+_wrapped = msgspec.json.Decoder(_Wrapped).decode
+_other = msgspec.json.Decoder(_Other).decode
+
+
+class DebeziumDecoder:
+    """Decodes one split. Remembers whether the last message had the envelope, and the table ids seen."""
+
+    def __init__(self, options: DebeziumJson) -> None:
+        """Start out expecting what the options say; a wrong guess costs time, nothing else."""
+        self._options = options
+        self._envelope = options.schema_include
+        self._ids: dict[tuple[str | None, str | None, str | None], TableId] = {}
+
+    def decode(self, values: Sequence[bytes | None]) -> list[Change | Skip | Bad]:
+        """One result per value, in order."""
+        try:
+            if self._envelope:
+                envelopes = [None if value is None else _wrapped(value).payload for value in values]
+            else:
+                envelopes = [None if value is None else _plain(value) for value in values]
+        except MALFORMED:
+            return [self._decode_one(value) for value in values]
+        if _UNAVAILABLE in b"".join([value for value in values if value is not None]):
+            return [self._decode_one(value) for value in values]
+        out: list[Change | Skip | Bad] = []
+        append = out.append
+        known = self._ids.get
+        for envelope, value in zip(envelopes, values, strict=True):
+            if envelope is None:
+                append(TOMBSTONE)
+                continue
+            source = envelope.source
+            kind = _KINDS.get(envelope.op)
+            if kind is None or source is None:
+                append(self._decode_one(value))
+                continue
+            table = known((source.table, source.db, source.schema))
+            before = envelope.before
+            after = envelope.after
+            if table is None or (after == _NULL and kind is not _DELETE):
+                append(self._decode_one(value))
+                continue
+            append(Change(table, kind, None if before == _NULL else before, None if after == _NULL else after))
+        return out
+
+    def _id(self, source: _Source) -> TableId:
+        table = tuple(part for part in (source.db, source.schema, source.table) if part)
+        if len(self._ids) < _MAX_IDS:
+            self._ids[source.table, source.db, source.schema] = table
+        return table
+
+    def _decode_one(self, value: bytes | None) -> Change | Skip | Bad:
+        """The way of a message that does not fit the others of its chunk."""
+        if value is None:
+            return TOMBSTONE
+        try:
+            envelope: _Envelope | None = _plain(value)
+            if envelope is not None and envelope.op is None and envelope.payload is not msgspec.UNSET:
+                value = bytes(envelope.payload)
+                envelope = None if value == b"null" else _plain(value)
+                self._envelope = True
+            else:
+                self._envelope = False
+        except MALFORMED as exc:
+            return Bad("malformed", f"not a Debezium message: {reason(exc)}")
+        if envelope is None:
+            return TOMBSTONE
+        if envelope.op is None:
+            return self._no_op(value)
+        if envelope.op in _OTHER_OPS:
+            return _OTHER_OPS[envelope.op]
+        kind = _KINDS.get(envelope.op)
+        if kind is None:
+            return Bad("unknown-op", f"op {envelope.op[:20]!r} is none of c, r, u, d, t")
+        source = envelope.source
+        if source is None or not source.table:
+            return Bad("no-table", "source.table is missing, so the table is unknown")
+        table = self._id(source)
+        before, after = (None if raw == _NULL else raw for raw in (envelope.before, envelope.after))
+        if after is None and kind is not Kind.DELETE:
+            return Bad("no-after", f"op {envelope.op!r} needs an after image", table)
+        change = Change(table, kind, before, after)
+        return self._restore(change) if after is not None and _UNAVAILABLE in bytes(after) else change
+
+    @staticmethod
+    def _no_op(value: bytes) -> Skip | Bad:
+        try:
+            other = _other(value)
+        except MALFORMED as exc:
+            return Bad("malformed", f"not a Debezium message: {reason(exc)}")
+        unset = msgspec.UNSET
+        if other.ddl is not unset or other.tableChanges is not unset:
+            return Skip("schema-history")
+        if other.status in {"BEGIN", "END"} and other.id is not unset:
+            return Skip("transaction-boundary")
+        if other.ts_ms is not unset and len(fields_of(value)) <= 2:
+            return Skip("heartbeat")
+        return Bad("malformed", "not a Debezium message: it has no op")
+
+    def _restore(self, change: Change) -> Change | Bad:
+        """Put values that the database did not send back in from the before image, as the policy says."""
+        policy = self._options.unavailable_value
+        if policy == "keep" or change.kind is Kind.DELETE:
+            return change
+        try:
+            after = fields_of(change.after or _NULL)
+            before = fields_of(change.before) if change.before else {}
+            parts = []
+            for column, raw in after.items():
+                text = bytes(raw)
+                if text == b'"' + _UNAVAILABLE + b'"':
+                    known = before.get(column)
+                    if known is not None and bytes(known) != text:
+                        text = bytes(known)
+                    elif policy == "null":
+                        text = b"null"
+                    else:
+                        return Bad(
+                            "unavailable-value",
+                            f"column {column!r} was not sent (it is unchanged) and the before image lacks it",
+                            change.table,
+                        )
+                parts.append(msgspec.json.encode(column) + b":" + text)
+        except MALFORMED as exc:
+            return Bad("malformed", f"the row is not a JSON object: {reason(exc)}", change.table)
+        return Change(change.table, change.kind, change.before, msgspec.Raw(b"{" + b",".join(parts) + b"}"))
+

@@ -1,0 +1,50 @@
+"""What every options model of a component has in common: the reference documents' keys, and nothing unknown."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Final
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, WithJsonSchema
+
+
+def key(attribute: str) -> str:
+    """The option key of an attribute where no alias says otherwise: `group_id` is `group-id`."""
+    return attribute.replace("_", "-")
+
+
+class Options(BaseModel):
+    """Frozen; unknown keys are errors; keys are aliases; attribute docstrings are the documentation."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        alias_generator=key,
+        use_attribute_docstrings=True,
+    )
+
+
+_UNITS: Final = {
+    "ms": 0.001, "millis": 0.001, "millisecond": 0.001, "milliseconds": 0.001,
+    "s": 1, "sec": 1, "secs": 1, "second": 1, "seconds": 1,
+    "m": 60, "min": 60, "minute": 60, "minutes": 60,
+    "h": 3600, "hour": 3600, "hours": 3600, "d": 86400, "day": 86400, "days": 86400,
+}  # fmt: skip
+_DURATION: Final = re.compile(r"(-?\d+)\s*([a-z]*)")
+
+
+def _duration(value: object) -> float:
+    if isinstance(value, (int, float)):
+        return float(value)
+    found = _DURATION.fullmatch(str(value).strip().lower())
+    unit = None if found is None else _UNITS.get(found.group(2) or "ms")
+    if found is None or unit is None:
+        msg = "not a duration; write a number and a unit, like '100 ms', '5 s' or '5 min'"
+        raise ValueError(msg)
+    return int(found.group(1)) * unit
+
+
+Duration = Annotated[
+    float, BeforeValidator(_duration), WithJsonSchema({"type": ["string", "integer"], "examples": ["5 s", "5 min"]})
+]
+"""Seconds, written as a number and a unit (`5 min`); a bare number is milliseconds, as in Flink."""

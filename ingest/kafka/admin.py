@@ -1,0 +1,194 @@
+"""Questions to a cluster and changes of it: topics, their ids and ends, groups' offsets.
+
+Runs on the driver. Every call is one request for all partitions, has a timeout, and raises IngestError only.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec
+
+from ingest.errors import IngestError, TopicMissing, Unavailable
+from ingest.kafka.failures import error_of, explain, is_away
+from ingest.kafka.properties import BOOTSTRAP
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from concurrent.futures import Future
+
+Split: TypeAlias = tuple[str, int]
+"""Topic and partition."""
+
+REQUEST_S: Final = 10.0
+_T = TypeVar("_T")
+_CONSUMER_ONLY: Final = ("group.", "fetch.", "auto.", "isolation", "queued", "check.crcs", "max.poll", "max.partition",
+                         "session.", "heartbeat.", "partition.assignment", "enable.auto", "offset.store")  # fmt: skip
+_PRODUCER_ONLY: Final = ("linger", "batch", "compression", "acks", "request.required", "enable.idem", "queue.buf",
+                         "message.timeout", "delivery.", "transaction", "retries", "max.in", "partitioner",
+                         "message.send", "sticky", "retry.")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic as the cluster has it: a recreated one has another id."""
+
+    name: str
+    id: str
+    partitions: int
+
+
+class Cluster:
+    """One cluster, asked through one admin client."""
+
+    def __init__(self, conf: Mapping[str, str]) -> None:
+        """`conf` is librdkafka's; of a consumer's or producer's only what any client knows is used."""
+        self.conf = dict(conf)
+        self.servers = conf[BOOTSTRAP]
+        self.last_error: KafkaError | None = None
+        shared = {k: v for k, v in conf.items() if not k.startswith((*_CONSUMER_ONLY, *_PRODUCER_ONLY))}
+        try:
+            self._admin = AdminClient({
+                "socket.connection.setup.timeout.ms": "10000", **shared, "log_level": 0, "error_cb": self._note,
+            })  # fmt: skip
+        except (KafkaException, ValueError, TypeError) as exc:
+            raise self._explain(exc, "use the connection's properties") from exc
+        self._committer: Consumer | None = None
+
+    def _note(self, error: KafkaError) -> None:
+        self.last_error = error
+
+    def _explain(self, exc: Exception, what: str) -> IngestError:
+        if isinstance(exc, (KafkaException, KafkaError)):
+            # "timed out" says less than what the connection itself reported meanwhile
+            better = self.last_error
+            if better is not None and is_away(exc) and not is_away(better):
+                return explain(better, what, self.servers)
+            return explain(exc, what, self.servers)
+        return Unavailable(f"cannot {what}: no answer from the broker at {self.servers} in time: {exc}", "run again later")
+
+    def _get(self, future: Future[_T], what: str) -> _T:
+        try:
+            return future.result(REQUEST_S + 2)
+        except (KafkaException, TimeoutError) as exc:
+            raise self._explain(exc, what) from exc
+
+    def connect(self, within_s: float) -> str:
+        """The cluster's id, once it answers; raises Unavailable after `within_s` seconds, AccessError at once."""
+        deadline = time.monotonic() + within_s
+        while True:
+            try:
+                metadata = self._admin.list_topics(timeout=min(5.0, max(0.1, deadline - time.monotonic())))
+                return str(metadata.cluster_id)
+            except KafkaException as exc:
+                error = self._explain(exc, "connect")
+                if not isinstance(error, Unavailable) or time.monotonic() >= deadline:
+                    raise error from exc
+                time.sleep(0.2)
+
+    def names(self) -> set[str]:
+        """All topics that this user may see."""
+        try:
+            return set(self._admin.list_topics(timeout=REQUEST_S).topics)
+        except KafkaException as exc:
+            raise self._explain(exc, "list topics") from exc
+
+    def topics(self, names: Iterable[str]) -> dict[str, Topic]:
+        """Those of the topics that exist; raises AccessError where one may not be described."""
+        out = {}
+        wanted = list(names)
+        futures = self._admin.describe_topics(TopicCollection(wanted), request_timeout=REQUEST_S) if wanted else {}
+        for name, future in futures.items():
+            try:
+                found = self._get(future, f"describe topic {name}")
+            except TopicMissing:
+                continue
+            out[name] = Topic(name, str(found.topic_id), len(found.partitions))
+        return out
+
+    def offsets(self, splits: Iterable[Split], spec: OffsetSpec, *, committed: bool = True) -> dict[Split, int]:
+        """The offset that `spec` means in each split; with `committed` the end is the last stable offset."""
+        request = {TopicPartition(topic, partition): spec for topic, partition in splits}
+        if not request:
+            return {}
+        level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        futures = self._admin.list_offsets(request, isolation_level=level, request_timeout=REQUEST_S)
+        return {
+            (tp.topic, tp.partition): self._get(future, f"ask for the offsets of {tp.topic}[{tp.partition}]").offset
+            for tp, future in futures.items()
+        }
+
+    def earliest(self, splits: Iterable[Split]) -> dict[Split, int]:
+        """The first offset that each split still has."""
+        return self.offsets(splits, OffsetSpec.earliest())
+
+    def latest(self, splits: Iterable[Split], *, committed: bool = True) -> dict[Split, int]:
+        """The end of each split: one past the last record, or past the last committed one."""
+        return self.offsets(splits, OffsetSpec.latest(), committed=committed)
+
+    def group_offsets(self, group: str, splits: Iterable[Split]) -> dict[Split, int]:
+        """What the consumer group committed; splits without are left out."""
+        wanted = [TopicPartition(topic, partition) for topic, partition in splits]
+        request = ConsumerGroupTopicPartitions(group, wanted)
+        (future,) = self._admin.list_consumer_group_offsets([request], request_timeout=REQUEST_S).values()
+        found = self._get(future, f"read the offsets of group {group}")
+        return {(tp.topic, tp.partition): tp.offset for tp in found.topic_partitions or [] if tp.offset >= 0}
+
+    def commit(self, group: str, positions: Mapping[Split, int]) -> None:
+        """Commit positions to a consumer group, for monitoring; raises IngestError."""
+        if self._committer is None:
+            self._committer = Consumer({**self.conf, "group.id": group, "enable.auto.commit": False, "log_level": 0})
+        offsets = [TopicPartition(topic, partition, offset) for (topic, partition), offset in positions.items()]
+        try:
+            self._committer.commit(offsets=offsets, asynchronous=False)
+        except KafkaException as exc:
+            raise self._explain(exc, f"commit offsets to group {group}") from exc
+
+    def create(self, names: Iterable[str], partitions: int, replication: int, config: Mapping[str, str]) -> set[str]:
+        """Create topics; those that exist already are left as they are. Returns the created ones."""
+        new = [NewTopic(name, partitions, replication, config=dict(config)) for name in names]
+        created = set()
+        for name, future in (self._admin.create_topics(new, request_timeout=REQUEST_S) if new else {}).items():
+            try:
+                future.result(REQUEST_S + 2)
+                created.add(name)
+            except KafkaException as exc:
+                if error_of(exc).code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise self._explain(exc, f"create topic {name}") from exc
+        return created
+
+    def topic_config(self, name: str, key: str) -> str | None:
+        """One setting of a topic, None where it may not be read."""
+        resource = ConfigResource(ConfigResource.Type.TOPIC, name)
+        (future,) = self._admin.describe_configs([resource], request_timeout=REQUEST_S).values()
+        try:
+            entry = self._get(future, f"read the settings of topic {name}").get(key)
+        except IngestError:
+            return None
+        return None if entry is None else str(entry.value)
+
+    def wait_until(self, condition: Callable[[], bool], within_s: float) -> bool:
+        """Poll until true; a created topic takes a moment to be known everywhere."""
+        deadline = time.monotonic() + within_s
+        while not condition():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.05)
+        return True
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        if self._committer is not None:
+            self._committer.close()
+            self._committer = None

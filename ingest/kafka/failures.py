@@ -1,0 +1,90 @@
+"""What librdkafka reports, as errors that say what to do."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from confluent_kafka import KafkaError, KafkaException
+
+from ingest.errors import AccessError, ConfigError, DataLoss, IngestError, InternalError, TopicMissing, Unavailable
+
+_ACCESS: Final = {
+    KafkaError._AUTHENTICATION,  # noqa: SLF001  (confluent_kafka names librdkafka's own codes so)
+    KafkaError._SSL,  # noqa: SLF001
+    KafkaError.SASL_AUTHENTICATION_FAILED,
+    KafkaError.ILLEGAL_SASL_STATE,
+    KafkaError.UNSUPPORTED_SASL_MECHANISM,
+}
+_RIGHTS: Final = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "Read or Write on the topic",
+    KafkaError.GROUP_AUTHORIZATION_FAILED: "Read on the consumer group (properties.group.id)",
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "the operation on the cluster",
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Write on the transactional id",
+}
+_MISSING: Final = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}  # noqa: SLF001
+_LOST: Final = {KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET}  # noqa: SLF001
+_AWAY: Final = {
+    KafkaError._TRANSPORT,  # noqa: SLF001
+    KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
+    KafkaError._TIMED_OUT,  # noqa: SLF001
+    KafkaError._MSG_TIMED_OUT,  # noqa: SLF001
+    KafkaError._RESOLVE,  # noqa: SLF001
+    KafkaError._DESTROY,  # noqa: SLF001
+    KafkaError._WAIT_COORD,  # noqa: SLF001
+    KafkaError._TIMED_OUT_QUEUE,  # noqa: SLF001
+    KafkaError._PURGE_QUEUE,  # noqa: SLF001
+    KafkaError._PURGE_INFLIGHT,  # noqa: SLF001
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.BROKER_NOT_AVAILABLE,
+    KafkaError.NETWORK_EXCEPTION,
+    KafkaError.NOT_ENOUGH_REPLICAS,
+    KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    KafkaError.KAFKA_STORAGE_ERROR,
+}
+
+
+def error_of(exc: KafkaException | KafkaError) -> KafkaError:
+    """The error inside an exception."""
+    if isinstance(exc, KafkaException):
+        inner = exc.args[0] if exc.args else None
+        return inner if isinstance(inner, KafkaError) else KafkaError(KafkaError._FAIL, str(exc))  # noqa: SLF001
+    return exc
+
+
+def is_away(exc: KafkaException | KafkaError) -> bool:
+    """Whether trying again may help without anybody doing anything."""
+    error = error_of(exc)
+    return error.code() in _AWAY or error.retriable()
+
+
+def explain(exc: KafkaException | KafkaError, what: str, servers: str) -> IngestError:
+    """The error to stop with: `what` was tried (e.g. `read shop.orders[0]`), at these servers."""
+    error = error_of(exc)
+    code, text = error.code(), error.str()
+    if code in _ACCESS:
+        return AccessError(
+            f"cannot {what}: the broker at {servers} refused the connection's security: {text}",
+            "check properties.security.protocol, the sasl.* and ssl.* properties, and the credentials",
+        )
+    if code in _RIGHTS:
+        return AccessError(f"cannot {what} at {servers}: {text}", f"grant this user {_RIGHTS[code]}")
+    if code in _MISSING:
+        return TopicMissing(f"cannot {what} at {servers}: {text}", "create the topic, or correct its name")
+    if code in _LOST:
+        return DataLoss(
+            f"cannot {what} at {servers}: {text}",
+            "the records were deleted before they were read; set scan.on-data-loss to earliest or latest to go on",
+        )
+    if is_away(error):
+        return Unavailable(f"cannot {what}: no answer from the broker at {servers}: {text}", "start it, or run again later")
+    if code == KafkaError._INVALID_ARG:  # noqa: SLF001
+        return ConfigError(f"cannot {what}: {text}", "correct the properties.* of the pipeline file")
+    if code in {KafkaError.POLICY_VIOLATION, KafkaError.INVALID_REPLICATION_FACTOR, KafkaError.INVALID_PARTITIONS,
+                KafkaError.INVALID_CONFIG, KafkaError.TOPIC_EXCEPTION, KafkaError.MSG_SIZE_TOO_LARGE}:  # fmt: skip
+        return ConfigError(f"cannot {what} at {servers}: {text}", "change the pipeline file or the broker's settings")
+    return InternalError(f"cannot {what} at {servers}: {error.name()}: {text}")

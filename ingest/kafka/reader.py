@@ -1,0 +1,166 @@
+"""Pulls ranges of splits, for one shard at a time, in one consumer that a worker keeps.
+
+In: ranges. Out: chunks, each of one split, in order, cut at the range's end. A range ends by the consumer's position,
+never by counting: compaction, transaction markers and aborted records leave gaps. Commits nothing, decodes nothing.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicPartition
+
+from ingest.kafka.failures import explain, is_away
+from ingest.kafka.properties import BOOTSTRAP
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from confluent_kafka import Message
+
+    from ingest.kafka.admin import Split
+
+CHUNK: Final = 10_000
+"""Records pulled at a time, at most."""
+WAIT_S: Final = 0.1
+"""How long a pull waits for records, in seconds."""
+
+DEFAULTS: Final = {
+    "fetch.message.max.bytes": "4194304",
+    "fetch.max.bytes": "52428800",
+    "queued.max.messages.kbytes": "32768",
+    "queued.min.messages": "100000",
+    "fetch.queue.backoff.ms": "5",
+    "fetch.wait.max.ms": "100",
+    "isolation.level": "read_committed",
+}
+"""What a consumer is set to where the pipeline does not say otherwise."""
+
+
+@dataclass(slots=True)
+class Chunk:
+    """Consecutive records of one split."""
+
+    split: Split
+    messages: list[Message]
+
+
+class RangeReader:
+    """One consumer; `read` may be called again and again, for other ranges each time."""
+
+    def __init__(self, conf: Mapping[str, str]) -> None:
+        """Make the consumer; raises KafkaException for properties that librdkafka does not know."""
+        self._servers = conf[BOOTSTRAP]
+        self._last: KafkaError | None = None
+        self._consumer = Consumer({
+            **DEFAULTS,
+            **conf,
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "auto.offset.reset": "error",
+            "log_level": 0,
+            "error_cb": self._note,
+        })
+        self._assigned: dict[Split, int] = {}
+
+    def _note(self, error: KafkaError) -> None:
+        self._last = error
+
+    def read(self, ranges: Mapping[Split, tuple[int, int]]) -> Iterator[Chunk | None]:
+        """Chunks until every range is read; None where nothing came for a moment. Raises IngestError.
+
+        The caller may stop early; `stop` ends one range, `position` says how far one was read.
+        """
+        self._ends = {split: end for split, (start, end) in ranges.items() if start < end}
+        starts = {split: ranges[split][0] for split in self._ends}
+        self._position = dict(starts)
+        self._assign(starts)
+        try:
+            while self._ends:
+                yield from self._pull()
+        finally:
+            self._ends.clear()
+            self._consumer.unassign()
+
+    def _assign(self, starts: Mapping[Split, int]) -> None:
+        self._consumer.assign([TopicPartition(topic, partition, start) for (topic, partition), start in starts.items()])
+
+    def _pull(self) -> Iterator[Chunk | None]:
+        left = sum(end - self._position[split] for split, end in self._ends.items())
+        by_split: dict[Split, list[Message]] = {}
+        messages = self._consumer.consume(min(CHUNK, max(left, 1)), WAIT_S)
+        for message in messages:
+            if message.error() is not None:
+                self._check(message)
+                continue
+            split = (message.topic(), message.partition())
+            try:
+                by_split[split].append(message)
+            except KeyError:
+                by_split[split] = [message]
+        for split, found in by_split.items():
+            end = self._ends.get(split)
+            if end is None:
+                continue
+            last = found[-1].offset()
+            if last >= end:
+                found = found[: bisect_left(found, end, key=_offset)]  # noqa: PLW2901
+            if found:
+                self._position[split] = found[-1].offset() + 1
+                yield Chunk(split, found)
+            if last >= end - 1:
+                self.stop(split)
+                self._position[split] = max(self._position[split], end) if split in self._position else end
+        if len(messages) < CHUNK:
+            self._pass_gaps()
+        if not by_split:
+            if self._last is not None and not is_away(self._last):
+                raise explain(self._last, "read", self._servers)
+            yield None
+
+    def _pass_gaps(self) -> None:
+        """End the ranges whose last offsets hold no record."""
+        waiting = list(self._ends)
+        if not waiting:
+            return
+        for found in self._consumer.position([TopicPartition(*split) for split in waiting]):
+            split = (found.topic, found.partition)
+            if found.offset != OFFSET_INVALID and found.offset >= self._ends[split]:
+                self._position[split] = self._ends[split]
+                self.stop(split)
+
+    def _check(self, message: Message) -> None:
+        error = message.error()
+        assert error is not None  # noqa: S101  (the caller looked)
+        if is_away(error):
+            self._last = error
+            return
+        where = f"{message.topic()}[{message.partition()}]"
+        position = self._position.get((message.topic() or "", message.partition() or 0))
+        raise explain(error, f"read {where} at offset {position}", self._servers)
+
+    def stop(self, split: Split) -> None:
+        """Pull no more of this split."""
+        if self._ends.pop(split, None) is not None:
+            self._consumer.incremental_unassign([TopicPartition(*split)])
+
+    def position(self, split: Split) -> int:
+        """The next offset that this split's range would give."""
+        return self._position[split]
+
+    def waiting(self) -> set[Split]:
+        """The splits whose ranges are not read to their ends."""
+        return set(self._ends)
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        try:
+            self._consumer.close()
+        except (KafkaException, RuntimeError):
+            return
+
+
+def _offset(message: Message) -> int:
+    return message.offset() or 0

@@ -1,0 +1,120 @@
+"""Produces the records of one shard, through one producer that a worker keeps.
+
+`commit` flushes and looks at every delivery report: librdkafka calls back for failures only, so a report costs
+nothing where all is well. A full local queue is back-pressure, not an error.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from ingest.errors import InternalError, Unavailable
+from ingest.kafka.failures import error_of, explain, is_away
+from ingest.kafka.properties import BOOTSTRAP
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from confluent_kafka import Message
+
+    from ingest.kafka.admin import Split
+
+DEFAULTS: Final = {
+    "partitioner": "murmur2_random",
+    "linger.ms": "20",
+    "batch.size": "1000000",
+    "compression.type": "lz4",
+    "queue.buffering.max.messages": "500000",
+    "queue.buffering.max.kbytes": "131072",
+    "message.max.bytes": "10485760",
+    "socket.nagle.disable": "true",
+}
+"""What a producer is set to where the pipeline does not say otherwise. The partitioner is the Java client's."""
+
+FLUSH_S: Final = 1.0
+
+
+class KafkaWriter:
+    """One producer; a commit checks what was delivered since the one before."""
+
+    def __init__(self, conf: Mapping[str, str], *, checked: bool) -> None:
+        """`checked`: whether a failed delivery fails the commit (every guarantee but `none`)."""
+        self._servers = conf[BOOTSTRAP]
+        self._checked = checked
+        self._failed: KafkaError | None = None
+        self._where = ""
+        self.failures = 0
+        self._producer = Producer({
+            **DEFAULTS,
+            **conf,
+            "delivery.report.only.error": True,
+            "on_delivery": self._report,
+            "log_level": 0,
+        })
+
+    def _report(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self.failures += 1
+            if self._failed is None:
+                self._failed = error
+                self._where = f"{message.topic()}[{message.partition()}]"
+
+    def resume(self, _split: Split, start: int) -> int:
+        """Where to write from: at-least-once starts where the plan says."""
+        return start
+
+    def write(self, records: Sequence[tuple[Any, bytes, Any]]) -> None:
+        """Queue records; raises IngestError when one before failed."""
+        produce = self._producer.produce
+        for (topic, headers), key, value in records:
+            try:
+                if headers is None:
+                    produce(topic, value, key)
+                else:
+                    produce(topic, value, key, headers=[*headers])
+            except BufferError:
+                self._wait(topic, value, key, headers)
+            except KafkaException as exc:
+                raise explain(exc, f"write a record of {len(value or b'')} bytes to {topic}", self._servers) from exc
+        self._producer.poll(0)
+        self._check()
+
+    def _wait(self, topic: str, value: Any, key: bytes, headers: Any) -> None:  # noqa: ANN401  (as produce takes them)
+        """Hold on until the local queue has room again."""
+        while True:
+            self._producer.poll(0.05)
+            self._check()
+            try:
+                self._producer.produce(topic, value, key, headers=None if headers is None else [*headers])
+            except BufferError:
+                continue
+            except KafkaException as exc:
+                raise explain(exc, f"write a record of {len(value or b'')} bytes to {topic}", self._servers) from exc
+            return
+
+    def _check(self) -> None:
+        if self._failed is None or not self._checked:
+            return
+        failed, self._failed = self._failed, None
+        what = f"write to {self._where}"
+        if is_away(failed):
+            raise Unavailable(f"cannot {what}: the broker at {self._servers} did not take it in time: {failed.str()}")
+        raise explain(failed, what, self._servers)
+
+    def commit(self, _positions: Mapping[Split, int]) -> None:
+        """Wait until all is delivered, or has failed for good; raises IngestError for a failure."""
+        while self._producer.flush(FLUSH_S) > 0:
+            self._check()
+        self._check()
+
+    def abort(self) -> None:
+        """Drop what is still queued, so that nothing of it is written later."""
+        try:
+            self._producer.purge()
+            self._producer.flush(5)
+        except KafkaException as exc:
+            msg = f"cannot drop the queue of the producer: {error_of(exc).str()}"
+            raise InternalError(msg) from exc
+        self._failed = None

@@ -1,0 +1,55 @@
+"""A record that could not go on, as a value: where, why, and the record itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ingest.model.table import show
+
+if TYPE_CHECKING:
+    from ingest.model.table import TableId
+
+HEAD = 200
+"""How much of a record an error shows, in characters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """One rejected record. `stage` is where it was refused, `code` a stable name for why."""
+
+    topic: str
+    partition: int
+    offset: int
+    stage: str
+    code: str
+    message: str
+    table: TableId | None
+    key: bytes | None
+    value: bytes | None
+
+    def __str__(self) -> str:
+        """Where and why, and the head of the record, on one line."""
+        table = f" (table {show(self.table)})" if self.table else ""
+        return (
+            f"{self.topic}[{self.partition}] at offset {self.offset}: "
+            f"{self.stage}/{self.code}: {self.message}{table}; record: {head(self.value)}"
+        )
+
+
+class RowError(Exception):
+    """The row cannot be written whatever the schema; `code` and text make a reject."""
+
+    def __init__(self, code: str, message: str) -> None:
+        """Keep the reject's code and text."""
+        super().__init__(message)
+        self.code = code
+
+
+def head(value: bytes | None) -> str:
+    """The start of a record's value, printable on one line whatever it holds."""
+    if value is None:
+        return "null"
+    text = value[: HEAD * 4].decode("utf-8", "backslashreplace")
+    text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text[:HEAD])
+    return text + ("…" if len(value) > len(text.encode()) else "")

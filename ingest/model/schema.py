@@ -1,0 +1,116 @@
+"""The schema of a table, how it grows, and the schema change events that follow from that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from ingest.model import types
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark.sql.types import DataType
+
+    from ingest.model.table import TableId
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column; `nullable` is false for primary-key columns only."""
+
+    name: str
+    type: DataType
+    nullable: bool = True
+
+    def __str__(self) -> str:
+        """As in DDL."""
+        return f"{self.name} {types.name(self.type)}{'' if self.nullable else ' NOT NULL'}"
+
+
+@dataclass(frozen=True, slots=True)
+class TableSchema:
+    """Columns in the order in which they appeared, and the primary key in its own order."""
+
+    columns: tuple[Column, ...]
+    primary_key: tuple[str, ...]
+
+    def merge(self, other: TableSchema) -> TableSchema:
+        """This schema, widened so that it takes the other's rows: new columns come last, none goes away."""
+        incoming = {column.name: column for column in other.columns}
+        columns = [
+            column
+            if (new := incoming.pop(column.name, None)) is None
+            else Column(column.name, types.merge(column.type, new.type), column.nullable or new.nullable)
+            for column in self.columns
+        ]
+        columns += (replace(column, nullable=True) for column in incoming.values())
+        return TableSchema(tuple(columns), self.primary_key or other.primary_key)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, types by their Flink SQL names."""
+        return {"columns": [[c.name, types.name(c.type), c.nullable] for c in self.columns], "key": [*self.primary_key]}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> TableSchema:
+        """Undo `to_json`; raises ValueError or KeyError on anything else."""
+        columns = tuple(Column(name, types.parse(text), nullable) for name, text, nullable in value["columns"])
+        return cls(columns, tuple(value["key"]))
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTable:
+    """A table seen for the first time."""
+
+    table: TableId
+    schema: TableSchema
+
+    def __str__(self) -> str:
+        """`CREATE TABLE (id BIGINT NOT NULL, …, PRIMARY KEY (id))`."""
+        parts = [str(column) for column in self.schema.columns]
+        if self.schema.primary_key:
+            parts.append(f"PRIMARY KEY ({', '.join(self.schema.primary_key)})")
+        return f"CREATE TABLE ({', '.join(parts)})"
+
+
+@dataclass(frozen=True, slots=True)
+class AddColumn:
+    """A new last column, nullable."""
+
+    table: TableId
+    column: Column
+
+    def __str__(self) -> str:
+        """`ADD COLUMN note STRING`."""
+        return f"ADD COLUMN {self.column}"
+
+
+@dataclass(frozen=True, slots=True)
+class AlterColumnType:
+    """A column whose type became wider."""
+
+    table: TableId
+    name: str
+    before: DataType
+    after: DataType
+
+    def __str__(self) -> str:
+        """`ALTER COLUMN n INT -> BIGINT`."""
+        return f"ALTER COLUMN {self.name} {types.name(self.before)} -> {types.name(self.after)}"
+
+
+SchemaChange: TypeAlias = CreateTable | AddColumn | AlterColumnType
+
+
+def changes(table: TableId, before: TableSchema | None, after: TableSchema) -> Iterable[SchemaChange]:
+    """What turns `before` into `after`, in the order in which a sink has to apply it."""
+    if before is None:
+        yield CreateTable(table, after)
+        return
+    known = {column.name: column for column in before.columns}
+    for column in after.columns:
+        old = known.get(column.name)
+        if old is None:
+            yield AddColumn(table, column)
+        elif old.type != column.type:
+            yield AlterColumnType(table, column.name, old.type, column.type)

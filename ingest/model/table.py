@@ -1,0 +1,91 @@
+"""Table ids, and the one matcher that route, transform and topic mapping share.
+
+A table id is `namespace.schema.table` with one to three parts. A selector is a regular expression over the whole
+id in which an unescaped `.` is the separator, `\\.` is the regex dot, and `,` means *or*. It runs on RE2, whose
+time is linear in its input: neither a pipeline file nor a table name from a message can make it explode.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TypeAlias
+
+import re2
+
+TableId: TypeAlias = tuple[str, ...]
+
+MAX_ID = 1024
+"""Longest id, in characters, that a selector looks at: names come from messages."""
+
+
+def show(table: TableId) -> str:
+    """`shop.orders`, for people and for topic names."""
+    return ".".join(table)
+
+
+class SelectorError(ValueError):
+    """A selector that is no regular expression; the text says why, in one line."""
+
+
+def to_regex(selector: str) -> str:
+    """Translate a selector to RE2 syntax; raises nothing, what is wrong shows when it is compiled."""
+    out: list[str] = []
+    brackets = braces = 0
+    i = 0
+    while i < len(selector):
+        c = selector[i]
+        if c == "\\" and i + 1 < len(selector):
+            following = selector[i + 1]
+            out.append("." if following == "." and not brackets else c + following)
+            i += 2
+            continue
+        if c == "[" and not brackets:
+            brackets = 1
+        elif c == "]" and brackets:
+            brackets = 0
+        elif not brackets:
+            braces += (c == "{") - (c == "}")
+        if c == "." and not brackets:
+            out.append(r"\.")
+        elif c == "," and not brackets and not braces:
+            out.append("|")
+            while i + 1 < len(selector) and selector[i + 1].isspace():
+                i += 1
+            while out[-2:-1] and out[-2].isspace():
+                del out[-2]
+        else:
+            out.append(c)
+        i += 1
+    return "".join(out).strip()
+
+
+class Selector:
+    """A compiled selector; `match` gives its groups, with the whole id first, or None."""
+
+    __slots__ = ("_match", "text")
+
+    def __init__(self, text: str) -> None:
+        """Compile; raises SelectorError."""
+        self.text = text
+        options = re2.Options()
+        options.log_errors = False
+        options.max_mem = 8 << 20
+        try:
+            self._match = re2.compile(f"(?s:{to_regex(text)})", options).fullmatch
+        except re2.error as exc:
+            reason = exc.args[0].decode() if exc.args and isinstance(exc.args[0], bytes) else str(exc)
+            raise SelectorError(reason) from exc
+
+    def match(self, table: TableId) -> tuple[str, ...] | None:
+        """The whole id and the capture groups (empty where one took no part), or None."""
+        text = show(table)
+        if len(text) > MAX_ID:
+            return None
+        found = self._match(text)
+        return None if found is None else (text, *(group or "" for group in found.groups()))
+
+
+@lru_cache(maxsize=1024)
+def selector(text: str) -> Selector:
+    """A selector, compiled once per process; raises SelectorError."""
+    return Selector(text)

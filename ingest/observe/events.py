@@ -1,0 +1,97 @@
+"""What happens in a run, as values. The engine tells; an `Observer` shows, logs or counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted:
+    """Everything is connected; the first batch comes next."""
+
+    pipeline: str
+    run: int
+    checkpoint: str
+    splits: int
+    resumed: bool
+    lag: int
+
+
+@dataclass(frozen=True, slots=True)
+class BatchDone:
+    """One batch is over and its progress stored. Times in seconds."""
+
+    batch: int
+    records: int
+    seconds: float
+    lag: int
+    """Records that are still waiting."""
+    rejected: int
+    cpu_s: float
+    worker_rss_kib: int
+    first_ack: float | None
+    """When the first record was acknowledged, in seconds since the epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaChanged:
+    """A sink's table changed."""
+
+    table: str
+    change: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A record could not go on."""
+
+    table: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Warned:
+    """Something that somebody should know and that stops nothing."""
+
+    text: str
+
+
+@dataclass(slots=True)
+class TableSummary:
+    """One table's counters over a run."""
+
+    read: int = 0
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    rejected: int = 0
+    schema_changes: int = 0
+
+
+@dataclass(slots=True)
+class RunEnded:
+    """The closing summary."""
+
+    pipeline: str
+    batches: int = 0
+    records: int = 0
+    seconds: float = 0.0
+    rejected: int = 0
+    tables: dict[str, TableSummary] = field(default_factory=dict)
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    stopped: str = ""
+    """Why it ended: `drained`, `signal`, or the error."""
+
+
+Event: TypeAlias = RunStarted | BatchDone | SchemaChanged | Rejected | Warned | RunEnded
+
+
+class Observer(Protocol):
+    """Gets every event, in order, on the driver's main thread or its planning thread."""
+
+    def __call__(self, event: Event) -> None:
+        """Show, log or count it; must not raise."""

@@ -1,0 +1,112 @@
+"""The broker's jars: from Maven Central by coordinates, through the Ivy that ships inside pyspark.
+
+Names, versions and checksums are pinned in `broker-jars.lock`; a jar that does not match is never used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from importlib import resources
+from pathlib import Path
+from typing import Final
+from xml.sax.saxutils import quoteattr
+
+from ingest.errors import ConfigError, Unavailable
+
+KAFKA_VERSION: Final = "4.1.0"
+FETCH_S: Final = 600
+
+_SETTINGS: Final = """\
+<ivysettings>
+  <settings defaultResolver="central"/>
+  <resolvers><ibiblio name="central" m2compatible="true" usepoms="false"/></resolvers>
+</ivysettings>
+"""
+
+
+def cache() -> Path:
+    """The user's cache directory of this tool."""
+    root = os.environ.get("INGEST_CACHE_DIR")
+    return Path(root) if root else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ingest"
+
+
+def java() -> str:
+    """The Java launcher; raises ConfigError where there is none."""
+    home = os.environ.get("JAVA_HOME")
+    found = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if found is None or not Path(found).exists():
+        msg = "the sandbox needs Java 17 or newer, and there is no 'java' here"
+        raise ConfigError(msg, "install it, or set JAVA_HOME")
+    return found
+
+
+def pins() -> list[tuple[str, str, str, str]]:
+    """Organisation, name, version and SHA-256 of every jar."""
+    text = resources.files("ingest.sandbox").joinpath("broker-jars.lock").read_text(encoding="utf-8")
+    rows = [line.split() for line in text.splitlines() if line and not line.startswith("#")]
+    return [(*row[0].split(":"), row[1]) for row in rows]  # type: ignore[misc]  # three parts and the checksum
+
+
+def jars() -> Path:
+    """The folder of the broker's jars, fetched on first use and verified each time; raises IngestError."""
+    folder = cache() / f"kafka-{KAFKA_VERSION}"
+    if not _verified(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
+            _fetch(Path(temporary))
+            fetched = Path(temporary) / "jars"
+            wrong = _wrong(fetched)
+            if wrong:
+                msg = f"the jar {wrong} is not the one that is pinned: its SHA-256 differs, or it is missing"
+                raise ConfigError(msg, "somebody may have tampered with it; see where your Maven repository is")
+            shutil.rmtree(folder, ignore_errors=True)
+            fetched.rename(folder)
+    return folder
+
+
+def _wrong(folder: Path) -> str | None:
+    for _, name, version, checksum in pins():
+        path = folder / f"{name}-{version}.jar"
+        if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != checksum:
+            return path.name
+    return None
+
+
+def _verified(folder: Path) -> bool:
+    return folder.is_dir() and _wrong(folder) is None
+
+
+def _fetch(folder: Path) -> None:
+    import pyspark  # noqa: PLC0415  (only for where its jars are)
+
+    spark = Path(next(iter(pyspark.__path__))) / "jars"
+    wanted = "\n".join(
+        f'    <dependency org={quoteattr(org)} name={quoteattr(name)} rev={quoteattr(version)} transitive="false"/>'
+        for org, name, version, _ in pins()
+    )
+    module = (
+        f'<ivy-module version="2.0">\n  <info organisation="ingest" module="sandbox"/>\n'
+        f"  <dependencies>\n{wanted}\n  </dependencies>\n</ivy-module>\n"
+    )
+    (folder / "ivy.xml").write_text(module, encoding="utf-8")
+    settings = os.environ.get("INGEST_IVY_SETTINGS") or str(folder / "ivysettings.xml")
+    (folder / "ivysettings.xml").write_text(_SETTINGS, encoding="utf-8")
+    command = [
+        java(), "-cp", str(spark / "*"), "org.apache.ivy.Main", "-settings", settings,
+        "-cache", str(folder / "cache"), "-ivy", str(folder / "ivy.xml"), "-types", "jar", "bundle",
+        "-retrieve", str(folder / "jars" / "[artifact]-[revision].[ext]"),
+    ]  # fmt: skip
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_S, check=False)  # noqa: S603
+    except subprocess.TimeoutExpired as exc:
+        msg = f"fetching the broker's jars took more than {FETCH_S} s"
+        raise Unavailable(msg, "try again; INGEST_IVY_SETTINGS may name an Ivy settings file with a nearer mirror") from exc
+    if done.returncode or not (folder / "jars").is_dir():
+        lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+        telling = [line for line in lines if "not found" in line or "rror" in line or "UNRESOLVED" in line]
+        msg = f"cannot fetch the broker's jars: {(telling or lines or ['no output'])[-1][:300]}"
+        raise Unavailable(msg, "see whether Maven Central is reachable, or set INGEST_IVY_SETTINGS")

@@ -1,0 +1,296 @@
+"""The text of a pipeline file → a Pipeline, or everything that is wrong with it.
+
+In: a path and variables. Out: the frozen model and its diagnostics. Starts no client, no Java.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from ingest.errors import PipelineFileError
+from ingest.formats import FORMATS
+from ingest.kafka.properties import PropertyError
+from ingest.sinks import SINKS
+from ingest.sources import SOURCES
+from ingest.spec.diagnostics import Diagnostic, did_you_mean, render
+from ingest.spec.document import MAX_BYTES, Document, Mapping, Scalar, Sequence, Span, Value
+from ingest.spec.interpolate import Interpolation, mask
+from ingest.spec.pipeline import Pipeline, PipelineOptions, Route, Transform
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_SECTIONS: Final = ("source", "sink", "route", "transform", "pipeline")
+_PREFIXED: Final = "properties."
+_START: Final = Span(1, 1, 1)
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What became of a file: `pipeline` is None where there is an error."""
+
+    pipeline: Pipeline | None
+    diagnostics: list[Diagnostic]
+
+
+def load(path: Path, variables: dict[str, str] | None = None) -> Loaded:
+    """Read, fill in and check a pipeline file. A placeholder that nothing fills in is a note."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+        text = data.decode()
+    except (OSError, UnicodeDecodeError) as exc:
+        why = (exc.strerror or str(exc)) if isinstance(exc, OSError) else "it is not UTF-8"
+        return Loaded(None, [Diagnostic(str(path), 1, 1, 1, "error", f"cannot read the file: {why}")])
+    return _Loader(Document(str(path), text), variables or {}).load(path.stem)
+
+
+def load_strictly(path: Path, variables: dict[str, str] | None = None) -> Pipeline:
+    """The pipeline, ready to run; raises PipelineFileError, for notes as well."""
+    loaded = load(path, variables)
+    if loaded.pipeline is None or loaded.diagnostics:
+        raise PipelineFileError(render(loaded.diagnostics))
+    return loaded.pipeline
+
+
+class _Loader:
+    def __init__(self, document: Document, variables: dict[str, str]) -> None:
+        self._document = document
+        self._set = variables
+        self._interpolation = Interpolation(variables)
+
+    def load(self, stem: str) -> Loaded:
+        root = self._document.root
+        report = self._document.report
+        if root is None or not isinstance(root, Mapping):
+            if not self._document.diagnostics:
+                report(_START, "a pipeline file is a map with the keys source and sink")
+            return self._loaded(None)
+        options = self._flat(root.items.get("pipeline"))
+        self._interpolation.variables = {**self._variables(options), **self._set}
+        self._fill(root)
+        if options is not None:
+            self._fill(options)
+        for key, span in root.keys.items():
+            if key not in _SECTIONS:
+                report(span, f"unknown section {key!r}{did_you_mean(key, _SECTIONS)} (known: {', '.join(_SECTIONS)})")
+        for key in ("source", "sink"):
+            if key not in root.items:
+                report(_START, f"section {key!r} is missing")
+        source = self._component(root, "source", SOURCES)
+        sink = self._component(root, "sink", SINKS)
+        routes = self._list(root, "route", Route)
+        transforms = self._list(root, "transform", Transform)
+        if options is None:
+            options = Mapping({}, _START)
+        options.items.setdefault("name", Scalar(stem, _START))
+        settings = self._model(PipelineOptions, options, self._plain(options), "pipeline")
+        if source is None or sink is None or settings is None or self._has_errors():
+            return self._loaded(None)
+        return self._loaded(
+            Pipeline.model_construct(
+                source=source,
+                sink=sink,
+                route=tuple(routes),
+                transform=tuple(transforms),
+                pipeline=settings,
+                secrets=frozenset(self._interpolation.secrets),
+            )
+        )
+
+    def _loaded(self, pipeline: Pipeline | None) -> Loaded:
+        secrets = self._interpolation.secrets
+        found = sorted(set(self._document.diagnostics))
+        masked = [
+            Diagnostic(d.file, d.line, d.column, d.length, d.severity, mask(d.message, secrets), d.source) for d in found
+        ]
+        return Loaded(pipeline, masked)
+
+    def _has_errors(self) -> bool:
+        return any(d.severity == "error" for d in self._document.diagnostics)
+
+    # -- filling in --------------------------------------------------------------------------------------------------
+
+    def _flat(self, value: Value | None) -> Mapping | None:
+        """`pipeline:` with nested keys joined by dots; `variables` stays a map of its own."""
+        if value is None or (isinstance(value, Scalar) and value.value is None):
+            return None
+        if not isinstance(value, Mapping):
+            self._document.report(value.span, "pipeline: must be a map")
+            return None
+        out = Mapping({}, value.span)
+
+        def add(mapping: Mapping, prefix: str) -> None:
+            for key, item in mapping.items.items():
+                name, span = prefix + key, mapping.keys[key]
+                if isinstance(item, Mapping) and name != "variables":
+                    add(item, f"{name}.")
+                elif name in out.items:
+                    self._document.report(span, f"duplicate key {name!r}, first given in line {out.keys[name].line}")
+                else:
+                    out.items[name], out.keys[name] = item, span
+
+        add(value, "")
+        return out
+
+    def _variables(self, options: Mapping | None) -> dict[str, str]:
+        """`pipeline.variables`; they may hold secrets and `${env:…}`, but no other variables."""
+        variables = None if options is None else options.items.get("variables")
+        if not isinstance(variables, Mapping):
+            return {}
+        self._fill(variables)
+        return {k: v.value for k, v in variables.items.items() if isinstance(v, Scalar) and v.value is not None}
+
+    def _fill(self, value: Value) -> None:
+        if isinstance(value, Scalar):
+            if value.value is not None and not value.unresolved:
+                value.value, problems = self._interpolation.fill(value.value)
+                value.unresolved = bool(problems)
+                for problem in problems:
+                    self._document.report(value.span, problem, note=True)
+            return
+        for item in value.items.values() if isinstance(value, Mapping) else value.items:
+            self._fill(item)
+
+    # -- models ------------------------------------------------------------------------------------------------------
+
+    def _plain(self, value: Value) -> Any:  # noqa: ANN401  (what pydantic takes)
+        if isinstance(value, Scalar):
+            return value.value
+        if isinstance(value, Sequence):
+            return [self._plain(item) for item in value.items]
+        return {key: self._plain(item) for key, item in value.items.items()}
+
+    def _component(self, root: Mapping, section: str, registry: dict[str, Any]) -> Any:  # noqa: ANN401
+        """A source or sink: its class by its type, its format's options set apart."""
+        value = root.items.get(section)
+        if value is None:
+            return None
+        if not isinstance(value, Mapping):
+            self._document.report(value.span, f"{section}: must be a map")
+            return None
+        kind = value.items.get("type")
+        known = ", ".join(registry)
+        if not isinstance(kind, Scalar) or kind.value is None:
+            self._document.report(value.keys.get("type", root.keys[section]), f"{section}.type is missing (known: {known})")
+            return None
+        if kind.unresolved:
+            return None
+        cls = registry.get(kind.value)
+        if cls is None:
+            hint = did_you_mean(kind.value, registry)
+            self._document.report(kind.span, f"unknown {section} type {kind.value!r}{hint} (known: {known})")
+            return None
+        own, formats, properties = {}, {}, {}
+        for key, item in value.items.items():
+            if key.startswith(_PREFIXED):
+                properties[key.removeprefix(_PREFIXED)] = self._text(item, value.keys[key])
+            elif cls.formats is not None and key.split(".", 1)[0] in FORMATS:
+                formats[key] = item
+            else:
+                own[key] = self._plain(item)
+        own["properties.*"] = properties
+        fmt = self._format(cls, value, formats)
+        model = self._model(cls, value, own, section, prefix_known=FORMATS if cls.formats else {})
+        if model is not None and fmt is not None:
+            model = model.model_copy(update={"format": fmt})
+        return model
+
+    def _text(self, item: Value, span: Span) -> str:
+        if isinstance(item, Scalar) and item.value is not None:
+            return item.value
+        self._document.report(span, "a client property must be a text or a number")
+        return ""
+
+    def _format(self, cls: Any, section: Mapping, options: dict[str, Value]) -> BaseModel | None:  # noqa: ANN401
+        if cls.formats is None:
+            return None
+        chosen = section.items.get(cls.formats)
+        name = chosen.value if isinstance(chosen, Scalar) else cls.model_fields["value_format"].default
+        if name not in FORMATS:
+            return None
+        for key in [k for k in options if k.split(".", 1)[0] != name]:
+            self._document.report(section.keys[key], f"{key!r} is an option of another format than {cls.formats}: {name}")
+            del options[key]
+        plain = {key: self._plain(item) for key, item in options.items()}
+        return self._model(FORMATS[name], section, plain, name)
+
+    def _list(self, root: Mapping, section: str, cls: type[_Model]) -> Iterable[_Model]:
+        value = root.items.get(section)
+        if value is None or (isinstance(value, Scalar) and value.value is None):
+            return []
+        if not isinstance(value, Sequence):
+            self._document.report(value.span, f"{section}: must be a list")
+            return []
+        out = []
+        for item in value.items:
+            if not isinstance(item, Mapping):
+                self._document.report(item.span, f"an entry of {section}: must be a map")
+                continue
+            model = self._model(cls, item, self._plain(item), section)
+            if model is not None:
+                out.append(model)
+        return out
+
+    def _model(
+        self,
+        cls: type[_Model],
+        where: Mapping,
+        plain: dict[str, Any],
+        section: str,
+        prefix_known: dict[str, Any] | None = None,
+    ) -> _Model | None:
+        try:
+            return cls.model_validate(plain)
+        except ValidationError as exc:
+            known = [f.alias or n for n, f in cls.model_fields.items() if f.alias != "*format"]
+            for fmt in (prefix_known or {}).values():
+                known += [f.alias for f in fmt.model_fields.values() if f.alias]
+            for error in exc.errors():
+                self._report(error, where, known, section)
+            return None
+
+    def _report(self, error: Any, where: Mapping, known: list[str], section: str) -> None:  # noqa: ANN401
+        path = [str(part) for part in error["loc"]]
+        key = path[0] if path else ""
+        inner = error.get("ctx", {}).get("error")
+        if isinstance(inner, PropertyError):
+            for name, message in inner.problems:
+                self._document.report(where.keys.get(_PREFIXED + name, where.span), message)
+            return
+        value = where.items.get(key)
+        if isinstance(value, Mapping) and len(path) > 1:
+            value = value.items.get(path[1], value)
+        if isinstance(value, Scalar) and value.unresolved:
+            return
+        if error["type"] == "extra_forbidden":
+            shown = f"unknown option {key!r} in {section}{did_you_mean(key, known)}"
+            self._document.report(where.keys.get(key, where.span), shown)
+        elif error["type"] == "missing":
+            self._document.report(where.span, f"option {key!r} is missing in {section}")
+        else:
+            span = value.span if value is not None else where.keys.get(key, where.span)
+            self._document.report(span, f"{key}: {_say(error, value)}")
+
+
+def _say(error: Any, value: Value | None) -> str:  # noqa: ANN401
+    """Pydantic's message, in the words of the file."""
+    kind, ctx = error["type"], error.get("ctx", {})
+    given = f"{value.value!r}" if isinstance(value, Scalar) else "this"
+    if kind == "literal_error":
+        expected = str(ctx["expected"])
+        options = [word.strip(" '\"") for word in expected.replace(" or ", ",").split(",")]
+        hint = did_you_mean(value.value or "", options) if isinstance(value, Scalar) else ""
+        return f"{given} is not possible{hint} (possible: {expected})"
+    if kind in {"int_parsing", "int_type", "int_from_float"}:
+        return f"{given} is not a whole number"
+    if kind in {"bool_parsing", "bool_type"}:
+        return f"{given} is neither true nor false"
+    if kind == "string_type":
+        return f"{'null' if given == 'None' else given} is not a text"
+    return str(error["msg"]).removeprefix("Value error, ")

@@ -1,0 +1,128 @@
+"""The models of a pipeline file. Components bring their own; what they have in common with each other is here."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from ingest.flow.route import KeyRule, RouteRule, Rules
+from ingest.formats.options import Duration, Options
+from ingest.model.table import SelectorError, selector
+from ingest.sinks import UpsertKafka
+from ingest.sources import KafkaSource
+
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
+
+
+def _selector(text: str) -> str:
+    try:
+        selector(text)
+    except SelectorError as exc:
+        msg = f"not a table selector: {exc}"
+        raise ValueError(msg) from None
+    return text
+
+
+class Route(Options):
+    """One entry of `route:`: where the tables that match go."""
+
+    source_table: str
+    """Which tables: a regular expression over the whole table id, in which `.` is the separator, `\\.` the regex dot
+    and `,` means *or*."""
+
+    sink_table: str = Field(min_length=1)
+    """The table, and for Kafka the topic, that they go to. `$1` is a capture group of `source-table`."""
+
+    replace_symbol: str | None = None
+    """A text in `sink-table` that stands for the source table's name."""
+
+    description: str | None = None
+    """For people."""
+
+    _check_selector = field_validator("source_table")(_selector)
+
+
+class Transform(Options):
+    """One entry of `transform:`. The first rule that matches a table counts."""
+
+    source_table: str
+    """Which tables, as in `route:`."""
+
+    primary_keys: str | None = None
+    """The primary key's columns, separated by commas; for tables whose messages have no key."""
+
+    projection: Literal["\\*", "*"] | None = None
+    """`\\*`: all columns. Other projections are not available yet."""
+
+    description: str | None = None
+    """For people."""
+
+    _check_selector = field_validator("source_table")(_selector)
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The primary key's columns."""
+        return tuple(part.strip() for part in (self.primary_keys or "").split(",") if part.strip())
+
+
+class PipelineOptions(Options):
+    """The entries of `pipeline:`. Keys with dots may be written nested."""
+
+    name: str = "pipeline"
+    """The pipeline's name: its checkpoint, its consumer group. Default: the file's name without its ending."""
+
+    parallelism: int | None = Field(None, ge=1, le=10_000)
+    """How many tasks work at once: the shards of the checkpoint, fixed when it is made. Default: Spark's slots."""
+
+    batch_interval: Duration = Field(0.0, ge=0)
+    """At least this long from the start of one batch to the next. Zero: a batch starts as soon as there are records."""
+
+    behavior: Literal["lenient", "try_evolve", "evolve", "exception"] = Field(
+        "lenient", alias="schema.change.behavior"
+    )
+    """What to do when a table changes: apply it to the sink (a new column is last and nullable, a missing one stays
+    and is null), or stop at anything but a new table (`exception`)."""
+
+    route_mode: Literal["ALL_MATCH", "FIRST_MATCH"] = Field("ALL_MATCH", alias="route-mode")
+    """Whether a table goes to the sink tables of all the routes that match, or of the first only."""
+
+    max_tables: int = Field(10_000, ge=1)
+    """More tables than this are rejects: a cap against runaway or hostile input."""
+
+    max_columns: int = Field(2_000, ge=1)
+    """A row that would give its table more columns than this is a reject."""
+
+    variables: dict[str, str] = Field(default_factory=dict, alias="variables")
+    """Values for `${name}` placeholders; `--set name=value` wins."""
+
+    @field_validator("name")
+    @classmethod
+    def _check_name(cls, value: str) -> str:
+        if not _NAME.fullmatch(value) or value.strip(".") == "":
+            msg = "a pipeline's name has letters, digits, '.', '_' and '-' only"
+            raise ValueError(msg)
+        return value
+
+
+class Pipeline(BaseModel):
+    """A pipeline file, checked and filled in."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    source: KafkaSource
+    sink: UpsertKafka
+    route: tuple[Route, ...] = ()
+    transform: tuple[Transform, ...] = ()
+    pipeline: PipelineOptions
+    secrets: frozenset[str] = Field(default=frozenset(), exclude=True, repr=False)
+
+    @property
+    def rules(self) -> Rules:
+        """What bears on whole tables."""
+        return Rules(
+            tuple(RouteRule(r.source_table, r.sink_table, r.replace_symbol) for r in self.route),
+            self.pipeline.route_mode == "FIRST_MATCH",
+            tuple(KeyRule(t.source_table, t.key) for t in self.transform),
+        )
