@@ -1,0 +1,47 @@
+# `make` alone prints this help.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check bench docs format golden clean
+
+help: ## Show this help
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
+
+setup: .venv/.ready ## Set up the environment; the command is then .venv/bin/ingest
+
+.venv/.ready: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@command -v java >/dev/null || test -x "$$JAVA_HOME/bin/java" || { echo "Java 17 or newer is needed"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: setup ## Start a real Kafka, run a pipeline on it, show what happened
+	@$(BIN)/python tools/demo.py
+
+test: setup ## Run every test; those on Kafka start their own broker
+	@$(BIN)/python -m pytest -q
+
+check: setup ## Format, lint, types, layers, docs
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(BIN)/python tools/docs.py --check
+
+bench: setup ## Measure against a raw Kafka copy, in one run (bench/README.md)
+	@$(BIN)/python bench/throughput.py
+
+docs: setup ## Generate the JSON Schema and the option reference from the models
+	@$(BIN)/python tools/docs.py
+
+format: setup ## Format the code and mend what lint can mend
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+golden: setup ## Write the golden files of the tests anew, to be read in the diff
+	@UPDATE_GOLDEN=1 $(BIN)/python -m pytest -q tests/errors
+
+clean: ## Remove the environment and caches
+	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

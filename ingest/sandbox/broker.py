@@ -1,0 +1,205 @@
+"""Start, find and stop one Kafka broker (KRaft, broker and controller in one process).
+
+It outlives the terminal. Its process holds a lock on a file in its folder for as long as it lives: that, and not a
+process id that may be somebody else's by now, is how it is found.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import uuid
+from base64 import urlsafe_b64encode
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from ingest.errors import ConfigError, IngestError, Unavailable
+from ingest.kafka.admin import Cluster
+from ingest.kafka.properties import BOOTSTRAP
+from ingest.sandbox.jars import KAFKA_VERSION, cache, jars, java
+
+PORT: Final = 29092
+HOST: Final = "127.0.0.1"
+START_S: Final = 60.0
+STOP_S: Final = 30.0
+
+_PROPERTIES: Final = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@{host}:{controller}
+listeners=PLAINTEXT://{host}:{port},CONTROLLER://{host}:{controller}
+advertised.listeners=PLAINTEXT://{host}:{port}
+controller.listener.names=CONTROLLER
+log.dirs={data}
+num.partitions=4
+auto.create.topics.enable=false
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=8
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=8
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+group.initial.rebalance.delay.ms=0
+log.cleaner.backoff.ms=1000
+log.segment.delete.delay.ms=1000
+"""
+
+_LOG4J: Final = """\
+rootLogger.level = info
+rootLogger.appenderRef.out.ref = out
+appender.out.type = Console
+appender.out.name = out
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = [%d] %p %m (%c)%n
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """A broker that runs."""
+
+    bootstrap: str
+    pid: int
+    log: str
+    folder: str
+    version: str
+
+
+def default_folder() -> Path:
+    """Where the sandbox keeps its broker."""
+    return cache() / "sandbox"
+
+
+def status(folder: Path) -> Broker | None:
+    """The broker of that folder, None where none runs."""
+    if not _running(folder):
+        return None
+    try:
+        return Broker(**json.loads((folder / "broker.json").read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def up(folder: Path, port: int | None = None, heap: str = "1g") -> Broker:
+    """Start the broker, unless it runs; returns when it answers. Raises IngestError."""
+    there = status(folder)
+    if there is not None:
+        return there
+    classpath = f"{jars()}/*"
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            msg = f"another sandbox is being started or stopped in {folder}"
+            raise Unavailable(msg, "wait a moment and try again") from None
+        return _start(folder, classpath, lock, port, heap)
+    finally:
+        os.close(lock)
+
+
+def _start(folder: Path, classpath: str, lock: int, port: int | None, heap: str) -> Broker:
+    chosen = port or _kept_port(folder) or (PORT if _free(PORT) else _any_port())
+    data, log = folder / "data", folder / "broker.log"
+    properties, log4j = folder / "server.properties", folder / "log4j2.properties"
+    properties.write_text(
+        _PROPERTIES.format(host=HOST, port=chosen, controller=_any_port(), data=data.resolve()), encoding="utf-8"
+    )
+    log4j.write_text(_LOG4J, encoding="utf-8")
+    common = [java(), f"-Xmx{heap}", f"-Dlog4j2.configurationFile={log4j.resolve().as_uri()}", "-cp", classpath]
+    if log.exists():
+        log.replace(log.with_name("broker.previous.log"))
+    with log.open("ab") as out:
+        if not (data / "meta.properties").exists():
+            cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+            tool = [*common, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(properties)]
+            done = subprocess.run(tool, stdout=out, stderr=out, check=False)  # noqa: S603
+            if done.returncode:
+                msg = f"Kafka cannot format its storage in {data}"
+                raise ConfigError(msg, f"see {log}")
+        process = subprocess.Popen(  # noqa: S603
+            [*common, "kafka.Kafka", str(properties)],
+            stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True, pass_fds=(lock,), cwd=folder,
+        )  # fmt: skip
+    broker = Broker(f"{HOST}:{chosen}", process.pid, str(log), str(folder), KAFKA_VERSION)
+    (folder / "broker.json").write_text(json.dumps(asdict(broker)), encoding="utf-8")
+    _wait(broker, process)
+    return broker
+
+
+def _wait(broker: Broker, process: subprocess.Popen[bytes]) -> None:
+    cluster = Cluster({BOOTSTRAP: broker.bootstrap})
+    deadline = time.monotonic() + START_S
+    while process.poll() is None and time.monotonic() < deadline:
+        try:
+            cluster.connect(1.0)
+        except IngestError:
+            continue
+        return
+    if process.poll() is None:
+        process.terminate()
+    raise Unavailable(f"the broker at {broker.bootstrap} did not start", f"see {broker.log}")
+
+
+def down(folder: Path, *, wipe: bool = False) -> bool:
+    """Stop the broker cleanly; whether one ran. With `wipe`, its topics are gone, too. Raises Unavailable."""
+    there = status(folder)
+    if there is not None:
+        os.kill(there.pid, signal.SIGTERM)
+        deadline = time.monotonic() + STOP_S
+        while _running(folder):
+            if time.monotonic() > deadline:
+                msg = f"the broker (process {there.pid}) does not stop"
+                raise Unavailable(msg, f"see {there.log}")
+            time.sleep(0.1)
+    if wipe:
+        shutil.rmtree(folder / "data", ignore_errors=True)
+    return there is not None
+
+
+def _running(folder: Path) -> bool:
+    try:
+        fd = os.open(folder / "lock", os.O_RDWR)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
+def _kept_port(folder: Path) -> int | None:
+    """The port of the last time, where it is free: checkpoints and shells remember it."""
+    try:
+        port = int(json.loads((folder / "broker.json").read_text(encoding="utf-8"))["bootstrap"].rpartition(":")[2])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return port if _free(port) else None
+
+
+def _free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True
+
+
+def _any_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])

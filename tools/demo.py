@@ -1,0 +1,204 @@
+"""`make demo`: a small shop's change messages through the pipeline of pipelines/shop.yaml, and what came out.
+
+Starts a real Kafka, writes Debezium messages of three tables into one topic, runs the pipeline twice, and prints the
+resulting topics next to what the shop's database held.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from rich.console import Console
+from rich.table import Table
+
+INGEST = [str(Path(sys.executable).with_name("ingest"))]
+PIPELINE = "pipelines/shop.yaml"
+TOPIC = "shop.changes"
+TABLES = ("customers", "products", "orders")
+
+Row = dict[str, Any]
+
+
+class Shop:
+    """The shop's database: it holds rows, and it tells Kafka about every change as Debezium would."""
+
+    def __init__(self, producer: Producer) -> None:
+        """An empty database."""
+        self.tables: dict[str, dict[int, Row]] = {table: {} for table in TABLES}
+        self.messages = 0
+        self._producer = producer
+
+    def _send(self, table: str, key: int, value: bytes | None) -> None:
+        self.messages += 1
+        partition = key % 2
+        self._producer.produce(TOPIC, value, json.dumps({"id": key}).encode(), partition=partition)
+
+    def _change(self, table: str, operation: str, before: Row | None, after: Row | None) -> None:
+        row = after or before or {}
+        source = {"connector": "mysql", "name": "shop", "db": "shop", "table": table, "ts_ms": 1763700000000}
+        value = {"before": before, "after": after, "source": source, "op": operation, "ts_ms": 1763700000000}
+        self._send(table, row["id"], json.dumps(value).encode())
+
+    def insert(self, table: str, **row: Any) -> None:
+        """A new row."""
+        self.tables[table][row["id"]] = row
+        self._change(table, "c", None, row)
+
+    def update(self, table: str, key: int, **changes: Any) -> None:
+        """A changed row; a changed primary key arrives as a delete and a create, as from Debezium."""
+        before = self.tables[table].pop(key)
+        after = {**before, **changes}
+        self.tables[table][after["id"]] = after
+        if after["id"] == key:
+            self._change(table, "u", before, after)
+        else:
+            self._change(table, "d", before, None)
+            self._send(table, key, None)
+            self._change(table, "c", None, after)
+
+    def delete(self, table: str, key: int) -> None:
+        """A deleted row, and the tombstone that Debezium sends after it."""
+        self._change(table, "d", self.tables[table].pop(key), None)
+        self._send(table, key, None)
+
+    def garbage(self) -> None:
+        """A message that is broken."""
+        self._send("orders", 7, b'{"before": null, "after": {"id": 7, "item": ')
+
+
+def fill(shop: Shop) -> None:
+    """A day in the life of the shop."""
+    for key, name in enumerate(["Ada", "Grace", "Edsger", "Barbara"], 1):
+        shop.insert("customers", id=key, name=name, email=f"{name.lower()}@example.org")
+    for key, (name, price) in enumerate([("apple", 0.5), ("pear", 0.75), ("melon", 3.2)], 1):
+        shop.insert("products", id=key, name=name, price=price, shelf=key * 10)
+    for key in range(1, 6):
+        shop.insert("orders", id=key, customer=key % 4 + 1, product=key % 3 + 1, quantity=key, status="NEW")
+    shop.update("orders", 1, status="PAID")
+    shop.delete("orders", 3)
+    shop.garbage()
+    # Half way, somebody adds a column ...
+    shop.insert("orders", id=6, customer=2, product=2, quantity=9, status="NEW", note="gift wrap, please")
+    shop.update("orders", 2, status="PAID")
+    # ... a number becomes a text ...
+    shop.insert("products", id=4, name="quince", price=2.1, shelf="cellar 4")
+    # ... and a primary key changes
+    shop.update("customers", 4, id=40, name="Barbara L.")
+    shop.delete("products", 2)
+
+
+def read(bootstrap: str, topic: str) -> tuple[dict[int, Row], int]:
+    """The rows that a compacted topic holds, and how many records it has."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "demo", "enable.auto.commit": False})
+    rows: dict[int, Row] = {}
+    records = 0
+    try:
+        for partition in consumer.list_topics(topic, timeout=10).topics[topic].partitions:
+            split = TopicPartition(topic, partition, 0)
+            _, end = consumer.get_watermark_offsets(split, timeout=10)
+            consumer.assign([split])
+            while consumer.position([split])[0].offset < end:
+                for message in consumer.consume(1000, 0.2):
+                    key = json.loads(message.key() or b"")["id"]
+                    records += 1
+                    value = message.value()
+                    rows.pop(key, None)
+                    if value is not None:
+                        rows[key] = json.loads(value)
+                if end == 0:
+                    break
+    finally:
+        consumer.close()
+    return rows, records
+
+
+def show(console: Console, title: str, rows: dict[int, Row]) -> Table:
+    """Rows as a table."""
+    columns = list(dict.fromkeys(name for row in rows.values() for name in row))
+    table = Table(title=title, title_justify="left", title_style="bold", pad_edge=False)
+    for name in columns:
+        table.add_column(name)
+    for _, row in sorted(rows.items()):
+        table.add_row(*(json.dumps(row[name]) if name in row else "" for name in columns))
+    return table
+
+
+def reset(bootstrap: str) -> None:
+    """Forget the last demo."""
+    shutil.rmtree(".ingest/shop", ignore_errors=True)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    old = [t for t in admin.list_topics(timeout=10).topics if t == TOPIC or t.startswith("ods.shop_")]
+    for future in (admin.delete_topics(old) if old else {}).values():
+        future.result(10)
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            for future in admin.create_topics([NewTopic(TOPIC, 2, 1)]).values():
+                future.result(10)
+        except KafkaException:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
+        else:
+            return
+
+
+def run(console: Console, bootstrap: str) -> None:
+    """The pipeline, once."""
+    command = [*INGEST, "run", PIPELINE, "--once", "--set", f"bootstrap={bootstrap}"]
+    console.print(f"\n[bold]$ ingest run {PIPELINE} --once[/bold]")
+    done = subprocess.run(command, check=False, stderr=None if sys.stderr.isatty() else subprocess.PIPE)
+    if done.returncode:
+        console.print((done.stderr or b"").decode(), style="red")
+        sys.exit(done.returncode)
+
+
+def main() -> None:
+    """Run the demo."""
+    console = Console(highlight=False)
+    console.print("[bold]$ ingest sandbox up[/bold]")
+    up = subprocess.run([*INGEST, "sandbox", "up", "--format", "json"], check=False, capture_output=True, text=True)
+    if up.returncode:
+        console.print(up.stderr, style="red")
+        sys.exit(up.returncode)
+    bootstrap = json.loads(up.stdout)["bootstrap"]
+    console.print(f"Apache Kafka at {bootstrap}")
+    reset(bootstrap)
+    producer = Producer({"bootstrap.servers": bootstrap})
+    shop = Shop(producer)
+    fill(shop)
+    producer.flush(10)
+    console.print(f"\nwrote {shop.messages} change messages of {len(TABLES)} tables to the topic {TOPIC}")
+
+    run(console, bootstrap)
+    wrong = 0
+    totals = {}
+    for table in TABLES:
+        rows, totals[table] = read(bootstrap, f"ods.shop_{table}")
+        grid = Table.grid(padding=(0, 4))
+        grid.add_row(
+            show(console, f"database: {table}", shop.tables[table]), show(console, f"topic: ods.shop_{table}", rows)
+        )
+        console.print(grid)
+        wrong += rows.keys() != shop.tables[table].keys()
+
+    run(console, bootstrap)
+    again = {table: read(bootstrap, f"ods.shop_{table}")[1] for table in TABLES}
+    wrong += again != totals
+    console.print(f"\nrecords in the topics after the first run {totals}, after the second {again}")
+    if wrong:
+        console.print("the topics are not what they should be", style="red")
+        sys.exit(1)
+    console.print("The broker goes on running: look around, or stop it with [bold]ingest sandbox down[/bold].")
+
+
+if __name__ == "__main__":
+    main()
