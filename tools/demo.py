@@ -36,7 +36,7 @@ class Shop:
         self.messages = 0
         self._producer = producer
 
-    def _send(self, table: str, key: int, value: bytes | None) -> None:
+    def _send(self, key: int, value: bytes | None) -> None:
         self.messages += 1
         partition = key % 2
         self._producer.produce(TOPIC, value, json.dumps({"id": key}).encode(), partition=partition)
@@ -45,7 +45,7 @@ class Shop:
         row = after or before or {}
         source = {"connector": "mysql", "name": "shop", "db": "shop", "table": table, "ts_ms": 1763700000000}
         value = {"before": before, "after": after, "source": source, "op": operation, "ts_ms": 1763700000000}
-        self._send(table, row["id"], json.dumps(value).encode())
+        self._send(row["id"], json.dumps(value).encode())
 
     def insert(self, table: str, **row: Any) -> None:
         """A new row."""
@@ -61,17 +61,17 @@ class Shop:
             self._change(table, "u", before, after)
         else:
             self._change(table, "d", before, None)
-            self._send(table, key, None)
+            self._send(key, None)
             self._change(table, "c", None, after)
 
     def delete(self, table: str, key: int) -> None:
         """A deleted row, and the tombstone that Debezium sends after it."""
         self._change(table, "d", self.tables[table].pop(key), None)
-        self._send(table, key, None)
+        self._send(key, None)
 
     def garbage(self) -> None:
         """A message that is broken."""
-        self._send("orders", 7, b'{"before": null, "after": {"id": 7, "item": ')
+        self._send(7, b'{"before": null, "after": {"id": 7, "item": ')
 
 
 def fill(shop: Shop) -> None:
@@ -120,7 +120,7 @@ def read(bootstrap: str, topic: str) -> tuple[dict[int, Row], int]:
     return rows, records
 
 
-def show(console: Console, title: str, rows: dict[int, Row]) -> Table:
+def show(title: str, rows: dict[int, Row]) -> Table:
     """Rows as a table."""
     columns = list(dict.fromkeys(name for row in rows.values() for name in row))
     table = Table(title=title, title_justify="left", title_style="bold", pad_edge=False)
@@ -185,7 +185,7 @@ def main() -> None:
         rows, totals[table] = read(bootstrap, f"ods.shop_{table}")
         grid = Table.grid(padding=(0, 4))
         grid.add_row(
-            show(console, f"database: {table}", shop.tables[table]), show(console, f"topic: ods.shop_{table}", rows)
+            show(f"database: {table}", shop.tables[table]), show(f"topic: ods.shop_{table}", rows)
         )
         console.print(grid)
         wrong += rows.keys() != shop.tables[table].keys()

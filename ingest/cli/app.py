@@ -12,6 +12,7 @@ from ingest import __version__
 from ingest.cli.check import check
 from ingest.cli.run import run
 from ingest.cli.sandbox import app as sandbox_app
+from ingest.cli.warmup import warmup
 from ingest.errors import IngestError, InternalError
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ app = typer.Typer(
 )
 app.command()(run)
 app.command()(check)
+app.command()(warmup)
 app.add_typer(sandbox_app, name="sandbox")
 
 
@@ -38,7 +40,7 @@ def _version(value: bool) -> None:  # noqa: FBT001  (typer's signature)
 
 @app.callback()
 def _root(
-    version: Annotated[  # noqa: ARG001  (typer acts on it before)
+    version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:

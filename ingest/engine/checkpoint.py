@@ -107,7 +107,9 @@ class Checkpoint:
             for key, value in expected.items():
                 now = fingerprint.get(section, {}).get(key)
                 if now != value:
-                    msg = f"checkpoint {self.root} belongs to a pipeline with another {section} {key}: {value}, now {now}"
+                    msg = (
+                        f"checkpoint {self.root} belongs to a pipeline with another {section} {key}: {value}, now {now}"
+                    )
                     hint = "its positions mean nothing here: use another pipeline.name, or another --checkpoint"
                     raise CheckpointError(msg, hint)
 
@@ -154,7 +156,13 @@ class Checkpoint:
     def done(self, progress: Progress, counts: Mapping[str, Any]) -> None:
         """Store where the pipeline stands now, and forget old batches."""
         positions = [[t, p, at, progress.shards.get((t, p), 0)] for (t, p), at in progress.positions.items()]
-        done = {"run": self.run, "ids": progress.ids, "errors": progress.errors, "counts": counts, "positions": positions}
+        done = {
+            "run": self.run,
+            "ids": progress.ids,
+            "errors": progress.errors,
+            "counts": counts,
+            "positions": positions,
+        }
         self._write(f"batches/{progress.batch}.done", orjson.dumps(done))
         old = progress.batch - KEEP_BATCHES
         for kind in ("plan", "done"):

@@ -3,10 +3,11 @@
 Imports only: a Kafka client would not survive the fork.
 """
 
+from pyspark.daemon import manager
+
 import ingest.engine.task
 import ingest.kafka.reader
 import ingest.kafka.writer  # noqa: F401  (for the import)
-from pyspark.daemon import manager
 
 if __name__ == "__main__":
     manager()

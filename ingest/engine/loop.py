@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ingest.engine.task import Outcome
-    from ingest.flow.evolve import Schemas
     from ingest.model.reject import Reject
     from ingest.model.table import TableId
     from ingest.observe.events import Observer
@@ -181,9 +180,7 @@ class _Run:
     def evolve(self, observed: Iterable[tuple[TableId, Any]]) -> bool:
         """Apply what the tasks saw: first to the sink, then to the store. Both may be repeated after a crash."""
         options = self.pipeline.pipeline
-        evolution = evolve(
-            self.schemas, observed, self.rules, behavior=options.behavior, max_tables=options.max_tables
-        )
+        evolution = evolve(self.schemas, observed, self.rules, behavior=options.behavior, max_tables=options.max_tables)
         if evolution.schemas.version == self.schemas.version:
             return False
         self.sink.prepare(event.table for event in evolution.events if isinstance(event, CreateTable))

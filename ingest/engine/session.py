@@ -12,6 +12,7 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+from ingest.engine import archive
 from ingest.errors import ConfigError, IngestError, Unavailable
 
 if TYPE_CHECKING:
@@ -57,6 +58,8 @@ class Session:
             options += " -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
         user = dict(conf)
         extra = user.pop("spark.driver.extraJavaOptions", "")
+        if local and "Archive" not in extra:
+            options += f" {archive.options()}"
         settings = {
             "spark.app.name": name,
             "spark.master": with_retries(master),
@@ -103,9 +106,13 @@ class Session:
 
         home = os.environ.get("JAVA_HOME")
         if not home and which("java") is None:
-            return ConfigError("Spark needs Java 17 or newer, and there is no 'java' here", "install it, or set JAVA_HOME")
+            return ConfigError(
+                "Spark needs Java 17 or newer, and there is no 'java' here", "install it, or set JAVA_HOME"
+            )
         text = self._last_lines() or str(exc).splitlines()[0]
-        return ConfigError(f"Spark did not start: {text}", f"see {self._log}; check --master, --conf and the Java version")
+        return ConfigError(
+            f"Spark did not start: {text}", f"see {self._log}; check --master, --conf and the Java version"
+        )
 
     def _last_lines(self) -> str:
         try:
@@ -132,9 +139,22 @@ class Session:
             if not type(exc).__module__.startswith(("py4j", "pyspark")):
                 raise
             lines = [line for line in str(exc).splitlines() if line.strip()]
-            why = next((line.strip() for line in lines if "Error" in line or "crashed" in line), lines[0] if lines else "")
+            why = next(
+                (line.strip() for line in lines if "Error" in line or "crashed" in line), lines[0] if lines else ""
+            )
             msg = f"Spark gave up on a task after {TASK_ATTEMPTS} attempts: {why[:300]}"
             raise Unavailable(msg, f"nothing is lost, run again; details in {self._log}") from exc
+
+    def exit(self) -> None:
+        """End Java as a program ends: it writes its archive then, which it does not when it is only stopped."""
+        server = self._sc._accumulatorServer  # type: ignore[attr-defined]  # noqa: SLF001  (it would print a stack trace)
+        server.shutdown()
+        try:
+            self._sc._jvm.System.exit(0)  # type: ignore[union-attr]  # noqa: SLF001  (there is no other way to the JVM)
+        except Exception as exc:
+            if not isinstance(exc, OSError) and not type(exc).__module__.startswith("py4j"):
+                raise
+        self._gateway.proc.wait(120)
 
     def stop(self) -> None:
         """End Spark and its Java process."""

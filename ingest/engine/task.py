@@ -17,7 +17,8 @@ from ingest.engine import worker
 from ingest.errors import ConfigError, IngestError
 from ingest.flow.encode import encode_upserts
 from ingest.flow.infer import observe
-from ingest.model.event import Bad, Change
+from ingest.flow.plan import KeyChanged
+from ingest.model.event import Bad
 from ingest.model.reject import Reject, RowError
 from ingest.model.table import show
 
@@ -28,8 +29,10 @@ if TYPE_CHECKING:
 
     from ingest.engine.worker import Delta, Setup
     from ingest.flow.evolve import Schemas
+    from ingest.flow.plan import Plan
     from ingest.kafka.admin import Split
     from ingest.kafka.reader import Chunk
+    from ingest.model.event import Change
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
 
@@ -164,11 +167,10 @@ class _Shard:
             chunks.close()
             if failed:
                 self.writer.abort()
-            for plans in self.state.plans.values():
-                for plan in plans[:1]:
-                    self.count(plan)
+            for plan in self.state.plans.compiled.values():
+                self.count(plan)
 
-    def count(self, plan: Any) -> None:  # noqa: ANN401  (a plan or a refused one)
+    def count(self, plan: Plan) -> None:
         """Move a plan's counters into the outcome."""
         if plan.inserted or plan.updated or plan.deleted:
             counts = self.outcome.counts.setdefault(plan.table, Counts())
@@ -212,17 +214,17 @@ class _Shard:
             self.written[split] = messages[-1].offset() + 1
             return
         self.written[split] = messages[stop].offset()
-        if encoded.key_changed is not None:
-            table, known, names = encoded.key_changed
+        if encoded.why is None:
+            self.outcome.stopped_by_reject = self.ended = True
+        elif isinstance(encoded.why, KeyChanged):
+            table = changes[stop][0]
             msg = (
                 f"{split[0]}[{split[1]}] at offset {messages[stop].offset()}: the primary key of table {show(table)} "
-                f"changed from ({', '.join(known)}) to ({', '.join(names)})"
+                f"changed from ({', '.join(encoded.why.known)}) to ({', '.join(encoded.why.names)})"
             )
             raise ConfigError(msg, "rows written under the old key cannot be found again: use another pipeline.name")
-        if encoded.drift:
-            self.drift(split, changes[stop:], keys[stop:], messages[stop:])
         else:
-            self.outcome.stopped_by_reject = self.ended = True
+            self.drift(split, changes[stop:], keys[stop:], messages[stop:])
 
     def reject(self, split: Split, message: Any, stage: str, bad: Bad) -> None:  # noqa: ANN401
         """Count a reject, and keep the first ones whole."""
@@ -249,7 +251,7 @@ class _Shard:
         try:
             self.see(change, keys[0])
         except RowError as exc:
-            self.reject(split, messages[0], "conform", Bad(exc.code, str(exc), change.table))
+            self.reject(split, messages[0], "conform", Bad(exc.code, str(exc), change[0]))
             if self.outcome.rejected > self.task.tolerated:
                 self.outcome.stopped_by_reject = self.ended = True
                 return
@@ -273,7 +275,7 @@ class _Shard:
     def look(self, changes: list[Any], keys: list[Any]) -> None:
         """Learn what else is new, without writing."""
         for change, key in zip(changes, keys, strict=True):
-            if type(change) is not Change:
+            if type(change) is not tuple:
                 continue
             self.looked += 1
             if self.looked > QUIET_RECORDS:
@@ -292,7 +294,7 @@ class _Shard:
 
     def see(self, change: Change, key: bytes | None) -> bool:
         """Add what a change shows to what was observed; whether it was new. Raises RowError."""
-        table = change.table
+        table = change[0]
         source = self.state.schemas.sources.get(table)
         if source is None and len(self.state.schemas.sources) >= self.setup.max_tables:
             msg = f"there are {self.setup.max_tables} tables already (pipeline.max-tables)"

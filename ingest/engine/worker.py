@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ingest.flow.evolve import Schemas, SourceTable
-from ingest.flow.plan import Refused, TablePlan
-from ingest.model.reject import RowError
+from ingest.flow.plan import Plans
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,42 +47,13 @@ class Delta:
     sinks: dict[TableId, TableSchema]
 
 
-class Plans(dict):  # type: ignore[type-arg]  # the hot loop wants a real dict
-    """Compiled plans by source table; a table's are made when its first record comes."""
-
-    def __init__(self, sink: UpsertKafka) -> None:
-        """Start empty."""
-        super().__init__()
-        self.sink = sink
-        self.schemas = Schemas()
-
-    def get(self, table: TableId, default: None = None) -> Sequence[TablePlan | Refused] | None:  # type: ignore[override]
-        """The plans of a table, one for each of its sink tables; None where the table is not known."""
-        try:
-            return self[table]  # type: ignore[no-any-return]
-        except KeyError:
-            source = self.schemas.sources.get(table)
-            if source is None:
-                return default
-            plans = self[table] = tuple(self._compile(table, source, target) for target in source.targets)
-            return plans
-
-    def _compile(self, table: TableId, source: SourceTable, target: TableId) -> TablePlan | Refused:
-        try:
-            destination = self.sink.destination(target)
-        except RowError as exc:
-            return Refused(table, exc.code, str(exc))
-        sink = self.schemas.sinks[target]
-        return TablePlan(table, source.schema, sink, target, destination, key_from_message=source.key_from_message)
-
-
 class State:
     """One run's things in this worker."""
 
     def __init__(self, setup: Setup) -> None:
         """Make nothing yet."""
         self.setup = setup
-        self.plans = Plans(setup.sink)
+        self.plans = Plans(setup.sink.destination)
         self._reader: RangeReader | None = None
         self._writer: KafkaWriter | None = None
 
@@ -108,17 +78,12 @@ class State:
         """Bring the schemas to the version of the task; plans of tables that changed are made anew."""
         target = deltas[-1].version if deltas else base_version
         if not base_version <= self.schemas.version <= target:
-            self.plans.clear()
-            self.plans.schemas = base.value
+            self.plans.renew(base.value, None)
         for delta in deltas:
-            schemas = self.plans.schemas
-            if delta.version <= schemas.version:
-                continue
-            sources, sinks = {**schemas.sources, **delta.sources}, {**schemas.sinks, **delta.sinks}
-            self.plans.schemas = Schemas(delta.version, sources, sinks)
-            for table in list(self.plans):
-                if table in delta.sources or any(target in delta.sinks for target in sources[table].targets):
-                    del self.plans[table]
+            old = self.schemas
+            if delta.version > old.version:
+                sources, sinks = {**old.sources, **delta.sources}, {**old.sinks, **delta.sinks}
+                self.plans.renew(Schemas(delta.version, sources, sinks), {*delta.sources, *delta.sinks})
 
     def discard(self) -> None:
         """Let go of the clients: what failed may have left them in any state."""

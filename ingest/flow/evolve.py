@@ -77,7 +77,9 @@ def evolve(
                 )
                 raise ConfigError(msg, "route it elsewhere, or give both the same `primary-keys` in `transform`")
             sinks[target] = source.schema if sink is None else sink.merge(source.schema)
-    events = tuple(event for table, schema in sinks.items() for event in changes(table, before.sinks.get(table), schema))
+    events = tuple(
+        event for table, schema in sinks.items() for event in changes(table, before.sinks.get(table), schema)
+    )
     if behavior == "exception":
         for event in events:
             if not isinstance(event, CreateTable):

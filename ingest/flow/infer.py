@@ -21,7 +21,8 @@ EMPTY = TableSchema((), ())
 
 def observe(change: Change, message_key: bytes | None, known: TableSchema | None, max_columns: int) -> TableSchema:
     """What the table must be like for this change; raises RowError for a row that no schema takes."""
-    image = change.after if change.after is not None else change.before
+    _, _, before, after = change
+    image = before if after is None else after
     row = {} if image is None else parse_row(image)
     key_row: dict[str, bytes] = {}
     if message_key is not None and (found := key_image(message_key)) is not None:

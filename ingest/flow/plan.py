@@ -1,71 +1,147 @@
-"""What a task needs to know to turn the rows of one source table into those of one sink table.
+"""What a task needs to know to turn the rows of a source table into the records of a sink table.
 
-In: the schema of the source table, the schema of the sink table. Out: compiled decoders. Decoding *is* the check of
-conformance: a decoder made from the schema refuses what does not fit, and a row it accepts is written as the very
-bytes it came in. What it refuses takes the slow way, `rewrite`, value by value.
+In: the schemas of both tables. Out: compiled decoders. Decoding *is* the check of conformance: a decoder made from the
+schema refuses what does not fit, and a row it accepts is written as the very bytes it came in. What it refuses takes
+the slow way, value by value; when that shows a shape that will come again (columns that are missing, numbers in a
+column that became a STRING), the shape gets a decoder of its own.
 """
 
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias
 
 import msgspec
 from pyspark.sql.types import BooleanType, DoubleType, FloatType, NullType, StringType, VarcharType
 
+from ingest.flow.evolve import Schemas
 from ingest.model import types
+from ingest.model.event import Kind
 from ingest.model.jsontext import MALFORMED, fields_of, reason
 from ingest.model.reject import RowError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql.types import DataType
 
+    from ingest.flow.evolve import SourceTable
     from ingest.model.schema import Column, TableSchema
     from ingest.model.table import TableId
 
 MAX_SHAPES = 8
-"""How many row shapes (sets of missing columns) of a table have a decoder of their own."""
+"""How many row shapes of a table have a decoder of their own."""
+
+Record: TypeAlias = "tuple[Any, bytes, bytes | msgspec.Raw | None]"
+"""Destination (the sink's own), key, and value; no value is a tombstone."""
+
+_UPDATE = Kind.UPDATE
+
 
 class Drift(Exception):  # noqa: N818  (a signal of the hot loop, never shown)
-    """The row does not fit the schema as it is known: a new column, or a wider type."""
+    """The row does not fit the schema as it is known: a new table, a new column, or a wider type."""
 
 
 class KeyChanged(Exception):  # noqa: N818  (becomes an error with the position in it)
     """The message key has other columns than the table's primary key."""
 
-    def __init__(self, names: tuple[str, ...]) -> None:
-        """Keep the new key's columns."""
-        super().__init__(names)
+    def __init__(self, known: tuple[str, ...], names: tuple[str, ...]) -> None:
+        """Keep the old and the new key's columns."""
+        super().__init__(known, names)
+        self.known = known
         self.names = names
+
+
+class Plan(Protocol):
+    """What happens to the changes of one source table for one sink table."""
+
+    table: TableId
+    inserted: int
+    updated: int
+    deleted: int
+
+    def upsert(
+        self,
+        kind: Kind,
+        before: msgspec.Raw | None,
+        after: msgspec.Raw,
+        message_key: bytes | None,
+        emit: Callable[[Record], None],
+    ) -> None:
+        """Emit the records of an insert or update; raises Drift, KeyChanged or RowError, having emitted nothing."""
+
+    def delete(self, before: msgspec.Raw | None, message_key: bytes | None, emit: Callable[[Record], None]) -> None:
+        """Emit the tombstone of a delete; raises as `upsert` does."""
 
 
 class Refused:
     """The plan of a table whose rows cannot be written at all, e.g. for its name: each is a reject."""
 
+    inserted = updated = deleted = 0
+
     def __init__(self, table: TableId, code: str, message: str) -> None:
         """Keep the reject's code and text."""
         self.table = table
-        self.destination = None
-        self.key_from_message = False
-        self.inserted = self.updated = self.deleted = 0
         self._error = (code, message)
 
-    def upsert(self, _raw: msgspec.Raw) -> tuple[bytes, bytes | msgspec.Raw]:
+    def upsert(self, *_: object) -> None:
         """Raise RowError."""
         raise RowError(*self._error)
 
-    def key(self, _raw: msgspec.Raw) -> bytes | None:
+    def delete(self, *_: object) -> None:
         """Raise RowError."""
         raise RowError(*self._error)
 
-    def delete_key(self, _before: msgspec.Raw | None, _message_key: bytes | None) -> bytes:
-        """Raise RowError."""
-        raise RowError(*self._error)
 
-    def check_message_key(self, message_key: bytes) -> None:
-        """Nothing to check."""
+class Several:
+    """The plan of a source table that goes to several sink tables: all of them take a change, or none."""
+
+    def __init__(self, table: TableId, plans: Sequence[Plan]) -> None:
+        """Keep the plans, one for each sink table."""
+        self.table = table
+        self.inserted = self.updated = self.deleted = 0
+        self._plans = plans
+
+    def upsert(
+        self,
+        kind: Kind,
+        before: msgspec.Raw | None,
+        after: msgspec.Raw,
+        message_key: bytes | None,
+        emit: Callable[[Record], None],
+    ) -> None:
+        """Emit the records for all sink tables; raises as the plans do, having emitted nothing."""
+        made: list[Record] = []
+        for plan in self._plans:
+            plan.upsert(kind, before, after, message_key, made.append)
+        if kind is _UPDATE:
+            self.updated += 1
+        else:
+            self.inserted += 1
+        for record in made:
+            emit(record)
+
+    def delete(self, before: msgspec.Raw | None, message_key: bytes | None, emit: Callable[[Record], None]) -> None:
+        """Emit the tombstones for all sink tables; raises as the plans do, having emitted nothing."""
+        made: list[Record] = []
+        for plan in self._plans:
+            plan.delete(before, message_key, made.append)
+        self.deleted += 1
+        for record in made:
+            emit(record)
+
+
+class _Shape:
+    """A decoder for the rows that lack some columns, or have values to convert in some."""
+
+    __slots__ = ("converted", "decode", "suffix")
+
+    def __init__(self, decode: Callable[[Any], Any], suffix: bytes, converted: list[tuple[str, bytes]]) -> None:
+        self.decode = decode
+        self.suffix = suffix
+        """What fills the missing columns in, with the closing brace; empty where there are none."""
+        self.converted = converted
+        """Attribute, and how the column begins in the row's text."""
 
 
 class TablePlan:
@@ -76,81 +152,135 @@ class TablePlan:
         table: TableId,
         source: TableSchema,
         sink: TableSchema,
-        sink_table: TableId,
         destination: Any,  # noqa: ANN401  (the sink's own; opaque here)
         *,
         key_from_message: bool,
     ) -> None:
         """Compile the decoders of the whole row and of its key."""
-        self.inserted = self.updated = self.deleted = 0
         self.table = table
-        self.source = source
-        self.sink_table = sink_table
-        self.destination = destination
-        self.primary_key = sink.primary_key
-        self.key_from_message = key_from_message
+        self.inserted = self.updated = self.deleted = 0
+        self._source = source
         self._sink = sink
+        self._destination = destination
+        self._key_from_message = key_from_message
+        self._primary_key = sink.primary_key
         self._types = {column.name: column.type for column in source.columns}
         self._sink_types = {column.name: column.type for column in sink.columns}
-        # A column whose text differs between source and sink (a number that is a STRING there) is rewritten.
-        self._same_text = all(
-            types.is_text(column.type) or not types.is_text(self._sink_types.get(column.name, column.type))
-            for column in source.columns
-        )
-        self._fast = self._same_text and all(_plain_name(column.name) for column in source.columns)
-        self._shapes: list[tuple[Callable[[Any], Any], bytes]] = []
-        self._known_shapes: set[frozenset[str]] = set()
-        self._key_struct: Callable[[Any], Any] | None = None
+        self._fast = all(_plain_name(column.name) for column in source.columns)
+        self._shapes: list[_Shape] = []
+        self._known_shapes: set[tuple[frozenset[str], frozenset[str]]] = set()
+        self._key_decode: Callable[[Any], Any] = _refuse
+        self._key_values: Callable[[Any], Any] = _refuse
+        self._key_of_integer: bytes | None = None
         self._key_text: Callable[[Any], bytes] | None = None
-        if self.primary_key:
-            self._compile_key()
-        if self._fast:
-            self._add_shape(frozenset())
+        self._compile_key()
+        # A number that is a STRING in the sink has to be rewritten in every row
+        differs = {c.name for c in source.columns if types.is_text(self._sink_types[c.name]) > types.is_text(c.type)}
+        self._add_shape(frozenset(), frozenset(differs))
 
     # -- the fast way --------------------------------------------------------------------------------------------
 
-    def upsert(self, raw: msgspec.Raw) -> tuple[bytes, bytes | msgspec.Raw]:
-        """Key and value of a row's record; raises Drift or RowError."""
-        for i, (decode, suffix) in enumerate(self._shapes):
-            try:
-                row = decode(raw)
-            except MALFORMED:
-                continue
-            if i:  # rows of one shape come in runs: look for this one first from now on
-                self._shapes.insert(0, self._shapes.pop(i))
-            return (
-                self._key_text(row) if self._key_text is not None else self._slow_key(raw),
-                b"%b%b" % (memoryview(raw)[:-1], suffix) if suffix else raw,
-            )
-        return self._rewrite(raw)
+    def upsert(
+        self,
+        kind: Kind,
+        before: msgspec.Raw | None,
+        after: msgspec.Raw,
+        message_key: bytes | None,
+        emit: Callable[[Record], None],
+    ) -> None:
+        """Emit the records of an insert or update; raises Drift, KeyChanged or RowError, having emitted nothing."""
+        value: bytes | msgspec.Raw = after
+        try:
+            shape = self._shapes[0]
+            row = shape.decode(after)
+        except (*MALFORMED, IndexError):
+            row, key, value = self._other_shape(after)
+        else:
+            if self._key_of_integer is not None:
+                key = self._key_of_integer % self._key_values(row)
+            else:
+                key = self._key_text(row) if self._key_text is not None else self._slow_key(after)
+            if shape.suffix or shape.converted:
+                value = self._finish(shape, row, after)
+        if message_key is not None and message_key != key and self._key_from_message:
+            self._check_message_key(message_key)
+        if kind is _UPDATE:
+            if before is not None:
+                try:  # `row` is None and `_key_decode` refuses all where there is no fast way
+                    same = self._key_values(self._key_decode(before)) == self._key_values(row)
+                except (*MALFORMED, AttributeError):
+                    same = False
+                if not same:
+                    old = self._key_of_image(before)
+                    if old is not None and old != key:
+                        emit((self._destination, old, None))
+            self.updated += 1
+        else:
+            self.inserted += 1
+        emit((self._destination, key, value))
 
-    def key(self, raw: msgspec.Raw) -> bytes | None:
-        """The key of an image that may be partial; None where it lacks a key column. Raises Drift or RowError."""
-        if self._key_struct is not None and self._key_text is not None:
-            try:
-                return self._key_text(self._key_struct(raw))
-            except MALFORMED:
-                pass
-        return self._slow_key(raw, partial=True)
-
-    def delete_key(self, before: msgspec.Raw | None, message_key: bytes | None) -> bytes:
-        """The key of a deleted row, from its before image or else from the message key; raises Drift or RowError."""
-        key = None if before is None else self.key(before)
+    def delete(self, before: msgspec.Raw | None, message_key: bytes | None, emit: Callable[[Record], None]) -> None:
+        """Emit the tombstone of a delete; raises as `upsert` does."""
+        key = None if before is None else self._key_of_image(before)
         if key is None and message_key is not None:
             image = key_image(message_key)
-            key = None if image is None else self.key(image)
+            key = None if image is None else self._key_of_image(image)
         if key is None:
             raise RowError("no-key", "a delete needs its key in the before image or in the message key")
-        return key
+        if message_key is not None and message_key != key and self._key_from_message:
+            self._check_message_key(message_key)
+        self.deleted += 1
+        emit((self._destination, key, None))
 
-    def check_message_key(self, message_key: bytes) -> None:
+    def _key_of_image(self, image: msgspec.Raw) -> bytes | None:
+        """The key in an image that may be partial; None where it lacks a key column. Raises Drift or RowError."""
+        if self._key_text is not None:
+            try:
+                return self._key_text(self._key_decode(image))
+            except MALFORMED:
+                pass
+        return self._slow_key(image, partial=True)
+
+    def _check_message_key(self, message_key: bytes) -> None:
         """Stop at a message key of other columns than the primary key; raises KeyChanged."""
         image = key_image(message_key)
-        if image is None:
-            return
-        names = tuple(parse_row(image))
-        if set(names) != set(self.primary_key):
-            raise KeyChanged(names)
+        if image is not None:
+            names = tuple(parse_row(image))
+            if set(names) != set(self._primary_key):
+                raise KeyChanged(self._primary_key, names)
+
+    def _other_shape(self, raw: msgspec.Raw) -> tuple[Any, bytes, bytes | msgspec.Raw]:
+        """Decoded row (None the slow way), key and value of a row that has not the shape of the last one."""
+        for i, shape in enumerate(self._shapes):
+            if not i:
+                continue
+            try:
+                row = shape.decode(raw)
+            except MALFORMED:
+                continue
+            # Rows of one shape come in runs: look for this one first from now on
+            self._shapes.insert(0, self._shapes.pop(i))
+            key = self._key_text(row) if self._key_text is not None else self._slow_key(raw)
+            return row, key, self._finish(shape, row, raw)
+        return (None, *self._rewrite(raw))
+
+    def _finish(self, shape: _Shape, row: Any, raw: msgspec.Raw) -> bytes | msgspec.Raw:  # noqa: ANN401
+        """The row's text with what is missing filled in and what is no text in a STRING column quoted."""
+        text = bytes(raw)
+        changed = False
+        for attribute, begins in shape.converted:
+            value = bytes(getattr(row, attribute))
+            if value[:1] in (b'"', b"n"):
+                continue
+            quoted = sink_text(types.STRING, value)
+            if text.count(begins + value) != 1:
+                # White space, or the same text once more inside another value: find it by reading the row
+                return self._rewrite(raw)[1]
+            text = text.replace(begins + value, begins + quoted)
+            changed = True
+        if shape.converted and not changed and shape is self._shapes[0]:
+            self._shapes.append(self._shapes.pop(0))  # the rows are as they should be again: look plainly first
+        return text[:-1] + shape.suffix if shape.suffix else text
 
     # -- the slow way --------------------------------------------------------------------------------------------
 
@@ -158,29 +288,29 @@ class TablePlan:
         """A row value by value: fills, converts, and finds out what exactly does not fit."""
         fields = parse_row(raw)
         missing: list[str] = []
-        converted = False
+        converted: list[str] = []
         text: dict[str, bytes] = {}
-        for column in self.source.columns:
+        for column in self._source.columns:
             value = fields.pop(column.name, None)
             if value is None:
                 missing.append(column.name)
                 continue
             if not types.fits(column.type, value):
                 raise Drift
-            text[column.name] = sink_text(self._sink_types.get(column.name, column.type), value)
-            converted = converted or text[column.name] is not value
+            text[column.name] = written = sink_text(self._sink_types[column.name], value)
+            if written is not value:
+                converted.append(column.name)
         if fields:
             raise Drift
         key = self._key_of(text)
-        if self._fast and not converted and missing:
-            self._add_shape(frozenset(missing))
+        self._add_shape(frozenset(missing), frozenset(converted))
         parts = [b"%b:%b" % (msgspec.json.encode(c.name), text.get(c.name, b"null")) for c in self._sink.columns]
         return key, b"{" + b",".join(parts) + b"}"
 
-    def _slow_key(self, raw: msgspec.Raw, *, partial: bool = False) -> bytes | None:
+    def _slow_key(self, raw: msgspec.Raw, *, partial: bool = False) -> Any:  # noqa: ANN401  (bytes, None if partial)
         fields = parse_row(raw)
         text: dict[str, bytes] = {}
-        for name in self.primary_key:
+        for name in self._primary_key:
             value = fields.get(name)
             if value is None or value == b"null":
                 if partial:
@@ -193,7 +323,7 @@ class TablePlan:
 
     def _key_of(self, text: dict[str, bytes]) -> bytes:
         parts = []
-        for name in self.primary_key:
+        for name in self._primary_key:
             value = text.get(name, b"null")
             if value == b"null":
                 raise RowError("null-key", f"primary key column {name!r} is null or missing")
@@ -202,61 +332,94 @@ class TablePlan:
 
     # -- compiling -----------------------------------------------------------------------------------------------
 
-    def _add_shape(self, missing: frozenset[str]) -> None:
-        """A decoder for rows that lack these columns, with the text that fills them in."""
-        if missing in self._known_shapes or len(self._shapes) >= MAX_SHAPES:
+    def _add_shape(self, missing: frozenset[str], converted: frozenset[str]) -> None:
+        """A decoder for rows that lack these columns and have something to convert in those."""
+        if not self._fast or (missing, converted) in self._known_shapes or len(self._shapes) >= MAX_SHAPES:
             return
-        self._known_shapes.add(missing)
-        present = [(i, column) for i, column in enumerate(self.source.columns) if column.name not in missing]
-        decode = compile_row(present, self.primary_key)
-        if decode is None or not present:
+        if converted & set(self._primary_key):
+            return
+        self._known_shapes.add((missing, converted))
+        present = [(i, c) for i, c in enumerate(self._source.columns) if c.name not in missing]
+        fields = [_field(c, i, required=c.name in self._primary_key, raw=c.name in converted) for i, c in present]
+        if not fields or any(annotation is None for _, annotation, _ in fields):
             self._fast = False
             return
-        names = {column.name for _, column in present}
-        filled = [c.name for c in self._sink.columns if c.name not in names]
-        suffix = b"".join(b",%b:null" % msgspec.json.encode(name) for name in filled)
-        self._shapes.append((decode, suffix + b"}" if suffix else b""))
+        struct = msgspec.defstruct("Row", fields, forbid_unknown_fields=True, gc=False)
+        names = {c.name for _, c in present}
+        filled = b"".join(b",%b:null" % msgspec.json.encode(c.name) for c in self._sink.columns if c.name not in names)
+        begins = [(f"c{i}", msgspec.json.encode(c.name) + b":") for i, c in present if c.name in converted]
+        shape = _Shape(msgspec.json.Decoder(struct).decode, filled + b"}" if filled else b"", begins)
+        self._shapes.insert(0, shape)
 
     def _compile_key(self) -> None:
-        by_name = {column.name: column for column in self.source.columns}
-        columns = [by_name[name] for name in self.primary_key if name in by_name]
-        if len(columns) != len(self.primary_key) or not all(_plain_name(name) for name in self.primary_key):
+        """The fast way to the key's text, for keys of integers and texts under plain names."""
+        positions = {column.name: i for i, column in enumerate(self._source.columns)}
+        names = self._primary_key
+        if not self._fast or not names or not all(name in positions for name in names):
             return
-        encoders = [_key_encoder(c.type, self._sink_types[c.name]) for c in columns]
-        positions = [self.source.columns.index(column) for column in columns]
-        template = b"{" + b",".join(msgspec.json.encode(n).replace(b"%", b"%%") + b":%b" for n in self.primary_key) + b"}"
-        if not all(encoders):
-            return
-        struct = msgspec.defstruct(
-            "Key", [_field(c, i, required=True) for c, i in zip(columns, positions, strict=True)], gc=False
-        )
-        self._key_struct = msgspec.json.Decoder(struct).decode
-        integers = all(type(c.type) in types.INTEGER_BITS for c in columns)
-        attributes = [f"c{i}" for i in positions]
-        if integers:
-            template = template.replace(b":%b", b":%d")
-            if len(attributes) == 1:
-                attribute = attrgetter(attributes[0])
-                self._key_text = lambda row: template % attribute(row)
-            else:
-                several = attrgetter(*attributes)
-                self._key_text = lambda row: template % several(row)
-            return
-        pairs = [(attrgetter(a), e) for a, e in zip(attributes, encoders, strict=True) if e is not None]
-        self._key_text = lambda row: template % tuple(encode(get(row)) for get, encode in pairs)
+        columns = [self._source.columns[positions[name]] for name in names]
+        integers = [type(c.type) in types.INTEGER_BITS for c in columns]
+        for column, integer in zip(columns, integers, strict=True):
+            text = isinstance(column.type, (StringType, VarcharType))
+            if not (integer or text) or types.is_text(self._sink_types[column.name]) != text:
+                return
+        fields = [_field(c, positions[c.name], required=True) for c in columns]
+        self._key_decode = msgspec.json.Decoder(msgspec.defstruct("Key", fields, gc=False)).decode
+        self._key_values = values = attrgetter(*(f"c{positions[name]}" for name in names))
+        begins = [msgspec.json.encode(name).replace(b"%", b"%%") for name in names]
+        template = b"{" + b",".join(b + (b":%d" if i else b":%b") for b, i in zip(begins, integers, strict=True)) + b"}"
+        encode = msgspec.json.encode
+        if all(integers):
+            self._key_of_integer = template
+            self._key_text = lambda row: template % values(row)
+        elif len(names) == 1:
+            self._key_text = lambda row: template % encode(values(row))
+        else:
+            self._key_text = lambda row: template % tuple(
+                v if i else encode(v) for v, i in zip(values(row), integers, strict=True)
+            )
 
 
-def compile_row(columns: list[tuple[int, Column]], primary_key: tuple[str, ...]) -> Callable[[Any], Any] | None:
-    """A decoder that accepts exactly the rows with these columns and types; None where msgspec has none for them."""
-    fields = [_field(column, i, required=column.name in primary_key) for i, column in columns]
-    if any(annotation is None for _, annotation, _ in fields):
-        return None
-    return msgspec.json.Decoder(msgspec.defstruct("Row", fields, forbid_unknown_fields=True, gc=False)).decode
+class Plans:
+    """The plans of all tables; a table's are made when its first record comes."""
+
+    def __init__(self, destination: Callable[[TableId], Any]) -> None:
+        """`destination`: the sink's own for a table's rows; raises RowError for a table it cannot take."""
+        self._destination = destination
+        self.schemas = Schemas()
+        self.compiled: dict[TableId, Plan] = {}
+
+    def find(self, table: TableId) -> Plan:
+        """Compile and keep the plan of a table; raises Drift where the table is not known."""
+        source = self.schemas.sources.get(table)
+        if source is None:
+            raise Drift
+        plans = [self._compile(table, source, target) for target in source.targets]
+        plan = self.compiled[table] = plans[0] if len(plans) == 1 else Several(table, plans)
+        return plan
+
+    def _compile(self, table: TableId, source: SourceTable, target: TableId) -> Plan:
+        try:
+            destination = self._destination(target)
+        except RowError as exc:
+            return Refused(table, exc.code, str(exc))
+        sink = self.schemas.sinks[target]
+        return TablePlan(table, source.schema, sink, destination, key_from_message=source.key_from_message)
+
+    def renew(self, schemas: Schemas, changed: set[TableId] | None) -> None:
+        """Work with other schemas from here on; plans of the source or sink tables that changed (None: all) go."""
+        self.schemas = schemas
+        for table in list(self.compiled):
+            source = schemas.sources.get(table)
+            if changed is None or source is None or table in changed or not changed.isdisjoint(source.targets):
+                del self.compiled[table]
 
 
 def parse_row(raw: msgspec.Raw) -> dict[str, bytes]:
     """A row's columns with the JSON text of each; raises RowError."""
     text = bytes(raw)
+    if text == b"null":
+        raise RowError("no-after", "an insert or update needs an after image, and this one is null")
     try:
         text.decode()
         return {name: bytes(value) for name, value in fields_of(text).items()}
@@ -332,16 +495,15 @@ def _annotation(data_type: DataType) -> Any:  # noqa: ANN401  (a type expression
     return None
 
 
-def _field(column: Column, index: int, *, required: bool) -> tuple[str, Any, Any]:
+def _field(column: Column, index: int, *, required: bool, raw: bool = False) -> tuple[str, Any, Any]:
     annotation = _annotation(column.type)
     if isinstance(column.type, NullType):
         annotation = type(None)
     elif annotation is not None and not required:
         annotation |= None
-    return f"c{index}", annotation, msgspec.field(name=column.name)
+    return f"c{index}", msgspec.Raw if raw else annotation, msgspec.field(name=column.name)
 
 
-def _key_encoder(source: DataType, sink: DataType) -> Callable[[Any], bytes] | None:
-    if types.is_text(sink) != types.is_text(source) or _annotation(source) is None:
-        return None
-    return msgspec.json.encode
+def _refuse(_: object) -> Any:  # noqa: ANN401  (it never returns)
+    """Stand in for the fast way to a key that has none."""
+    raise msgspec.DecodeError

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _NULL = msgspec.Raw(b"null")
 _UNAVAILABLE = b"__debezium_unavailable_value"
 _MAX_IDS = 100_000
+_INSERT = Kind.INSERT
 _DELETE = Kind.DELETE
 
 TOMBSTONE = Skip("tombstone")
@@ -54,17 +55,20 @@ class DebeziumJson(Options):
         return DebeziumDecoder(self)
 
 
-class _Source(msgspec.Struct, gc=False):
+# The fields stand in the order in which Debezium writes them: msgspec looks for the next one first
+
+
+class _Source(msgspec.Struct, gc=False, frozen=True):
     db: str | None = None
     schema: str | None = None
     table: str | None = None
 
 
 class _Envelope(msgspec.Struct, gc=False):
-    op: str | None = None
     before: msgspec.Raw = _NULL
     after: msgspec.Raw = _NULL
-    source: _Source | None = None
+    source: _Source = _Source()  # noqa: RUF009  (frozen)
+    op: str | None = None
     payload: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -97,6 +101,8 @@ class DebeziumDecoder:
         self._options = options
         self._envelope = options.schema_include
         self._ids: dict[tuple[str | None, str | None, str | None], TableId] = {}
+        self._tables: dict[str | None, tuple[TableId, str | None, str | None]] = {}
+        """The id that a table's name alone stood for last, with the rest of it to compare."""
 
     def decode(self, values: Sequence[bytes | None]) -> list[Change | Skip | Bad]:
         """One result per value, in order."""
@@ -111,30 +117,33 @@ class DebeziumDecoder:
             return [self._decode_one(value) for value in values]
         out: list[Change | Skip | Bad] = []
         append = out.append
-        known = self._ids.get
+        known, kind_of = self._tables.get, _KINDS.get
         for envelope, value in zip(envelopes, values, strict=True):
             if envelope is None:
                 append(TOMBSTONE)
                 continue
             source = envelope.source
-            kind = _KINDS.get(envelope.op)
-            if kind is None or source is None:
+            kind = kind_of(envelope.op)
+            found = known(source.table)
+            if kind is None or found is None or found[1] != source.db or found[2] != source.schema:
                 append(self._decode_one(value))
-                continue
-            table = known((source.table, source.db, source.schema))
-            before = envelope.before
-            after = envelope.after
-            if table is None or (after == _NULL and kind is not _DELETE):
-                append(self._decode_one(value))
-                continue
-            append(Change(table, kind, None if before == _NULL else before, None if after == _NULL else after))
+            elif kind is _INSERT:
+                append((found[0], kind, None, envelope.after))
+            else:
+                before = envelope.before
+                after = None if kind is _DELETE else envelope.after
+                append((found[0], kind, None if before == _NULL else before, after))
         return out
 
     def _id(self, source: _Source) -> TableId:
-        table = tuple(part for part in (source.db, source.schema, source.table) if part)
-        if len(self._ids) < _MAX_IDS:
-            self._ids[source.table, source.db, source.schema] = table
-        return table
+        known = self._ids.get((source.table, source.db, source.schema))
+        if known is None:
+            known = tuple(part for part in (source.db, source.schema, source.table) if part)
+            if len(self._ids) < _MAX_IDS:
+                self._ids[source.table, source.db, source.schema] = known
+        if len(self._tables) < _MAX_IDS:
+            self._tables[source.table] = (known, source.db, source.schema)
+        return known
 
     def _decode_one(self, value: bytes | None) -> Change | Skip | Bad:
         """The way of a message that does not fit the others of its chunk."""
@@ -160,14 +169,17 @@ class DebeziumDecoder:
         if kind is None:
             return Bad("unknown-op", f"op {envelope.op[:20]!r} is none of c, r, u, d, t")
         source = envelope.source
-        if source is None or not source.table:
+        if not source.table:
             return Bad("no-table", "source.table is missing, so the table is unknown")
         table = self._id(source)
         before, after = (None if raw == _NULL else raw for raw in (envelope.before, envelope.after))
-        if after is None and kind is not Kind.DELETE:
+        if kind is Kind.DELETE:
+            return (table, kind, before, None)
+        if after is None:
             return Bad("no-after", f"op {envelope.op!r} needs an after image", table)
-        change = Change(table, kind, before, after)
-        return self._restore(change) if after is not None and _UNAVAILABLE in bytes(after) else change
+        if _UNAVAILABLE in bytes(after):
+            return self._restore(table, kind, before, after)
+        return (table, kind, before, after)
 
     @staticmethod
     def _no_op(value: bytes) -> Skip | Bad:
@@ -184,31 +196,27 @@ class DebeziumDecoder:
             return Skip("heartbeat")
         return Bad("malformed", "not a Debezium message: it has no op")
 
-    def _restore(self, change: Change) -> Change | Bad:
+    def _restore(self, table: TableId, kind: Kind, before: msgspec.Raw | None, after: msgspec.Raw) -> Change | Bad:
         """Put values that the database did not send back in from the before image, as the policy says."""
         policy = self._options.unavailable_value
-        if policy == "keep" or change.kind is Kind.DELETE:
-            return change
+        if policy == "keep":
+            return (table, kind, before, after)
+        placeholder = b'"' + _UNAVAILABLE + b'"'
+        parts = []
         try:
-            after = fields_of(change.after or _NULL)
-            before = fields_of(change.before) if change.before else {}
-            parts = []
-            for column, raw in after.items():
+            old = {} if before is None else fields_of(before)
+            for column, raw in fields_of(after).items():
                 text = bytes(raw)
-                if text == b'"' + _UNAVAILABLE + b'"':
-                    known = before.get(column)
-                    if known is not None and bytes(known) != text:
+                if text == placeholder:
+                    known = old.get(column)
+                    if known is not None and bytes(known) != placeholder:
                         text = bytes(known)
                     elif policy == "null":
                         text = b"null"
                     else:
-                        return Bad(
-                            "unavailable-value",
-                            f"column {column!r} was not sent (it is unchanged) and the before image lacks it",
-                            change.table,
-                        )
+                        why = f"column {column!r} was not sent (it is unchanged) and the before image lacks it"
+                        return Bad("unavailable-value", why, table)
                 parts.append(msgspec.json.encode(column) + b":" + text)
         except MALFORMED as exc:
-            return Bad("malformed", f"the row is not a JSON object: {reason(exc)}", change.table)
-        return Change(change.table, change.kind, change.before, msgspec.Raw(b"{" + b",".join(parts) + b"}"))
-
+            return Bad("malformed", f"the row is not a JSON object: {reason(exc)}", table)
+        return (table, kind, before, msgspec.Raw(b"{" + b",".join(parts) + b"}"))

@@ -76,7 +76,9 @@ class Cluster:
             if better is not None and is_away(exc) and not is_away(better):
                 return explain(better, what, self.servers)
             return explain(exc, what, self.servers)
-        return Unavailable(f"cannot {what}: no answer from the broker at {self.servers} in time: {exc}", "run again later")
+        return Unavailable(
+            f"cannot {what}: no answer from the broker at {self.servers} in time: {exc}", "run again later"
+        )
 
     def _get(self, future: Future[_T], what: str) -> _T:
         try:

@@ -81,7 +81,9 @@ def explain(exc: KafkaException | KafkaError, what: str, servers: str) -> Ingest
             "the records were deleted before they were read; set scan.on-data-loss to earliest or latest to go on",
         )
     if is_away(error):
-        return Unavailable(f"cannot {what}: no answer from the broker at {servers}: {text}", "start it, or run again later")
+        return Unavailable(
+            f"cannot {what}: no answer from the broker at {servers}: {text}", "start it, or run again later"
+        )
     if code == KafkaError._INVALID_ARG:  # noqa: SLF001
         return ConfigError(f"cannot {what}: {text}", "correct the properties.* of the pipeline file")
     if code in {KafkaError.POLICY_VIOLATION, KafkaError.INVALID_REPLICATION_FACTOR, KafkaError.INVALID_PARTITIONS,

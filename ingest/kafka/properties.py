@@ -72,7 +72,7 @@ def check(properties: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def translate(properties: Mapping[str, str]) -> dict[str, str]:
-    """librdkafka's configuration for these properties; raises PropertyError."""
+    """Librdkafka's configuration for these properties; raises PropertyError."""
     out: dict[str, str] = {}
     problems = [] if BOOTSTRAP in properties else [(BOOTSTRAP, f"option 'properties.{BOOTSTRAP}' is missing")]
     for name, value in properties.items():
@@ -97,7 +97,9 @@ def _jaas(value: str, problems: list[tuple[str, str]]) -> dict[str, str]:
     found = _JAAS.match(value)
     options = {n: quoted or single for n, quoted, single in _JAAS_OPTION.findall(found.group(2))} if found else {}
     if found is None:
-        problems.append((_JAAS_NAME, "only PlainLoginModule and ScramLoginModule can be translated; use sasl.* properties"))
+        problems.append(
+            (_JAAS_NAME, "only PlainLoginModule and ScramLoginModule can be translated; use sasl.* properties")
+        )
     elif "username" not in options or "password" not in options:
         problems.append((_JAAS_NAME, "username and password are missing; use sasl.username and sasl.password"))
     else:

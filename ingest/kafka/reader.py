@@ -22,21 +22,25 @@ if TYPE_CHECKING:
 
     from ingest.kafka.admin import Split
 
-CHUNK: Final = 10_000
+CHUNK: Final = 2_000
 """Records pulled at a time, at most."""
 WAIT_S: Final = 0.1
 """How long a pull waits for records, in seconds."""
 
 DEFAULTS: Final = {
-    "fetch.message.max.bytes": "4194304",
-    "fetch.max.bytes": "52428800",
-    "queued.max.messages.kbytes": "32768",
+    "fetch.message.max.bytes": "524288",
+    "fetch.max.bytes": "8388608",
+    "queued.max.messages.kbytes": "4096",
     "queued.min.messages": "100000",
     "fetch.queue.backoff.ms": "5",
     "fetch.wait.max.ms": "100",
     "isolation.level": "read_committed",
 }
-"""What a consumer is set to where the pipeline does not say otherwise."""
+"""What a consumer is set to where the pipeline does not say otherwise.
+
+Small fetches and a short queue: what is prefetched past a range's end is thrown away, and records that are still in
+the processor's cache are decoded twice as fast (bench/README.md).
+"""
 
 
 @dataclass(slots=True)
@@ -54,16 +58,19 @@ class RangeReader:
         """Make the consumer; raises KafkaException for properties that librdkafka does not know."""
         self._servers = conf[BOOTSTRAP]
         self._last: KafkaError | None = None
-        self._consumer = Consumer({
-            **DEFAULTS,
-            **conf,
-            "enable.auto.commit": False,
-            "enable.auto.offset.store": False,
-            "auto.offset.reset": "error",
-            "log_level": 0,
-            "error_cb": self._note,
-        })
-        self._assigned: dict[Split, int] = {}
+        self._consumer = Consumer(
+            {
+                **DEFAULTS,
+                **conf,
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "auto.offset.reset": "error",
+                "log_level": 0,
+                "error_cb": self._note,
+            }
+        )
+        self._topic: str | None = None
+        """The topic, where all ranges are of one."""
 
     def _note(self, error: KafkaError) -> None:
         self._last = error
@@ -75,7 +82,9 @@ class RangeReader:
         """
         self._ends = {split: end for split, (start, end) in ranges.items() if start < end}
         starts = {split: ranges[split][0] for split in self._ends}
-        self._position = dict(starts)
+        self._position = {split: start for split, (start, _) in ranges.items()}
+        topics = {topic for topic, _ in starts}
+        self._topic = topics.pop() if len(topics) == 1 else None
         self._assign(starts)
         try:
             while self._ends:
@@ -89,17 +98,8 @@ class RangeReader:
 
     def _pull(self) -> Iterator[Chunk | None]:
         left = sum(end - self._position[split] for split, end in self._ends.items())
-        by_split: dict[Split, list[Message]] = {}
         messages = self._consumer.consume(min(CHUNK, max(left, 1)), WAIT_S)
-        for message in messages:
-            if message.error() is not None:
-                self._check(message)
-                continue
-            split = (message.topic(), message.partition())
-            try:
-                by_split[split].append(message)
-            except KeyError:
-                by_split[split] = [message]
+        by_split = self._group(messages)
         for split, found in by_split.items():
             end = self._ends.get(split)
             if end is None:
@@ -120,6 +120,23 @@ class RangeReader:
                 raise explain(self._last, "read", self._servers)
             yield None
 
+    def _group(self, messages: list[Message]) -> dict[Split, list[Message]]:
+        """The records of each split, in order; raises IngestError for an error among them."""
+        out: dict[Split, list[Message]] = {}
+        one = self._topic
+        partition, add = -1, None
+        topic: str | None = one
+        for message in messages:
+            if message.error() is not None:
+                self._check(message)
+            elif message.partition() == partition and add is not None and (one or message.topic() == topic):
+                add(message)
+            else:
+                partition, topic = message.partition() or 0, one or message.topic() or ""
+                add = out.setdefault((topic, partition), []).append
+                add(message)
+        return out
+
     def _pass_gaps(self) -> None:
         """End the ranges whose last offsets hold no record."""
         waiting = list(self._ends)
@@ -133,7 +150,7 @@ class RangeReader:
 
     def _check(self, message: Message) -> None:
         error = message.error()
-        assert error is not None  # noqa: S101  (the caller looked)
+        assert error is not None
         if is_away(error):
             self._last = error
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import TypeAlias
 
 import msgspec
 
@@ -17,16 +18,12 @@ class Kind(StrEnum):
     DELETE = "-D"
 
 
-class Change(msgspec.Struct, gc=False):
-    """One row-level change. Images are the JSON text of the row, uncopied; `None` where the record has none.
+Change: TypeAlias = "tuple[TableId, Kind, msgspec.Raw | None, msgspec.Raw | None]"
+"""One row-level change: table, kind, before image, after image. A plain tuple, as there are millions of them.
 
-    A before image may be partial: what it lacks is unknown, never null.
-    """
-
-    table: TableId
-    kind: Kind
-    before: msgspec.Raw | None
-    after: msgspec.Raw | None
+Images are the JSON text of the row, uncopied. A before image may be partial: what it lacks is unknown, never null.
+An insert or update has an after image; `None` stands for an image that the record does not have.
+"""
 
 
 class Skip(msgspec.Struct, gc=False):

@@ -156,7 +156,7 @@ def infer(raw: bytes) -> DataType:
         return BOOLEAN
     if not raw.lstrip(b"-").isdigit():
         return DOUBLE
-    if len(raw) < 19 or -(1 << 63) <= int(raw[:64]) < 1 << 63 and len(raw) < 64:
+    if len(raw) < 19 or (-(1 << 63) <= int(raw[:64]) < 1 << 63 and len(raw) < 64):
         return BIGINT
     return DecimalType(MAX_PRECISION, 0) if len(raw.lstrip(b"-")) <= MAX_PRECISION else STRING
 

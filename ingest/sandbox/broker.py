@@ -23,7 +23,8 @@ from typing import Final
 from ingest.errors import ConfigError, IngestError, Unavailable
 from ingest.kafka.admin import Cluster
 from ingest.kafka.properties import BOOTSTRAP
-from ingest.sandbox.jars import KAFKA_VERSION, cache, jars, java
+from ingest.paths import cache, java
+from ingest.sandbox.jars import KAFKA_VERSION, jars
 
 PORT: Final = 29092
 HOST: Final = "127.0.0.1"

@@ -16,6 +16,7 @@ from typing import Final
 from xml.sax.saxutils import quoteattr
 
 from ingest.errors import ConfigError, Unavailable
+from ingest.paths import cache, java
 
 KAFKA_VERSION: Final = "4.1.0"
 FETCH_S: Final = 600
@@ -26,22 +27,6 @@ _SETTINGS: Final = """\
   <resolvers><ibiblio name="central" m2compatible="true" usepoms="false"/></resolvers>
 </ivysettings>
 """
-
-
-def cache() -> Path:
-    """The user's cache directory of this tool."""
-    root = os.environ.get("INGEST_CACHE_DIR")
-    return Path(root) if root else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ingest"
-
-
-def java() -> str:
-    """The Java launcher; raises ConfigError where there is none."""
-    home = os.environ.get("JAVA_HOME")
-    found = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    if found is None or not Path(found).exists():
-        msg = "the sandbox needs Java 17 or newer, and there is no 'java' here"
-        raise ConfigError(msg, "install it, or set JAVA_HOME")
-    return found
 
 
 def pins() -> list[tuple[str, str, str, str]]:
@@ -104,7 +89,9 @@ def _fetch(folder: Path) -> None:
         done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_S, check=False)  # noqa: S603
     except subprocess.TimeoutExpired as exc:
         msg = f"fetching the broker's jars took more than {FETCH_S} s"
-        raise Unavailable(msg, "try again; INGEST_IVY_SETTINGS may name an Ivy settings file with a nearer mirror") from exc
+        raise Unavailable(
+            msg, "try again; INGEST_IVY_SETTINGS may name an Ivy settings file with a nearer mirror"
+        ) from exc
     if done.returncode or not (folder / "jars").is_dir():
         lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
         telling = [line for line in lines if "not found" in line or "rror" in line or "UNRESOLVED" in line]

@@ -13,7 +13,7 @@ from ingest.sinks.upsert_kafka import UpsertKafka
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ingest.flow.encode import Record
+    from ingest.flow.plan import Record
     from ingest.kafka.admin import Split
 
 

@@ -68,7 +68,7 @@ class UpsertKafka(Options):
     _check_properties = field_validator("properties")(check)
 
     def client(self, pipeline: str) -> dict[str, str]:
-        """librdkafka's configuration for the producer."""
+        """Librdkafka's configuration for the producer."""
         conf = translate(self.properties)
         for foreign in ("group.id", "auto.offset.reset", "isolation.level"):
             conf.pop(foreign, None)
@@ -126,7 +126,7 @@ class UpsertKafkaControl:
 
     def prepare(self, tables: Iterable[TableId]) -> None:
         """See to it that the topics of these tables are there. Idempotent: a crash may repeat it."""
-        assert self._cluster is not None  # noqa: S101  (the loop connects first)
+        assert self._cluster is not None
         wanted: set[str] = set()
         for table in tables:
             try:
@@ -154,7 +154,9 @@ class UpsertKafkaControl:
         for topic in sorted(wanted):
             other = self._metric_names.setdefault(topic.replace(".", "_"), topic)
             if other != topic:
-                self._warn(f"topics {other} and {topic} have one name in Kafka's metrics, where '.' and '_' are the same")
+                self._warn(
+                    f"topics {other} and {topic} have one name in Kafka's metrics, where '.' and '_' are the same"
+                )
         self._ready |= wanted
 
     def fingerprint(self, cluster_id: str) -> dict[str, Any]:

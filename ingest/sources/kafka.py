@@ -92,7 +92,7 @@ class KafkaSource(Options):
         return 0 if not self.ignore_errors else (1 << 62 if self.max_errors < 0 else self.max_errors)
 
     def client(self, pipeline: str) -> dict[str, str]:
-        """librdkafka's configuration; the group is the pipeline's where the file names none."""
+        """Librdkafka's configuration; the group is the pipeline's where the file names none."""
         conf = translate(self.properties)
         conf.pop("auto.offset.reset", None)
         return {"group.id": f"ingest.{pipeline}", "client.id": f"ingest.{pipeline}", **conf}
@@ -132,7 +132,7 @@ class KafkaControl:
     @property
     def cluster(self) -> Cluster:
         """The connection that `connect` made."""
-        assert self._cluster is not None  # noqa: S101  (the loop connects first)
+        assert self._cluster is not None
         return self._cluster
 
     def start(self, stored: Mapping[Split, int], ids: Mapping[str, str]) -> dict[Split, int]:
@@ -228,7 +228,9 @@ class KafkaControl:
         found = self.cluster.topics(self.ids)
         for name, known in self.ids.items():
             if name not in found or found[name].id != known:
-                msg = f"data loss: topic {name} was deleted{' and created again' if name in found else ''} during the run"
+                msg = (
+                    f"data loss: topic {name} was deleted{' and created again' if name in found else ''} during the run"
+                )
                 raise DataLoss(msg, "see scan.on-data-loss for how to go on")
         new = [(n, p) for n, t in found.items() for p in range(t.partitions) if (n, p) not in positions]
         return self._initial(new, "earliest-offset")

@@ -134,7 +134,7 @@ class Document:
             return Scalar(None if is_null else str(node.value), span)
         if isinstance(node, SequenceNode):
             return Sequence([self._value(item, depth + 1) for item in node.value], span)
-        assert isinstance(node, MappingNode)  # noqa: S101  (YAML has no fourth kind)
+        assert isinstance(node, MappingNode)
         mapping = Mapping({}, span)
         for key_node, value_node in node.value:
             where = _span(key_node)

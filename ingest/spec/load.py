@@ -107,7 +107,8 @@ class _Loader:
         secrets = self._interpolation.secrets
         found = sorted(set(self._document.diagnostics))
         masked = [
-            Diagnostic(d.file, d.line, d.column, d.length, d.severity, mask(d.message, secrets), d.source) for d in found
+            Diagnostic(d.file, d.line, d.column, d.length, d.severity, mask(d.message, secrets), d.source)
+            for d in found
         ]
         return Loaded(pipeline, masked)
 
@@ -177,7 +178,9 @@ class _Loader:
         kind = value.items.get("type")
         known = ", ".join(registry)
         if not isinstance(kind, Scalar) or kind.value is None:
-            self._document.report(value.keys.get("type", root.keys[section]), f"{section}.type is missing (known: {known})")
+            self._document.report(
+                value.keys.get("type", root.keys[section]), f"{section}.type is missing (known: {known})"
+            )
             return None
         if kind.unresolved:
             return None
@@ -215,7 +218,9 @@ class _Loader:
         if name not in FORMATS:
             return None
         for key in [k for k in options if k.split(".", 1)[0] != name]:
-            self._document.report(section.keys[key], f"{key!r} is an option of another format than {cls.formats}: {name}")
+            self._document.report(
+                section.keys[key], f"{key!r} is an option of another format than {cls.formats}: {name}"
+            )
             del options[key]
         plain = {key: self._plain(item) for key, item in options.items()}
         return self._model(FORMATS[name], section, plain, name)

@@ -79,9 +79,7 @@ class PipelineOptions(Options):
     batch_interval: Duration = Field(0.0, ge=0)
     """At least this long from the start of one batch to the next. Zero: a batch starts as soon as there are records."""
 
-    behavior: Literal["lenient", "try_evolve", "evolve", "exception"] = Field(
-        "lenient", alias="schema.change.behavior"
-    )
+    behavior: Literal["lenient", "try_evolve", "evolve", "exception"] = Field("lenient", alias="schema.change.behavior")
     """What to do when a table changes: apply it to the sink (a new column is last and nullable, a missing one stays
     and is null), or stop at anything but a new table (`exception`)."""
 

@@ -1,0 +1,216 @@
+"""`make bench`: the pipeline against a raw copy of the same topic, interleaved, in one run.
+
+Prints steady throughput of both and their ratio, worker CPU per message of both, the time from the command to the
+first acknowledged record, and the Python workers' peak memory for a small and a large backlog. See README.md here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from multiprocessing import Process, Queue
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import messages
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from ingest.kafka import reader as ingest_reader
+from ingest.kafka import writer as ingest_writer
+from ingest.sandbox import broker
+
+INGEST = str(Path(sys.executable).with_name("ingest"))
+PARTITIONS = 8
+SLOTS = os.cpu_count() or 2
+PIPELINE = """\
+source:
+  type: kafka
+  properties.bootstrap.servers: {bootstrap}
+  topic: {topic}
+  scan.startup.mode: earliest-offset
+sink:
+  type: upsert-kafka
+  properties.bootstrap.servers: {bootstrap}
+  sink.topic.partitions: {partitions}
+route:
+  - source-table: \\.*
+    sink-table: {prefix}.<>
+    replace-symbol: <>
+"""
+
+
+@dataclass
+class Result:
+    """One measured run."""
+
+    rate: float
+    """Messages a second in the steady state."""
+    cpu_us: float
+    """CPU of the working processes per message, in microseconds."""
+    first_ack: float = 0.0
+    """Seconds from the command to the first acknowledged record."""
+    rss_mib: int = 0
+    wall: float = 0.0
+    messages: int = 0
+
+
+def raw_worker(bootstrap: str, topic: str, to: str, part: int, parts: int, results: Any) -> None:
+    """Copy some partitions as fast as the client can: no decoding."""
+    shared = {"bootstrap.servers": bootstrap}
+    consumer = Consumer({**ingest_reader.DEFAULTS, **shared, "group.id": "bench-raw", "enable.auto.commit": False})
+    producer = Producer({**ingest_writer.DEFAULTS, **shared, "enable.idempotence": True, "acks": "all"})
+    splits = [TopicPartition(topic, p) for p in range(PARTITIONS) if p % parts == part]
+    left = 0
+    for split in splits:
+        split.offset, end = consumer.get_watermark_offsets(split)
+        left += end - split.offset
+    consumer.assign(splits)
+    count, started, cpu = 0, 0.0, 0.0
+    while left:
+        chunk = consumer.consume(min(10_000, left), 0.1)
+        if chunk and not count:
+            started, cpu = time.time(), time.process_time()
+        for message in chunk:
+            while True:
+                try:
+                    producer.produce(to, message.value(), message.key())
+                except BufferError:
+                    producer.poll(0.05)
+                    continue
+                break
+        producer.poll(0)
+        left -= len(chunk)
+        count += len(chunk)
+    producer.flush()
+    results.put((count, started, time.time(), time.process_time() - cpu))
+
+
+def raw(bootstrap: str, topic: str, to: str) -> Result:
+    """The limit here: as many processes as the pipeline has task slots, each a consumer and a producer."""
+    results: Queue[tuple[int, float, float, float]] = Queue()
+    workers = [Process(target=raw_worker, args=(bootstrap, topic, to, i, SLOTS, results)) for i in range(SLOTS)]
+    for worker in workers:
+        worker.start()
+    done = [results.get() for _ in workers]
+    for worker in workers:
+        worker.join()
+    count = sum(d[0] for d in done)
+    seconds = max(d[2] for d in done) - min(d[1] for d in done)
+    return Result(count / seconds, sum(d[3] for d in done) / count * 1e6, wall=seconds, messages=count)
+
+
+def pipeline(bootstrap: str, topic: str, prefix: str, folder: Path) -> Result:
+    """`ingest run --once`, measured by what it logs."""
+    file = folder / f"{prefix}.yaml"
+    file.write_text(PIPELINE.format(bootstrap=bootstrap, topic=topic, prefix=prefix, partitions=PARTITIONS))
+    command = [INGEST, "run", str(file), "--once", "--checkpoint", str(folder / prefix), "--master", f"local[{SLOTS}]"]
+    started = time.time()
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    wall = time.time() - started
+    if done.returncode:
+        sys.exit(done.stderr)
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    batches = [line for line in lines if line["event"] == "batch done"]
+    acks = [b["first_ack"] for b in batches if b["first_ack"]]
+    # Steady: from the end of the first batch that wrote to the end of the last one, all that lies between included
+    writing = [i for i, b in enumerate(batches) if b["records"]]
+    steady = batches[writing[0] + 1 :]
+    count = sum(b["records"] for b in steady)
+    ends = [_epoch(b["time"]) for b in batches]
+    seconds = ends[-1] - ends[writing[0]]
+    total = sum(b["records"] for b in batches)
+    return Result(
+        rate=count / seconds if seconds else 0.0,
+        cpu_us=sum(b["cpu_s"] for b in steady) / max(count, 1) * 1e6,
+        first_ack=min(acks) - started,
+        rss_mib=max(b["worker_rss_mib"] for b in batches),
+        wall=wall,
+        messages=total,
+    )
+
+
+def _epoch(text: str) -> float:
+    from datetime import datetime  # noqa: PLC0415
+
+    return datetime.fromisoformat(text).timestamp()
+
+
+def create(bootstrap: str, *names: str) -> None:
+    """Topics to read from and to copy to."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for future in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in names]).values():
+        future.result()
+
+
+def drop(bootstrap: str, prefix: str) -> None:
+    """Topics of a run that is over."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    names = [name for name in admin.list_topics(timeout=10).topics if name.startswith(prefix)]
+    for future in (admin.delete_topics(names) if names else {}).values():
+        future.result()
+
+
+def main() -> None:
+    """Measure, and print."""
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("--messages", type=int, default=2_000_000)
+    arguments.add_argument("--rounds", type=int, default=3)
+    arguments.add_argument("--starts", type=int, default=5)
+    options = arguments.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        bootstrap = broker.up(folder / "kafka", broker._any_port()).bootstrap  # noqa: SLF001
+        try:
+            measure(bootstrap, folder, options)
+        finally:
+            broker.down(folder / "kafka", wipe=True)
+
+
+def measure(bootstrap: str, folder: Path, options: argparse.Namespace) -> None:
+    """All that is measured, in one go."""
+    small = options.messages // 10
+    create(bootstrap, "large", "small")
+    messages.write(bootstrap, "large", options.messages, PARTITIONS)
+    messages.write(bootstrap, "small", small, PARTITIONS)
+    print(f"{options.messages:,} messages, {PARTITIONS} partitions, {messages.TABLES} tables, {SLOTS} task slots\n")
+    print(f"{'round':<8}{'raw k/s':>10}{'ingest k/s':>12}{'ratio':>8}{'raw µs':>9}{'ingest µs':>11}{'whole s':>9}")
+    raws, ours = [], []
+    for i in range(options.rounds):
+        create(bootstrap, f"raw{i}")
+        a = raw(bootstrap, "large", f"raw{i}")
+        drop(bootstrap, f"raw{i}")
+        b = pipeline(bootstrap, "large", f"run{i}", folder)
+        drop(bootstrap, f"run{i}")
+        raws.append(a)
+        ours.append(b)
+        print(
+            f"{i + 1:<8}{a.rate / 1e3:>10.1f}{b.rate / 1e3:>12.1f}{b.rate / a.rate:>8.2f}"
+            f"{a.cpu_us:>9.2f}{b.cpu_us:>11.2f}{b.wall:>9.1f}",
+            flush=True,
+        )
+    starts = []
+    for i in range(options.starts):
+        starts.append(pipeline(bootstrap, "small", f"start{i}", folder))
+        drop(bootstrap, f"start{i}")
+    ratio = median(b.rate / a.rate for a, b in zip(raws, ours, strict=True))
+    print(f"\nsteady throughput against the raw copy, median of {options.rounds}: {ratio:.2f}")
+    raw_cpu, our_cpu = median(a.cpu_us for a in raws), median(b.cpu_us for b in ours)
+    print(f"worker CPU per message, median: {our_cpu:.2f} µs (raw copy {raw_cpu:.2f} µs)")
+    first = [s.first_ack for s in starts]
+    print(f"command to first acknowledged record, median of {len(first)}: {median(first):.1f} s ({min(first):.1f} to {max(first):.1f})")
+    print(
+        f"peak memory of a Python worker: {max(s.rss_mib for s in starts)} MiB for {small:,} messages, "
+        f"{max(b.rss_mib for b in ours)} MiB for {options.messages:,}"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,16 @@
+"""`ingest warmup`: make later starts faster."""
+
+from __future__ import annotations
+
+import typer
+
+
+def warmup() -> None:
+    """Write a class-data archive of Spark into the cache: every later run starts seconds earlier.
+
+    Optional; about a minute, and some 70 MB. Repeat it after an update of Java or pyspark.
+    """
+    from ingest.engine import archive  # noqa: PLC0415  (`--help` should not wait for it)
+
+    written = archive.write()
+    typer.echo(f"{written}: {written.stat().st_size >> 20} MiB")
