@@ -123,15 +123,15 @@ class Checkpoint:
             if kind in numbers and stem.isdigit():
                 numbers[kind].append(int(stem))
         try:
-            done = max(numbers["done"], default=0)
+            done = max(numbers["done"], default=-1)
             progress = self._progress(done)
-            planned = max(numbers["plan"], default=0)
+            planned = max(numbers["plan"], default=-1)
             return progress, self._batch(planned) if planned > done else None
         except (ValueError, KeyError, TypeError) as exc:
             raise self._damaged("batches", exc) from exc
 
     def _progress(self, number: int) -> Progress:
-        if number == 0:
+        if number < 0:
             return Progress()
         stored = orjson.loads(self._read(f"batches/{number}.done") or b"")
         return Progress(

@@ -207,7 +207,7 @@ class _Run:
         }
         self.checkpoint.bind(fingerprint)
         self.progress, self.unfinished = self.checkpoint.progress()
-        self.resumed = self.progress.batch > 0 or self.unfinished is not None
+        self.resumed = bool(self.progress.positions) or self.unfinished is not None
         stored, ids = self.progress.positions, self.progress.ids
         if self.unfinished is not None and not stored:
             # The very first batch was planned and not finished: its ranges say where the pipeline starts

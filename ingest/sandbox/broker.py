@@ -134,6 +134,7 @@ def _start(folder: Path, classpath: str, lock: int, port: int | None, heap: str)
     broker = Broker(f"{HOST}:{chosen}", process.pid, str(log), str(folder), KAFKA_VERSION)
     (folder / "broker.json").write_text(json.dumps(asdict(broker)), encoding="utf-8")
     _wait(broker, process)
+    process.returncode = 0  # it lives on, and is nobody's to wait for: keep Popen from warning of that
     return broker
 
 

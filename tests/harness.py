@@ -1,0 +1,180 @@
+"""What the tests work with: topics of their own, a shop's changes as Debezium sends them, runs of the command."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import uuid
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from ingest.kafka.admin import Cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+INGEST = str(Path(sys.executable).with_name("ingest"))
+Row = dict[str, Any]
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@dataclass
+class Record:
+    """What a reader of a topic sees."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes]]
+
+
+class Kafka:
+    """A test's own topics on the broker."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self.name = f"t{uuid.uuid4().hex[:10]}"
+        self.admin = AdminClient({"bootstrap.servers": bootstrap})
+        self.cluster = Cluster({"bootstrap.servers": bootstrap})
+
+    def create(self, topic: str, partitions: int = 1, **config: str) -> str:
+        for future in self.admin.create_topics([NewTopic(topic, partitions, 1, config=config)]).values():
+            future.result(10)
+        assert self.cluster.wait_until(lambda: topic in self.cluster.topics([topic]), 10)
+        return topic
+
+    def producer(self, **conf: Any) -> Producer:
+        return Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 5, **conf})
+
+    def send(self, topic: str, *messages: tuple[bytes | None, bytes | None], partition: int = 0) -> None:
+        producer = self.producer()
+        for key, value in messages:
+            producer.produce(topic, value, key, partition=partition)
+        assert producer.flush(20) == 0
+
+    def read(self, topic: str, isolation: str = "read_committed") -> list[Record]:
+        """Everything in a topic, by partition and offset."""
+        consumer = Consumer({
+            "bootstrap.servers": self.bootstrap, "group.id": "reader", "enable.auto.commit": False,
+            "isolation.level": isolation, "auto.offset.reset": "earliest",
+        })  # fmt: skip
+        out = []
+        try:
+            for partition in consumer.list_topics(topic, timeout=10).topics[topic].partitions:
+                split = TopicPartition(topic, partition)
+                first, end = consumer.get_watermark_offsets(split, timeout=10)
+                split.offset = first
+                if first == end:
+                    continue
+                consumer.assign([split])
+                while consumer.position([split])[0].offset < end:
+                    for message in consumer.consume(10_000, 0.2):
+                        assert message.error() is None
+                        headers = message.headers() or []
+                        out.append(
+                            Record(partition, message.offset() or 0, message.key(), message.value(), list(headers))
+                        )
+        finally:
+            consumer.close()
+        return out
+
+    def table(self, topic: str) -> dict[str, Row]:
+        """What a compacted topic holds: by key, the last value."""
+        rows: dict[str, Row] = {}
+        for record in self.read(topic):
+            key = (record.key or b"").decode()
+            rows.pop(key, None)
+            if record.value is not None:
+                rows[key] = json.loads(record.value)
+        return rows
+
+    def end(self, topic: str) -> int:
+        """How many offsets a topic has used."""
+        splits = [(topic, p) for p in range(self.cluster.topics([topic])[topic].partitions)]
+        return sum(self.cluster.latest(splits, committed=False).values())
+
+
+def debezium(
+    op: str, before: Row | None, after: Row | None, table: str = "orders", db: str = "shop", **extra: Any
+) -> bytes:
+    """A change message without the schema envelope."""
+    source = {"connector": "mysql", "name": "s", "ts_ms": 1, "db": db, "table": table}
+    return json.dumps({"before": before, "after": after, "source": source, "op": op, "ts_ms": 1, **extra}).encode()
+
+
+def message(op: str, before: Row | None, after: Row | None, table: str = "orders") -> tuple[bytes, bytes]:
+    """Key and value of a change, keyed by `id`."""
+    key = json.dumps({"id": (after or before or {})["id"]}).encode()
+    return key, debezium(op, before, after, table)
+
+
+@dataclass
+class Result:
+    """What a run of the command left."""
+
+    code: int
+    out: str
+    err: str
+    events: list[dict[str, Any]] = field(default_factory=list)
+
+
+class Pipeline:
+    """A pipeline file of a test and its checkpoint."""
+
+    def __init__(self, folder: Path, kafka: Kafka, topic: str) -> None:
+        self.kafka, self.topic = kafka, topic
+        self.file = folder / "pipe.yaml"
+        self.checkpoint = folder / "checkpoint"
+        self.prefix = f"{kafka.name}.out"
+        self.write()
+
+    def write(self, source: str = "", sink: str = "", rest: str = "", *, route: bool = True, mode: str = "earliest-offset") -> None:
+        """Write the file; each part is more lines of its section."""
+        routes = f"route:\n  - {{source-table: '\\.*', sink-table: {self.prefix}.<>, replace-symbol: <>}}\n"
+        self.file.write_text(
+            f"source:\n  type: kafka\n  properties.bootstrap.servers: {self.kafka.bootstrap}\n"
+            f"  topic: {self.topic}\n  scan.startup.mode: {mode}\n{source}"
+            f"sink:\n  type: upsert-kafka\n  properties.bootstrap.servers: {self.kafka.bootstrap}\n{sink}"
+            f"{routes if route else ''}{rest}"
+        )
+
+    def command(self, *arguments: str) -> list[str]:
+        return [
+            INGEST, "run", str(self.file), "--checkpoint", str(self.checkpoint), "--master", "local[2]", *arguments,
+        ]  # fmt: skip
+
+    def start(self, *arguments: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+        """Run in the background."""
+        return subprocess.Popen(
+            self.command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env={**os.environ, **(env or {})},
+        )  # fmt: skip
+
+    def run(self, *arguments: str, env: Mapping[str, str] | None = None) -> Result:
+        """Run with --once to the end."""
+        return finish(self.start("--once", *arguments, env=env))
+
+    def out(self, table: str) -> str:
+        """The topic of a table."""
+        return f"{self.prefix}.{table}"
+
+
+def finish(process: subprocess.Popen[str], timeout: float = 120) -> Result:
+    """Wait for a run, and take its log apart."""
+    out, err = process.communicate(timeout=timeout)
+    events = [json.loads(line) for line in err.splitlines() if line.startswith("{")]
+    return Result(process.returncode, out, err, events)

@@ -1,0 +1,315 @@
+"""Bad input, brokers that go away, killed runs, two runs at once: what is lost (nothing) and what is said."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from harness import INGEST, Kafka, Pipeline, debezium, finish, free_port, message
+
+from ingest.sandbox import broker as sandbox
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.kafka
+
+
+def ids(kafka: Kafka, topic: str) -> set[int]:
+    return {row["id"] for row in kafka.table(topic).values()}
+
+
+def test_a_broken_message_stops_with_65_and_a_corrected_run_goes_on(kafka: Kafka, pipeline: Pipeline) -> None:
+    kafka.send(pipeline.topic, message("c", None, {"id": 1}), (b'{"id":2}', b'{"op": "c", "after": {'), message("c", None, {"id": 3}))
+    stopped = pipeline.run()
+    assert stopped.code == 65
+    assert f"{pipeline.topic}[0] at offset 1: decode/malformed" in stopped.err
+    assert '{"op": "c", "after": {' in stopped.err
+    assert "Traceback" not in stopped.err
+    assert ids(kafka, pipeline.out("orders")) == {1}
+    written = kafka.end(pipeline.out("orders"))
+
+    assert pipeline.run().code == 65, "nothing changed, so it stops again, and writes nothing"
+    assert kafka.end(pipeline.out("orders")) == written
+
+    pipeline.write(source="  ingestion.ignore-errors: true\n  ingestion.error-tolerance.max-count: 1\n")
+    tolerant = pipeline.run()
+    assert tolerant.code == 0, tolerant.err
+    assert ids(kafka, pipeline.out("orders")) == {1, 3}
+    assert kafka.end(pipeline.out("orders")) == written + 1
+    assert any(event["event"] == "record rejected" for event in tolerant.events)
+
+
+def test_the_tolerance_counts_over_runs(kafka: Kafka, pipeline: Pipeline) -> None:
+    pipeline.write(source="  ingestion.ignore-errors: true\n  ingestion.error-tolerance.max-count: 2\n")
+    kafka.send(pipeline.topic, (None, b"x"), message("c", None, {"id": 1}), (None, b"y"))
+    assert pipeline.run().code == 0
+    kafka.send(pipeline.topic, message("c", None, {"id": 2}), (None, b"z"), message("c", None, {"id": 3}))
+    stopped = pipeline.run()
+    assert stopped.code == 65
+    assert "more than 2 records" in stopped.err
+    assert ids(kafka, pipeline.out("orders")) == {1, 2}
+
+
+@pytest.mark.parametrize(
+    ("broken", "code"),
+    [
+        (b'{"op":"c","after":null,"source":{"db":"shop","table":"orders"}}', "no-after"),
+        (b'{"op":"x","after":{"id":1},"source":{"db":"shop","table":"orders"}}', "unknown-op"),
+        (b'{"op":"c","after":{"id":1},"source":{"db":"shop"}}', "no-table"),
+        (b'{"op":"c","after":{"id":null,"v":1},"source":{"db":"shop","table":"orders"}}', "null-key"),
+        (b'{"op":"c","after":{"id":2,"v":"\xff"},"source":{"db":"shop","table":"orders"}}', "malformed"),
+        (b'{"op":"c","after":{"id":2,"v":NaN},"source":{"db":"shop","table":"orders"}}', "malformed"),
+        (b'{"op":"c","after":{"id":2,"v":"\\ud800"},"source":{"db":"shop","table":"orders"}}', "malformed"),
+        (b'{"op":"c","after":[1],"source":{"db":"shop","table":"orders"}}', "malformed"),
+        (b'{"op":"d","before":null,"source":{"db":"shop","table":"orders"}}', "no-key"),
+        (b'{"op":"c","after":{"id":1},"source":{"db":"a/b","table":"c d"}}', "bad-topic-name"),
+        (b"[" * 100_000, "malformed"),
+        (b"", "malformed"),
+    ],
+)
+def test_each_kind_of_reject_has_its_code(kafka: Kafka, pipeline: Pipeline, broken: bytes, code: str) -> None:
+    pipeline.write(source="  ingestion.ignore-errors: true\n", route=code != "bad-topic-name")
+    if code == "bad-topic-name":
+        key, name = b'{"id":1}', f"{kafka.name}.plain"
+        kafka.send(pipeline.topic, (key, debezium("c", None, {"id": 1}, name, db="")), (key, broken))
+    else:
+        name = pipeline.out("orders")
+        kafka.send(pipeline.topic, message("c", None, {"id": 1, "v": None}), (None, broken))
+    done = pipeline.run()
+    assert done.code == 0, done.err
+    (rejected,) = [event for event in done.events if event["event"] == "record rejected"]
+    assert f"/{code}:" in rejected["reason"]
+    assert f"{pipeline.topic}[0] at offset 1" in rejected["reason"]
+    assert len(kafka.read(name)) == 1
+
+
+def test_a_table_without_a_key_says_how_to_give_one(kafka: Kafka, pipeline: Pipeline) -> None:
+    kafka.send(pipeline.topic, (None, debezium("c", None, {"id": 1, "v": 2})))
+    refused = pipeline.run()
+    assert refused.code == 78
+    assert "table shop.orders has no primary key" in refused.err
+    assert "primary-keys" in refused.err
+    rule = "transform:\n  - source-table: shop.orders\n    projection: \\*\n    primary-keys: id, v\n"
+    pipeline.write(rest=rule)
+    assert pipeline.run().code == 0
+    assert [record.key for record in kafka.read(pipeline.out("orders"))] == [b'{"id":1,"v":2}']
+
+
+def test_a_primary_key_that_changes_stops_the_run(kafka: Kafka, pipeline: Pipeline) -> None:
+    kafka.send(pipeline.topic, message("c", None, {"id": 1, "v": 1}))
+    assert pipeline.run().code == 0
+    kafka.send(pipeline.topic, (b'{"id":2,"v":1}', debezium("c", None, {"id": 2, "v": 1})))
+    refused = pipeline.run()
+    assert refused.code == 78
+    assert "the primary key of table shop.orders changed from (id) to (id, v)" in refused.err
+    assert len(kafka.read(pipeline.out("orders"))) == 1
+
+
+def test_missing_topic_unknown_option_and_foreign_checkpoint_are_one_clear_error_each(
+    kafka: Kafka, pipeline: Pipeline
+) -> None:
+    topic = pipeline.topic
+    pipeline.topic = "not-there"
+    pipeline.write()
+    missing = pipeline.run()
+    assert missing.code == 78
+    assert "topic 'not-there' of source.topic does not exist" in missing.err
+    pipeline.topic = topic
+    pipeline.write(source="  scan.startup.mod: x\n")
+    unknown = pipeline.run()
+    assert unknown.code == 78
+    assert "did you mean 'scan.startup.mode'?" in unknown.err
+    pipeline.write(source="  properties.no.such.setting: 1\n")
+    setting = pipeline.run()
+    assert setting.code == 78
+    assert "no.such.setting" in setting.err
+    for text in (missing.err, unknown.err, setting.err):
+        assert "Traceback" not in text
+    pipeline.write()
+    kafka.send(topic, message("c", None, {"id": 1}))
+    assert pipeline.run().code == 0
+    meta = json.loads((pipeline.checkpoint / "checkpoint.json").read_bytes())
+    meta["fingerprint"]["source"]["cluster"] = "another"
+    (pipeline.checkpoint / "checkpoint.json").write_text(json.dumps(meta))
+    foreign = pipeline.run()
+    assert foreign.code == 78
+    assert "belongs to a pipeline with another source cluster" in foreign.err
+
+
+def test_missing_sink_topic_is_an_error_where_it_may_not_be_created(kafka: Kafka, pipeline: Pipeline) -> None:
+    pipeline.write(sink="  sink.topic.create: false\n")
+    kafka.send(pipeline.topic, message("c", None, {"id": 1}))
+    refused = pipeline.run()
+    assert refused.code == 78
+    assert "sink.topic.create is false" in refused.err
+    kafka.create(pipeline.out("orders"))
+    assert pipeline.run().code == 0
+    assert ids(kafka, pipeline.out("orders")) == {1}
+
+
+def test_broker_away_at_the_start_is_75_within_30_seconds(kafka: Kafka, pipeline: Pipeline) -> None:
+    nobody = f"127.0.0.1:{free_port()}"
+    pipeline.file.write_text(pipeline.file.read_text().replace(kafka.bootstrap, nobody))
+    started = time.monotonic()
+    away = pipeline.run()
+    assert away.code == 75, away.err
+    assert time.monotonic() - started < 30
+    assert [line for line in away.err.splitlines() if line.startswith("error: ")] != []
+    assert nobody in away.err
+    assert "Traceback" not in away.err
+
+
+def test_a_second_run_on_a_checkpoint_is_refused(kafka: Kafka, pipeline: Pipeline) -> None:
+    kafka.send(pipeline.topic, message("c", None, {"id": 1}))
+    first = pipeline.start()
+    try:
+        deadline = time.monotonic() + 60
+        while pipeline.out("orders") not in kafka.cluster.names():
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        second = pipeline.run()
+        assert second.code == 78
+        assert f"is in use by another run (process {first.pid})" in second.err
+    finally:
+        first.send_signal(signal.SIGTERM)
+        assert finish(first).code == 0
+
+
+@pytest.mark.parametrize(("policy", "expected"), [("fail", None), ("earliest", {2}), ("latest", set())])
+def test_a_recreated_topic_is_data_loss(
+    kafka: Kafka, pipeline: Pipeline, policy: str, expected: set[int] | None
+) -> None:
+    pipeline.write(source=f"  scan.on-data-loss: {policy}\n")
+    kafka.send(pipeline.topic, message("c", None, {"id": 1}))
+    assert pipeline.run().code == 0
+    for future in kafka.admin.delete_topics([pipeline.topic]).values():
+        future.result(10)
+    assert kafka.cluster.wait_until(lambda: pipeline.topic not in kafka.cluster.topics([pipeline.topic]), 10)
+    kafka.create(pipeline.topic, 2)
+    kafka.send(pipeline.topic, message("c", None, {"id": 2}))
+    done = pipeline.run()
+    if expected is None:
+        assert done.code == 1
+        assert "deleted and created again" in done.err
+        assert "scan.on-data-loss" in done.err
+    else:
+        assert done.code == 0, done.err
+        assert ids(kafka, pipeline.out("orders")) == {1} | expected
+
+
+def test_positions_that_retention_took_away_are_data_loss(kafka: Kafka, pipeline: Pipeline) -> None:
+    from confluent_kafka import TopicPartition  # noqa: PLC0415
+
+    kafka.send(pipeline.topic, message("c", None, {"id": 1}))
+    assert pipeline.run().code == 0
+    kafka.send(pipeline.topic, *[message("c", None, {"id": i}) for i in range(2, 6)])
+    for future in kafka.admin.delete_records([TopicPartition(pipeline.topic, 0, 4)]).values():
+        future.result(10)
+    lost = pipeline.run()
+    assert lost.code == 1
+    assert f"{pipeline.topic}[0] should be read from offset 1, but the topic holds 4 to 5" in lost.err
+    pipeline.write(source="  scan.on-data-loss: earliest\n")
+    assert pipeline.run().code == 0
+    assert ids(kafka, pipeline.out("orders")) == {1, 5}
+
+
+def feed(kafka: Kafka, topic: str, count: int, stop: threading.Event, partitions: int = 2) -> threading.Thread:
+    """Numbered changes, some a second, until all are sent."""
+
+    def send() -> None:
+        producer = kafka.producer(**{"enable.idempotence": True, "message.timeout.ms": 120_000})
+        for i in range(count):
+            key, value = message("c", None, {"id": i, "v": i * 3})
+            producer.produce(topic, value, key, partition=i % partitions)
+            producer.poll(0)
+            if i % 100 == 0 and stop.wait(0.05):
+                break
+        assert producer.flush(120) == 0
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    return thread
+
+
+def test_kill_9_at_20_random_moments_loses_nothing(
+    kafka: Kafka, pipeline: Pipeline, record_property: pytest.RecordProperty
+) -> None:
+    seed = int(os.environ.get("KILL_SEED", "20261121"))
+    chance = random.Random(seed)
+    moments = [round(chance.uniform(0.2, 8.0), 2) for _ in range(20)]
+    print(f"seed {seed}: the run is killed {moments} s after its start")
+    record_property("kill_moments", moments)
+    count = 40_000
+    stop = threading.Event()
+    feeder = feed(kafka, pipeline.topic, count, stop)
+    try:
+        for number, moment in enumerate(moments):
+            process = pipeline.start()
+            try:
+                process.wait(moment)
+            except subprocess.TimeoutExpired:
+                process.kill()
+            _, err = process.communicate(timeout=60)
+            assert process.returncode == -signal.SIGKILL, f"kill {number} at {moment} s: {err}"
+    finally:
+        feeder.join()
+    final = pipeline.run()
+    assert final.code == 0, final.err
+    rows = kafka.table(pipeline.out("orders"))
+    assert len(rows) == count
+    assert all(row["v"] == row["id"] * 3 for row in rows.values())
+    done = [int(path.stem) for path in (pipeline.checkpoint / "batches").glob("*.done")]
+    assert max(done) > 1, "no run before the last one came to a batch: the kills proved nothing"
+
+
+def test_a_broker_restarted_in_the_middle_of_a_run_loses_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "kafka"
+    port = free_port()
+    own = Kafka(sandbox.up(folder, port, heap="512m").bootstrap)
+    pipeline = Pipeline(tmp_path, own, own.create(f"{own.name}.in", 2))
+    count = 60_000
+    stop = threading.Event()
+    try:
+        feeder = feed(own, pipeline.topic, count, stop)
+        process = pipeline.start()
+        out = pipeline.out("orders")
+        deadline = time.monotonic() + 60
+        while not (out in own.cluster.names() and own.end(out) > 1000):
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        sandbox.down(folder)
+        time.sleep(2)
+        sandbox.up(folder, port, heap="512m")
+        feeder.join()
+        deadline = time.monotonic() + 90
+        while own.end(out) < count and process.poll() is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.5)
+        process.send_signal(signal.SIGTERM)
+        done = finish(process)
+        assert done.code == 0, done.err
+        assert pipeline.run().code == 0
+        assert ids(own, out) == set(range(count))
+    finally:
+        stop.set()
+        sandbox.down(folder, wipe=True)
+
+
+def test_sandbox_commands(sandbox_folder: Path, bootstrap: str) -> None:
+    command = [INGEST, "sandbox", "status", "--dir", str(sandbox_folder), "--format", "json"]
+    status = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    assert status["running"] is True
+    assert status["bootstrap"] == bootstrap
+    assert os.path.getsize(status["log"]) > 0  # noqa: PTH202
+    command = [INGEST, "sandbox", "status", "--dir", str(sandbox_folder / "nothing")]
+    none = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert none.returncode == 1
+    assert "no sandbox is running" in none.stdout
