@@ -74,7 +74,7 @@ class Selector:
             self._match = re2.compile(f"(?s:{to_regex(text)})", options).fullmatch
         except re2.error as exc:
             reason = exc.args[0].decode() if exc.args and isinstance(exc.args[0], bytes) else str(exc)
-            raise SelectorError(reason) from exc
+            raise SelectorError(reason.partition(": (?s:")[0]) from exc
 
     def match(self, table: TableId) -> tuple[str, ...] | None:
         """The whole id and the capture groups (empty where one took no part), or None."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 40
 MAX_VALUES = 50_000
-_KNOWN_TAGS = {f"tag:yaml.org,2002:{t}" for t in ("str", "int", "float", "bool", "null", "timestamp")}
+_KNOWN_TAGS = {f"tag:yaml.org,2002:{t}" for t in ("str", "int", "float", "bool", "null", "timestamp", "seq", "map")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +127,9 @@ class Document:
         if self._values > MAX_VALUES:
             raise _TooMuchError(span, f"more than {MAX_VALUES} values, aliases counted as often as they are used")
         tag = str(node.tag)
+        if tag not in _KNOWN_TAGS:
+            self.report(span, f"the tag {tag!r} is not allowed here")
         if isinstance(node, ScalarNode):
-            if tag not in _KNOWN_TAGS:
-                self.report(span, f"the tag {tag!r} is not allowed here")
             is_null = tag.endswith(":null") and node.style is None
             return Scalar(None if is_null else str(node.value), span)
         if isinstance(node, SequenceNode):

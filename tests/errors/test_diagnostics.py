@@ -1,0 +1,88 @@
+"""Golden files: what a person sees for each kind of mistake. UPDATE_GOLDEN=1 (`make golden`) writes them anew."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import jsonschema
+import pytest
+from harness import INGEST
+from ruamel.yaml import YAML
+
+from ingest.spec.diagnostics import render
+from ingest.spec.load import load
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+FILES = sorted((HERE / "files").glob("*.yaml"))
+SCHEMA = ROOT / "schemas" / "pipeline.schema.json"
+
+
+def test_there_are_files() -> None:
+    assert len(FILES) >= 8
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_golden(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(file.parent)
+    monkeypatch.delenv("INGEST_SECRETS_DIR", raising=False)
+    text = render(load(Path(file.name)).diagnostics) + "\n"
+    golden = file.with_suffix(".txt")
+    if os.environ.get("UPDATE_GOLDEN"):
+        golden.write_text(text)
+    assert text == golden.read_text()
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "pipelines").glob("*.yaml")), ids=lambda file: file.stem)
+def test_examples_are_right_and_carry_the_modeline(file: Path) -> None:
+    assert load(file).diagnostics == []
+    assert file.read_text().startswith("# yaml-language-server: $schema=../schemas/pipeline.schema.json\n")
+    jsonschema.validate(YAML(typ="safe").load(file), json.loads(SCHEMA.read_text()))
+
+
+def test_the_editor_schema_refuses_unknown_options() -> None:
+    good = {
+        "source": {"type": "kafka", "topic": "t", "properties.bootstrap.servers": "h"},
+        "sink": {"type": "upsert-kafka", "properties.bootstrap.servers": "${b}", "sink.topic.partitions": "${n}"},
+        "pipeline": {"schema": {"change.behavior": "lenient"}, "parallelism": 3},
+    }
+    schema = json.loads(SCHEMA.read_text())
+    jsonschema.validate(good, schema)
+    good["source"]["topicc"] = "x"
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(good, schema)
+
+
+def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([INGEST, *arguments], check=False, capture_output=True, text=True, cwd=HERE / "files")
+
+
+def test_check_has_its_exit_codes_and_formats() -> None:
+    good = str(ROOT / "pipelines" / "shop.yaml")
+    assert command("check", good).returncode == 0
+    bad = command("check", good, "unknown-keys.yaml")
+    assert bad.returncode == 78
+    assert "unknown-keys.yaml:4:3: error: unknown option 'topicc' in source, did you mean 'topic'?" in bad.stdout
+    found = json.loads(command("check", "--format", "json", "unknown-keys.yaml").stdout)
+    assert {"file", "line", "column", "severity", "message"} <= found[0].keys()
+    github = command("check", "--format", "github", "unknown-keys.yaml").stdout
+    assert "::error file=unknown-keys.yaml,line=4,col=3::" in github
+
+
+def test_unset_placeholders_are_notes_unless_denied_and_stop_a_run() -> None:
+    assert command("check", "placeholders.yaml").returncode == 0
+    assert command("check", "--deny-warnings", "placeholders.yaml").returncode == 78
+    refused = command("run", "placeholders.yaml")
+    assert refused.returncode == 78
+    assert "looked in --set" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+def test_usage_errors_are_2_and_help_helps() -> None:
+    assert command("run").returncode == 2
+    assert command("nope").returncode == 2
+    assert command("check", "--set", "x", "placeholders.yaml").returncode == 2
+    assert "--checkpoint" in command("run", "--help").stdout

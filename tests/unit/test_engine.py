@@ -1,0 +1,181 @@
+"""Planning, the checkpoint's files, schemas in workers: everything of the engine that needs no Spark."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ingest.engine import planner
+from ingest.engine.checkpoint import Batch, Checkpoint, Progress
+from ingest.engine.session import with_retries
+from ingest.engine.worker import Delta, Setup, State
+from ingest.errors import CheckpointError, ConfigError, NoPrimaryKey, SchemaChangeRefused
+from ingest.flow.evolve import Schemas, SourceTable, evolve
+from ingest.flow.route import KeyRule, RouteRule, Rules
+from ingest.model import types
+from ingest.model.schema import Column, TableSchema
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+A, B = ("t", 0), ("t", 1)
+
+
+def schema(*names: str, key: str = "id") -> TableSchema:
+    columns = [Column(key, types.BIGINT, nullable=False), *(Column(name, types.STRING) for name in names)]
+    return TableSchema(tuple(columns), (key,))
+
+
+def test_ranges_share_the_budget_of_a_shard_and_leave_nobody_out() -> None:
+    positions, ends = {A: 10, B: 0, ("u", 0): 5}, {A: 1010, B: 20, ("u", 0): 5}
+    assert planner.ranges(positions, ends, {A: 0, B: 0, ("u", 0): 0}, 100) == {A: (10, 90), B: (0, 20)}
+    assert planner.ranges(positions, ends, {A: 0, B: 1, ("u", 0): 1}, 100) == {A: (10, 110), B: (0, 20)}
+    many = {("t", i): 0 for i in range(50)}
+    ranges = planner.ranges(many, dict.fromkeys(many, 100), dict.fromkeys(many, 0), 10)
+    assert len(ranges) == 50
+    assert all(end > start for start, end in ranges.values())
+
+
+def test_shards_are_kept_and_new_splits_go_where_there_are_fewest() -> None:
+    first = planner.assign([A, B, ("t", 2), ("t", 3)], {}, 2)
+    assert sorted(first.values()) == [0, 0, 1, 1]
+    assert planner.assign([*first, ("u", 0)], first, 2) == {**first, ("u", 0): 0}
+
+
+def test_the_budget_follows_the_rate_and_grows_by_steps() -> None:
+    budget = planner.Budget()
+    budget.learn(planner.FIRST, 0.1)
+    assert budget.records == planner.FIRST * planner.GROWTH
+    budget.learn(budget.records, 10)
+    assert budget.records == planner.FIRST * planner.GROWTH // 2
+    budget.learn(5, 1)
+    assert budget.records == planner.FIRST * planner.GROWTH // 2, "a small batch says nothing"
+
+
+def test_progress_plans_and_schemas_read_back(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path / "c")
+    checkpoint.bind({"source": {"cluster": "x"}})
+    assert checkpoint.progress() == (Progress(batch=0), None)
+    batch = Batch(1, checkpoint.run, {"t": "id"}, {A: (0, 5)}, 0)
+    checkpoint.plan(batch)
+    assert checkpoint.progress()[1] == batch
+    progress = Progress(1, {A: 5, B: 0}, {"t": "id"}, {A: 0, B: 1}, 3)
+    checkpoint.done(progress, {})
+    assert checkpoint.progress() == (progress, None)
+    rules = Rules((RouteRule(r"\.*", "all"),))
+    schemas = Schemas()
+    for i in range(205):  # past two snapshots
+        evolution = evolve(schemas, [(("s",), schema(*[f"c{n}" for n in range(i)]))], rules, behavior="lenient", max_tables=9)
+        checkpoint.store(evolution)
+        schemas = evolution.schemas
+    assert checkpoint.schemas(rules) == schemas
+    checkpoint.close()
+    again = Checkpoint(tmp_path / "c")
+    assert again.run == checkpoint.run + 1
+    with pytest.raises(CheckpointError, match="another source cluster: x, now y"):
+        again.bind({"source": {"cluster": "y"}})
+    again.close()
+
+
+def test_old_batches_are_forgotten(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path)
+    for number in range(1, 60):
+        checkpoint.plan(Batch(number, 1, {}, {A: (0, 1)}, 0))
+        checkpoint.done(Progress(number, {A: number}, {}, {A: 0}), {})
+    assert len([*(tmp_path / "batches").iterdir()]) <= 42
+    assert checkpoint.progress()[0].positions == {A: 59}
+    checkpoint.close()
+
+
+def test_a_second_user_is_refused_and_a_dead_one_is_not_waited_for_long(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from ingest.engine.checkpoint import Checkpoint\n"
+        "Checkpoint(Path(sys.argv[1])); print('open', flush=True); sys.stdin.read()"
+    )
+    other = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert other.stdout is not None
+    assert other.stdin is not None
+    assert other.stdout.readline() == "open\n"
+    with pytest.raises(CheckpointError, match=f"in use by another run .process {other.pid}"):
+        Checkpoint(tmp_path)
+    other.kill()
+    other.wait()
+    other.stdout.close()
+    other.stdin.close()
+    Checkpoint(tmp_path).close()
+
+
+@pytest.mark.parametrize("file", ["checkpoint.json", "run", "batches/7.done", "batches/7.plan"])
+def test_a_damaged_checkpoint_is_said_to_be(tmp_path: Path, file: str) -> None:
+    Checkpoint(tmp_path).close()
+    (tmp_path / file).write_bytes(b"{")
+    with pytest.raises(CheckpointError, match="is damaged"):
+        Checkpoint(tmp_path).progress()
+
+
+def test_a_checkpoint_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(CheckpointError, match="cannot use checkpoint"):
+        Checkpoint(tmp_path / "file" / "c")
+
+
+def test_local_masters_try_again() -> None:
+    assert with_retries("local[2]") == "local[2,4]"
+    assert with_retries("local[*]") == "local[*,4]"
+    assert with_retries("local") == "local[1,4]"
+    assert with_retries("local[2,1]") == "local[2,1]"
+    assert with_retries("spark://h:7077") == "spark://h:7077"
+
+
+class Broadcast:
+    """What a worker sees of a broadcast."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+def test_a_worker_follows_the_versions_of_the_schemas() -> None:
+    class Sink:
+        @staticmethod
+        def destination(table: tuple[str, ...]) -> str:
+            return ".".join(table)
+
+    setup: Any = Setup("c", 1, "p", None, Sink(), 10, 10)  # type: ignore[arg-type]
+    state = State(setup)
+    one = Delta(1, {("s",): SourceTable(schema(), (("x",),), True)}, {("x",): schema()})
+    two = Delta(2, {("r",): SourceTable(schema("n"), (("x",),), True)}, {("x",): schema("n")})
+    empty: Any = Broadcast(Schemas())
+    state.update(empty, 0, [one])
+    plan = state.plans.find(("s",))
+    state.update(empty, 0, [one])
+    assert state.plans.compiled[("s",)] is plan, "nothing changed, nothing is compiled again"
+    state.update(empty, 0, [one, two])
+    assert ("s",) not in state.plans.compiled, "its sink table changed"
+    base: Any = Broadcast(Schemas(5, two.sources, two.sinks))
+    state.update(base, 5, [])
+    assert state.schemas.version == 5
+    state.update(empty, 0, [one])
+    assert state.schemas.version == 1, "a batch that is run again gets its own version"
+
+
+def test_evolve_refuses_what_cannot_be() -> None:
+    rules = Rules((RouteRule("a,b", "x"),), keys=(KeyRule("c", ("nope",)),))
+    with pytest.raises(NoPrimaryKey, match="no primary key"):
+        evolve(Schemas(), [(("a",), TableSchema((Column("v", types.STRING),), ()))], rules, behavior="lenient", max_tables=9)
+    with pytest.raises(NoPrimaryKey, match="'nope'"):
+        evolve(Schemas(), [(("c",), schema())], rules, behavior="lenient", max_tables=9)
+    with pytest.raises(ConfigError, match="where it is routed"):
+        evolve(Schemas(), [(("a",), schema()), (("b",), schema(key="k"))], rules, behavior="lenient", max_tables=9)
+    known = evolve(Schemas(), [(("a",), schema())], rules, behavior="exception", max_tables=9).schemas
+    with pytest.raises(SchemaChangeRefused, match="ADD COLUMN n STRING"):
+        evolve(known, [(("a",), schema("n"))], rules, behavior="exception", max_tables=9)
+
+
+def test_tables_past_the_cap_are_left_out() -> None:
+    seen = [((f"t{i}",), schema()) for i in range(5)]
+    assert len(evolve(Schemas(), seen, Rules(), behavior="lenient", max_tables=3).schemas.sources) == 3

@@ -1,0 +1,126 @@
+"""Client properties, secrets, and the limits of the pipeline file."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ingest.kafka.properties import PropertyError, translate
+from ingest.sinks.upsert_kafka import UpsertKafka
+from ingest.spec.interpolate import Interpolation, mask
+from ingest.spec.load import load
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SERVERS = {"bootstrap.servers": "h:1"}
+GOOD = """\
+source: {type: kafka, topic: t, properties.bootstrap.servers: "h:1"}
+sink: {type: upsert-kafka, properties.bootstrap.servers: "h:1"}
+"""
+
+
+def test_java_properties_are_translated_or_refused() -> None:
+    jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="p\\"x";'
+    assert translate({**SERVERS, "sasl.jaas.config": jaas, "key.deserializer": "x"}) == {
+        **SERVERS, "sasl.username": "u", "sasl.password": 'p"x',
+    }  # fmt: skip
+    for name in ("buffer.memory", "enable.auto.commit", "plugin.library.paths", "ssl.truststore.location"):
+        with pytest.raises(PropertyError) as caught:
+            translate({**SERVERS, name: "1"})
+        assert caught.value.problems[0][0] == name
+    with pytest.raises(PropertyError, match="bootstrap.servers"):
+        translate({})
+
+
+def test_order_per_key_holds_without_idempotence() -> None:
+    def client(**more: str) -> dict[str, str]:
+        return UpsertKafka.model_validate({"type": "upsert-kafka", "properties.*": {**SERVERS, **more}}).client("p")
+
+    assert client()["enable.idempotence"] == "true"
+    assert client(**{"enable.idempotence": "false"})["max.in.flight.requests.per.connection"] == "1"
+
+
+def test_placeholders(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("from-file\n")
+    environment = {"INGEST_SECRET_DB_PASS": "s3cret", "HOME2": "/h", "INGEST_SECRETS_DIR": str(tmp_path)}
+    fill = Interpolation({"a.b": "1", "empty": ""}, environment)
+    assert fill.fill("x ${a.b} ${c:-d} ${empty:-z} ${env:HOME2} $${a}") == ("x 1 d  /h ${a}", [])
+    assert fill.fill("${secret_values.db.pass}/${secret_values.token}")[0] == "s3cret/from-file"
+    assert fill.secrets == {"s3cret", "from-file"}
+    assert fill.fill(f"${{file:{tmp_path / 'token'}}}")[0] == "from-file"
+    text, problems = fill.fill("${nope} ${secret_values.nope} ${env:NOPE} ${secret_values.../../etc/passwd}")
+    assert text.startswith("${nope}")
+    assert len(problems) == 4
+    assert "INGEST_SECRET_NOPE" in problems[1]
+    assert str(tmp_path / "nope") in problems[1]
+    assert mask("password s3cret!", frozenset(fill.secrets)) == "password ********!"
+
+
+def test_values_never_become_structure(tmp_path: Path) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_text(GOOD + 'pipeline: {variables: {v: "x, topic: evil"}}\nroute:\n  - {source-table: "${v}", sink-table: y}\n')
+    loaded = load(file)
+    assert loaded.pipeline is not None
+    assert loaded.pipeline.route[0].source_table == "x, topic: evil"
+
+
+def test_set_wins_over_variables_and_the_name_comes_from_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "orders.yaml"
+    file.write_text(GOOD.replace("topic: t", 'topic: "${t}"') + "pipeline:\n  variables: {t: a}\n")
+    first, second = load(file), load(file, {"t": "b"})
+    assert first.pipeline is not None
+    assert second.pipeline is not None
+    assert (first.pipeline.source.topics, second.pipeline.source.topics) == (("a",), ("b",))
+    assert first.pipeline.pipeline.name == "orders"
+
+
+def test_nested_keys_under_pipeline(tmp_path: Path) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_text(GOOD + "pipeline:\n  schema:\n    change:\n      behavior: exception\n  batch-interval: 2 s\n")
+    loaded = load(file)
+    assert loaded.pipeline is not None
+    assert loaded.pipeline.pipeline.behavior == "exception"
+    assert loaded.pipeline.pipeline.batch_interval == 2.0
+
+
+BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
+    f"{chr(98 + i)}: &{chr(98 + i)} [{','.join(['*' + chr(97 + i)] * 9)}]\n" for i in range(9)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("x" * (1 << 21), "larger than"),
+        (BOMB, "more than 50000 values"),
+        ("[" * 100_000, "deeper than"),
+        ("a:\n" + "".join(" " * i + f"k{i}:\n" for i in range(1, 900)), "deeper than"),
+        ("- " * 20_000 + "x", "deeper than"),
+        ("{a: " * 5000, "deeper than"),
+        ("a: !!python/object/apply:os.system [id]", "tag"),
+        ("a: &x {b: 1}\nc: {<<: *x}", "merge keys"),
+        ("\x00", "not YAML"),
+        ("a: b: c", "not YAML"),
+        ("", "a pipeline file is a map"),
+        ("- 1", "a pipeline file is a map"),
+        ("a: *nope", "not YAML"),
+    ],
+)
+def test_hostile_files_fail_at_once_with_a_position(tmp_path: Path, text: str, says: str) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_text(text)
+    started = time.monotonic()
+    loaded = load(file)
+    assert time.monotonic() - started < 1.5
+    assert loaded.pipeline is None
+    assert any(says in d.message for d in loaded.diagnostics), loaded.diagnostics
+    assert all(d.line >= 1 and d.column >= 1 for d in loaded.diagnostics)
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    assert "No such file" in load(tmp_path / "nope.yaml").diagnostics[0].message
+    (tmp_path / "b.yaml").write_bytes(b"\xff\xfe")
+    assert "not UTF-8" in load(tmp_path / "b.yaml").diagnostics[0].message

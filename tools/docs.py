@@ -1,0 +1,140 @@
+"""`make docs`: schemas/pipeline.schema.json and schemas/options.md, from the options models.
+
+With --check: exit code 1 where one of them is not what the models say.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from ingest.formats import FORMATS
+from ingest.sinks import SINKS
+from ingest.sources import SOURCES
+from ingest.spec.pipeline import PipelineOptions, Route, Transform
+
+FOLDER = Path(__file__).parent.parent / "schemas"
+HIDDEN = "*format"
+PLACEHOLDER = {"type": "string", "pattern": r"\$\{.*\}"}
+
+
+def component(cls: type[BaseModel], formats: dict[str, Any]) -> dict[str, Any]:
+    """A model's JSON Schema, as an editor wants it: options of the formats in, placeholders allowed everywhere."""
+    schema = cls.model_json_schema(by_alias=True)
+    schema.pop("title", None)
+    schema.pop("description", None)
+    properties: dict[str, Any] = {}
+    required = [name for name in schema.get("required", []) if name != "properties.*"]
+    for model in (cls, *formats.values()):
+        for name, option in model.model_json_schema(by_alias=True)["properties"].items():
+            if name == HIDDEN:
+                continue
+            option.pop("title", None)
+            if name == "properties.*":
+                continue
+            properties[name] = option if name == "type" else loosened(option)
+    out = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+    if "properties.*" in schema["properties"]:
+        out["patternProperties"] = {r"^properties\.": {"type": ["string", "number", "boolean"]}}
+        out["required"] = [*required, "properties.bootstrap.servers"]
+    return out
+
+
+def loosened(option: dict[str, Any]) -> dict[str, Any]:
+    """Every option may be a placeholder; a text option may be written as a number."""
+    rest = {k: v for k, v in option.items() if k not in {"description", "default"}}
+    kept = {k: option[k] for k in ("description", "default") if k in option}
+    if rest.get("type") == "object":
+        return option
+    return {**kept, "anyOf": [rest, PLACEHOLDER]}
+
+
+def nested(schema: dict[str, Any]) -> dict[str, Any]:
+    """`pipeline:` also takes its dotted keys nested."""
+    for name in list(schema["properties"]):
+        if "." in name:
+            schema["properties"].setdefault(name.partition(".")[0], {"type": "object"})
+    return schema
+
+
+def pipeline_schema() -> dict[str, Any]:
+    """The whole file's JSON Schema."""
+    sources = [component(cls, FORMATS) for cls in SOURCES.values()]
+    sinks = [component(cls, {}) for cls in SINKS.values()]
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "A pipeline of ingest",
+        "type": "object",
+        "properties": {
+            "source": {"anyOf": sources},
+            "sink": {"anyOf": sinks},
+            "route": {"type": "array", "items": component(Route, {})},
+            "transform": {"type": "array", "items": component(Transform, {})},
+            "pipeline": nested(component(PipelineOptions, {})),
+        },
+        "required": ["source", "sink"],
+        "additionalProperties": False,
+    }
+
+
+def reference() -> str:
+    """The option reference."""
+    parts = ["# Options\n\nGenerated from the models by `make docs`; do not edit.\n"]
+    for kind, registry in (("source", SOURCES), ("sink", SINKS)):
+        for name, cls in registry.items():
+            parts.append(f"## `{kind}:` with `type: {name}`\n\n{table(cls)}")
+    for name, fmt in FORMATS.items():
+        parts.append(f"### Options of `value.format: {name}`\n\n{table(fmt)}")
+    for name, cls in (("route", Route), ("transform", Transform), ("pipeline", PipelineOptions)):
+        parts.append(f"## `{name}:`\n\n{table(cls)}")
+    return "\n".join(parts)
+
+
+def table(cls: type[BaseModel]) -> str:
+    """A model's options, a line each."""
+    schema = cls.model_json_schema(by_alias=True)["properties"]
+    lines = ["| option | default | what it does |", "|---|---|---|"]
+    for attribute, field in cls.model_fields.items():
+        name = field.alias or attribute
+        if name == HIDDEN:
+            continue
+        default = "required" if field.is_required() else shown(schema[name])
+        values = schema[name].get("enum")
+        text = " ".join((field.description or "").split())
+        if values:
+            text += f" Possible: {', '.join(f'`{v}`' for v in values)}."
+        lines.append(f"| `{name}` | {default} | {text.replace('|', '&#124;')} |")
+    return "\n".join(lines) + "\n"
+
+
+def shown(option: dict[str, Any]) -> str:
+    """A default, as it would be written in the file."""
+    default = option.get("default")
+    if isinstance(default, float):
+        return f"`{default:g} s`"
+    if default is None or default == {}:
+        return ""
+    return f"`{json.dumps(default) if isinstance(default, bool) else default}`"
+
+
+def main() -> None:
+    """Write, or check."""
+    made = {
+        FOLDER / "pipeline.schema.json": json.dumps(pipeline_schema(), indent=2) + "\n",
+        FOLDER / "options.md": reference(),
+    }
+    stale = [path for path, text in made.items() if not path.is_file() or path.read_text(encoding="utf-8") != text]
+    if "--check" in sys.argv:
+        for path in stale:
+            print(f"{path.relative_to(FOLDER.parent)} is not what the models say: run make docs")
+        sys.exit(bool(stale))
+    for path, text in made.items():
+        path.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
