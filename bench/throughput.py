@@ -62,17 +62,15 @@ class Result:
     messages: int = 0
 
 
-def raw_worker(bootstrap: str, topic: str, to: str, part: int, parts: int, results: Any) -> None:
+def raw_worker(bootstrap: str, topic: str, to: str, part: int, parts: int, results: Queue[Any]) -> None:
     """Copy some partitions as fast as the client can: no decoding."""
     shared = {"bootstrap.servers": bootstrap}
     consumer = Consumer({**ingest_reader.DEFAULTS, **shared, "group.id": "bench-raw", "enable.auto.commit": False})
     producer = Producer({**ingest_writer.DEFAULTS, **shared, "enable.idempotence": True, "acks": "all"})
     splits = [TopicPartition(topic, p) for p in range(PARTITIONS) if p % parts == part]
-    left = 0
-    for split in splits:
-        split.offset, end = consumer.get_watermark_offsets(split)
-        left += end - split.offset
-    consumer.assign(splits)
+    ends = [consumer.get_watermark_offsets(split) for split in splits]
+    left = sum(end - first for first, end in ends)
+    consumer.assign([TopicPartition(s.topic, s.partition, first) for s, (first, _) in zip(splits, ends, strict=True)])
     count, started, cpu = 0, 0.0, 0.0
     while left:
         chunk = consumer.consume(min(10_000, left), 0.1)
@@ -205,7 +203,8 @@ def measure(bootstrap: str, folder: Path, options: argparse.Namespace) -> None:
     raw_cpu, our_cpu = median(a.cpu_us for a in raws), median(b.cpu_us for b in ours)
     print(f"worker CPU per message, median: {our_cpu:.2f} µs (raw copy {raw_cpu:.2f} µs)")
     first = [s.first_ack for s in starts]
-    print(f"command to first acknowledged record, median of {len(first)}: {median(first):.1f} s ({min(first):.1f} to {max(first):.1f})")
+    spread = f"{min(first):.1f} to {max(first):.1f}"
+    print(f"command to first acknowledged record, median of {len(first)}: {median(first):.1f} s ({spread})")
     print(
         f"peak memory of a Python worker: {max(s.rss_mib for s in starts)} MiB for {small:,} messages, "
         f"{max(b.rss_mib for b in ours)} MiB for {options.messages:,}"

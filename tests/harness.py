@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from ingest.errors import Unavailable
 from ingest.kafka.admin import Cluster
 
 if TYPE_CHECKING:
@@ -77,10 +79,9 @@ class Kafka:
             for partition in consumer.list_topics(topic, timeout=10).topics[topic].partitions:
                 split = TopicPartition(topic, partition)
                 first, end = consumer.get_watermark_offsets(split, timeout=10)
-                split.offset = first
                 if first == end:
                     continue
-                consumer.assign([split])
+                consumer.assign([TopicPartition(topic, partition, first)])
                 while consumer.position([split])[0].offset < end:
                     for message in consumer.consume(10_000, 0.2):
                         assert message.error() is None
@@ -104,8 +105,15 @@ class Kafka:
 
     def end(self, topic: str) -> int:
         """How many offsets a topic has used."""
-        splits = [(topic, p) for p in range(self.cluster.topics([topic])[topic].partitions)]
-        return sum(self.cluster.latest(splits, committed=False).values())
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                splits = [(topic, p) for p in range(self.cluster.topics([topic])[topic].partitions)]
+                return sum(self.cluster.latest(splits, committed=False).values())
+            except (Unavailable, KeyError):  # the broker was restarted a moment ago
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.2)
 
 
 def debezium(
@@ -142,7 +150,9 @@ class Pipeline:
         self.prefix = f"{kafka.name}.out"
         self.write()
 
-    def write(self, source: str = "", sink: str = "", rest: str = "", *, route: bool = True, mode: str = "earliest-offset") -> None:
+    def write(
+        self, source: str = "", sink: str = "", rest: str = "", *, route: bool = True, mode: str = "earliest-offset"
+    ) -> None:
         """Write the file; each part is more lines of its section."""
         routes = f"route:\n  - {{source-table: '\\.*', sink-table: {self.prefix}.<>, replace-symbol: <>}}\n"
         self.file.write_text(

@@ -97,5 +97,3 @@ def _destination(table: TableId) -> str:
     if "bad topic" in show(table):
         raise RowError("bad-topic-name", "cannot be a topic's name")
     return show(table)
-
-

@@ -184,9 +184,7 @@ def main() -> None:
     for table in TABLES:
         rows, totals[table] = read(bootstrap, f"ods.shop_{table}")
         grid = Table.grid(padding=(0, 4))
-        grid.add_row(
-            show(f"database: {table}", shop.tables[table]), show(f"topic: ods.shop_{table}", rows)
-        )
+        grid.add_row(show(f"database: {table}", shop.tables[table]), show(f"topic: ods.shop_{table}", rows))
         console.print(grid)
         wrong += rows.keys() != shop.tables[table].keys()
 

@@ -8,21 +8,22 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
-
-from pydantic import BaseModel
+from typing import TYPE_CHECKING, Any
 
 from ingest.formats import FORMATS
 from ingest.sinks import SINKS
 from ingest.sources import SOURCES
 from ingest.spec.pipeline import PipelineOptions, Route, Transform
 
+if TYPE_CHECKING:
+    from ingest.formats.options import Options
+
 FOLDER = Path(__file__).parent.parent / "schemas"
 HIDDEN = "*format"
 PLACEHOLDER = {"type": "string", "pattern": r"\$\{.*\}"}
 
 
-def component(cls: type[BaseModel], formats: dict[str, Any]) -> dict[str, Any]:
+def component(cls: type[Options], formats: dict[str, Any]) -> dict[str, Any]:
     """A model's JSON Schema, as an editor wants it: options of the formats in, placeholders allowed everywhere."""
     schema = cls.model_json_schema(by_alias=True)
     schema.pop("title", None)
@@ -47,7 +48,7 @@ def component(cls: type[BaseModel], formats: dict[str, Any]) -> dict[str, Any]:
 def loosened(option: dict[str, Any]) -> dict[str, Any]:
     """Every option may be a placeholder; a text option may be written as a number."""
     rest = {k: v for k, v in option.items() if k not in {"description", "default"}}
-    kept = {k: option[k] for k in ("description", "default") if k in option}
+    kept: dict[str, Any] = {k: option[k] for k in ("description", "default") if k in option}
     if rest.get("type") == "object":
         return option
     return {**kept, "anyOf": [rest, PLACEHOLDER]}
@@ -89,12 +90,13 @@ def reference() -> str:
             parts.append(f"## `{kind}:` with `type: {name}`\n\n{table(cls)}")
     for name, fmt in FORMATS.items():
         parts.append(f"### Options of `value.format: {name}`\n\n{table(fmt)}")
-    for name, cls in (("route", Route), ("transform", Transform), ("pipeline", PipelineOptions)):
-        parts.append(f"## `{name}:`\n\n{table(cls)}")
+    sections: dict[str, type[Options]] = {"route": Route, "transform": Transform, "pipeline": PipelineOptions}
+    for name, model in sections.items():
+        parts.append(f"## `{name}:`\n\n{table(model)}")
     return "\n".join(parts)
 
 
-def table(cls: type[BaseModel]) -> str:
+def table(cls: type[Options]) -> str:
     """A model's options, a line each."""
     schema = cls.model_json_schema(by_alias=True)["properties"]
     lines = ["| option | default | what it does |", "|---|---|---|"]

@@ -10,7 +10,7 @@ import typer
 from ingest.cli.check import SetOption, parse_variables
 
 
-def run(  # noqa: PLR0913  (one parameter per option)
+def run(
     file: Annotated[Path, typer.Argument(help="The pipeline file.")],
     once: Annotated[bool, typer.Option("--once", help="Drain what is there at the start, then exit.")] = False,
     variables: SetOption = None,

@@ -57,7 +57,9 @@ def write() -> Path:
             os.close(lock)
         if not fresh.is_file():
             lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-            raise ConfigError(f"Java did not write its archive: {lines[-1] if lines else 'no output'}", "check the Java version")
+            raise ConfigError(
+                f"Java did not write its archive: {lines[-1] if lines else 'no output'}", "check the Java version"
+            )
         with suppress(OSError):
             fresh.chmod(0o644)
         temporary = archive.with_suffix(".tmp")
@@ -66,6 +68,6 @@ def write() -> Path:
     return archive
 
 
-def _touch(items: Iterable[int]) -> Iterator[int]:  # type: ignore[misc]
+def _touch(items: Iterable[int]) -> Iterator[int]:
     """A task that does nothing."""
     yield from items

@@ -17,7 +17,6 @@ import os
 import time
 import uuid
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
@@ -28,6 +27,7 @@ from ingest.model.schema import TableSchema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from ingest.flow.evolve import Evolution
     from ingest.flow.route import Rules

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from ingest.engine import planner
-from ingest.engine.checkpoint import Batch, Checkpoint
+from ingest.engine.checkpoint import Batch, Checkpoint, Progress
 from ingest.engine.session import Session, Stop
 from ingest.engine.task import Counts, Task, merge_counts, run_tasks
 from ingest.engine.worker import Delta, Setup
 from ingest.errors import DirtyData, IngestError, InternalError, Unavailable
-from ingest.flow.evolve import evolve
+from ingest.flow.evolve import Schemas, evolve
 from ingest.model.schema import CreateTable, changes
 from ingest.model.table import show
 from ingest.observe.events import BatchDone, Rejected, RunEnded, RunStarted, SchemaChanged, TableSummary, Warned
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ingest.engine.task import Outcome
+    from ingest.kafka.admin import Split
     from ingest.model.reject import Reject
     from ingest.model.table import TableId
     from ingest.observe.events import Observer
@@ -79,6 +80,16 @@ class _Run:
         self.source = pipeline.source.control(pipeline.pipeline.name, self.warn)
         self.sink = pipeline.sink.control(pipeline.pipeline.name, self.warn)
         self.stop = Stop()
+        # Set by `connect` and `prepare`
+        self.progress = Progress()
+        self.unfinished: Batch | None = None
+        self.targets: dict[Split, int] = {}
+        """With --once: where to end."""
+        self.schemas = Schemas()
+        self.resumed = False
+        self.shards = 1
+        self.batch_started = 0.0
+        self.deltas: list[Delta] = []
         self.budget = planner.Budget()
         self.counts: dict[TableId, Counts] = {}
         self.skipped: dict[str, int] = {}
@@ -123,7 +134,7 @@ class _Run:
             self.summary.stopped = "signal"
         return batch
 
-    def plan(self, ends: Mapping[Any, int]) -> Batch:
+    def plan(self, ends: Mapping[Split, int]) -> Batch:
         """Decide what the next batch reads, and store that before anything starts."""
         progress = self.progress
         wait = self.batch_started + self.pipeline.pipeline.batch_interval - time.monotonic()
@@ -140,7 +151,7 @@ class _Run:
     def tasks(self, batch: Batch) -> list[Task]:
         """One task for each shard that has ranges."""
         self.batch_started = time.monotonic()
-        by_shard: dict[int, dict[Any, tuple[int, int]]] = {}
+        by_shard: dict[int, dict[Split, tuple[int, int]]] = {}
         for split, span in batch.ranges.items():
             by_shard.setdefault(self.progress.shards.get(split, 0), {})[split] = span
         tolerated = max(0, self.pipeline.source.tolerated - self.progress.errors)
@@ -258,7 +269,6 @@ class _Run:
             )
         )  # fmt: skip
         self.rebase()
-        self.batch_started = 0.0
         lag = self.lag()
         self.observer(
             RunStarted(
@@ -271,11 +281,11 @@ class _Run:
         """Send all schemas to the workers; from here on only what changes travels."""
         self.base = self.session.broadcast(self.schemas)
         self.base_version = self.schemas.version
-        self.deltas: list[Delta] = []
+        self.deltas = []
 
     # -- watching ----------------------------------------------------------------------------------------------------
 
-    def patiently(self, ask: Callable[[], dict[Any, int]]) -> dict[Any, int]:
+    def patiently(self, ask: Callable[[], dict[Split, int]]) -> dict[Split, int]:
         """Ask Kafka something; a broker that is away for a while is waited for."""
         since = time.monotonic()
         while True:
@@ -293,14 +303,15 @@ class _Run:
             self.warned.add(text)
             self.warn(text)
 
-    def watch(self, before: Mapping[Any, int], outcomes: list[Outcome], *, changed: bool) -> None:
+    def watch(self, before: Mapping[Split, int], outcomes: list[Outcome], *, changed: bool) -> None:
         """See that the run gets on: a batch without progress is a broker that is away, or a bug of ours."""
         if changed or any(self.progress.positions[s] != at for s, at in before.items()):
             self.stalled = 0.0
             return
         if any(outcome.observed for outcome in outcomes):
             tables = {show(table) for outcome in outcomes for table in outcome.observed}
-            msg = f"a batch came to nothing: the schemas of {', '.join(sorted(tables)[:5])} take their rows, and yet do not"
+            names = ", ".join(sorted(tables)[:5])
+            msg = f"a batch came to nothing: the schemas of {names} take their rows, and yet do not"
             raise InternalError(msg, "please report this with a message of that table")
         self.stalled = self.stalled or time.monotonic()
         if time.monotonic() - self.stalled > PATIENCE_S:
@@ -346,11 +357,9 @@ class _Run:
         if not source.ignore_errors:
             hint = "correct it at its source, or count such records and go on with ingestion.ignore-errors: true"
             return DirtyData(f"a record was rejected{first}", hint)
-        hint = "nothing is lost: with a larger ingestion.error-tolerance.max-count the run goes on where it stopped"
-        return DirtyData(
-            f"more than {source.max_errors} records were rejected (ingestion.error-tolerance.max-count), the last one{first}",
-            hint,
-        )
+        limit = f"ingestion.error-tolerance.max-count: {source.max_errors}"
+        hint = "nothing is lost: with a larger max-count the run goes on where it stopped"
+        return DirtyData(f"more records were rejected than tolerated ({limit}), the last one{first}", hint)
 
     def table(self, name: str) -> TableSummary:
         """A table's line of the summary."""

@@ -91,7 +91,7 @@ class Session:
         try:
             with self._log.open("ab") as out:
                 popen = {"stdout": out, "stderr": out, "start_new_session": True, "pass_fds": (lock,)}
-                gateway = launch_gateway(spark, popen)
+                gateway = launch_gateway(spark, popen)  # type: ignore[no-untyped-call]
             self._gateway = gateway
             return SparkContext(conf=spark, gateway=gateway)
         except (PySparkException, OSError) as exc:
@@ -147,7 +147,7 @@ class Session:
 
     def exit(self) -> None:
         """End Java as a program ends: it writes its archive then, which it does not when it is only stopped."""
-        server = self._sc._accumulatorServer  # type: ignore[attr-defined]  # noqa: SLF001  (it would print a stack trace)
+        server = self._sc._accumulatorServer  # noqa: SLF001  (it would print a stack trace)
         server.shutdown()
         try:
             self._sc._jvm.System.exit(0)  # type: ignore[union-attr]  # noqa: SLF001  (there is no other way to the JVM)

@@ -18,6 +18,7 @@ from ingest.errors import ConfigError, IngestError
 from ingest.flow.encode import encode_upserts
 from ingest.flow.infer import observe
 from ingest.flow.plan import KeyChanged
+from ingest.kafka.reader import Chunk, offset_of
 from ingest.model.event import Bad
 from ingest.model.reject import Reject, RowError
 from ingest.model.table import show
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
     from ingest.engine.worker import Delta, Setup
     from ingest.flow.evolve import Schemas
     from ingest.flow.plan import Plan
+    from ingest.formats import Decoder
     from ingest.kafka.admin import Split
-    from ingest.kafka.reader import Chunk
     from ingest.model.event import Change
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
@@ -134,7 +135,7 @@ class _Shard:
         self.setup = task.setup.value
         self.state = worker.state(self.setup, task.base, task.base_version, task.deltas)
         self.reader, self.writer = self.state.reader(), self.state.writer()
-        self.decoders: dict[Split, Any] = {}
+        self.decoders: dict[Split, Decoder] = {}
         self.written: dict[Split, int] = dict(outcome.positions)
         self.drifted: dict[Split, int] = {}
         self.looked = 0
@@ -211,13 +212,14 @@ class _Shard:
         stop = encoded.stop
         self.outcome.read += stop
         if stop == len(messages):
-            self.written[split] = messages[-1].offset() + 1
+            self.written[split] = offset_of(messages[-1]) + 1
             return
-        self.written[split] = messages[stop].offset()
+        self.written[split] = offset_of(messages[stop])
         if encoded.why is None:
-            self.outcome.stopped_by_reject = self.ended = True
+            self.stop_at_reject()
         elif isinstance(encoded.why, KeyChanged):
-            table = changes[stop][0]
+            change: Any = changes[stop]
+            table = change[0]
             msg = (
                 f"{split[0]}[{split[1]}] at offset {messages[stop].offset()}: the primary key of table {show(table)} "
                 f"changed from ({', '.join(encoded.why.known)}) to ({', '.join(encoded.why.names)})"
@@ -243,6 +245,11 @@ class _Shard:
                 )
             )  # fmt: skip
 
+    def stop_at_reject(self) -> None:
+        """End before the last reject: it is not passed, so it does not count, or every new run would count it again."""
+        self.outcome.rejected -= 1
+        self.outcome.stopped_by_reject = self.ended = True
+
     # -- drift -------------------------------------------------------------------------------------------------------
 
     def drift(self, split: Split, changes: list[Any], keys: list[Any], messages: list[Any]) -> None:
@@ -253,7 +260,7 @@ class _Shard:
         except RowError as exc:
             self.reject(split, messages[0], "conform", Bad(exc.code, str(exc), change[0]))
             if self.outcome.rejected > self.task.tolerated:
-                self.outcome.stopped_by_reject = self.ended = True
+                self.stop_at_reject()
                 return
             self.outcome.read += 1
             self.written[split] = messages[0].offset() + 1
@@ -268,8 +275,6 @@ class _Shard:
     def rest(self, split: Split, messages: list[Any]) -> None:
         """Go on behind a rejected record."""
         if messages:
-            from ingest.kafka.reader import Chunk  # noqa: PLC0415  (the worker has it by now)
-
             self.take(Chunk(split, messages))
 
     def look(self, changes: list[Any], keys: list[Any]) -> None:

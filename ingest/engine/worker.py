@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from ingest.kafka.writer import KafkaWriter
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
-    from ingest.sinks import UpsertKafka
-    from ingest.sources import KafkaSource
+    from ingest.sinks.upsert_kafka import UpsertKafka
+    from ingest.sources.kafka import KafkaSource
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,7 @@ def encode_upserts(
                 if kind is _DELETE:
                     plan.delete(before, message_key, emit)
                 else:
-                    plan.upsert(kind, before, after, message_key, emit)
+                    plan.upsert(kind, before, after, message_key, emit)  # type: ignore[arg-type]  # it has one
             except RowError as exc:
                 bad, stage = Bad(exc.code, str(exc), table), "conform"
             except (Drift, KeyChanged) as exc:

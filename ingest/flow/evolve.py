@@ -99,7 +99,8 @@ def _new_table(table: TableId, seen: TableSchema, rules: Rules) -> SourceTable:
         f"{show(table)}, projection: \\*, primary-keys: COLUMN}}]"
     )
     if not key:
-        msg = f"table {show(table)} has no primary key: its messages have no JSON object as key, and no transform names one"
+        why = "its messages have no JSON object as key, and no transform names one"
+        msg = f"table {show(table)} has no primary key: {why}"
         raise NoPrimaryKey(msg, hint)
     unknown = [name for name in key if name not in names]
     if unknown:

@@ -38,11 +38,11 @@ Record: TypeAlias = "tuple[Any, bytes, bytes | msgspec.Raw | None]"
 _UPDATE = Kind.UPDATE
 
 
-class Drift(Exception):  # noqa: N818  (a signal of the hot loop, never shown)
+class Drift(Exception):
     """The row does not fit the schema as it is known: a new table, a new column, or a wider type."""
 
 
-class KeyChanged(Exception):  # noqa: N818  (becomes an error with the position in it)
+class KeyChanged(Exception):
     """The message key has other columns than the table's primary key."""
 
     def __init__(self, known: tuple[str, ...], names: tuple[str, ...]) -> None:
@@ -147,7 +147,7 @@ class _Shape:
 class TablePlan:
     """How rows of one source table become rows of one sink table. Made once per schema version and worker."""
 
-    def __init__(  # noqa: PLR0913  (one value each, all needed)
+    def __init__(
         self,
         table: TableId,
         source: TableSchema,
@@ -239,7 +239,8 @@ class TablePlan:
                 return self._key_text(self._key_decode(image))
             except MALFORMED:
                 pass
-        return self._slow_key(image, partial=True)
+        key: bytes | None = self._slow_key(image, partial=True)
+        return key
 
     def _check_message_key(self, message_key: bytes) -> None:
         """Stop at a message key of other columns than the primary key; raises KeyChanged."""
@@ -375,8 +376,8 @@ class TablePlan:
         elif len(names) == 1:
             self._key_text = lambda row: template % encode(values(row))
         else:
-            self._key_text = lambda row: template % tuple(
-                v if i else encode(v) for v, i in zip(values(row), integers, strict=True)
+            self._key_text = lambda row: (
+                template % tuple(v if i else encode(v) for v, i in zip(values(row), integers, strict=True))
             )
 
 
@@ -474,7 +475,7 @@ def _plain_name(name: str) -> bool:
     return '"' not in name and "\\" not in name and all(c >= " " for c in name)
 
 
-_INTEGER = {
+_INTEGER: dict[type[DataType], Any] = {
     cls: Annotated[int, msgspec.Meta(ge=-(1 << (bits - 1)), le=(1 << (bits - 1)) - 1)]
     for cls, bits in types.INTEGER_BITS.items()
 }

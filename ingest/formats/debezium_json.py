@@ -67,7 +67,7 @@ class _Source(msgspec.Struct, gc=False, frozen=True):
 class _Envelope(msgspec.Struct, gc=False):
     before: msgspec.Raw = _NULL
     after: msgspec.Raw = _NULL
-    source: _Source = _Source()  # noqa: RUF009  (frozen)
+    source: _Source = _Source()
     op: str | None = None
     payload: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 

@@ -127,7 +127,9 @@ class Cluster:
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         futures = self._admin.list_offsets(request, isolation_level=level, request_timeout=REQUEST_S)
         return {
-            (tp.topic, tp.partition): self._get(future, f"ask for the offsets of {tp.topic}[{tp.partition}]").offset
+            (tp.topic, tp.partition): int(
+                self._get(future, f"ask for the offsets of {tp.topic}[{tp.partition}]").offset  # type: ignore[attr-defined]
+            )
             for tp, future in futures.items()
         }
 

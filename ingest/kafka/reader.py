@@ -16,7 +16,7 @@ from ingest.kafka.failures import explain, is_away
 from ingest.kafka.properties import BOOTSTRAP
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Generator, Iterator, Mapping
 
     from confluent_kafka import Message
 
@@ -75,7 +75,7 @@ class RangeReader:
     def _note(self, error: KafkaError) -> None:
         self._last = error
 
-    def read(self, ranges: Mapping[Split, tuple[int, int]]) -> Iterator[Chunk | None]:
+    def read(self, ranges: Mapping[Split, tuple[int, int]]) -> Generator[Chunk | None]:
         """Chunks until every range is read; None where nothing came for a moment. Raises IngestError.
 
         The caller may stop early; `stop` ends one range, `position` says how far one was read.
@@ -104,11 +104,11 @@ class RangeReader:
             end = self._ends.get(split)
             if end is None:
                 continue
-            last = found[-1].offset()
+            last = offset_of(found[-1])
             if last >= end:
-                found = found[: bisect_left(found, end, key=_offset)]  # noqa: PLW2901
+                found = found[: bisect_left(found, end, key=offset_of)]  # noqa: PLW2901
             if found:
-                self._position[split] = found[-1].offset() + 1
+                self._position[split] = offset_of(found[-1]) + 1
                 yield Chunk(split, found)
             if last >= end - 1:
                 self.stop(split)
@@ -179,5 +179,7 @@ class RangeReader:
             return
 
 
-def _offset(message: Message) -> int:
-    return message.offset() or 0
+def offset_of(message: Message) -> int:
+    """A record's offset; only error events have none."""
+    offset: int = message.offset()  # type: ignore[assignment]
+    return offset

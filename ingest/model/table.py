@@ -1,7 +1,7 @@
-"""Table ids, and the one matcher that route, transform and topic mapping share.
+r"""Table ids, and the one matcher that route, transform and topic mapping share.
 
 A table id is `namespace.schema.table` with one to three parts. A selector is a regular expression over the whole
-id in which an unescaped `.` is the separator, `\\.` is the regex dot, and `,` means *or*. It runs on RE2, whose
+id in which an unescaped `.` is the separator, `\.` is the regex dot, and `,` means *or*. It runs on RE2, whose
 time is linear in its input: neither a pipeline file nor a table name from a message can make it explode.
 """
 

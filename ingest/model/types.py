@@ -57,12 +57,12 @@ _NAMES: dict[str, DataType] = {
 _BY_CLASS = {type(t): name for name, t in _NAMES.items()}
 
 _INTEGERS = (ByteType, ShortType, IntegerType, LongType)
-_INTEGER_DIGITS = {ByteType: 3, ShortType: 5, IntegerType: 10, LongType: 19}
+_INTEGER_DIGITS: dict[type[DataType], int] = {ByteType: 3, ShortType: 5, IntegerType: 10, LongType: 19}
 _FLOATS = (FloatType, DoubleType)
 _TIMES = (DateType, TimestampNTZType, TimestampType)
 _TEXTS = (CharType, VarcharType)
 
-INTEGER_BITS = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}
+INTEGER_BITS: dict[type[DataType], int] = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}
 """Width of each integer type."""
 
 

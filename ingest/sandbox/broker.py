@@ -17,14 +17,16 @@ import time
 import uuid
 from base64 import urlsafe_b64encode
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ingest.errors import ConfigError, IngestError, Unavailable
 from ingest.kafka.admin import Cluster
 from ingest.kafka.properties import BOOTSTRAP
 from ingest.paths import cache, java
 from ingest.sandbox.jars import KAFKA_VERSION, jars
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 PORT: Final = 29092
 HOST: Final = "127.0.0.1"

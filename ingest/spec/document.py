@@ -109,8 +109,8 @@ class Document:
     @staticmethod
     def _compose(text: str) -> Node | None:
         yaml = YAML(typ="safe", pure=True)
-        yaml.version = (1, 2)  # type: ignore[assignment]  # ruamel's annotation is narrower than what it takes
-        node: Node | None = yaml.compose(text)  # type: ignore[no-untyped-call]
+        yaml.version = (1, 2)
+        node: Node | None = yaml.compose(text)
         return node
 
     def _syntax(self, exc: MarkedYAMLError) -> None:

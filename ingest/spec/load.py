@@ -6,7 +6,6 @@ In: a path and variables. Out: the frozen model and its diagnostics. Starts no c
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -23,6 +22,7 @@ from ingest.spec.pipeline import Pipeline, PipelineOptions, Route, Transform
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
 _SECTIONS: Final = ("source", "sink", "route", "transform", "pipeline")
 _PREFIXED: Final = "properties."

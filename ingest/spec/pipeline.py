@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from ingest.flow.route import KeyRule, RouteRule, Rules
 from ingest.formats.options import Duration, Options
 from ingest.model.table import SelectorError, selector
-from ingest.sinks import UpsertKafka
-from ingest.sources import KafkaSource
+from ingest.sinks.upsert_kafka import UpsertKafka
+from ingest.sources.kafka import KafkaSource
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -44,7 +45,7 @@ def test_examples_are_right_and_carry_the_modeline(file: Path) -> None:
 
 
 def test_the_editor_schema_refuses_unknown_options() -> None:
-    good = {
+    good: dict[str, Any] = {
         "source": {"type": "kafka", "topic": "t", "properties.bootstrap.servers": "h"},
         "sink": {"type": "upsert-kafka", "properties.bootstrap.servers": "${b}", "sink.topic.partitions": "${n}"},
         "pipeline": {"schema": {"change.behavior": "lenient"}, "parallelism": 3},

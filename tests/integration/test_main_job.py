@@ -96,7 +96,8 @@ def test_compacted_and_transactional_topics_end_at_their_gaps(kafka: Kafka, pipe
             producer.abort_transaction(20)
     compacted = kafka.create(
         f"{kafka.name}.compacted", 1,
-        **{"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.01", "segment.bytes": "1048576"},
+        **{"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.01"},
+        **{"segment.bytes": "1048576"},
     )  # fmt: skip
     for _ in range(3):
         kafka.send(compacted, *[message("u", None, {"id": 1000 + i % 5, "v": i}) for i in range(200)])
@@ -160,11 +161,11 @@ def test_sigterm_finishes_the_batch_and_exits_0(kafka: Kafka, pipeline: Pipeline
 
 def test_the_java_client_finds_the_same_partition(kafka: Kafka, pipeline: Pipeline, tmp_path: object) -> None:
     """Our records lie where the Java client's own producer puts the same keys."""
-    import subprocess  # noqa: PLC0415
-    from pathlib import Path  # noqa: PLC0415
+    import subprocess
+    from pathlib import Path
 
-    from ingest.paths import java  # noqa: PLC0415
-    from ingest.sandbox.jars import jars  # noqa: PLC0415
+    from ingest.paths import java
+    from ingest.sandbox.jars import jars
 
     partitions = 7
     pipeline.write(sink=f"  sink.topic.partitions: {partitions}\n")
@@ -192,7 +193,7 @@ def test_the_java_client_finds_the_same_partition(kafka: Kafka, pipeline: Pipeli
 
 
 def test_partition_discovery_reads_new_partitions_from_their_beginning(kafka: Kafka, pipeline: Pipeline) -> None:
-    from confluent_kafka.admin import NewPartitions  # noqa: PLC0415
+    from confluent_kafka.admin import NewPartitions
 
     kafka.send(pipeline.topic, message("c", None, {"id": 1}))
     assert pipeline.run().code == 0

@@ -14,7 +14,8 @@ from ingest.model import types
 from ingest.model.schema import Column, TableSchema, changes
 
 NAMES = [
-    "NULL", "BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "STRING", "BYTES", "DATE", "TIMESTAMP",
+    "NULL", "BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "STRING", "BYTES", "DATE",
+    "TIMESTAMP",
     "TIMESTAMP_LTZ", "TIME(3)", "TIME(6)", "CHAR(3)", "CHAR(5)", "VARCHAR(4)", "VARCHAR(9)", "DECIMAL(5,2)",
     "DECIMAL(20,0)", "DECIMAL(38,0)", "DECIMAL(38,20)", "DECIMAL(10,9)",
 ]  # fmt: skip
@@ -46,9 +47,11 @@ def test_names_read_back(a: Any) -> None:
 @pytest.mark.parametrize(
     ("a", "b", "merged"),
     [
-        ("TINYINT", "INT", "INT"), ("SMALLINT", "FLOAT", "FLOAT"), ("INT", "FLOAT", "DOUBLE"), ("BIGINT", "DOUBLE", "DOUBLE"),
+        ("TINYINT", "INT", "INT"), ("SMALLINT", "FLOAT", "FLOAT"), ("INT", "FLOAT", "DOUBLE"),
+        ("BIGINT", "DOUBLE", "DOUBLE"),
         ("DECIMAL(5,2)", "INT", "DECIMAL(12,2)"), ("DECIMAL(5,2)", "DECIMAL(4,3)", "DECIMAL(6,3)"),
-        ("DECIMAL(38,0)", "DECIMAL(5,2)", "STRING"), ("DECIMAL(5,2)", "DOUBLE", "STRING"), ("CHAR(3)", "VARCHAR(2)", "VARCHAR(3)"),
+        ("DECIMAL(38,0)", "DECIMAL(5,2)", "STRING"), ("DECIMAL(5,2)", "DOUBLE", "STRING"),
+        ("CHAR(3)", "VARCHAR(2)", "VARCHAR(3)"),
         ("CHAR(3)", "CHAR(5)", "CHAR(5)"), ("VARCHAR(2)", "STRING", "STRING"), ("DATE", "TIMESTAMP", "TIMESTAMP"),
         ("TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_LTZ"), ("DATE", "TIME(3)", "STRING"), ("BOOLEAN", "INT", "STRING"),
         ("NULL", "DATE", "DATE"), ("BYTES", "STRING", "STRING"),
@@ -59,7 +62,11 @@ def test_pairs_of_the_decisions(a: str, b: str, merged: str) -> None:
 
 
 json_value = st.recursive(
-    st.none() | st.booleans() | st.integers(-(10**45), 10**45) | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**45), 10**45)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
     max_leaves=5,
 )
@@ -77,9 +84,9 @@ def test_a_value_fits_the_type_that_is_inferred_from_it(value: Any) -> None:
     assert types.fits(types.merge(inferred, types.STRING), raw)
 
 
-columns = st.lists(
-    st.tuples(st.sampled_from("abcd"), a_type, st.booleans()), max_size=4, unique_by=lambda c: c[0]
-).map(lambda cs: TableSchema(tuple(Column(*c) for c in cs), ()))
+columns = st.lists(st.tuples(st.sampled_from("abcd"), a_type, st.booleans()), max_size=4, unique_by=lambda c: c[0]).map(
+    lambda cs: TableSchema(tuple(Column(*c) for c in cs), ())
+)
 
 
 @given(columns, columns, columns)

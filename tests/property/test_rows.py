@@ -89,7 +89,11 @@ def test_a_decoder_never_raises(values: list[bytes | None], include: bool) -> No
     assert all(isinstance(change, (tuple, Bad, Skip)) for change in out)
 
 
-@given(st.lists(st.sampled_from("{}[]\",:0123456789eE+-.truefalsn\\u d8opaftbr") | st.characters(), max_size=60).map("".join))
+@given(
+    st.lists(st.sampled_from('{}[]",:0123456789eE+-.truefalsn\\u d8opaftbr') | st.characters(), max_size=60).map(
+        "".join
+    )
+)
 def test_half_broken_rows_are_rejects_or_valid_json(text: str) -> None:
     value = b'{"op":"c","after":' + text.encode("utf-8", "surrogatepass") + b',"source":{"db":"d","table":"t"}}'
     ran = run([(b'{"id":1}', value)]) if _has_id(text) else None

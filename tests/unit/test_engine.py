@@ -68,7 +68,9 @@ def test_progress_plans_and_schemas_read_back(tmp_path: Path) -> None:
     rules = Rules((RouteRule(r"\.*", "all"),))
     schemas = Schemas()
     for i in range(205):  # past two snapshots
-        evolution = evolve(schemas, [(("s",), schema(*[f"c{n}" for n in range(i)]))], rules, behavior="lenient", max_tables=9)
+        evolution = evolve(
+            schemas, [(("s",), schema(*[f"c{n}" for n in range(i)]))], rules, behavior="lenient", max_tables=9
+        )
         checkpoint.store(evolution)
         schemas = evolution.schemas
     assert checkpoint.schemas(rules) == schemas
@@ -166,7 +168,13 @@ def test_a_worker_follows_the_versions_of_the_schemas() -> None:
 def test_evolve_refuses_what_cannot_be() -> None:
     rules = Rules((RouteRule("a,b", "x"),), keys=(KeyRule("c", ("nope",)),))
     with pytest.raises(NoPrimaryKey, match="no primary key"):
-        evolve(Schemas(), [(("a",), TableSchema((Column("v", types.STRING),), ()))], rules, behavior="lenient", max_tables=9)
+        evolve(
+            Schemas(),
+            [(("a",), TableSchema((Column("v", types.STRING),), ()))],
+            rules,
+            behavior="lenient",
+            max_tables=9,
+        )
     with pytest.raises(NoPrimaryKey, match="'nope'"):
         evolve(Schemas(), [(("c",), schema())], rules, behavior="lenient", max_tables=9)
     with pytest.raises(ConfigError, match="where it is routed"):

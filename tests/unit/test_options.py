@@ -31,7 +31,7 @@ def test_java_properties_are_translated_or_refused() -> None:
         with pytest.raises(PropertyError) as caught:
             translate({**SERVERS, name: "1"})
         assert caught.value.problems[0][0] == name
-    with pytest.raises(PropertyError, match="bootstrap.servers"):
+    with pytest.raises(PropertyError, match=r"bootstrap\.servers"):
         translate({})
 
 
@@ -61,7 +61,9 @@ def test_placeholders(tmp_path: Path) -> None:
 
 def test_values_never_become_structure(tmp_path: Path) -> None:
     file = tmp_path / "p.yaml"
-    file.write_text(GOOD + 'pipeline: {variables: {v: "x, topic: evil"}}\nroute:\n  - {source-table: "${v}", sink-table: y}\n')
+    file.write_text(
+        GOOD + 'pipeline: {variables: {v: "x, topic: evil"}}\nroute:\n  - {source-table: "${v}", sink-table: y}\n'
+    )
     loaded = load(file)
     assert loaded.pipeline is not None
     assert loaded.pipeline.route[0].source_table == "x, topic: evil"
