@@ -58,24 +58,38 @@ class Cluster:
         self.servers = conf[BOOTSTRAP]
         self.last_error: KafkaError | None = None
         shared = {k: v for k, v in conf.items() if not k.startswith((*_CONSUMER_ONLY, *_PRODUCER_ONLY))}
-        try:
-            self._admin = AdminClient({
-                "socket.connection.setup.timeout.ms": "10000", **shared, "log_level": 0, "error_cb": self._note,
-            })  # fmt: skip
-        except (KafkaException, ValueError, TypeError) as exc:
-            raise self._explain(exc, "use the connection's properties") from exc
+        self._shared = {
+            "socket.connection.setup.timeout.ms": "10000",
+            **shared,
+            "log_level": 0,
+            "error_cb": self._note,
+        }
+        self._client: AdminClient | None = None
         self._committer: Consumer | None = None
+
+    @property
+    def _admin(self) -> AdminClient:
+        """The admin client; a new one after a failure, as the old one may ask with a leader's epoch that is past."""
+        if self._client is None:
+            try:
+                self._client = AdminClient(self._shared)
+            except (KafkaException, ValueError, TypeError) as exc:
+                raise self._explain(exc, "use the connection's properties") from exc
+        return self._client
 
     def _note(self, error: KafkaError) -> None:
         self.last_error = error
 
     def _explain(self, exc: Exception, what: str) -> IngestError:
         if isinstance(exc, (KafkaException, KafkaError)):
+            if is_away(exc):
+                self._client = None
             # "timed out" says less than what the connection itself reported meanwhile
             better = self.last_error
             if better is not None and is_away(exc) and not is_away(better):
                 return explain(better, what, self.servers)
             return explain(exc, what, self.servers)
+        self._client = None
         return Unavailable(
             f"cannot {what}: no answer from the broker at {self.servers} in time: {exc}", "run again later"
         )

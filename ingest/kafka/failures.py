@@ -6,7 +6,7 @@ from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from ingest.errors import AccessError, ConfigError, DataLoss, IngestError, InternalError, TopicMissing, Unavailable
+from ingest.errors import AccessError, ConfigError, DataLoss, IngestError, TopicMissing, Unavailable
 
 _ACCESS: Final = {
     KafkaError._AUTHENTICATION,  # noqa: SLF001  (confluent_kafka names librdkafka's own codes so)
@@ -45,6 +45,17 @@ _AWAY: Final = {
     KafkaError.NOT_ENOUGH_REPLICAS,
     KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     KafkaError.KAFKA_STORAGE_ERROR,
+    # A broker that has just come back, or a leader that has just moved
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+    KafkaError.PREFERRED_LEADER_NOT_AVAILABLE,
+    KafkaError.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+    KafkaError.NOT_CONTROLLER,
+    KafkaError.STALE_BROKER_EPOCH,
+    KafkaError.UNSTABLE_OFFSET_COMMIT,
+    KafkaError.REPLICA_NOT_AVAILABLE,
+    KafkaError.THROTTLING_QUOTA_EXCEEDED,
 }
 
 
@@ -89,4 +100,4 @@ def explain(exc: KafkaException | KafkaError, what: str, servers: str) -> Ingest
     if code in {KafkaError.POLICY_VIOLATION, KafkaError.INVALID_REPLICATION_FACTOR, KafkaError.INVALID_PARTITIONS,
                 KafkaError.INVALID_CONFIG, KafkaError.TOPIC_EXCEPTION, KafkaError.MSG_SIZE_TOO_LARGE}:  # fmt: skip
         return ConfigError(f"cannot {what} at {servers}: {text}", "change the pipeline file or the broker's settings")
-    return InternalError(f"cannot {what} at {servers}: {error.name()}: {text}")
+    return IngestError(f"cannot {what} at {servers}: {error.name()}: {text}", "the broker's log may say more")
