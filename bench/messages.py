@@ -6,7 +6,7 @@ Written with templates, because making JSON of two million rows would take longe
 from __future__ import annotations
 
 import random
-from multiprocessing import Process
+from multiprocessing import get_context
 
 from confluent_kafka import Producer
 
@@ -29,7 +29,10 @@ _NOW = 1_700_000_000_000
 
 def write(bootstrap: str, topic: str, count: int, partitions: int, processes: int = 2) -> None:
     """Write `count` messages, spread over the partitions by primary key."""
-    each = [Process(target=_write, args=(bootstrap, topic, count, partitions, i, processes)) for i in range(processes)]
+    spawn = get_context("spawn")  # Kafka clients do not survive a fork
+    each = [
+        spawn.Process(target=_write, args=(bootstrap, topic, count, partitions, i, processes)) for i in range(processes)
+    ]
     for process in each:
         process.start()
     for process in each:

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass
-from multiprocessing import Process, Queue
+from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -62,7 +62,7 @@ class Result:
     messages: int = 0
 
 
-def raw_worker(bootstrap: str, topic: str, to: str, part: int, parts: int, results: Queue[Any]) -> None:
+def raw_worker(bootstrap: str, topic: str, to: str, part: int, parts: int, results: Any) -> None:  # noqa: ANN401
     """Copy some partitions as fast as the client can: no decoding."""
     shared = {"bootstrap.servers": bootstrap}
     consumer = Consumer({**ingest_reader.DEFAULTS, **shared, "group.id": "bench-raw", "enable.auto.commit": False})
@@ -93,8 +93,9 @@ def raw_worker(bootstrap: str, topic: str, to: str, part: int, parts: int, resul
 
 def raw(bootstrap: str, topic: str, to: str) -> Result:
     """The limit here: as many processes as the pipeline has task slots, each a consumer and a producer."""
-    results: Queue[tuple[int, float, float, float]] = Queue()
-    workers = [Process(target=raw_worker, args=(bootstrap, topic, to, i, SLOTS, results)) for i in range(SLOTS)]
+    spawn = get_context("spawn")  # Kafka clients do not survive a fork
+    results: Any = spawn.Queue()
+    workers = [spawn.Process(target=raw_worker, args=(bootstrap, topic, to, i, SLOTS, results)) for i in range(SLOTS)]
     for worker in workers:
         worker.start()
     done = [results.get() for _ in workers]
