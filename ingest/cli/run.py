@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ingest.cli.check import SetOption, parse_variables
+from ingest.errors import IngestError
 
 
 def run(
@@ -30,6 +31,7 @@ def run(
     from ingest.cli.progress import observer_for  # noqa: PLC0415  (`--help` should not wait for any of this)
     from ingest.engine.loop import Settings  # noqa: PLC0415
     from ingest.engine.loop import run as run_pipeline  # noqa: PLC0415
+    from ingest.spec.interpolate import mask  # noqa: PLC0415
     from ingest.spec.load import load_strictly  # noqa: PLC0415
 
     values = parse_variables(variables)
@@ -39,5 +41,8 @@ def run(
     observer = observer_for(pipeline.secrets, once=once)
     try:
         run_pipeline(pipeline, Settings(where, master, spark, once), observer)
+    except IngestError as exc:
+        # The same error, without the secrets that a client's message may hold
+        raise type(exc)(mask(exc.message, pipeline.secrets), mask(exc.hint, pipeline.secrets)) from exc
     finally:
         observer.close()

@@ -105,9 +105,10 @@ class _Run:
     def run(self) -> None:
         with ThreadPoolExecutor(1) as threads:
             connecting = threads.submit(self.connect)  # while Java starts
-            self.session = self.start_spark(connecting.exception)
+            with self.stop.installed():
+                self.session = self.start_spark(connecting.exception)
             try:
-                with self.stop.installed():
+                with self.stop.installed():  # again: Spark takes Ctrl-C for itself when it starts
                     connecting.result()
                     self.prepare()
                     while (batch := self.next_batch()) is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from ingest.engine import archive
@@ -159,8 +159,9 @@ class Session:
     def stop(self) -> None:
         """End Spark and its Java process."""
         process = getattr(self._gateway, "proc", None)
-        self._sc.stop()
-        self._gateway.shutdown()
+        with suppress(Exception):  # Java may be gone already; that was the error then, not this
+            self._sc.stop()
+            self._gateway.shutdown()
         if process is not None:
             process.stdin.close()
             try:

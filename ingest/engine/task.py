@@ -10,11 +10,12 @@ from __future__ import annotations
 import gc
 import os
 import time
+import traceback
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from ingest.engine import worker
-from ingest.errors import ConfigError, IngestError
+from ingest.errors import ConfigError, IngestError, InternalError
 from ingest.flow.encode import encode_upserts
 from ingest.flow.infer import observe
 from ingest.flow.plan import KeyChanged
@@ -116,6 +117,12 @@ def run_task(task: Task) -> Outcome:
     except IngestError as exc:
         outcome.failure = exc
         worker.discard()
+    except Exception as exc:  # noqa: BLE001  (a bug of ours is no better the second time: Spark shall not try again)
+        traceback.print_exc()
+        outcome.failure = InternalError(
+            f"a task failed: {type(exc).__name__}: {exc}", "Spark's log has the stack trace"
+        )
+        worker.discard()
     finally:
         gc.enable()
         gc.unfreeze()
@@ -134,6 +141,7 @@ class _Shard:
         self.deadline = deadline
         self.setup = task.setup.value
         self.state = worker.state(self.setup, task.base, task.base_version, task.deltas)
+        self.ignore_decode = self.setup.source.format.ignore_parse_errors
         self.reader, self.writer = self.state.reader(), self.state.writer()
         self.decoders: dict[Split, Decoder] = {}
         self.written: dict[Split, int] = dict(outcome.positions)
@@ -191,47 +199,56 @@ class _Shard:
     def take(self, chunk: Chunk) -> None:
         """The way of a chunk of records of one split."""
         split, messages = chunk.split, chunk.messages
-        values = [message.value() for message in messages]
         keys = [message.key() for message in messages]
         decoder = self.decoders.get(split)
         if decoder is None:
             decoder = self.decoders[split] = self.setup.source.format.decoder()
-        changes = decoder.decode(values)
+        changes = decoder.decode([message.value() for message in messages])
         if split in self.drifted:
             self.look(changes, keys)
             return
-        tolerated = self.task.tolerated - self.outcome.rejected
-        if self.setup.source.format.ignore_parse_errors:
-            tolerated = 1 << 62
-        encoded = encode_upserts(changes, keys, self.state.plans, tolerated)
-        self.writer.write(encoded.records)
-        for index, stage, bad in encoded.rejects:
-            self.reject(split, messages[index], stage, bad)
-        for reason, count in encoded.skipped.items():
-            self.outcome.skipped[reason] = self.outcome.skipped.get(reason, 0) + count
-        stop = encoded.stop
-        self.outcome.read += stop
-        if stop == len(messages):
-            self.written[split] = offset_of(messages[-1]) + 1
-            return
-        self.written[split] = offset_of(messages[stop])
-        if encoded.why is None:
-            self.stop_at_reject()
-        elif isinstance(encoded.why, KeyChanged):
-            change: Any = changes[stop]
-            table = change[0]
-            msg = (
-                f"{split[0]}[{split[1]}] at offset {messages[stop].offset()}: the primary key of table {show(table)} "
-                f"changed from ({', '.join(encoded.why.known)}) to ({', '.join(encoded.why.names)})"
+        start = 0
+        while start < len(messages):
+            tolerated = self.task.tolerated - self.outcome.rejected
+            encoded = encode_upserts(
+                changes[start:], keys[start:], self.state.plans, tolerated, ignore_decode=self.ignore_decode
             )
-            raise ConfigError(msg, "rows written under the old key cannot be found again: use another pipeline.name")
-        else:
-            self.drift(split, changes[stop:], keys[stop:], messages[stop:])
+            self.writer.write(encoded.records)
+            for index, stage, bad in encoded.rejects:
+                self.reject(split, messages[start + index], stage, bad)
+            for reason, count in encoded.skipped.items():
+                self.outcome.skipped[reason] = self.outcome.skipped.get(reason, 0) + count
+            self.outcome.read += encoded.stop
+            start += encoded.stop
+            if start == len(messages):
+                break
+            self.written[split] = offset_of(messages[start])
+            if encoded.why is None:
+                self.stop_at_reject()
+                return
+            change: Any = changes[start]
+            if isinstance(encoded.why, KeyChanged):
+                raise self.key_changed(encoded.why, messages[start], split, change[0])
+            if not self.drift_is_reject(split, change, keys[start], messages[start]):
+                if not self.ended:
+                    self.look(changes[start + 1 :], keys[start + 1 :])
+                return
+            self.outcome.read += 1
+            start += 1
+        self.written[split] = offset_of(messages[-1]) + 1
+
+    @staticmethod
+    def key_changed(why: KeyChanged, message: Any, split: Split, table: TableId) -> ConfigError:  # noqa: ANN401
+        """The error that a changed primary key ends the run with."""
+        msg = (
+            f"{split[0]}[{split[1]}] at offset {message.offset()}: the primary key of table {show(table)} "
+            f"changed from ({', '.join(why.known)}) to ({', '.join(why.names)})"
+        )
+        return ConfigError(msg, "rows written under the old key cannot be found again: use another pipeline.name")
 
     def reject(self, split: Split, message: Any, stage: str, bad: Bad) -> None:  # noqa: ANN401
         """Count a reject, and keep the first ones whole."""
-        ignored = stage == "decode" and self.setup.source.format.ignore_parse_errors
-        if ignored:
+        if stage == "decode" and self.ignore_decode:
             self.outcome.skipped["parse-error"] = self.outcome.skipped.get("parse-error", 0) + 1
         else:
             self.outcome.rejected += 1
@@ -252,30 +269,21 @@ class _Shard:
 
     # -- drift -------------------------------------------------------------------------------------------------------
 
-    def drift(self, split: Split, changes: list[Any], keys: list[Any], messages: list[Any]) -> None:
-        """Stop writing this split here. The first change must show something new, or it is a reject."""
-        change = changes[0]
+    def drift_is_reject(self, split: Split, change: Change, key: bytes | None, message: Any) -> bool:  # noqa: ANN401
+        """Stop writing this split here; unless no schema takes this record, which is a reject then."""
         try:
-            self.see(change, keys[0])
+            self.see(change, key)
         except RowError as exc:
-            self.reject(split, messages[0], "conform", Bad(exc.code, str(exc), change[0]))
+            self.reject(split, message, "conform", Bad(exc.code, str(exc), change[0]))
             if self.outcome.rejected > self.task.tolerated:
                 self.stop_at_reject()
-                return
-            self.outcome.read += 1
-            self.written[split] = messages[0].offset() + 1
-            self.rest(split, messages[1:])
-            return
+                return False
+            return True
         if not self.drifted:
             self.look_until = time.monotonic() + LOOK_S
-        self.drifted[split] = messages[0].offset()
+        self.drifted[split] = offset_of(message)
         self.looked, self.news = 0, time.monotonic()
-        self.look(changes[1:], keys[1:])
-
-    def rest(self, split: Split, messages: list[Any]) -> None:
-        """Go on behind a rejected record."""
-        if messages:
-            self.take(Chunk(split, messages))
+        return False
 
     def look(self, changes: list[Any], keys: list[Any]) -> None:
         """Learn what else is new, without writing."""

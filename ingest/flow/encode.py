@@ -41,12 +41,18 @@ def encode_upserts(
     message_keys: Sequence[bytes | None],
     plans: Plans,
     tolerated: int,
+    *,
+    ignore_decode: bool = False,
 ) -> Encoded:
-    """Encode up to the first drift, or up to the first reject past `tolerated` ones (it is in `rejects` then)."""
+    """Encode up to the first drift, or up to the first reject past `tolerated` ones (it is in `rejects` then).
+
+    With `ignore_decode`, records that could not be decoded are rejects that do not count.
+    """
     result = Encoded()
     emit = result.records.append
     compiled = plans.compiled.get
     remaining = iter(changes)
+    counted = 0
     for change, message_key in zip(remaining, message_keys, strict=True):
         if type(change) is tuple:
             table, kind, before, after = change
@@ -71,7 +77,8 @@ def encode_upserts(
             continue
         index = len(changes) - length_hint(remaining) - 1
         result.rejects.append((index, stage, bad))
-        if len(result.rejects) > tolerated:
+        counted += not (ignore_decode and stage == "decode")
+        if counted > tolerated:
             result.stop = index
             return result
     result.stop = len(changes)

@@ -21,7 +21,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec
 
 from ingest.errors import IngestError, TopicMissing, Unavailable
-from ingest.kafka.failures import error_of, explain, is_away
+from ingest.kafka.failures import error_of, explain, is_away, refuse
 from ingest.kafka.properties import BOOTSTRAP
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Cluster:
             try:
                 self._client = AdminClient(self._shared)
             except (KafkaException, ValueError, TypeError) as exc:
-                raise self._explain(exc, "use the connection's properties") from exc
+                raise refuse(exc, "the connection", self.servers) from exc
         return self._client
 
     def _note(self, error: KafkaError) -> None:

@@ -101,3 +101,11 @@ def explain(exc: KafkaException | KafkaError, what: str, servers: str) -> Ingest
                 KafkaError.INVALID_CONFIG, KafkaError.TOPIC_EXCEPTION, KafkaError.MSG_SIZE_TOO_LARGE}:  # fmt: skip
         return ConfigError(f"cannot {what} at {servers}: {text}", "change the pipeline file or the broker's settings")
     return IngestError(f"cannot {what} at {servers}: {error.name()}: {text}", "the broker's log may say more")
+
+
+def refuse(exc: Exception, section: str, servers: str) -> IngestError:
+    """The error for properties that no client can be made with."""
+    what = f"use the properties of {section}"
+    if isinstance(exc, KafkaException):
+        return explain(exc, what, servers)
+    return ConfigError(f"cannot {what}: {exc}", "correct the properties.* of the pipeline file")

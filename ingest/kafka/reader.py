@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicPartition
 
-from ingest.kafka.failures import explain, is_away
+from ingest.kafka.failures import explain, is_away, refuse
 from ingest.kafka.properties import BOOTSTRAP
 
 if TYPE_CHECKING:
@@ -55,20 +55,23 @@ class RangeReader:
     """One consumer; `read` may be called again and again, for other ranges each time."""
 
     def __init__(self, conf: Mapping[str, str]) -> None:
-        """Make the consumer; raises KafkaException for properties that librdkafka does not know."""
+        """Make the consumer; raises ConfigError for properties that librdkafka does not take."""
         self._servers = conf[BOOTSTRAP]
         self._last: KafkaError | None = None
-        self._consumer = Consumer(
-            {
-                **DEFAULTS,
-                **conf,
-                "enable.auto.commit": False,
-                "enable.auto.offset.store": False,
-                "auto.offset.reset": "error",
-                "log_level": 0,
-                "error_cb": self._note,
-            }
-        )
+        try:
+            self._consumer = Consumer(
+                {
+                    **DEFAULTS,
+                    **conf,
+                    "enable.auto.commit": False,
+                    "enable.auto.offset.store": False,
+                    "auto.offset.reset": "error",
+                    "log_level": 0,
+                    "error_cb": self._note,
+                }
+            )
+        except (KafkaException, ValueError, TypeError) as exc:
+            raise refuse(exc, "source", self._servers) from exc
         self._topic: str | None = None
         """The topic, where all ranges are of one."""
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from ingest.errors import InternalError, Unavailable
-from ingest.kafka.failures import error_of, explain, is_away
+from ingest.kafka.failures import error_of, explain, is_away, refuse
 from ingest.kafka.properties import BOOTSTRAP
 
 if TYPE_CHECKING:
@@ -49,15 +49,18 @@ class KafkaWriter:
         self._failed: KafkaError | None = None
         self._where = ""
         self.failures = 0
-        self._producer = Producer(
-            {
-                **DEFAULTS,
-                **conf,
-                "delivery.report.only.error": True,
-                "on_delivery": self._report,
-                "log_level": 0,
-            }
-        )
+        try:
+            self._producer = Producer(
+                {
+                    **DEFAULTS,
+                    **conf,
+                    "delivery.report.only.error": True,
+                    "on_delivery": self._report,
+                    "log_level": 0,
+                }
+            )
+        except (KafkaException, ValueError, TypeError) as exc:
+            raise refuse(exc, "sink", self._servers) from exc
 
     def _report(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:

@@ -111,6 +111,7 @@ class UpsertKafkaControl:
     def __init__(self, options: UpsertKafka, pipeline: str, warn: Callable[[str], None]) -> None:
         """Connect to nothing yet."""
         self._options = options
+        self._pipeline = pipeline
         self._conf = options.client(pipeline)
         self._warn = warn
         self._cluster: Cluster | None = None
@@ -122,7 +123,9 @@ class UpsertKafkaControl:
         from ingest.kafka.admin import Cluster  # noqa: PLC0415  (as above)
 
         self._cluster = Cluster(self._conf)
-        return self._cluster.connect(CONNECT_S)
+        cluster_id = self._cluster.connect(CONNECT_S)
+        self._options.writer(self._pipeline)  # a property that a producer does not take shows here, not in a task
+        return cluster_id
 
     def prepare(self, tables: Iterable[TableId]) -> None:
         """See to it that the topics of these tables are there. Idempotent: a crash may repeat it."""

@@ -115,6 +115,7 @@ class KafkaControl:
         """Connect to nothing yet."""
         self.options = options
         self.ids: dict[str, str] = {}
+        self._pipeline = pipeline
         self._conf = options.client(pipeline)
         self._warn = warn
         self._committed = self._conf.get("isolation.level", "read_committed") == "read_committed"
@@ -127,7 +128,11 @@ class KafkaControl:
         from ingest.kafka.admin import Cluster  # noqa: PLC0415  (as above)
 
         self._cluster = Cluster(self._conf)
-        return self._cluster.connect(CONNECT_S)
+        cluster_id = self._cluster.connect(CONNECT_S)
+        self.options.reader(
+            self._pipeline
+        ).close()  # a property that a consumer does not take shows here, not in a task
+        return cluster_id
 
     @property
     def cluster(self) -> Cluster:

@@ -323,3 +323,29 @@ def test_sandbox_commands(sandbox_folder: Path, bootstrap: str) -> None:
     none = subprocess.run(command, check=False, capture_output=True, text=True)
     assert none.returncode == 1
     assert "no sandbox is running" in none.stdout
+
+
+def test_many_rejects_in_a_row_and_caps(kafka: Kafka, pipeline: Pipeline) -> None:
+    """Tables past the cap are rejects, thousands in one chunk, and what follows them is written."""
+    pipeline.write(source="  ingestion.ignore-errors: true\n", rest="pipeline:\n  max-tables: 1\n  max-columns: 3\n")
+    kafka.send(pipeline.topic, message("c", None, {"id": 1}))
+    assert pipeline.run().code == 0
+    kafka.send(pipeline.topic, *[message("c", None, {"id": i}, f"t{i}") for i in range(5000)])
+    kafka.send(pipeline.topic, message("c", None, {"id": 2, "a": 1, "b": 1}), message("c", None, {"id": 3, "c": 1}))
+    kafka.send(pipeline.topic, message("c", None, {"id": 4}))
+    done = pipeline.run()
+    assert done.code == 0, done.err
+    assert ids(kafka, pipeline.out("orders")) == {1, 2, 4}
+    assert done.events[-1]["rejected"] == 5001
+    assert "conform/too-many-tables" in done.err
+    assert "conform/too-many-columns" in done.err
+
+
+def test_properties_that_only_a_consumer_or_producer_refuses_are_78(kafka: Kafka, pipeline: Pipeline) -> None:
+    for section in ({"source": "  properties.fetch.min.bytes: many\n"}, {"sink": "  properties.acks: never\n"}):
+        pipeline.write(**section)
+        refused = pipeline.run()
+        assert refused.code == 78, refused.err
+        assert "correct the properties.*" in refused.err
+        assert "Traceback" not in refused.err
+    assert pipeline.topic in kafka.cluster.names()
