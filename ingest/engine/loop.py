@@ -17,7 +17,7 @@ from ingest.engine.session import Session, Stop
 from ingest.engine.task import Counts, Task, merge_counts, run_tasks
 from ingest.engine.worker import Delta, Setup
 from ingest.errors import DirtyData, IngestError, InternalError, Unavailable
-from ingest.flow.evolve import Schemas, evolve
+from ingest.flow.evolve import Schemas, evolve, reroute
 from ingest.model.schema import CreateTable, changes
 from ingest.model.table import show
 from ingest.observe.events import BatchDone, Rejected, RunEnded, RunStarted, SchemaChanged, TableSummary, Warned
@@ -121,19 +121,24 @@ class _Run:
 
     def next_batch(self) -> Batch | None:
         """The batch that a crash left, or one of the records that are there now; None when it is time to end."""
-        batch, self.unfinished = self.unfinished, None
-        while batch is None and not self.stop.asked:
-            self.progress.positions.update(self.patiently(lambda: self.source.discover(self.progress.positions)))
-            ends = self.targets or self.patiently(lambda: self.source.ends(self.progress.positions))
-            if any(end > self.progress.positions[split] for split, end in ends.items()):
-                return self.plan(ends)
-            if self.settings.once:
-                self.summary.stopped = "drained"
-                return None
-            time.sleep(POLL_S)
-        if batch is None:
-            self.summary.stopped = "signal"
-        return batch
+        if self.unfinished is not None:
+            batch, self.unfinished = self.unfinished, None
+            return batch
+        try:
+            while not self.stop.asked:
+                self.progress.positions.update(self.patiently(lambda: self.source.discover(self.progress.positions)))
+                ends = self.targets or self.patiently(lambda: self.source.ends(self.progress.positions))
+                if any(end > self.progress.positions[split] for split, end in ends.items()):
+                    return self.plan(ends)
+                if self.settings.once:
+                    self.summary.stopped = "drained"
+                    return None
+                time.sleep(POLL_S)
+        except Unavailable:
+            if not self.stop.asked:  # told to stop while the broker is away: there is no batch in hand
+                raise
+        self.summary.stopped = "signal"
+        return None
 
     def plan(self, ends: Mapping[Split, int]) -> Batch:
         """Decide what the next batch reads, and store that before anything starts."""
@@ -229,8 +234,11 @@ class _Run:
         self.progress.ids = dict(self.source.ids)
         if self.unfinished is not None:
             self.unfinished = self.still_there(self.unfinished)
-        self.schemas = self.checkpoint.schemas(self.rules)
-        self.sink.prepare(self.schemas.sinks)
+        rerouted = reroute(self.checkpoint.schemas(self.rules), self.rules)
+        self.sink.prepare(rerouted.schemas.sinks)
+        if rerouted.sinks:
+            self.checkpoint.store(rerouted)
+        self.schemas = rerouted.schemas
         self.targets = self.source.ends(self.progress.positions) if self.settings.once else {}
         if not self.resumed and self.progress.positions:
             # Where this pipeline starts is decided once, whatever becomes of its first batch
@@ -333,9 +341,9 @@ class _Run:
         self.summary.records += read
         self.budget.learn(max(o.read for o in outcomes), max(o.seconds for o in outcomes))
         acks = [outcome.first_ack for outcome in outcomes if outcome.first_ack is not None]
-        for reason, count in sorted(self.skipped.items()):
+        for reason in sorted(self.skipped):
             if reason not in {"tombstone", "parse-error"}:
-                self.warn_once(f"messages that are no rows are skipped and counted: {reason}" if count else "")
+                self.warn_once(f"messages that are no rows are skipped and counted: {reason}")
         for reject in (r for o in outcomes for r in o.rejects):
             self.observer(Rejected(show(reject.table) if reject.table else "", str(reject)))
         self.observer(

@@ -66,6 +66,37 @@ def evolve(
             schema = known.schema.merge(seen)
             if schema != known.schema:
                 sources[table] = SourceTable(schema, known.targets, known.key_from_message)
+    sinks = _sinks(sources, before)
+    events = _events(sinks, before)
+    if behavior == "exception":
+        for event in events:
+            if not isinstance(event, CreateTable):
+                msg = f"table {show(event.table)} changed: {event}, and pipeline.schema.change.behavior is 'exception'"
+                raise SchemaChangeRefused(msg, "apply the change downstream, then allow it with 'lenient' or 'evolve'")
+    version = before.version + bool(sources or sinks)
+    after = Schemas(version, {**before.sources, **sources}, {**before.sinks, **sinks})
+    return Evolution(after, sources, sinks, events)
+
+
+def reroute(before: Schemas, rules: Rules) -> Evolution:
+    """What changes when the rules are not those that the schemas were made with: sink tables that a new route names.
+
+    Raises ConfigError where a transform gives a known table another primary key.
+    """
+    for table, source in before.sources.items():
+        configured = rules.primary_key(table)
+        known = source.schema.primary_key
+        if configured != known and (configured or not source.key_from_message):
+            now = f"({', '.join(configured)})" if configured else "none"
+            msg = f"the primary-keys of transform changed for table {show(table)}: ({', '.join(known)}), now {now}"
+            raise ConfigError(msg, "rows written under the old key cannot be found again: use another pipeline.name")
+    sinks = _sinks(before.sources, before)
+    after = Schemas(before.version + bool(sinks), before.sources, {**before.sinks, **sinks})
+    return Evolution(after, {}, sinks, _events(sinks, before))
+
+
+def _sinks(sources: Mapping[TableId, SourceTable], before: Schemas) -> dict[TableId, TableSchema]:
+    """The sink tables that have to change so that they take the rows of these source tables."""
     sinks: dict[TableId, TableSchema] = {}
     for table, source in sources.items():
         for target in source.targets:
@@ -76,18 +107,14 @@ def evolve(
                     f"but {show(target)}, where it is routed, has ({', '.join(sink.primary_key)})"
                 )
                 raise ConfigError(msg, "route it elsewhere, or give both the same `primary-keys` in `transform`")
-            sinks[target] = source.schema if sink is None else sink.merge(source.schema)
-    events = tuple(
-        event for table, schema in sinks.items() for event in changes(table, before.sinks.get(table), schema)
-    )
-    if behavior == "exception":
-        for event in events:
-            if not isinstance(event, CreateTable):
-                msg = f"table {show(event.table)} changed: {event}, and pipeline.schema.change.behavior is 'exception'"
-                raise SchemaChangeRefused(msg, "apply the change downstream, then allow it with 'lenient' or 'evolve'")
-    version = before.version + bool(sources or sinks)
-    after = Schemas(version, {**before.sources, **sources}, {**before.sinks, **sinks})
-    return Evolution(after, sources, sinks, events)
+            merged = source.schema if sink is None else sink.merge(source.schema)
+            if merged != sink:
+                sinks[target] = merged
+    return sinks
+
+
+def _events(sinks: Mapping[TableId, TableSchema], before: Schemas) -> tuple[SchemaChange, ...]:
+    return tuple(event for table, schema in sinks.items() for event in changes(table, before.sinks.get(table), schema))
 
 
 def _new_table(table: TableId, seen: TableSchema, rules: Rules) -> SourceTable:

@@ -342,8 +342,8 @@ def test_many_rejects_in_a_row_and_caps(kafka: Kafka, pipeline: Pipeline) -> Non
 
 
 def test_properties_that_only_a_consumer_or_producer_refuses_are_78(kafka: Kafka, pipeline: Pipeline) -> None:
-    for section in ({"source": "  properties.fetch.min.bytes: many\n"}, {"sink": "  properties.acks: never\n"}):
-        pipeline.write(**section)
+    for source, sink in (("  properties.fetch.min.bytes: many\n", ""), ("", "  properties.acks: never\n")):
+        pipeline.write(source, sink)
         refused = pipeline.run()
         assert refused.code == 78, refused.err
         assert "correct the properties.*" in refused.err

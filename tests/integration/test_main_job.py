@@ -213,3 +213,19 @@ def test_positions_of_a_topic_split_are_offsets(kafka: Kafka, pipeline: Pipeline
     assert "5 tombstone" in done.out
     group = kafka.cluster.group_offsets("ingest.pipe", [(pipeline.topic, 0)])
     assert group[pipeline.topic, 0] == TopicPartition(pipeline.topic, 0, 5).offset
+
+
+def test_a_new_route_under_a_checkpoint_is_allowed_and_another_key_is_not(kafka: Kafka, pipeline: Pipeline) -> None:
+    kafka.send(pipeline.topic, message("c", None, {"id": 1, "v": 1}))
+    assert pipeline.run().code == 0
+    more = f"  - {{source-table: shop.orders, sink-table: {pipeline.prefix}.copy}}\n"
+    pipeline.write(rest=more)
+    kafka.send(pipeline.topic, message("c", None, {"id": 2, "v": 2}))
+    done = pipeline.run()
+    assert done.code == 0, done.err
+    assert kafka.table(pipeline.out("copy")) == {'{"id":2}': {"id": 2, "v": 2}}
+    assert len(kafka.table(pipeline.out("orders"))) == 2
+    pipeline.write(rest="transform:\n  - {source-table: shop.orders, primary-keys: v}\n")
+    refused = pipeline.run()
+    assert refused.code == 78
+    assert "the primary-keys of transform changed for table shop.orders: (id), now (v)" in refused.err
