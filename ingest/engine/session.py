@@ -82,9 +82,12 @@ class Session:
         from pyspark.errors import PySparkException  # noqa: PLC0415
         from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
 
-        # Spark's Python workers find this package where this process found it
-        path = [p for p in (os.environ.get("PYTHONPATH", ""), *sys.path) if p]
-        os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(path))
+        # PySpark takes the workers' interpreter from the environment only; without this it is whatever `python3` is
+        os.environ["PYSPARK_PYTHON"] = settings["spark.pyspark.python"]
+        if settings["spark.master"].startswith("local"):
+            # Local workers find this package where this process found it
+            path = [p for p in (os.environ.get("PYTHONPATH", ""), *sys.path) if p]
+            os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(path))
         spark = SparkConf(loadDefaults=False)
         for key, value in settings.items():
             spark.set(key, value)
