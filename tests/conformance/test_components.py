@@ -1,0 +1,53 @@
+"""What every registered component owes: one test each, over all of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from ingest.formats import FORMATS
+from ingest.formats.options import Options
+from ingest.model.event import Bad, Kind, Skip
+from ingest.sinks import SINKS
+from ingest.sources import SOURCES
+from ingest.spec.pipeline import PipelineOptions, Route, Transform
+
+MODELS: list[type[Options]] = [*FORMATS.values(), *SOURCES.values(), *SINKS.values(), PipelineOptions, Route, Transform]
+GARBAGE = [
+    None, b"", b"{", b"[]", b"null", b"1", b'"x"', b"\xff\xfe", b"{}", b'{"op":1}', b"[" * 10_000, b'{"a":NaN}',
+    b"\x00" * 100,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
+def test_every_option_is_documented_frozen_and_nothing_unknown_is_taken(model: type[Options]) -> None:
+    for name, field in model.model_fields.items():
+        assert field.description, f"{model.__name__}.{name} has no docstring"
+        assert (field.alias or name) == (field.alias or name).strip()
+    assert model.model_config["frozen"] is True
+    with pytest.raises(ValidationError, match=r"extra_forbidden|Extra inputs"):
+        model.model_validate({"no-such-option": 1})
+
+
+@pytest.mark.parametrize(("name", "cls"), FORMATS.items(), ids=FORMATS)
+def test_a_format_owns_its_prefix_and_its_decoder_never_raises(name: str, cls: Any) -> None:
+    assert cls.name == name
+    assert all(field.alias.startswith(f"{name}.") for field in cls.model_fields.values())
+    decoder = cls().decoder()
+    for _ in range(2):  # what it learned from garbage must not spoil what comes later
+        out = decoder.decode(GARBAGE)
+        assert len(out) == len(GARBAGE)
+        assert all(isinstance(result, (Bad, Skip)) for result in out)
+    good = b'{"op":"c","after":{"id":1},"source":{"db":"a","table":"b"}}'
+    ((table, kind, before, after),) = decoder.decode([good])
+    assert (table, kind, before, bytes(after)) == (("a", "b"), Kind.INSERT, None, b'{"id":1}')
+
+
+@pytest.mark.parametrize("registry", [SOURCES, SINKS])
+def test_a_component_is_registered_under_its_type(registry: dict[str, Any]) -> None:
+    for name, cls in registry.items():
+        assert cls.model_fields["type"].annotation.__args__ == (name,)
+        for attribute in ("control", "client", "formats"):
+            assert hasattr(cls, attribute)
