@@ -9,7 +9,8 @@ from ingest.errors import ConfigError
 from ingest.flow.encode import encode_upserts
 from ingest.flow.evolve import Schemas, evolve
 from ingest.flow.infer import observe
-from ingest.flow.plan import KeyChanged, Plans
+from ingest.flow.plan import KeyChanged
+from ingest.flow.plans import Plans
 from ingest.flow.route import Rules
 from ingest.formats.debezium_json import DebeziumJson
 from ingest.model.reject import RowError

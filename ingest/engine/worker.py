@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ingest.flow.evolve import Schemas, SourceTable
-from ingest.flow.plan import Plans
+from ingest.flow.plans import Plans
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,7 +17,8 @@ from ingest.model.reject import RowError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ingest.flow.plan import Plans, Record
+    from ingest.flow.plan import Record
+    from ingest.flow.plans import Plans
     from ingest.model.event import Change, Skip
 
 _DELETE = Kind.DELETE

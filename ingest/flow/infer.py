@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ingest.flow.plan import key_image, parse_row
+from ingest.flow.rowtext import key_image, parse_row
 from ingest.model import types
 from ingest.model.reject import RowError
 from ingest.model.schema import Column, TableSchema

@@ -14,18 +14,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias
 import msgspec
 from pyspark.sql.types import BooleanType, DoubleType, FloatType, NullType, StringType, VarcharType
 
-from ingest.flow.evolve import Schemas
+from ingest.flow.rowtext import canonical, key_image, parse_row, sink_text
 from ingest.model import types
 from ingest.model.event import Kind
-from ingest.model.jsontext import MALFORMED, fields_of, reason
+from ingest.model.jsontext import MALFORMED
 from ingest.model.reject import RowError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from pyspark.sql.types import DataType
 
-    from ingest.flow.evolve import SourceTable
     from ingest.model.schema import Column, TableSchema
     from ingest.model.table import TableId
 
@@ -72,63 +71,6 @@ class Plan(Protocol):
 
     def delete(self, before: msgspec.Raw | None, message_key: bytes | None, emit: Callable[[Record], None]) -> None:
         """Emit the tombstone of a delete; raises as `upsert` does."""
-
-
-class Refused:
-    """The plan of a table whose rows cannot be written at all, e.g. for its name: each is a reject."""
-
-    inserted = updated = deleted = 0
-
-    def __init__(self, table: TableId, code: str, message: str) -> None:
-        """Keep the reject's code and text."""
-        self.table = table
-        self._error = (code, message)
-
-    def upsert(self, *_: object) -> None:
-        """Raise RowError."""
-        raise RowError(*self._error)
-
-    def delete(self, *_: object) -> None:
-        """Raise RowError."""
-        raise RowError(*self._error)
-
-
-class Several:
-    """The plan of a source table that goes to several sink tables: all of them take a change, or none."""
-
-    def __init__(self, table: TableId, plans: Sequence[Plan]) -> None:
-        """Keep the plans, one for each sink table."""
-        self.table = table
-        self.inserted = self.updated = self.deleted = 0
-        self._plans = plans
-
-    def upsert(
-        self,
-        kind: Kind,
-        before: msgspec.Raw | None,
-        after: msgspec.Raw,
-        message_key: bytes | None,
-        emit: Callable[[Record], None],
-    ) -> None:
-        """Emit the records for all sink tables; raises as the plans do, having emitted nothing."""
-        made: list[Record] = []
-        for plan in self._plans:
-            plan.upsert(kind, before, after, message_key, made.append)
-        if kind is _UPDATE:
-            self.updated += 1
-        else:
-            self.inserted += 1
-        for record in made:
-            emit(record)
-
-    def delete(self, before: msgspec.Raw | None, message_key: bytes | None, emit: Callable[[Record], None]) -> None:
-        """Emit the tombstones for all sink tables; raises as the plans do, having emitted nothing."""
-        made: list[Record] = []
-        for plan in self._plans:
-            plan.delete(before, message_key, made.append)
-        self.deleted += 1
-        for record in made:
-            emit(record)
 
 
 class _Shape:
@@ -379,95 +321,6 @@ class TablePlan:
             self._key_text = lambda row: (
                 template % tuple(v if i else encode(v) for v, i in zip(values(row), integers, strict=True))
             )
-
-
-class Plans:
-    """The plans of all tables; a table's are made when its first record comes."""
-
-    def __init__(self, destination: Callable[[TableId], Any]) -> None:
-        """`destination`: the sink's own for a table's rows; raises RowError for a table it cannot take."""
-        self._destination = destination
-        self.schemas = Schemas()
-        self.compiled: dict[TableId, Plan] = {}
-
-    def find(self, table: TableId) -> Plan:
-        """Compile and keep the plan of a table; raises Drift where the table is not known."""
-        source = self.schemas.sources.get(table)
-        if source is None:
-            raise Drift
-        plans = [self._compile(table, source, target) for target in source.targets]
-        plan = self.compiled[table] = plans[0] if len(plans) == 1 else Several(table, plans)
-        return plan
-
-    def _compile(self, table: TableId, source: SourceTable, target: TableId) -> Plan:
-        try:
-            destination = self._destination(target)
-        except RowError as exc:
-            return Refused(table, exc.code, str(exc))
-        sink = self.schemas.sinks[target]
-        return TablePlan(table, source.schema, sink, destination, key_from_message=source.key_from_message)
-
-    def renew(self, schemas: Schemas, changed: set[TableId] | None) -> None:
-        """Work with other schemas from here on; plans of the source or sink tables that changed (None: all) go."""
-        self.schemas = schemas
-        for table in list(self.compiled):
-            source = schemas.sources.get(table)
-            if changed is None or source is None or table in changed or not changed.isdisjoint(source.targets):
-                del self.compiled[table]
-
-
-def parse_row(raw: msgspec.Raw) -> dict[str, bytes]:
-    """A row's columns with the JSON text of each; raises RowError."""
-    text = bytes(raw)
-    if text == b"null":
-        raise RowError("no-after", "an insert or update needs an after image, and this one is null")
-    try:
-        text.decode()
-        return {name: bytes(value) for name, value in fields_of(text).items()}
-    except UnicodeDecodeError:
-        raise RowError("malformed", "the row is not valid UTF-8") from None
-    except MALFORMED as exc:
-        raise RowError("malformed", f"the row is not a JSON object: {reason(exc)}") from None
-
-
-class _KeyEnvelope(msgspec.Struct):
-    payload: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    schema: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-
-
-_key_envelope = msgspec.json.Decoder(_KeyEnvelope).decode
-
-
-def key_image(message_key: bytes) -> msgspec.Raw | None:
-    """The JSON object in a message key, out of its schema envelope; None where the key is something else."""
-    try:
-        envelope = _key_envelope(message_key)
-        if envelope.payload is msgspec.UNSET or envelope.schema is msgspec.UNSET:
-            return msgspec.Raw(message_key)
-        fields_of(envelope.payload)
-    except MALFORMED:
-        return None
-    return envelope.payload
-
-
-def sink_text(data_type: DataType, value: bytes) -> bytes:
-    """The JSON text of a value in a column of the sink; the same object where nothing changes."""
-    if value == b"null" or value[:1] == b'"' or not types.is_text(data_type):
-        return value
-    if value[:1] in (b"{", b"["):
-        return msgspec.json.encode(msgspec.json.format(value, indent=-1).decode())
-    return b'"' + value + b'"'
-
-
-def canonical(value: bytes, data_type: DataType) -> bytes:
-    """The one text of a key value: equal keys have equal bytes, however the messages spelled them."""
-    if value[:1] == b'"':
-        return msgspec.json.encode(msgspec.json.decode(value))
-    if type(data_type) in types.INTEGER_BITS:
-        return b"%d" % int(value)
-    if isinstance(data_type, (DoubleType, FloatType)):
-        return msgspec.json.encode(float(value))
-    return value
 
 
 def _plain_name(name: str) -> bool:

@@ -1,0 +1,113 @@
+"""The plans of all tables, and the plans that are not of one plain table: refused ones, and those of several sinks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ingest.flow.evolve import Schemas
+from ingest.flow.plan import Drift, TablePlan
+from ingest.model.event import Kind
+from ingest.model.reject import RowError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import msgspec
+
+    from ingest.flow.evolve import SourceTable
+    from ingest.flow.plan import Plan, Record
+    from ingest.model.table import TableId
+
+_UPDATE = Kind.UPDATE
+
+
+class Refused:
+    """The plan of a table whose rows cannot be written at all, e.g. for its name: each is a reject."""
+
+    inserted = updated = deleted = 0
+
+    def __init__(self, table: TableId, code: str, message: str) -> None:
+        """Keep the reject's code and text."""
+        self.table = table
+        self._error = (code, message)
+
+    def upsert(self, *_: object) -> None:
+        """Raise RowError."""
+        raise RowError(*self._error)
+
+    def delete(self, *_: object) -> None:
+        """Raise RowError."""
+        raise RowError(*self._error)
+
+
+class Several:
+    """The plan of a source table that goes to several sink tables: all of them take a change, or none."""
+
+    def __init__(self, table: TableId, plans: Sequence[Plan]) -> None:
+        """Keep the plans, one for each sink table."""
+        self.table = table
+        self.inserted = self.updated = self.deleted = 0
+        self._plans = plans
+
+    def upsert(
+        self,
+        kind: Kind,
+        before: msgspec.Raw | None,
+        after: msgspec.Raw,
+        message_key: bytes | None,
+        emit: Callable[[Record], None],
+    ) -> None:
+        """Emit the records for all sink tables; raises as the plans do, having emitted nothing."""
+        made: list[Record] = []
+        for plan in self._plans:
+            plan.upsert(kind, before, after, message_key, made.append)
+        if kind is _UPDATE:
+            self.updated += 1
+        else:
+            self.inserted += 1
+        for record in made:
+            emit(record)
+
+    def delete(self, before: msgspec.Raw | None, message_key: bytes | None, emit: Callable[[Record], None]) -> None:
+        """Emit the tombstones for all sink tables; raises as the plans do, having emitted nothing."""
+        made: list[Record] = []
+        for plan in self._plans:
+            plan.delete(before, message_key, made.append)
+        self.deleted += 1
+        for record in made:
+            emit(record)
+
+
+class Plans:
+    """The plans of all tables; a table's are made when its first record comes."""
+
+    def __init__(self, destination: Callable[[TableId], Any]) -> None:
+        """`destination`: the sink's own for a table's rows; raises RowError for a table it cannot take."""
+        self._destination = destination
+        self.schemas = Schemas()
+        self.compiled: dict[TableId, Plan] = {}
+
+    def find(self, table: TableId) -> Plan:
+        """Compile and keep the plan of a table; raises Drift where the table is not known."""
+        source = self.schemas.sources.get(table)
+        if source is None:
+            raise Drift
+        plans = [self._compile(table, source, target) for target in source.targets]
+        plan = self.compiled[table] = plans[0] if len(plans) == 1 else Several(table, plans)
+        return plan
+
+    def _compile(self, table: TableId, source: SourceTable, target: TableId) -> Plan:
+        try:
+            destination = self._destination(target)
+        except RowError as exc:
+            return Refused(table, exc.code, str(exc))
+        sink = self.schemas.sinks[target]
+        return TablePlan(table, source.schema, sink, destination, key_from_message=source.key_from_message)
+
+    def renew(self, schemas: Schemas, changed: set[TableId] | None) -> None:
+        """Work with other schemas from here on; plans of the source or sink tables that changed (None: all) go."""
+        self.schemas = schemas
+        for table in list(self.compiled):
+            source = schemas.sources.get(table)
+            if changed is None or source is None or table in changed or not changed.isdisjoint(source.targets):
+                del self.compiled[table]

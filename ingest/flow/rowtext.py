@@ -1,0 +1,72 @@
+"""The JSON text of rows and keys, value by value: the slow way, for what no compiled decoder takes.
+
+In: JSON text as it came. Out: JSON text as the sink's column wants it. Numbers keep their digits, always.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+from pyspark.sql.types import DoubleType, FloatType
+
+from ingest.model import types
+from ingest.model.jsontext import MALFORMED, fields_of, reason
+from ingest.model.reject import RowError
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType
+
+
+def parse_row(raw: msgspec.Raw) -> dict[str, bytes]:
+    """A row's columns with the JSON text of each; raises RowError."""
+    text = bytes(raw)
+    if text == b"null":
+        raise RowError("no-after", "an insert or update needs an after image, and this one is null")
+    try:
+        text.decode()
+        return {name: bytes(value) for name, value in fields_of(text).items()}
+    except UnicodeDecodeError:
+        raise RowError("malformed", "the row is not valid UTF-8") from None
+    except MALFORMED as exc:
+        raise RowError("malformed", f"the row is not a JSON object: {reason(exc)}") from None
+
+
+class _KeyEnvelope(msgspec.Struct):
+    payload: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    schema: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+_key_envelope = msgspec.json.Decoder(_KeyEnvelope).decode
+
+
+def key_image(message_key: bytes) -> msgspec.Raw | None:
+    """The JSON object in a message key, out of its schema envelope; None where the key is something else."""
+    try:
+        envelope = _key_envelope(message_key)
+        if envelope.payload is msgspec.UNSET or envelope.schema is msgspec.UNSET:
+            return msgspec.Raw(message_key)
+        fields_of(envelope.payload)
+    except MALFORMED:
+        return None
+    return envelope.payload
+
+
+def sink_text(data_type: DataType, value: bytes) -> bytes:
+    """The JSON text of a value in a column of the sink; the same object where nothing changes."""
+    if value == b"null" or value[:1] == b'"' or not types.is_text(data_type):
+        return value
+    if value[:1] in (b"{", b"["):
+        return msgspec.json.encode(msgspec.json.format(value, indent=-1).decode())
+    return b'"' + value + b'"'
+
+
+def canonical(value: bytes, data_type: DataType) -> bytes:
+    """The one text of a key value: equal keys have equal bytes, however the messages spelled them."""
+    if value[:1] == b'"':
+        return msgspec.json.encode(msgspec.json.decode(value))
+    if type(data_type) in types.INTEGER_BITS:
+        return b"%d" % int(value)
+    if isinstance(data_type, (DoubleType, FloatType)):
+        return msgspec.json.encode(float(value))
+    return value
