@@ -87,23 +87,3 @@ class SchemaChangeRefused(ConfigError):
 
 class NoPrimaryKey(ConfigError):
     """A table that an upsert sink cannot take."""
-
-
-BY_NAME: dict[str, type[IngestError]] = {
-    cls.__name__: cls
-    for cls in (
-        IngestError,
-        InternalError,
-        DataLoss,
-        DirtyData,
-        Unavailable,
-        ConfigError,
-        PipelineFileError,
-        CheckpointError,
-        AccessError,
-        TopicMissing,
-        SchemaChangeRefused,
-        NoPrimaryKey,
-    )
-}
-"""For failures that cross a process boundary as values."""

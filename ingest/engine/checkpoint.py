@@ -85,7 +85,6 @@ class Checkpoint:
                 raise CheckpointError(msg, "run it with that version")
         except (ValueError, OSError) as exc:
             raise self._damaged("checkpoint.json or run", exc) from exc
-        self._stored_schemas = 0
 
     def _damaged(self, what: str, exc: Exception) -> CheckpointError:
         return CheckpointError(
@@ -188,8 +187,7 @@ class Checkpoint:
                     sinks[tuple(table)] = TableSchema.from_json(value)
         except (ValueError, KeyError, TypeError) as exc:
             raise self._damaged("schemas", exc) from exc
-        self._stored_schemas = versions[-1] if versions else 0
-        return Schemas(self._stored_schemas, sources, sinks)
+        return Schemas(versions[-1] if versions else 0, sources, sinks)
 
     def store(self, evolution: Evolution) -> None:
         """Store a version of the schemas: what it changed, or everything now and then."""

@@ -178,6 +178,11 @@ class _Run:
             merge_counts(self.counts, outcome.counts)
             for reason, count in outcome.skipped.items():
                 self.skipped[reason] = self.skipped.get(reason, 0) + count
+        lost = sum(outcome.lost_deliveries for outcome in outcomes)
+        if lost:
+            self.warn(
+                f"batch {batch.number}: {lost} records were lost on their way to the sink (sink.delivery-guarantee)"
+            )
         failures = [outcome.failure for outcome in outcomes if outcome.failure is not None]
         changed = False
         if not failures:

@@ -91,6 +91,7 @@ class Outcome:
     observed: dict[TableId, TableSchema] = field(default_factory=dict)
     failure: IngestError | None = None
     lost_deliveries: int = 0
+    """Records that the sink's cluster did not take, which only the guarantee `none` goes on after."""
     seconds: float = 0.0
     cpu_s: float = 0.0
     rss_kib: int = 0
@@ -143,6 +144,7 @@ class _Shard:
         self.state = worker.state(self.setup, task.base, task.base_version, task.deltas)
         self.ignore_decode = self.setup.source.format.ignore_parse_errors
         self.reader, self.writer = self.state.reader(), self.state.writer()
+        self.lost_before = self.writer.failures
         self.decoders: dict[Split, Decoder] = {}
         self.written: dict[Split, int] = dict(outcome.positions)
         self.drifted: dict[Split, int] = {}
@@ -174,6 +176,7 @@ class _Shard:
             failed = False
         finally:
             chunks.close()
+            self.outcome.lost_deliveries = self.writer.failures - self.lost_before
             if failed:
                 self.writer.abort()
             for plan in self.state.plans.compiled.values():

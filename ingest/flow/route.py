@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ingest.model.table import TableId, selector, show
+from ingest.model.table import TableId, selector
 
 MAX_PARTS = 3
 _GROUP = re.compile(r"\$(\d)")
@@ -77,8 +77,3 @@ def _expand(rule: RouteRule, groups: tuple[str, ...], name: str) -> str:
     if not rule.replace_symbol:
         return _GROUP.sub(group, rule.sink_table)
     return name.join(_GROUP.sub(group, part) for part in rule.sink_table.split(rule.replace_symbol))
-
-
-def describe(table: TableId, targets: tuple[TableId, ...]) -> str:
-    """`shop.orders → ods.orders`, for logs."""
-    return f"{show(table)} → {', '.join(map(show, targets))}"

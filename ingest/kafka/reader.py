@@ -170,10 +170,6 @@ class RangeReader:
         """The next offset that this split's range would give."""
         return self._position[split]
 
-    def waiting(self) -> set[Split]:
-        """The splits whose ranges are not read to their ends."""
-        return set(self._ends)
-
     def close(self) -> None:
         """Let go of the connections."""
         try:
