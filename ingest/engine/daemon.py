@@ -3,11 +3,27 @@
 Imports only: a Kafka client would not survive the fork.
 """
 
-from pyspark.daemon import manager
+import sys
 
-import ingest.engine.task
-import ingest.kafka.reader
-import ingest.kafka.writer  # noqa: F401  (for the import)
+
+def unpacked(path: list[str]) -> list[str]:
+    """The search path with PySpark's own archives behind the folder that holds the same PySpark unpacked.
+
+    Spark puts its `pyspark.zip` and a jar first. Python keeps no bytecode for what it imports from an archive, so every
+    start would compile PySpark anew, which takes longer than all else that a worker does to start.
+    """
+    inside = tuple(f"{entry}/pyspark/" for entry in path)
+    archives = [entry for entry in path if entry.startswith(inside) and entry.endswith((".zip", ".jar"))]
+    return [entry for entry in path if entry not in archives] + archives
+
+
+sys.path[:] = unpacked(sys.path)
+
+from pyspark.daemon import manager  # noqa: E402
+
+import ingest.engine.task  # noqa: E402
+import ingest.kafka.reader  # noqa: E402
+import ingest.kafka.writer  # noqa: E402, F401  (for the import)
 
 if __name__ == "__main__":
     manager()

@@ -88,6 +88,8 @@ class Session:
             # Local workers find this package where this process found it
             path = [p for p in (os.environ.get("PYTHONPATH", ""), *sys.path) if p]
             os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(path))
+            # The first of Spark's two Java processes only prints the command of the second
+            os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
         spark = SparkConf(loadDefaults=False)
         for key, value in settings.items():
             spark.set(key, value)

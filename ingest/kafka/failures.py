@@ -46,6 +46,7 @@ _AWAY: Final = {
     KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     KafkaError.KAFKA_STORAGE_ERROR,
     # A broker that has just come back, or a leader that has just moved
+    KafkaError._NOENT,  # noqa: SLF001  (ListOffsets, as long as no partition that it was asked for has a leader)
     KafkaError.FENCED_LEADER_EPOCH,
     KafkaError.UNKNOWN_LEADER_EPOCH,
     KafkaError.OFFSET_NOT_AVAILABLE,

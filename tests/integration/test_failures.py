@@ -281,7 +281,7 @@ def test_a_broker_restarted_in_the_middle_of_a_run_loses_nothing(tmp_path: Path)
     port = free_port()
     own = Kafka(sandbox.up(folder, port, heap="512m").bootstrap)
     pipeline = Pipeline(tmp_path, own, own.create(f"{own.name}.in", 2))
-    count = 60_000
+    count = 30_000
     stop = threading.Event()
     process = None
     try:

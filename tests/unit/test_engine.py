@@ -7,14 +7,17 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import KafkaError
 
 from ingest.engine import planner
 from ingest.engine.checkpoint import Batch, Checkpoint, Progress
+from ingest.engine.daemon import unpacked
 from ingest.engine.session import with_retries
 from ingest.engine.worker import Delta, Setup, State
 from ingest.errors import CheckpointError, ConfigError, NoPrimaryKey, SchemaChangeRefused
 from ingest.flow.evolve import Schemas, SourceTable, evolve
 from ingest.flow.route import KeyRule, RouteRule, Rules
+from ingest.kafka.failures import is_away
 from ingest.model import types
 from ingest.model.schema import Column, TableSchema
 
@@ -187,3 +190,15 @@ def test_evolve_refuses_what_cannot_be() -> None:
 def test_tables_past_the_cap_are_left_out() -> None:
     seen = [((f"t{i}",), schema()) for i in range(5)]
     assert len(evolve(Schemas(), seen, Rules(), behavior="lenient", max_tables=3).schemas.sources) == 3
+
+
+def test_workers_import_pyspark_from_its_folder_and_not_from_its_archive() -> None:
+    path = ["/v/site/pyspark/python/lib/pyspark.zip", "/v/site/pyspark/jars/core.jar", "/u/more.zip", "/v/site"]
+    assert unpacked(path) == ["/u/more.zip", "/v/site", *path[:2]]
+    elsewhere = ["/opt/spark/python/lib/pyspark.zip", "/v/site"]  # a cluster's own PySpark may be another one
+    assert unpacked(elsewhere) == elsewhere
+
+
+@pytest.mark.parametrize("code", [KafkaError._TRANSPORT, KafkaError._NOENT, KafkaError.NOT_LEADER_FOR_PARTITION])
+def test_a_broker_that_is_coming_back_is_waited_for(code: int) -> None:
+    assert is_away(KafkaError(code))
