@@ -18,6 +18,10 @@ def run(
     checkpoint: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where progress is kept. [default: .ingest/<pipeline name>]")
     ] = None,
+    from_timestamp: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Start here if there is no checkpoint: ms since 1970, or ISO 8601 (UTC)."),
+    ] = None,
     master: Annotated[str, typer.Option(metavar="URL", help="Spark's master.")] = "local[*]",
     conf: Annotated[
         list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A Spark setting; may be repeated.")
@@ -36,13 +40,23 @@ def run(
 
     values = parse_variables(variables)
     spark = parse_variables(conf)
+    start = None if from_timestamp is None else _time(from_timestamp)
     pipeline = load_strictly(file, values)
     where = checkpoint or Path(".ingest") / pipeline.pipeline.name
     observer = observer_for(pipeline.secrets, once=once)
     try:
-        run_pipeline(pipeline, Settings(where, master, spark, once), observer)
+        run_pipeline(pipeline, Settings(where, master, spark, once, start), observer)
     except IngestError as exc:
         # The same error, without the secrets that a client's message may hold
         raise type(exc)(mask(exc.message, pipeline.secrets), mask(exc.hint, pipeline.secrets)) from exc
     finally:
         observer.close()
+
+
+def _time(text: str) -> int:
+    from ingest.kafka.offsets import parse_time  # noqa: PLC0415
+
+    try:
+        return parse_time(text)
+    except ValueError as exc:
+        raise typer.BadParameter(str(exc), param_hint="--from-timestamp") from None

@@ -16,7 +16,7 @@ from ingest.engine.checkpoint import Batch, Checkpoint, Progress
 from ingest.engine.session import Session, Stop
 from ingest.engine.task import Counts, Task, merge_counts, run_tasks
 from ingest.engine.worker import Delta, Setup
-from ingest.errors import DirtyData, IngestError, InternalError, Unavailable
+from ingest.errors import ConfigError, DirtyData, IngestError, InternalError, Unavailable
 from ingest.flow.evolve import Schemas, evolve, reroute
 from ingest.model.schema import CreateTable, changes
 from ingest.model.table import show
@@ -49,6 +49,8 @@ class Settings:
     master: str = "local[*]"
     conf: Mapping[str, str] = field(default_factory=dict)
     once: bool = False
+    from_time: int | None = None
+    """Where to start where the checkpoint does not say, in milliseconds since 1970."""
 
 
 def run(pipeline: Pipeline, settings: Settings, observer: Observer) -> RunEnded:
@@ -87,10 +89,12 @@ class _Run:
         """With --once: where to end."""
         self.schemas = Schemas()
         self.resumed = False
+        self.same_cluster = False
         self.shards = 1
         self.batch_started = 0.0
         self.deltas: list[Delta] = []
         self.budget = planner.Budget()
+        self.rate = planner.Rate(pipeline.source.rate_limit)
         self.counts: dict[TableId, Counts] = {}
         self.skipped: dict[str, int] = {}
         self.warned: set[str] = set()
@@ -129,10 +133,14 @@ class _Run:
                 self.progress.positions.update(self.patiently(lambda: self.source.discover(self.progress.positions)))
                 ends = self.targets or self.patiently(lambda: self.source.ends(self.progress.positions))
                 if any(end > self.progress.positions[split] for split, end in ends.items()):
-                    return self.plan(ends)
-                if self.settings.once:
+                    if self.rate.ready():
+                        return self.plan(ends)
+                    time.sleep(POLL_S)
+                    continue
+                if self.settings.once or self.source.finished(self.progress.positions):
                     self.summary.stopped = "drained"
                     return None
+                self.source.keep(self.progress.positions)
                 time.sleep(POLL_S)
         except Unavailable:
             if not self.stop.asked:  # told to stop while the broker is away: there is no batch in hand
@@ -150,6 +158,7 @@ class _Run:
         progress.positions.update(self.patiently(lambda: self.source.check(progress.positions)))
         progress.shards = planner.assign(progress.positions, progress.shards, self.shards)
         ranges = planner.ranges(progress.positions, ends, progress.shards, self.budget.records)
+        ranges = planner.limit(ranges, self.rate.available())
         batch = Batch(progress.batch + 1, self.checkpoint.run, self.source.ids, ranges, self.schemas.version)
         self.checkpoint.plan(batch)
         return batch
@@ -205,7 +214,7 @@ class _Run:
         evolution = evolve(self.schemas, observed, self.rules, behavior=options.behavior, max_tables=options.max_tables)
         if evolution.schemas.version == self.schemas.version:
             return False
-        self.sink.prepare(event.table for event in evolution.events if isinstance(event, CreateTable))
+        self.prepare_sink(event.table for event in evolution.events if isinstance(event, CreateTable))
         self.checkpoint.store(evolution)
         for event in evolution.events:
             self.observer(SchemaChanged(show(event.table), str(event)))
@@ -219,14 +228,23 @@ class _Run:
             self.rebase()
         return True
 
+    def prepare_sink(self, tables: Iterable[TableId]) -> None:
+        """Make the sink ready for tables; raises ConfigError where the pipeline would read what it writes."""
+        wanted = list(tables)
+        if self.same_cluster:
+            for topic in self.sink.topics(wanted):
+                if topic in self.source.ids or self.source.options.chooses(topic):
+                    msg = f"the pipeline reads what it writes: topic {topic} is one of its source's and of its sink's"
+                    raise ConfigError(msg, "route its tables to other topics, or change source.topic or topic-pattern")
+        self.sink.prepare(wanted)
+
     # -- starting ----------------------------------------------------------------------------------------------------
 
     def connect(self) -> None:
         """Everything that needs Kafka and the checkpoint only; runs while Java starts."""
-        fingerprint = {
-            "source": self.source.fingerprint(self.source.connect()),
-            "sink": self.sink.fingerprint(self.sink.connect()),
-        }
+        read_from, write_to = self.source.connect(), self.sink.connect()
+        self.same_cluster = read_from == write_to
+        fingerprint = {"source": self.source.fingerprint(read_from), "sink": self.sink.fingerprint(write_to)}
         self.checkpoint.bind(fingerprint)
         self.progress, self.unfinished = self.checkpoint.progress()
         self.resumed = bool(self.progress.positions) or self.unfinished is not None
@@ -235,12 +253,14 @@ class _Run:
             # The very first batch was planned and not finished: its ranges say where the pipeline starts
             stored = {split: start for split, (start, _) in self.unfinished.ranges.items()}
             ids = dict(self.unfinished.ids)
-        self.progress.positions = self.source.start(stored, ids)
+        if stored and self.settings.from_time is not None:
+            self.warn("--from-timestamp has no effect: the checkpoint says where to go on (ingest checkpoint reset)")
+        self.progress.positions = self.source.start(stored, ids, self.checkpoint.id, self.settings.from_time)
         self.progress.ids = dict(self.source.ids)
         if self.unfinished is not None:
             self.unfinished = self.still_there(self.unfinished)
         rerouted = reroute(self.checkpoint.schemas(self.rules), self.rules)
-        self.sink.prepare(rerouted.schemas.sinks)
+        self.prepare_sink(rerouted.schemas.sinks)
         if rerouted.sinks:
             self.checkpoint.store(rerouted)
         self.schemas = rerouted.schemas
@@ -344,10 +364,11 @@ class _Run:
         seconds = time.monotonic() - self.batch_started
         self.summary.batches += 1
         self.summary.records += read
+        self.rate.take(read)
         self.budget.learn(max(o.read for o in outcomes), max(o.seconds for o in outcomes))
         acks = [outcome.first_ack for outcome in outcomes if outcome.first_ack is not None]
         for reason in sorted(self.skipped):
-            if reason not in {"tombstone", "parse-error"}:
+            if reason not in {"tombstone", "parse-error", "header-filter"}:
                 self.warn_once(f"messages that are no rows are skipped and counted: {reason}")
         for reject in (r for o in outcomes for r in o.rejects):
             self.observer(Rejected(show(reject.table) if reject.table else "", str(reject)))

@@ -5,7 +5,8 @@ A batch is sized by time: about `TARGET_S` seconds of work at the rate just seen
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -48,6 +49,47 @@ class Budget:
             return  # the batch was small because there was no more, or it stopped for a new schema
         rate = records / max(seconds, 0.001)
         self.records = int(min(max(rate * TARGET_S, FIRST), self.records * GROWTH))
+
+
+@dataclass(slots=True)
+class Rate:
+    """`scan.rate-limit.records-per-second`: how many records may be read by now. Saves up one second's worth."""
+
+    per_second: float | None
+    _saved: float = 0.0
+    _since: float = field(default_factory=time.monotonic)
+
+    def available(self) -> int | None:
+        """How many records the next batch may have; None where there is no limit."""
+        if self.per_second is None:
+            return None
+        now = time.monotonic()
+        self._saved = min(self._saved + (now - self._since) * self.per_second, max(self.per_second, 1.0))
+        self._since = now
+        return max(0, int(self._saved))
+
+    def ready(self) -> bool:
+        """Whether a batch is worth its while: a fifth of a second's records, or one."""
+        available = self.available()
+        return available is None or available >= max(1.0, (self.per_second or 0.0) / 5)
+
+    def take(self, records: int) -> None:
+        """Account for records that were read."""
+        self._saved -= records
+
+
+def limit(ranges: Mapping[Split, tuple[int, int]], records: int | None) -> dict[Split, tuple[int, int]]:
+    """The ranges, together not wider than so many records, shared evenly."""
+    if records is None:
+        return dict(ranges)
+    out: dict[Split, tuple[int, int]] = {}
+    by_width = sorted(ranges.items(), key=lambda item: item[1][1] - item[1][0])
+    for i, (split, (start, end)) in enumerate(by_width):
+        width = min(end - start, -(-records // (len(by_width) - i)))
+        if width > 0:
+            out[split] = (start, start + width)
+            records -= width
+    return out
 
 
 def ranges(

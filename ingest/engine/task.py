@@ -11,6 +11,7 @@ import gc
 import os
 import time
 import traceback
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -143,6 +144,7 @@ class _Shard:
         self.setup = task.setup.value
         self.state = worker.state(self.setup, task.base, task.base_version, task.deltas)
         self.ignore_decode = self.setup.source.format.ignore_parse_errors
+        self.wanted = self.setup.source.wanted
         self.reader, self.writer = self.state.reader(), self.state.writer()
         self.lost_before = self.writer.failures
         self.decoders: dict[Split, Decoder] = {}
@@ -201,7 +203,22 @@ class _Shard:
 
     def take(self, chunk: Chunk) -> None:
         """The way of a chunk of records of one split."""
-        split, messages = chunk.split, chunk.messages
+        split, messages, end = chunk.split, chunk.messages, offset_of(chunk.messages[-1]) + 1
+        if self.wanted is None:
+            self.work(split, messages, end)
+            return
+        kept = [message for message in messages if self.wanted(message.headers())]
+        if kept:
+            self.work(split, kept, end)
+        elif split not in self.drifted:
+            self.written[split] = end
+        at = self.written[split]
+        left_out = bisect_left(messages, at, key=offset_of) - bisect_left(kept, at, key=offset_of)
+        self.outcome.skipped["header-filter"] = self.outcome.skipped.get("header-filter", 0) + left_out
+        self.outcome.read += left_out
+
+    def work(self, split: Split, messages: list[Any], end: int) -> None:
+        """The way of records of one split that are to be read; `end` is where the split stands after all of them."""
         keys = [message.key() for message in messages]
         decoder = self.decoders.get(split)
         if decoder is None:
@@ -238,7 +255,7 @@ class _Shard:
                 return
             self.outcome.read += 1
             start += 1
-        self.written[split] = offset_of(messages[-1]) + 1
+        self.written[split] = end
 
     @staticmethod
     def key_changed(why: KeyChanged, message: Any, split: Split, table: TableId) -> ConfigError:  # noqa: ANN401

@@ -24,6 +24,15 @@ class Options(BaseModel):
     )
 
 
+class OptionErrors(ValueError):
+    """What is wrong with options together: for each the option to point at, and why."""
+
+    def __init__(self, *problems: tuple[str, str]) -> None:
+        """Keep the options' keys, so that their positions in the file can be found."""
+        super().__init__("; ".join(text for _, text in problems))
+        self.problems = problems
+
+
 _UNITS: Final = {
     "ms": 0.001, "millis": 0.001, "millisecond": 0.001, "milliseconds": 0.001,
     "s": 1, "sec": 1, "secs": 1, "second": 1, "seconds": 1,

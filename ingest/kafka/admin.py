@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+from functools import wraps
+from typing import TYPE_CHECKING, Final, ParamSpec, TypeAlias, TypeVar
 
 from confluent_kafka import (
     Consumer,
-    ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaError,
     KafkaException,
@@ -21,7 +21,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec
 
 from ingest.errors import IngestError, TopicMissing, Unavailable
-from ingest.kafka.failures import error_of, explain, is_away, refuse
+from ingest.kafka.failures import error_of, explain, is_away, is_settling, refuse
 from ingest.kafka.properties import BOOTSTRAP
 
 if TYPE_CHECKING:
@@ -32,12 +32,32 @@ Split: TypeAlias = tuple[str, int]
 """Topic and partition."""
 
 REQUEST_S: Final = 10.0
+SETTLE_S: Final = 15.0
+"""How long a broker that was just started, or a leader that just moved, is given to answer, in seconds."""
 _T = TypeVar("_T")
+_P = ParamSpec("_P")
 _CONSUMER_ONLY: Final = ("group.", "fetch.", "auto.", "isolation", "queued", "check.crcs", "max.poll", "max.partition",
                          "session.", "heartbeat.", "partition.assignment", "enable.auto", "offset.store")  # fmt: skip
 _PRODUCER_ONLY: Final = ("linger", "batch", "compression", "acks", "request.required", "enable.idem", "queue.buf",
                          "message.timeout", "delivery.", "transaction", "retries", "max.in", "partitioner",
                          "message.send", "sticky", "retry.")  # fmt: skip
+
+
+def _settled(ask: Callable[_P, _T]) -> Callable[_P, _T]:
+    """Ask again while the broker that answers needs a moment."""
+
+    @wraps(ask)
+    def patiently(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        deadline = time.monotonic() + SETTLE_S
+        while True:
+            try:
+                return ask(*args, **kwargs)
+            except Unavailable as exc:
+                if not is_settling(exc.__cause__) or time.monotonic() > deadline:
+                    raise
+            time.sleep(0.2)
+
+    return patiently
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +67,7 @@ class Topic:
     name: str
     id: str
     partitions: int
+    internal: bool = False
 
 
 class Cluster:
@@ -80,7 +101,7 @@ class Cluster:
     def _note(self, error: KafkaError) -> None:
         self.last_error = error
 
-    def _explain(self, exc: Exception, what: str) -> IngestError:
+    def _explain(self, exc: Exception | KafkaError, what: str) -> IngestError:
         if isinstance(exc, (KafkaException, KafkaError)):
             if is_away(exc):
                 self._client = None
@@ -120,6 +141,7 @@ class Cluster:
         except KafkaException as exc:
             raise self._explain(exc, "list topics") from exc
 
+    @_settled
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
         """Those of the topics that exist; raises AccessError where one may not be described."""
         out = {}
@@ -130,9 +152,10 @@ class Cluster:
                 found = self._get(future, f"describe topic {name}")
             except TopicMissing:
                 continue
-            out[name] = Topic(name, str(found.topic_id), len(found.partitions))
+            out[name] = Topic(name, str(found.topic_id), len(found.partitions), bool(found.is_internal))
         return out
 
+    @_settled
     def offsets(self, splits: Iterable[Split], spec: OffsetSpec, *, committed: bool = True) -> dict[Split, int]:
         """The offset that `spec` means in each split; with `committed` the end is the last stable offset."""
         request = {TopicPartition(topic, partition): spec for topic, partition in splits}
@@ -155,21 +178,52 @@ class Cluster:
         """The end of each split: one past the last record, or past the last committed one."""
         return self.offsets(splits, OffsetSpec.latest(), committed=committed)
 
+    def at_time(self, splits: Iterable[Split], millis: int) -> dict[Split, int]:
+        """The first offset of each split that is not older than a time, -1 where all are older."""
+        return self.offsets(splits, OffsetSpec.for_timestamp(millis))
+
     def group_offsets(self, group: str, splits: Iterable[Split]) -> dict[Split, int]:
         """What the consumer group committed; splits without are left out."""
-        wanted = [TopicPartition(topic, partition) for topic, partition in splits]
-        request = ConsumerGroupTopicPartitions(group, wanted)
-        (future,) = self._admin.list_consumer_group_offsets([request], request_timeout=REQUEST_S).values()
-        found = self._get(future, f"read the offsets of group {group}")
-        return {(tp.topic, tp.partition): tp.offset for tp in found.topic_partitions or [] if tp.offset >= 0}
+        return {split: at for split, (at, _) in self.group_commits(group, splits).items()}
 
-    def commit(self, group: str, positions: Mapping[Split, int]) -> None:
-        """Commit positions to a consumer group, for monitoring; raises IngestError."""
-        if self._committer is None:
-            self._committer = Consumer({**self.conf, "group.id": group, "enable.auto.commit": False, "log_level": 0})
-        offsets = [TopicPartition(topic, partition, offset) for (topic, partition), offset in positions.items()]
+    @_settled
+    def group_commits(self, group: str, splits: Iterable[Split]) -> dict[Split, tuple[int, str]]:
+        """What the consumer group committed, with the note that came with it; splits without are left out.
+
+        Asks as a consumer: librdkafka's admin request for this crashes while the group's coordinator is loading.
+        """
+        what = f"read the offsets of group {group}"
         try:
-            self._committer.commit(offsets=offsets, asynchronous=False)
+            found = self._member(group).committed([TopicPartition(*split) for split in splits], timeout=REQUEST_S)
+        except KafkaException as exc:
+            raise self._explain(exc, what) from exc
+        for tp in found:
+            if tp.error is not None:
+                raise self._explain(tp.error, what) from KafkaException(tp.error)
+        return {(tp.topic, tp.partition): (tp.offset, tp.metadata or "") for tp in found if tp.offset >= 0}
+
+    def _member(self, group: str) -> Consumer:
+        """A consumer of this group; it joins nothing and reads nothing."""
+        if self._committer is None:
+            quiet = {"enable.auto.commit": False, "log_level": 0, "error_cb": self._note}
+            try:
+                self._committer = Consumer({**self.conf, "group.id": group, **quiet})
+            except (KafkaException, ValueError, TypeError) as exc:
+                raise refuse(exc, "the connection", self.servers) from exc
+        return self._committer
+
+    @_settled
+    def members(self, group: str) -> list[str]:
+        """The client ids of a consumer group's members."""
+        (future,) = self._admin.describe_consumer_groups([group], request_timeout=REQUEST_S).values()
+        found = self._get(future, f"describe consumer group {group}")
+        return [str(member.client_id) for member in found.members or []]  # type: ignore[attr-defined]
+
+    def commit(self, group: str, positions: Mapping[Split, int], note: str = "") -> None:
+        """Commit positions to a consumer group, for monitoring, each with a note; raises IngestError."""
+        offsets = [TopicPartition(topic, partition, offset, note) for (topic, partition), offset in positions.items()]
+        try:
+            self._member(group).commit(offsets=offsets, asynchronous=False)
         except KafkaException as exc:
             raise self._explain(exc, f"commit offsets to group {group}") from exc
 

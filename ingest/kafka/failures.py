@@ -59,6 +59,19 @@ _AWAY: Final = {
     KafkaError.THROTTLING_QUOTA_EXCEEDED,
 }
 
+_SETTLING: Final = {
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+    KafkaError.UNSTABLE_OFFSET_COMMIT,
+    KafkaError._NOENT,  # noqa: SLF001
+}
+
 
 def error_of(exc: KafkaException | KafkaError) -> KafkaError:
     """The error inside an exception."""
@@ -72,6 +85,11 @@ def is_away(exc: KafkaException | KafkaError) -> bool:
     """Whether trying again may help without anybody doing anything."""
     error = error_of(exc)
     return error.code() in _AWAY or error.retriable()
+
+
+def is_settling(exc: BaseException | None) -> bool:
+    """Whether a broker that is there only needs a moment: it was started, or a leader has moved."""
+    return isinstance(exc, KafkaException) and error_of(exc).code() in _SETTLING
 
 
 def explain(exc: KafkaException | KafkaError, what: str, servers: str) -> IngestError:

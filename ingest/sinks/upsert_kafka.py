@@ -127,16 +127,20 @@ class UpsertKafkaControl:
         self._options.writer(self._pipeline)  # a property that a producer does not take shows here, not in a task
         return cluster_id
 
-    def prepare(self, tables: Iterable[TableId]) -> None:
-        """See to it that the topics of these tables are there. Idempotent: a crash may repeat it."""
-        assert self._cluster is not None
-        wanted: set[str] = set()
+    def topics(self, tables: Iterable[TableId]) -> set[str]:
+        """The topics that rows of these tables go to."""
+        wanted = set()
         for table in tables:
             try:
                 wanted.add(self._options.destination(table).topic)
             except RowError:
                 continue  # its rows are rejects, in the task
-        wanted -= self._ready
+        return wanted
+
+    def prepare(self, tables: Iterable[TableId]) -> None:
+        """See to it that the topics of these tables are there. Idempotent: a crash may repeat it."""
+        assert self._cluster is not None
+        wanted = self.topics(tables) - self._ready
         if not wanted:
             return
         cluster = self._cluster

@@ -1,29 +1,37 @@
-"""Records of Kafka topics. A split is a partition, a position is an offset.
+"""Records of Kafka topics: the options of `source:` with `type: kafka`.
 
-On the driver: which partitions there are, where each starts and ends, and whether what should be read is still there.
-In a task: a reader of ranges. Reference: alibaba-kafka.txt, "Data ingestion"; decisions, "Sources".
+A split is a partition, a position is an offset. The driver's side is in `kafka_control.py`, a task's in
+`kafka/reader.py`. Reference: alibaba-kafka.txt, "Data ingestion"; huawei-dli-kafka.txt; decisions, "Sources".
 """
 
 from __future__ import annotations
 
-import time
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
 
-from pydantic import Field, field_validator
+import re2
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from ingest.errors import CheckpointError, ConfigError, DataLoss, TopicMissing, Unavailable
 from ingest.formats.debezium_json import DebeziumJson
-from ingest.formats.options import Duration, Options
+from ingest.formats.options import Duration, OptionErrors, Options
+from ingest.kafka import headers
+from ingest.kafka.offsets import parse_offsets
 from ingest.kafka.properties import check, translate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
-    from ingest.kafka.admin import Cluster, Split
+    from ingest.kafka.admin import Split
+    from ingest.kafka.headers import Headers
     from ingest.kafka.reader import RangeReader
+    from ingest.sources.kafka_control import KafkaControl
 
-CONNECT_S: Final = 20.0
-"""How long a start waits for the broker, in seconds."""
+_TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_MAX_PATTERN: Final = 1000
+
+Millis = Annotated[int, Field(ge=0, lt=1 << 62)]
+"""Milliseconds since the epoch."""
 
 
 class KafkaSource(Options):
@@ -40,20 +48,55 @@ class KafkaSource(Options):
     properties: dict[str, str] = Field(alias="properties.*")
     """Options of the Kafka client, `properties.bootstrap.servers` among them."""
 
-    topic: str
-    """The topics to read, separated by `;`."""
+    topic: str | None = None
+    """The topics to read, separated by `;`. Either this or `topic-pattern`."""
+
+    topic_pattern: str | None = Field(None, alias="topic-pattern", max_length=_MAX_PATTERN)
+    """A regular expression (RE2): all topics whose whole names match are read, those that appear while the pipeline
+    runs included, from their beginning. Kafka's internal topics never match."""
 
     value_format: Literal["debezium-json"] = Field("debezium-json", alias="value.format")
     """The format of the records' values."""
 
-    startup_mode: Literal["earliest-offset", "latest-offset", "group-offsets"] = Field(
+    startup_mode: Literal["earliest-offset", "latest-offset", "group-offsets", "timestamp", "specific-offsets"] = Field(
         "group-offsets", alias="scan.startup.mode"
     )
-    """Where to start where the checkpoint does not say: at the first offset, at the end, or where the consumer group
-    `properties.group.id` stands. A group without an offset follows `properties.auto.offset.reset`."""
+    """Where to start where the checkpoint does not say: at the first offset, at the end, where the consumer group
+    `properties.group.id` stands, at the first record of a time, or at named offsets. An offset that is not there
+    follows `properties.auto.offset.reset`."""
+
+    startup_offsets: str | None = Field(None, alias="scan.startup.specific-offsets")
+    """With `specific-offsets`: `partition:0,offset:42;partition:1,offset:300`, and with `topic:NAME,` in front of each
+    where there are several topics. Partitions that are not named start at their first offset."""
+
+    startup_timestamp: Millis | None = Field(None, alias="scan.startup.timestamp-millis")
+    """With `timestamp`: start at the first record that is not older, in milliseconds since 1970."""
+
+    bounded_mode: Literal["unbounded", "latest-offset", "group-offsets", "timestamp", "specific-offsets"] = Field(
+        "unbounded", alias="scan.bounded.mode"
+    )
+    """Where to end: never, at what is the end at the start, where the consumer group stands then, before the first
+    record of a time, or before named offsets. The run ends there with exit code 0."""
+
+    bounded_offsets: str | None = Field(None, alias="scan.bounded.specific-offsets")
+    """With `specific-offsets`: where to end, written as in `scan.startup.specific-offsets`; the offset itself is not
+    read. Partitions that are not named are not read at all."""
+
+    bounded_timestamp: Millis | None = Field(None, alias="scan.bounded.timestamp-millis")
+    """With `timestamp`: end before the first record that is not older, in milliseconds since 1970."""
 
     discovery_interval: Duration = Field(300.0, alias="scan.topic-partition-discovery.interval")
-    """How often to look for new partitions. Zero or less: never."""
+    """How often to look for new partitions, and with `topic-pattern` for new topics. Zero or less: never."""
+
+    header_filter: str | None = Field(None, alias="scan.header-filter", max_length=10_000)
+    """Read only records with these headers: `key:value` terms joined by `&` and `|` and worked off from left to right,
+    `!` before a term for *not*, no brackets: `depart:toy|depart:book&!env:test`. What is left out is counted."""
+
+    check_group: bool = Field(False, alias="scan.check.duplicated.group.id")
+    """Refuse to start while somebody else, another pipeline included, reads with the group `properties.group.id`."""
+
+    rate_limit: float | None = Field(None, alias="scan.rate-limit.records-per-second", gt=0, le=1e9)
+    """Read at most this many records a second, over all partitions. Default: as many as there are."""
 
     on_data_loss: Literal["fail", "earliest", "latest"] = Field("fail", alias="scan.on-data-loss")
     """What to do when records that were to be read next are gone, or a topic was deleted or recreated: stop, or go on
@@ -75,16 +118,92 @@ class KafkaSource(Options):
 
     @field_validator("topic")
     @classmethod
-    def _check_topic(cls, value: str) -> str:
-        if not any(part.strip() for part in value.split(";")):
+    def _check_topic(cls, value: str | None) -> str | None:
+        names = _names(value)
+        if value is not None and not names:
             msg = "names no topic"
             raise ValueError(msg)
+        for name in names:
+            if not _TOPIC.fullmatch(name):
+                msg = f"{name[:100]!r} cannot be a topic's name; several topics are separated by ';'"
+                raise ValueError(msg)
         return value
+
+    @field_validator("topic_pattern")
+    @classmethod
+    def _check_pattern(cls, value: str | None) -> str | None:
+        if value is not None:
+            try:
+                _pattern(value)
+            except re2.error as exc:
+                reason = exc.args[0].decode() if exc.args and isinstance(exc.args[0], bytes) else str(exc)
+                msg = f"not a regular expression: {reason.partition(': (?s:')[0]}"
+                raise ValueError(msg) from None
+        return value
+
+    @field_validator("header_filter")
+    @classmethod
+    def _check_filter(cls, value: str | None) -> str | None:
+        if value is not None:
+            headers.parse(value)
+        return value
+
+    @field_validator("startup_offsets", "bounded_offsets")
+    @classmethod
+    def _check_offsets(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is not None and "topic" in info.data:
+            parse_offsets(value, _names(info.data["topic"]) or None)
+        return value
+
+    @model_validator(mode="after")
+    def _check_whole(self) -> KafkaSource:
+        problems = []
+        if (self.topic is None) == (self.topic_pattern is None):
+            text = "give either topic or topic-pattern" + ("" if self.topic is None else ", not both")
+            problems.append(("type" if self.topic is None else "topic-pattern", text))
+        needed = (
+            ("scan.startup.mode", self.startup_mode, "timestamp", "scan.startup.timestamp-millis",
+             self.startup_timestamp),
+            ("scan.startup.mode", self.startup_mode, "specific-offsets", "scan.startup.specific-offsets",
+             self.startup_offsets),
+            ("scan.bounded.mode", self.bounded_mode, "timestamp", "scan.bounded.timestamp-millis",
+             self.bounded_timestamp),
+            ("scan.bounded.mode", self.bounded_mode, "specific-offsets", "scan.bounded.specific-offsets",
+             self.bounded_offsets),
+        )  # fmt: skip
+        problems += [
+            (option, f"{option}: {value} needs {other}") for option, value, when, other, given in needed
+            if value == when and given is None
+        ]  # fmt: skip
+        if self.check_group and "group.id" not in self.properties:
+            problems.append(("scan.check.duplicated.group.id", "this checks properties.group.id, which is not given"))
+        if problems:
+            raise OptionErrors(*problems)
+        return self
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The topics to read, each once."""
-        return tuple(dict.fromkeys(part.strip() for part in self.topic.split(";") if part.strip()))
+        """The topics to read, each once; none where a pattern chooses them."""
+        return _names(self.topic)
+
+    def chooses(self, topic: str) -> bool:
+        """Whether `topic-pattern` matches this topic."""
+        return self.topic_pattern is not None and _pattern(self.topic_pattern).fullmatch(topic) is not None
+
+    @property
+    def start_at(self) -> dict[Split, int]:
+        """The offsets of `scan.startup.specific-offsets`."""
+        return parse_offsets(self.startup_offsets or "", self.topics or None)
+
+    @property
+    def end_at(self) -> dict[Split, int]:
+        """The offsets of `scan.bounded.specific-offsets`."""
+        return parse_offsets(self.bounded_offsets or "", self.topics or None)
+
+    @property
+    def wanted(self) -> Callable[[Headers], bool] | None:
+        """Whether a record with these headers is to be read; None where all are."""
+        return None if self.header_filter is None else headers.compile_filter(self.header_filter)
 
     @property
     def tolerated(self) -> int:
@@ -99,6 +218,8 @@ class KafkaSource(Options):
 
     def control(self, pipeline: str, warn: Callable[[str], None]) -> KafkaControl:
         """The driver's side."""
+        from ingest.sources.kafka_control import KafkaControl  # noqa: PLC0415  (only a run needs it)
+
         return KafkaControl(self, pipeline, warn)
 
     def reader(self, pipeline: str) -> RangeReader:
@@ -108,158 +229,13 @@ class KafkaSource(Options):
         return RangeReader(self.client(pipeline))
 
 
-class KafkaControl:
-    """What the driver asks and decides about the source. Raises IngestError only."""
+def _names(topic: str | None) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(part.strip() for part in (topic or "").split(";") if part.strip()))
 
-    def __init__(self, options: KafkaSource, pipeline: str, warn: Callable[[str], None]) -> None:
-        """Connect to nothing yet."""
-        self.options = options
-        self.ids: dict[str, str] = {}
-        self._pipeline = pipeline
-        self._conf = options.client(pipeline)
-        self._warn = warn
-        self._committed = self._conf.get("isolation.level", "read_committed") == "read_committed"
-        self._cluster: Cluster | None = None
-        self._discovered = 0.0
-        self._commit_failed = False
 
-    def connect(self) -> str:
-        """The cluster's id; raises Unavailable when it does not answer."""
-        from ingest.kafka.admin import Cluster  # noqa: PLC0415  (as above)
-
-        self._cluster = Cluster(self._conf)
-        cluster_id = self._cluster.connect(CONNECT_S)
-        self.options.reader(
-            self._pipeline
-        ).close()  # a property that a consumer does not take shows here, not in a task
-        return cluster_id
-
-    @property
-    def cluster(self) -> Cluster:
-        """The connection that `connect` made."""
-        assert self._cluster is not None
-        return self._cluster
-
-    def start(self, stored: Mapping[Split, int], ids: Mapping[str, str]) -> dict[Split, int]:
-        """The position to start from in every split: the checkpoint's, else what the options say."""
-        found = self.cluster.topics(self.options.topics)
-        missing = [name for name in self.options.topics if name not in found]
-        lost = [name for name in missing if name in ids]
-        if missing and len(lost) < len(missing):
-            name = next(name for name in missing if name not in ids)
-            msg = f"topic {name!r} of source.topic does not exist at {self.cluster.servers}"
-            raise TopicMissing(msg, "create it, or correct the name")
-        positions = {split: at for split, at in stored.items() if split[0] in found}
-        for name in lost:
-            self._loss(f"topic {name} was deleted", "it is read no more")
-        for name, topic in found.items():
-            if name in ids and ids[name] != topic.id:
-                self._loss(f"topic {name} was deleted and created again since the last run", "it is read afresh")
-                positions = {split: at for split, at in positions.items() if split[0] != name}
-                reset = "earliest-offset" if self.options.on_data_loss != "latest" else "latest-offset"
-                positions.update(self._initial([(name, p) for p in range(topic.partitions)], reset))
-            gone = [split for split in positions if split[0] == name and split[1] >= topic.partitions]
-            for split in gone:
-                self._loss(f"partition {split[1]} of topic {name} is gone", "it is read no more")
-                del positions[split]
-        new = [(n, p) for n, t in found.items() for p in range(t.partitions) if (n, p) not in positions]
-        # A partition that joined a topic we already read is read from its beginning
-        positions.update(self._initial([s for s in new if s[0] not in ids], self.options.startup_mode))
-        positions.update(self._initial([s for s in new if s[0] in ids], "earliest-offset"))
-        self.ids = {name: topic.id for name, topic in found.items()}
-        self._discovered = time.monotonic()
-        return self.check(positions)
-
-    def _initial(self, splits: list[Split], mode: str) -> dict[Split, int]:
-        if not splits:
-            return {}
-        if mode == "earliest-offset":
-            return self.cluster.earliest(splits)
-        if mode == "latest-offset":
-            return self.cluster.latest(splits, committed=self._committed)
-        group = self._conf["group.id"]
-        found = self.cluster.group_offsets(group, splits)
-        earliest, latest = self.cluster.earliest(splits), self.cluster.latest(splits, committed=False)
-        reset = self.options.properties.get("auto.offset.reset")
-        positions = {}
-        for split in splits:
-            at = found.get(split)
-            if at is not None and earliest[split] <= at <= latest[split]:
-                positions[split] = at
-            elif reset in {"earliest", "smallest", "beginning"}:
-                positions[split] = earliest[split]
-            elif reset in {"latest", "largest", "end"}:
-                positions[split] = latest[split]
-            else:
-                why = "has no offset" if at is None else f"stands at offset {at}, which is out of range,"
-                msg = f"consumer group {group!r} {why} in {split[0]}[{split[1]}], and nothing says where to start"
-                hint = "set scan.startup.mode to earliest-offset or latest-offset, or properties.auto.offset.reset"
-                raise ConfigError(msg, hint)
-        return positions
-
-    def _loss(self, what: str, then: str) -> None:
-        if self.options.on_data_loss == "fail":
-            hint = "set scan.on-data-loss to earliest or latest to go on without, or use another pipeline.name"
-            raise DataLoss(f"data loss: {what}", hint)
-        self._warn(f"data loss: {what}; {then}, as scan.on-data-loss is {self.options.on_data_loss!r}")
-
-    def check(self, positions: Mapping[Split, int]) -> dict[Split, int]:
-        """The positions, where what they point at is still there; otherwise as `scan.on-data-loss` says."""
-        earliest = self.cluster.earliest(positions)
-        latest = self.cluster.latest(positions, committed=False)
-        out = dict(positions)
-        for split, at in positions.items():
-            first, end = earliest[split], latest[split]
-            if first <= at <= end:
-                continue
-            to = end if self.options.on_data_loss == "latest" else first
-            self._loss(
-                f"{split[0]}[{split[1]}] should be read from offset {at}, but the topic holds {first} to {end}",
-                f"reading goes on at {to}",
-            )
-            out[split] = to
-        return out
-
-    def ends(self, positions: Mapping[Split, int]) -> dict[Split, int]:
-        """Where each split ends now: for readers of committed records, the last stable offset."""
-        return self.cluster.latest(positions, committed=self._committed)
-
-    def discover(self, positions: Mapping[Split, int]) -> dict[Split, int]:
-        """The starts of partitions that are new since the last look, when it is time to look."""
-        interval = self.options.discovery_interval
-        if interval <= 0 or time.monotonic() - self._discovered < interval:
-            return {}
-        self._discovered = time.monotonic()
-        found = self.cluster.topics(self.ids)
-        for name, known in self.ids.items():
-            if name not in found or found[name].id != known:
-                msg = (
-                    f"data loss: topic {name} was deleted{' and created again' if name in found else ''} during the run"
-                )
-                raise DataLoss(msg, "see scan.on-data-loss for how to go on")
-        new = [(n, p) for n, t in found.items() for p in range(t.partitions) if (n, p) not in positions]
-        return self._initial(new, "earliest-offset")
-
-    def commit(self, positions: Mapping[Split, int]) -> None:
-        """Show the positions as the consumer group's offsets. Only for monitoring: a failure is a warning, once."""
-        try:
-            self.cluster.commit(self._conf["group.id"], positions)
-            self._commit_failed = False
-        except Unavailable:
-            return
-        except (ConfigError, DataLoss, CheckpointError) as exc:
-            self._complain(str(exc))
-
-    def _complain(self, text: str) -> None:
-        if not self._commit_failed:
-            self._commit_failed = True
-            self._warn(f"{text}; the group's offsets do not show this run's progress, nothing else is affected")
-
-    def fingerprint(self, cluster_id: str) -> dict[str, Any]:
-        """What a checkpoint of this source depends on."""
-        return {"type": "kafka", "cluster": cluster_id, "value.format": self.options.value_format}
-
-    def close(self) -> None:
-        """Let go of the connections."""
-        if self._cluster is not None:
-            self._cluster.close()
+@lru_cache(maxsize=100)
+def _pattern(text: str) -> re2._Regexp:
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = 8 << 20
+    return re2.compile(f"(?s:{text})", options)

@@ -96,6 +96,17 @@ class Document:
             Diagnostic(self.file, span.line, span.column, max(1, span.length), severity, message, source)
         )
 
+    def within(self, value: Scalar, at: int, length: int) -> Span:
+        """Where a part of a text stands: exactly if the file has the text as it is, else the whole of it."""
+        span = value.span
+        line = self.lines[span.line - 1] if 0 < span.line <= len(self.lines) else ""
+        begin = span.column - 1
+        text = value.value or ""
+        for quoted in (0, 1):
+            if line[begin + quoted : begin + quoted + len(text)] == text:
+                return Span(span.line, begin + quoted + at + 1, length)
+        return span
+
     def _too_deep(self, text: str) -> bool:
         depth = 0
         for number, line in enumerate(text.splitlines(), 1):

@@ -12,7 +12,9 @@ from pydantic import BaseModel, ValidationError
 
 from ingest.errors import PipelineFileError
 from ingest.formats import FORMATS
+from ingest.formats.options import OptionErrors
 from ingest.kafka.properties import PropertyError
+from ingest.model.text import TextError
 from ingest.sinks import SINKS
 from ingest.sources import SOURCES
 from ingest.spec.diagnostics import Diagnostic, did_you_mean, render
@@ -268,6 +270,10 @@ class _Loader:
             for name, message in inner.problems:
                 self._document.report(where.keys.get(_PREFIXED + name, where.span), message)
             return
+        if isinstance(inner, OptionErrors):
+            for name, message in inner.problems:
+                self._document.report(where.keys.get(name, where.span), message)
+            return
         value = where.items.get(key)
         if isinstance(value, Mapping) and len(path) > 1:
             value = value.items.get(path[1], value)
@@ -280,6 +286,8 @@ class _Loader:
             self._document.report(where.span, f"option {key!r} is missing in {section}")
         else:
             span = value.span if value is not None else where.keys.get(key, where.span)
+            if isinstance(inner, TextError) and isinstance(value, Scalar):
+                span = self._document.within(value, inner.at, inner.length)
             self._document.report(span, f"{key}: {_say(error, value)}")
 
 

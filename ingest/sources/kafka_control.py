@@ -1,0 +1,319 @@
+"""The driver's side of the Kafka source: which splits there are, where each starts and ends, what became of them.
+
+In: the options and the checkpoint's positions. Out: positions and ends by split. Raises IngestError only.
+Reference: alibaba-kafka.txt, "Start offset"; decisions, "Sources".
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from ingest.errors import ConfigError, DataLoss, IngestError, TopicMissing, Unavailable
+from ingest.kafka.admin import Cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from ingest.kafka.admin import Split, Topic
+    from ingest.sources.kafka import KafkaSource
+
+CONNECT_S: Final = 20.0
+"""How long a start waits for the broker, in seconds."""
+KEEP_S: Final = 30.0
+"""How often the group's offsets are shown anew while nothing happens, in seconds."""
+GONE_S: Final = 3 * KEEP_S
+"""After this many seconds without a sign of it, another pipeline with the same group counts as gone."""
+_NOTE: Final = "ingest"
+_EARLIEST: Final = frozenset({"earliest", "smallest", "beginning"})
+_LATEST: Final = frozenset({"latest", "largest", "end"})
+
+
+class KafkaControl:
+    """What the driver asks and decides about the source."""
+
+    def __init__(self, options: KafkaSource, pipeline: str, warn: Callable[[str], None]) -> None:
+        """Connect to nothing yet."""
+        self.options = options
+        self.ids: dict[str, str] = {}
+        """The topics that are read, with their ids."""
+        self._pipeline = pipeline
+        self._conf = options.client(pipeline)
+        self._warn = warn
+        self._committed = self._conf.get("isolation.level", "read_committed") == "read_committed"
+        self._cluster: Cluster | None = None
+        self._owner = ""
+        self._shown: dict[Split, int] = {}
+        self._shown_at = 0.0
+        self._bounds: dict[Split, int] | None = None
+        self._discovered = 0.0
+        self._commit_failed = False
+
+    def connect(self) -> str:
+        """The cluster's id; raises Unavailable when it does not answer."""
+        self._cluster = Cluster(self._conf)
+        cluster_id = self._cluster.connect(CONNECT_S)
+        self.options.reader(
+            self._pipeline
+        ).close()  # a property that a consumer does not take shows here, not in a task
+        return cluster_id
+
+    @property
+    def cluster(self) -> Cluster:
+        """The connection that `connect` made."""
+        assert self._cluster is not None
+        return self._cluster
+
+    # -- where to start ----------------------------------------------------------------------------------------------
+
+    def start(
+        self, stored: Mapping[Split, int], ids: Mapping[str, str], owner: str, from_time: int | None = None
+    ) -> dict[Split, int]:
+        """The position to start from in every split; `owner` is the checkpoint's identity.
+
+        The checkpoint's, else that of `from_time` (milliseconds since 1970), else what the options say. A partition
+        that joined a topic which was read before, and a topic that a pattern found since, start at their beginning.
+        """
+        self._owner = owner
+        found = self._find(ids)
+        if self.options.check_group:
+            self._refuse_others([(n, p) for n, t in found.items() for p in range(t.partitions)])
+        positions = {split: at for split, at in stored.items() if split[0] in found}
+        for name in ids:
+            if name not in found and (name in self.options.topics or self.options.chooses(name)):
+                self._loss(f"topic {name} was deleted", "it is read no more")
+        for name, topic in found.items():
+            if name in ids and ids[name] != topic.id:
+                self._loss(f"topic {name} was deleted and created again since the last run", "it is read afresh")
+                positions = {split: at for split, at in positions.items() if split[0] != name}
+                reset = "earliest-offset" if self.options.on_data_loss != "latest" else "latest-offset"
+                positions.update(self._initial([(name, p) for p in range(topic.partitions)], reset))
+            gone = [split for split in positions if split[0] == name and split[1] >= topic.partitions]
+            for split in gone:
+                self._loss(f"partition {split[1]} of topic {name} is gone", "it is read no more")
+                del positions[split]
+        new = [(n, p) for n, t in found.items() for p in range(t.partitions) if (n, p) not in positions]
+        late = [s for s in new if s[0] in ids or (ids and self.options.topic_pattern is not None)]
+        positions.update(self._initial(late, "earliest-offset"))
+        mode = self.options.startup_mode if from_time is None else "timestamp"
+        positions.update(self._initial([s for s in new if s not in set(late)], mode, from_time))
+        self.ids = {name: topic.id for name, topic in found.items()}
+        self._discovered = time.monotonic()
+        positions = self.check(positions)
+        self._bounds = self._ends_of_all(positions)
+        return positions
+
+    def _find(self, ids: Mapping[str, str]) -> dict[str, Topic]:
+        """The topics to read; raises TopicMissing for a named one that never was there."""
+        if self.options.topic_pattern is None:
+            found = self.cluster.topics(self.options.topics)
+            missing = next((name for name in self.options.topics if name not in found and name not in ids), None)
+            if missing is not None:
+                msg = f"topic {missing!r} of source.topic does not exist at {self.cluster.servers}"
+                raise TopicMissing(msg, "create it, or correct the name")
+            return found
+        matching = sorted(name for name in self.cluster.names() if self.options.chooses(name))
+        found = {name: topic for name, topic in self.cluster.topics(matching).items() if not topic.internal}
+        if not found and not ids:
+            self._warn(f"no topic matches source.topic-pattern {self.options.topic_pattern!r} yet")
+        return found
+
+    def _initial(self, splits: list[Split], mode: str, from_time: int | None = None) -> dict[Split, int]:
+        """Where these splits start by a start mode."""
+        if not splits:
+            return {}
+        if mode == "earliest-offset":
+            return self.cluster.earliest(splits)
+        if mode == "latest-offset":
+            return self.cluster.latest(splits, committed=self._committed)
+        if mode == "timestamp":
+            return self._at_time(splits, self.options.startup_timestamp if from_time is None else from_time)
+        if mode == "specific-offsets":
+            named = self.options.start_at
+            self._exist(named, splits, "scan.startup.specific-offsets")
+            rest = self.cluster.earliest([split for split in splits if split not in named])
+            chosen = {split: at for split, at in named.items() if split in set(splits)}
+            return {**rest, **self._in_range(chosen, "scan.startup.specific-offsets names offset")}
+        group = self._conf["group.id"]
+        committed = self.cluster.group_offsets(group, splits)
+        wanted = {split: committed.get(split) for split in splits}
+        return self._in_range(wanted, f"consumer group {group!r} stands at offset")
+
+    def _at_time(self, splits: Iterable[Split], millis: int | None) -> dict[Split, int]:
+        """The first offset that is not older than a time; where all are, the end."""
+        wanted = list(splits)
+        found = self.cluster.at_time(wanted, millis or 0)
+        late = [split for split, at in found.items() if at < 0]
+        return {**found, **self.cluster.latest(late, committed=self._committed)}
+
+    @staticmethod
+    def _exist(named: Mapping[Split, int], splits: Iterable[Split], option: str) -> None:
+        there = set(splits)
+        for topic, partition in named:
+            if (topic, partition) not in there and any(name == topic for name, _ in there):
+                msg = f"{option} names partition {partition} of topic {topic}, which does not exist"
+                raise ConfigError(msg, "correct the option, or create the partition")
+
+    def _in_range(self, wanted: Mapping[Split, int | None], what: str) -> dict[Split, int]:
+        """The wanted offsets where they are there, else what `properties.auto.offset.reset` says."""
+        earliest, latest = self.cluster.earliest(wanted), self.cluster.latest(wanted, committed=False)
+        reset = self.options.properties.get("auto.offset.reset")
+        positions = {}
+        for split, at in wanted.items():
+            if at is not None and earliest[split] <= at <= latest[split]:
+                positions[split] = at
+            elif reset in _EARLIEST:
+                positions[split] = earliest[split]
+            elif reset in _LATEST:
+                positions[split] = latest[split]
+            else:
+                where = f"{split[0]}[{split[1]}]"
+                why = (
+                    f"consumer group {self._conf['group.id']!r} has no offset in {where}"
+                    if at is None
+                    else f"{what} {at} in {where}, which holds {earliest[split]} to {latest[split]}"
+                )
+                hint = "set scan.startup.mode to earliest-offset or latest-offset, or properties.auto.offset.reset"
+                raise ConfigError(f"{why}, and nothing says where to start instead", hint)
+        return positions
+
+    def _loss(self, what: str, then: str) -> None:
+        if self.options.on_data_loss == "fail":
+            hint = "set scan.on-data-loss to earliest or latest to go on without, or use another pipeline.name"
+            raise DataLoss(f"data loss: {what}", hint)
+        self._warn(f"data loss: {what}; {then}, as scan.on-data-loss is {self.options.on_data_loss!r}")
+
+    def check(self, positions: Mapping[Split, int]) -> dict[Split, int]:
+        """The positions, where what they point at is still there; otherwise as `scan.on-data-loss` says."""
+        earliest = self.cluster.earliest(positions)
+        latest = self.cluster.latest(positions, committed=False)
+        out = dict(positions)
+        for split, at in positions.items():
+            first, end = earliest[split], latest[split]
+            if first <= at <= end:
+                continue
+            to = end if self.options.on_data_loss == "latest" else first
+            self._loss(
+                f"{split[0]}[{split[1]}] should be read from offset {at}, but the topic holds {first} to {end}",
+                f"reading goes on at {to}",
+            )
+            out[split] = to
+        return out
+
+    # -- where to end ------------------------------------------------------------------------------------------------
+
+    def _ends_of_all(self, positions: Mapping[Split, int]) -> dict[Split, int] | None:
+        """Where each split ends for good, by `scan.bounded.mode`; None where none does."""
+        mode, options = self.options.bounded_mode, self.options
+        if mode == "unbounded":
+            return None
+        if mode == "latest-offset":
+            return self.cluster.latest(positions, committed=self._committed)
+        if mode == "timestamp":
+            return self._at_time(positions, options.bounded_timestamp)
+        if mode == "specific-offsets":
+            named = options.end_at
+            self._exist(named, positions, "scan.bounded.specific-offsets")
+            return {split: named.get(split, at) for split, at in positions.items()}
+        group = self._conf["group.id"]
+        found = self.cluster.group_offsets(group, positions)
+        for topic, partition in positions:
+            if (topic, partition) not in found:
+                msg = f"consumer group {group!r} has no offset in {topic}[{partition}] to end at"
+                raise ConfigError(msg, "commit one, or set scan.bounded.mode to something else")
+        return found
+
+    def ends(self, positions: Mapping[Split, int]) -> dict[Split, int]:
+        """Where each split ends now: for readers of committed records, the last stable offset."""
+        now = self.cluster.latest(positions, committed=self._committed)
+        if self._bounds is None:
+            return now
+        return {split: min(end, self._bounds[split]) for split, end in now.items()}
+
+    def finished(self, positions: Mapping[Split, int]) -> bool:
+        """Whether a bounded source was read to its end."""
+        return self._bounds is not None and all(at >= self._bounds[split] for split, at in positions.items())
+
+    # -- while it runs -----------------------------------------------------------------------------------------------
+
+    def discover(self, positions: Mapping[Split, int]) -> dict[Split, int]:
+        """The starts of partitions and topics that are new since the last look, when it is time to look."""
+        interval = self.options.discovery_interval
+        if interval <= 0 or self._bounds is not None or time.monotonic() - self._discovered < interval:
+            return {}
+        self._discovered = time.monotonic()
+        found = self._find(self.ids)
+        for name, known in self.ids.items():
+            if name not in found or found[name].id != known:
+                msg = (
+                    f"data loss: topic {name} was deleted{' and created again' if name in found else ''} during the run"
+                )
+                raise DataLoss(msg, "see scan.on-data-loss for how to go on")
+        new = [(n, p) for n, t in found.items() for p in range(t.partitions) if (n, p) not in positions]
+        starts = self._initial(new, "earliest-offset")
+        self.ids.update({name: topic.id for name, topic in found.items()})
+        return starts
+
+    # -- the consumer group ------------------------------------------------------------------------------------------
+
+    def _refuse_others(self, splits: Iterable[Split]) -> None:
+        """`scan.check.duplicated.group.id`: raises ConfigError where somebody else reads with the group.
+
+        Ordinary readers are its members. A pipeline is none, as it reads what it planned itself: it leaves its
+        checkpoint's identity and the time beside the offsets that it shows.
+        """
+        group = self._conf["group.id"]
+        hint = "stop it, choose another properties.group.id, or unset scan.check.duplicated.group.id"
+        members = self.cluster.members(group)
+        if members:
+            msg = f"consumer group {group!r} is in use by {len(members)} reader(s): {', '.join(sorted(members))}"
+            raise ConfigError(msg, hint)
+        for (topic, partition), (_, note) in self.cluster.group_commits(group, splits).items():
+            word, _, rest = note.partition(" ")
+            owner, _, millis = rest.partition(" ")
+            if word != _NOTE or owner == self._owner or not millis.isdigit():
+                continue
+            age = abs(time.time() - int(millis) / 1000)
+            if age < GONE_S:
+                msg = (
+                    f"consumer group {group!r} is in use by another pipeline (checkpoint {owner}), which showed its "
+                    f"offset in {topic}[{partition}] {age:.0f} s ago"
+                )
+                raise ConfigError(msg, f"{hint}; one that was killed is forgotten after {GONE_S:.0f} s")
+
+    def commit(self, positions: Mapping[Split, int]) -> None:
+        """Show the positions as the consumer group's offsets. Only for monitoring: a failure is a warning, once."""
+        self._show(positions, f"{_NOTE} {self._owner} {time.time() * 1000:.0f}")
+
+    def keep(self, positions: Mapping[Split, int]) -> None:
+        """Show them again now and then while nothing happens: brokers forget offsets, and others look at the time."""
+        if time.monotonic() - self._shown_at > KEEP_S:
+            self.commit(positions)
+
+    def _show(self, positions: Mapping[Split, int], note: str) -> None:
+        self._shown, self._shown_at = dict(positions), time.monotonic()
+        if not positions:
+            return
+        try:
+            self.cluster.commit(self._conf["group.id"], positions, note)
+            self._commit_failed = False
+        except Unavailable:
+            return
+        except IngestError as exc:
+            self._complain(str(exc))
+
+    def _complain(self, text: str) -> None:
+        if not self._commit_failed:
+            self._commit_failed = True
+            self._warn(f"{text}; the group's offsets do not show this run's progress, nothing else is affected")
+
+    def fingerprint(self, cluster_id: str) -> dict[str, Any]:
+        """What a checkpoint of this source depends on."""
+        return {"type": "kafka", "cluster": cluster_id, "value.format": self.options.value_format}
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        if self._cluster is not None:
+            if self._shown and not self._commit_failed:
+                self._show(self._shown, "")  # somebody else may have the group now
+            self._cluster.close()

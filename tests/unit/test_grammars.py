@@ -1,0 +1,111 @@
+"""Options whose text has a grammar: header filters, named offsets, times. And the rate limit."""
+
+from __future__ import annotations
+
+import pytest
+
+from ingest.engine import planner
+from ingest.kafka.headers import Headers, compile_filter
+from ingest.kafka.offsets import parse_offsets, parse_time
+from ingest.model.text import TextError
+
+TOY, BOOK, TEST = ("depart", b"toy"), ("depart", b"book"), ("env", b"test")
+
+
+@pytest.mark.parametrize(
+    ("text", "headers", "wanted"),
+    [
+        ("depart:toy|depart:book&!env:test", [TOY], True),
+        ("depart:toy|depart:book&!env:test", [BOOK], True),
+        ("depart:toy|depart:book&!env:test", [TOY, TEST], False),  # from left to right: (toy | book) & !test
+        ("depart:toy|depart:book&!env:test", [], False),
+        ("!env:test&depart:toy|depart:book", [TEST, BOOK], True),  # (!test & toy) | book
+        (" depart:toy & ! env:test ", [TOY], True),
+        ("a:b:c", [("a", b"b:c")], True),
+        ("a:", [("a", b"")], True),
+        ("a:", [("a", None)], True),
+        ("a:", [("b", b"")], False),
+        ("a:", None, False),
+        ("!a:x", None, True),
+        ("a:x", [("a", b"y"), ("a", b"x")], True),  # a name may come more than once
+        ("a:x", [("A", b"x")], False),
+        ("a:é", [("a", "é".encode())], True),
+        ("a:x", [("a", b"\xff")], False),
+    ],
+)
+def test_header_filter(text: str, headers: Headers, wanted: object) -> None:
+    assert compile_filter(text)(headers) is wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "at", "why"),
+    [
+        ("", 0, "missing"),
+        ("a:b&", 3, "missing"),
+        ("a:b||c:d", 4, "missing"),
+        ("(a:b)|c:d", 0, "brackets"),
+        ("a:b|!!c:d", 5, "only once"),
+        ("a:b|! !c:d", 6, "only once"),
+        ("a:b| nocolon", 5, "no ':'"),
+        ("a:b|:d", 4, "no name"),
+        ("!", 0, "missing"),
+        ("|".join(["a:b"] * 101), 0, "more than"),
+    ],
+)
+def test_header_filter_errors_say_where(text: str, at: int, why: str) -> None:
+    with pytest.raises(TextError, match=why) as caught:
+        compile_filter(text)
+    assert caught.value.at == at
+
+
+def test_named_offsets() -> None:
+    assert parse_offsets("partition:0,offset:42;partition:1,offset:300", ("t",)) == {("t", 0): 42, ("t", 1): 300}
+    assert parse_offsets(" topic:a.b , partition:0 , offset:1 ; offset:2,partition:0,topic:c;", ("a.b", "c")) == {
+        ("a.b", 0): 1, ("c", 0): 2,
+    }  # fmt: skip
+    assert parse_offsets("topic:any,partition:0,offset:1", None) == {("any", 0): 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "topics", "at"),
+    [
+        ("", ("t",), 0),
+        ("partition:0", ("t",), 0),
+        ("partition:0,offset:1", ("t", "u"), 0),
+        ("partition:0,offset:1", None, 0),
+        ("partition:0,offset:1;partition:0,offset:2", ("t",), 21),
+        ("partition:0,offset:-1", ("t",), 19),
+        ("partition:0,offset:9223372036854775808", ("t",), 19),
+        ("partition:x,offset:1", ("t",), 10),
+        ("partition:0,offset:1,offset:2", ("t",), 21),
+        ("partition:0;offset:1", ("t",), 0),
+        ("topic:other,partition:0,offset:1", ("t",), 0),
+        ("what:0", ("t",), 0),
+    ],
+)
+def test_named_offsets_errors_say_where(text: str, topics: tuple[str, ...] | None, at: int) -> None:
+    with pytest.raises(TextError) as caught:
+        parse_offsets(text, topics)
+    assert caught.value.at == at
+
+
+def test_times() -> None:
+    assert parse_time("1655395200000") == 1_655_395_200_000
+    assert parse_time("2022-06-16T16:00:00Z") == 1_655_395_200_000
+    assert parse_time("2022-06-16T16:00:00") == 1_655_395_200_000  # no zone is UTC, wherever this runs
+    assert parse_time("2022-06-16T18:00:00.001+02:00") == 1_655_395_200_001
+    with pytest.raises(ValueError, match="neither"):
+        parse_time("yesterday")
+
+
+def test_a_rate_limit_narrows_ranges_and_saves_up_a_second() -> None:
+    ranges = {("t", 0): (0, 100), ("t", 1): (10, 12), ("t", 2): (0, 50)}
+    assert planner.limit(ranges, None) == ranges
+    assert planner.limit(ranges, 42) == {("t", 1): (10, 12), ("t", 2): (0, 20), ("t", 0): (0, 20)}
+    assert planner.limit(ranges, 1) == {("t", 1): (10, 11)}
+    rate = planner.Rate(100.0, _since=0.0)
+    assert rate.available() == 100
+    assert rate.ready()
+    rate.take(100)
+    assert not rate.ready()
+    assert planner.Rate(None).available() is None
