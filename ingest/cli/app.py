@@ -10,6 +10,7 @@ import typer
 
 from ingest import __version__
 from ingest.cli.check import check
+from ingest.cli.checkpoint import app as checkpoint_app
 from ingest.cli.run import run
 from ingest.cli.sandbox import app as sandbox_app
 from ingest.cli.warmup import warmup
@@ -29,6 +30,7 @@ app = typer.Typer(
 app.command()(run)
 app.command()(check)
 app.command()(warmup)
+app.add_typer(checkpoint_app, name="checkpoint")
 app.add_typer(sandbox_app, name="sandbox")
 
 

@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from ingest.observe.events import BatchDone, Event, Rejected, RunEnded, RunStarted, SchemaChanged, Warned
+from ingest.observe.events import BatchDone, Event, OptionChanged, Rejected, RunEnded, RunStarted, SchemaChanged, Warned
 from ingest.spec.interpolate import mask
 
 if TYPE_CHECKING:
@@ -58,6 +58,8 @@ class Log:
                     "run started", pipeline=event.pipeline, run=event.run, checkpoint=event.checkpoint,
                     splits=event.splits, resumed=event.resumed, lag=event.lag,
                 )  # fmt: skip
+            case OptionChanged():
+                self._log.info("option changed", option=event.option, before=event.before, now=event.now)
             case BatchDone():
                 self._log.info(
                     "batch done", batch=event.batch, records=event.records, seconds=round(event.seconds, 3),
@@ -103,6 +105,8 @@ class Terminal:
                 self._say(f"{event.pipeline} {how} with {event.splits} partitions, {event.lag:,} records waiting")
                 self._started = time.monotonic()
                 self._live.update(Text("first batch …"))
+            case OptionChanged():
+                self._say(f"changed since the last run: {event.option}: {event.before} -> {event.now}")
             case BatchDone():
                 self._records += event.records
                 self._live.update(Text(self._line(event)))

@@ -16,7 +16,8 @@ def run(
     once: Annotated[bool, typer.Option("--once", help="Drain what is there at the start, then exit.")] = False,
     variables: SetOption = None,
     checkpoint: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where progress is kept. [default: .ingest/<pipeline name>]")
+        str | None,
+        typer.Option(metavar="DIR", help="Where progress is kept, also hdfs://…. [default: .ingest/<pipeline name>]"),
     ] = None,
     from_timestamp: Annotated[
         str | None,
@@ -42,10 +43,12 @@ def run(
     spark = parse_variables(conf)
     start = None if from_timestamp is None else _time(from_timestamp)
     pipeline = load_strictly(file, values)
-    where = checkpoint or Path(".ingest") / pipeline.pipeline.name
+    home = Path(".ingest") / pipeline.pipeline.name
+    where = checkpoint or str(home)
+    logs = (home if "://" in where else Path(where)) / "logs"
     observer = observer_for(pipeline.secrets, once=once)
     try:
-        run_pipeline(pipeline, Settings(where, master, spark, once, start), observer)
+        run_pipeline(pipeline, Settings(where, logs, master, spark, once, start), observer)
     except IngestError as exc:
         # The same error, without the secrets that a client's message may hold
         raise type(exc)(mask(exc.message, pipeline.secrets), mask(exc.hint, pipeline.secrets)) from exc

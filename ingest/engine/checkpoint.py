@@ -1,20 +1,18 @@
 """What a run leaves for the next one: positions, counters, schemas, in plain files.
 
     checkpoint.json        identity and fingerprint
-    lock                   held by the run that owns the checkpoint, and by its Java process
-    run                    the number of the newest run
+    lock                   held by the run that owns a local checkpoint, and by its Java process
+    runs/N                 one for each run: when it started, and the options it had
     batches/N.plan         ranges, topic ids, schema version: written before any task starts
     batches/N.done         positions reached, counters: written when the batch is over
     schemas/V.json         what version V changed; every hundredth holds everything
 
-Files appear whole or not at all. A plan without a done is run again: nothing of a batch is lost with its driver.
+Files appear whole or not at all. A plan without a done is run again: nothing of a batch is lost with its driver. Where
+there is no lock, a run that finds a newer one's number stops before it plans.
 """
 
 from __future__ import annotations
 
-import fcntl
-import os
-import time
 import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -27,17 +25,16 @@ from ingest.model.schema import TableSchema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
+    from ingest.engine.storage import Storage
     from ingest.flow.evolve import Evolution
     from ingest.flow.route import Rules
     from ingest.kafka.admin import Split
 
 FORMAT: Final = 1
 KEEP_BATCHES: Final = 20
+KEEP_RUNS: Final = 20
 SNAPSHOT_EVERY: Final = 100
-DYING_S: Final = 15.0
-"""How long a start waits for the remains of a killed run to go away, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,32 +61,61 @@ class Progress:
 
 
 class Checkpoint:
-    """An open checkpoint in a local directory; this process is its only user until `close`."""
+    """An open checkpoint. `begin` makes this process the one that may write to it, until `close`."""
 
-    def __init__(self, root: Path) -> None:
-        """Open or create; raises CheckpointError when it is in use, damaged, or cannot be written."""
-        self.root = root
+    def __init__(self, storage: Storage) -> None:
+        """Look at what is there; raises CheckpointError when it is damaged, or newer than this version."""
+        self.storage = storage
+        self.where = storage.where
+        self.run = 0
         try:
-            for folder in ("batches", "schemas"):
-                (root / folder).mkdir(parents=True, exist_ok=True)
-            self.lock = _lock(root / "lock")
-        except OSError as exc:
-            msg = f"cannot use checkpoint {root}: {exc.strerror}"
-            raise CheckpointError(msg, "choose another place with --checkpoint") from exc
-        try:
-            self.run = int(self._read("run") or b"0") + 1
-            self._write("run", str(self.run).encode())
-            self.meta: dict[str, Any] = orjson.loads(self._read("checkpoint.json") or b"{}")
+            self.meta: dict[str, Any] = orjson.loads(storage.read("checkpoint.json") or b"{}")
             if self.meta.get("format", FORMAT) != FORMAT:
-                msg = f"checkpoint {root} was written by a newer version (format {self.meta['format']})"
+                msg = f"checkpoint {self.where} was written by a newer version (format {self.meta['format']})"
                 raise CheckpointError(msg, "run it with that version")
-        except (ValueError, OSError) as exc:
-            raise self._damaged("checkpoint.json or run", exc) from exc
+        except (ValueError, AttributeError) as exc:
+            raise self._damaged("checkpoint.json", exc) from exc
+
+    def begin(self, note: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
+        """Take the next run's number, leaving a note with it; returns the note of the run before, which None keeps."""
+        self.run = self.newest_run
+        before: Mapping[str, Any] = {}
+        try:
+            before = orjson.loads(self.storage.read(f"runs/{self.run}") or b"{}")
+        except ValueError as exc:
+            raise self._damaged(f"runs/{self.run}", exc) from exc
+        while True:
+            self.run += 1
+            if self.storage.create(f"runs/{self.run}", orjson.dumps(before if note is None else note)):
+                break
+        if self.run > KEEP_RUNS:
+            self.storage.remove(f"runs/{self.run - KEEP_RUNS}")
+        return before
+
+    @property
+    def newest_run(self) -> int:
+        """The number of the newest run."""
+        return max(self._numbers("runs"), default=0)
+
+    def own(self) -> None:
+        """Raises CheckpointError where a newer run has taken the checkpoint over; a local one is locked instead."""
+        if self.storage.lock is None and self.newest_run > self.run:
+            msg = f"checkpoint {self.where} was taken over by a newer run than this one (number {self.run})"
+            raise CheckpointError(msg, "nothing is lost; see that only one of them is started")
+
+    def _numbers(self, folder: str, ending: str = "") -> list[int]:
+        stems = [name.removesuffix(ending) for name in self.storage.names(folder) if name.endswith(ending)]
+        return sorted(int(stem) for stem in stems if stem.isdigit())
 
     def _damaged(self, what: str, exc: Exception) -> CheckpointError:
         return CheckpointError(
-            f"checkpoint {self.root} is damaged: {what}: {exc}", "restore it, or start over with another --checkpoint"
+            f"checkpoint {self.where} is damaged: {what}: {exc}", "restore it, or start over with another --checkpoint"
         )
+
+    @property
+    def exists(self) -> bool:
+        """Whether a pipeline has used it."""
+        return "id" in self.meta
 
     @property
     def id(self) -> str:
@@ -100,15 +126,13 @@ class Checkpoint:
         """Take possession for a pipeline, or see that it is the same one; raises CheckpointError."""
         if "id" not in self.meta:
             self.meta = {"format": FORMAT, "id": uuid.uuid4().hex, "fingerprint": fingerprint}
-            self._write("checkpoint.json", orjson.dumps(self.meta, option=orjson.OPT_INDENT_2))
+            self.storage.write("checkpoint.json", orjson.dumps(self.meta, option=orjson.OPT_INDENT_2))
             return
         for section, expected in self.meta["fingerprint"].items():
             for key, value in expected.items():
                 now = fingerprint.get(section, {}).get(key)
                 if now != value:
-                    msg = (
-                        f"checkpoint {self.root} belongs to a pipeline with another {section} {key}: {value}, now {now}"
-                    )
+                    msg = f"checkpoint {self.where} is of a pipeline with another {section} {key}: {value}, now {now}"
                     hint = "its positions mean nothing here: use another pipeline.name, or another --checkpoint"
                     raise CheckpointError(msg, hint)
 
@@ -116,15 +140,10 @@ class Checkpoint:
 
     def progress(self) -> tuple[Progress, Batch | None]:
         """Where the last finished batch ended, and the planned batch that is not finished, if there is one."""
-        numbers: dict[str, list[int]] = {"done": [], "plan": []}
-        for path in (self.root / "batches").iterdir():
-            stem, _, kind = path.name.partition(".")
-            if kind in numbers and stem.isdigit():
-                numbers[kind].append(int(stem))
         try:
-            done = max(numbers["done"], default=-1)
+            done = max(self._numbers("batches", ".done"), default=-1)
             progress = self._progress(done)
-            planned = max(numbers["plan"], default=-1)
+            planned = max(self._numbers("batches", ".plan"), default=-1)
             return progress, self._batch(planned) if planned > done else None
         except (ValueError, KeyError, TypeError) as exc:
             raise self._damaged("batches", exc) from exc
@@ -132,7 +151,7 @@ class Checkpoint:
     def _progress(self, number: int) -> Progress:
         if number < 0:
             return Progress()
-        stored = orjson.loads(self._read(f"batches/{number}.done") or b"")
+        stored = orjson.loads(self.storage.read(f"batches/{number}.done") or b"")
         return Progress(
             number,
             {(t, p): at for t, p, at, _ in stored["positions"]},
@@ -142,18 +161,20 @@ class Checkpoint:
         )
 
     def _batch(self, number: int) -> Batch:
-        stored = orjson.loads(self._read(f"batches/{number}.plan") or b"")
+        stored = orjson.loads(self.storage.read(f"batches/{number}.plan") or b"")
         ranges = {(t, p): (start, end) for t, p, start, end in stored["ranges"]}
         return Batch(number, stored["run"], stored["ids"], ranges, stored["schema_version"])
 
     def plan(self, batch: Batch) -> None:
-        """Store a plan; only then may its tasks start."""
+        """Store a plan; only then may its tasks start. Raises CheckpointError where a newer run has taken over."""
+        self.own()
         ranges = [[t, p, start, end] for (t, p), (start, end) in batch.ranges.items()]
         plan = {"run": batch.run, "ids": batch.ids, "schema_version": batch.schema_version, "ranges": ranges}
-        self._write(f"batches/{batch.number}.plan", orjson.dumps(plan))
+        self.storage.write(f"batches/{batch.number}.plan", orjson.dumps(plan))
 
     def done(self, progress: Progress, counts: Mapping[str, Any]) -> None:
-        """Store where the pipeline stands now, and forget old batches."""
+        """Store where the pipeline stands now, and forget old batches; raises CheckpointError as `plan` does."""
+        self.own()
         positions = [[t, p, at, progress.shards.get((t, p), 0)] for (t, p), at in progress.positions.items()]
         done = {
             "run": self.run,
@@ -162,20 +183,20 @@ class Checkpoint:
             "counts": counts,
             "positions": positions,
         }
-        self._write(f"batches/{progress.batch}.done", orjson.dumps(done))
+        self.storage.write(f"batches/{progress.batch}.done", orjson.dumps(done))
         old = progress.batch - KEEP_BATCHES
-        for kind in ("plan", "done"):
-            (self.root / "batches" / f"{old}.{kind}").unlink(missing_ok=True)
+        for kind in ("plan", "done") if old >= 0 else ():
+            self.storage.remove(f"batches/{old}.{kind}")
 
     # -- schemas -----------------------------------------------------------------------------------------------------
 
     def schemas(self, rules: Rules) -> Schemas:
         """The newest version of all schemas, with the targets that the rules give the tables now."""
-        versions = sorted(int(p.stem) for p in (self.root / "schemas").glob("*.json") if p.stem.isdigit())
+        versions = self._numbers("schemas", ".json")
         sources: dict[tuple[str, ...], SourceTable] = {}
         sinks: dict[tuple[str, ...], TableSchema] = {}
         try:
-            stored = {v: orjson.loads(self._read(f"schemas/{v}.json") or b"") for v in versions}
+            stored = {v: orjson.loads(self.storage.read(f"schemas/{v}.json") or b"") for v in versions}
             first = max((v for v in versions if stored[v]["full"]), default=0)
             for version in versions:
                 if version < first:
@@ -200,69 +221,8 @@ class Checkpoint:
             "sources": [[table, source.to_json()] for table, source in sources.items()],
             "sinks": [[table, schema.to_json()] for table, schema in sinks.items()],
         }
-        self._write(f"schemas/{version}.json", orjson.dumps(value))
-
-    # -- files -------------------------------------------------------------------------------------------------------
-
-    def _read(self, name: str) -> bytes | None:
-        try:
-            return (self.root / name).read_bytes()
-        except FileNotFoundError:
-            return None
-
-    def _write(self, name: str, data: bytes) -> None:
-        """Write a file so that it is there whole or not at all, even when the machine goes down."""
-        path = self.root / name
-        temporary = path.with_name(f".{path.name}.tmp")
-        try:
-            with temporary.open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-            folder = os.open(path.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
-        except OSError as exc:
-            msg = f"cannot write checkpoint {path}: {exc.strerror}"
-            raise CheckpointError(msg, "see to its disk and rights; nothing is lost, run again then") from exc
+        self.storage.write(f"schemas/{version}.json", orjson.dumps(value))
 
     def close(self) -> None:
         """Give the checkpoint back."""
-        os.close(self.lock)
-
-
-def _lock(path: Path) -> int:
-    """The lock's file descriptor. A killed run's Java process may hold it for a moment more: wait for that."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-    deadline = time.monotonic() + DYING_S
-    while True:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            owner = os.pread(fd, 32, 0).decode(errors="replace").strip()
-            if _alive(owner) or time.monotonic() > deadline:
-                os.close(fd)
-                msg = f"checkpoint {path.parent} is in use by another run (process {owner or 'unknown'})"
-                raise CheckpointError(msg, "stop that one first, or give this pipeline its own --checkpoint") from None
-            time.sleep(0.1)
-        else:
-            break
-    os.ftruncate(fd, 0)
-    os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
-    os.set_inheritable(fd, False)
-    return fd
-
-
-def _alive(owner: str) -> bool:
-    if not owner.isdigit():
-        return True
-    try:
-        os.kill(int(owner), 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+        self.storage.close()

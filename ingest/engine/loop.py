@@ -8,24 +8,37 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ingest.engine import planner
 from ingest.engine.checkpoint import Batch, Checkpoint, Progress
 from ingest.engine.session import Session, Stop
+from ingest.engine.storage import HadoopStorage, LocalStorage, is_remote
 from ingest.engine.task import Counts, Task, merge_counts, run_tasks
 from ingest.engine.worker import Delta, Setup
 from ingest.errors import ConfigError, DirtyData, IngestError, InternalError, Unavailable
 from ingest.flow.evolve import Schemas, evolve, reroute
 from ingest.model.schema import CreateTable, changes
 from ingest.model.table import show
-from ingest.observe.events import BatchDone, Rejected, RunEnded, RunStarted, SchemaChanged, TableSummary, Warned
+from ingest.observe.events import (
+    BatchDone,
+    OptionChanged,
+    Rejected,
+    RunEnded,
+    RunStarted,
+    SchemaChanged,
+    TableSummary,
+    Warned,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-    from pathlib import Path
+    from concurrent.futures import Future
 
+    from ingest.engine.storage import Storage
     from ingest.engine.task import Outcome
     from ingest.kafka.admin import Split
     from ingest.model.reject import Reject
@@ -45,7 +58,10 @@ MAX_DELTAS: Final = 50
 class Settings:
     """How to run, as the command line says."""
 
-    checkpoint: Path
+    checkpoint: str
+    """A local directory, or a URI that Hadoop's file systems understand."""
+    logs: Path
+    """Where Spark's log goes."""
     master: str = "local[*]"
     conf: Mapping[str, str] = field(default_factory=dict)
     once: bool = False
@@ -57,14 +73,14 @@ def run(pipeline: Pipeline, settings: Settings, observer: Observer) -> RunEnded:
     """Run a pipeline until it is drained (`once`), told to stop, or failed; raises IngestError."""
     summary = RunEnded(pipeline.pipeline.name)
     started = time.monotonic()
-    checkpoint = Checkpoint(settings.checkpoint)
+    run_ = _Run(pipeline, settings, observer, summary)
     try:
-        _Run(pipeline, settings, observer, checkpoint, summary).run()
+        run_.run()
     except IngestError as exc:
         summary.stopped = str(exc)
         raise
     finally:
-        checkpoint.close()
+        run_.resources.close()
         summary.seconds = time.monotonic() - started
         observer(summary)
     return summary
@@ -73,11 +89,12 @@ def run(pipeline: Pipeline, settings: Settings, observer: Observer) -> RunEnded:
 class _Run:
     """The state of one run."""
 
-    def __init__(
-        self, pipeline: Pipeline, settings: Settings, observer: Observer, checkpoint: Checkpoint, summary: RunEnded
-    ) -> None:
-        self.pipeline, self.settings, self.observer = pipeline, settings, observer
-        self.checkpoint, self.summary = checkpoint, summary
+    def __init__(self, pipeline: Pipeline, settings: Settings, observer: Observer, summary: RunEnded) -> None:
+        self.pipeline, self.settings, self.observer, self.summary = pipeline, settings, observer, summary
+        self.remote = is_remote(settings.checkpoint)
+        self.resources = ExitStack()
+        if not self.remote:
+            self.open(LocalStorage(Path(settings.checkpoint)))
         self.rules = pipeline.rules
         self.source = pipeline.source.control(pipeline.pipeline.name, self.warn)
         self.sink = pipeline.sink.control(pipeline.pipeline.name, self.warn)
@@ -108,12 +125,13 @@ class _Run:
 
     def run(self) -> None:
         with ThreadPoolExecutor(1) as threads:
-            connecting = threads.submit(self.connect)  # while Java starts
+            # A local checkpoint is opened, and Kafka asked, while Java starts; another one is reached through Java
+            connecting = None if self.remote else threads.submit(self.connect)
             with self.stop.installed():
-                self.session = self.start_spark(connecting.exception)
+                self.session = self.start_spark(connecting)
             try:
                 with self.stop.installed():  # again: Spark takes Ctrl-C for itself when it starts
-                    connecting.result()
+                    self.connect() if connecting is None else connecting.result()
                     self.prepare()
                     while (batch := self.next_batch()) is not None:
                         self.finish(batch, self.session.run(run_tasks, self.tasks(batch)))
@@ -241,7 +259,10 @@ class _Run:
     # -- starting ----------------------------------------------------------------------------------------------------
 
     def connect(self) -> None:
-        """Everything that needs Kafka and the checkpoint only; runs while Java starts."""
+        """Everything that needs Kafka and the checkpoint only."""
+        if self.remote:
+            self.open(HadoopStorage(self.settings.checkpoint, *self.session.hadoop))
+        self.tell_changes(self.checkpoint.begin(self.pipeline.describe()))
         read_from, write_to = self.source.connect(), self.sink.connect()
         self.same_cluster = read_from == write_to
         fingerprint = {"source": self.source.fingerprint(read_from), "sink": self.sink.fingerprint(write_to)}
@@ -275,18 +296,25 @@ class _Run:
         ranges = {s: (start, end) for s, (start, end) in batch.ranges.items() if positions.get(s) == start}
         return Batch(batch.number, batch.run, batch.ids, ranges, batch.schema_version) if ranges else None
 
-    def start_spark(self, connecting: Callable[[], BaseException | None]) -> Session:
+    def start_spark(self, connecting: Future[None] | None) -> Session:
         """Java and Spark; when the other half of the start fails first, its error is the one to show."""
         settings = self.settings
         name = f"ingest {self.pipeline.pipeline.name}"
-        log = settings.checkpoint / "logs" / "spark.log"
+        lock = None if self.remote else self.checkpoint.storage.lock
         try:
-            return Session(name, settings.master, settings.conf, lock=self.checkpoint.lock, log=log)
+            return Session(name, settings.master, settings.conf, lock=lock, log=settings.logs / "spark.log")
         except IngestError:
-            other = connecting()
+            other = None if connecting is None else connecting.exception()
             if isinstance(other, IngestError):
                 raise other from None
             raise
+
+    def tell_changes(self, before: Mapping[str, Any]) -> None:
+        """Show which options changed since the last run: files change while checkpoints stay."""
+        now = self.pipeline.describe()
+        for option in sorted({*before, *now}) if before else ():
+            if before.get(option) != now.get(option):
+                self.observer(OptionChanged(option, before.get(option), now.get(option)))
 
     def prepare(self) -> None:
         """What needs both halves of the start."""
@@ -306,7 +334,7 @@ class _Run:
         lag = self.lag()
         self.observer(
             RunStarted(
-                options.name, self.checkpoint.run, str(self.checkpoint.root), len(self.progress.positions),
+                options.name, self.checkpoint.run, self.checkpoint.where, len(self.progress.positions),
                 self.resumed, lag,
             )
         )  # fmt: skip
@@ -384,6 +412,11 @@ class _Run:
                 first_ack=min(acks, default=None),
             )
         )
+
+    def open(self, storage: Storage) -> None:
+        """Open the checkpoint; it is given back when the run is over."""
+        self.resources.callback(storage.close)
+        self.checkpoint = Checkpoint(storage)
 
     def too_dirty(self, rejects: list[Reject]) -> DirtyData:
         """The error that more rejects than tolerated end a run with."""

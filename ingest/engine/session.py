@@ -43,7 +43,7 @@ _MAX_LOG: Final = 10 << 20
 class Session:
     """A running SparkContext."""
 
-    def __init__(self, name: str, master: str, conf: Mapping[str, str], *, lock: int, log: Path) -> None:
+    def __init__(self, name: str, master: str, conf: Mapping[str, str], *, lock: int | None, log: Path) -> None:
         """Start Java and Spark; raises ConfigError or Unavailable when that does not work."""
         self._log = log
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -77,7 +77,7 @@ class Session:
         }
         self._sc = self._start(settings, lock)
 
-    def _start(self, settings: Mapping[str, str], lock: int) -> SparkContext:
+    def _start(self, settings: Mapping[str, str], lock: int | None) -> SparkContext:
         from pyspark import SparkConf, SparkContext  # noqa: PLC0415  (slow to import, and only a run needs it)
         from pyspark.errors import PySparkException  # noqa: PLC0415
         from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
@@ -95,7 +95,12 @@ class Session:
             spark.set(key, value)
         try:
             with self._log.open("ab") as out:
-                popen = {"stdout": out, "stderr": out, "start_new_session": True, "pass_fds": (lock,)}
+                popen = {
+                    "stdout": out,
+                    "stderr": out,
+                    "start_new_session": True,
+                    "pass_fds": () if lock is None else (lock,),
+                }
                 gateway = launch_gateway(spark, popen)  # type: ignore[no-untyped-call]
             self._gateway = gateway
             return SparkContext(conf=spark, gateway=gateway)
@@ -126,6 +131,11 @@ class Session:
             return ""
         telling = [line for line in lines if "Exception" in line or "ERROR" in line or "rror:" in line]
         return telling[0].strip()[:300] if telling else ""
+
+    @property
+    def hadoop(self) -> tuple[Any, Any]:
+        """The JVM, and the configuration of Hadoop's file systems in it."""
+        return self._sc._jvm, self._sc._jsc.hadoopConfiguration()  # noqa: SLF001
 
     @property
     def slots(self) -> int:

@@ -22,6 +22,15 @@ class RunStarted:
 
 
 @dataclass(frozen=True, slots=True)
+class OptionChanged:
+    """The pipeline file says something else than at the last run. None: the option is not there."""
+
+    option: str
+    before: str | None
+    now: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class BatchDone:
     """One batch is over and its progress stored. Times in seconds."""
 
@@ -87,7 +96,7 @@ class RunEnded:
     """Why it ended: `drained`, `signal`, or the error."""
 
 
-Event: TypeAlias = RunStarted | BatchDone | SchemaChanged | Rejected | Warned | RunEnded
+Event: TypeAlias = RunStarted | OptionChanged | BatchDone | SchemaChanged | Rejected | Warned | RunEnded
 
 
 class Observer(Protocol):

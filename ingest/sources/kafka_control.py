@@ -7,7 +7,7 @@ Reference: alibaba-kafka.txt, "Start offset"; decisions, "Sources".
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ingest.errors import ConfigError, DataLoss, IngestError, TopicMissing, Unavailable
 from ingest.kafka.admin import Cluster
@@ -199,6 +199,18 @@ class KafkaControl:
             )
             out[split] = to
         return out
+
+    def resolve(self, splits: Iterable[Split], to: Literal["earliest", "latest"] | int) -> dict[Split, int]:
+        """What an operator means by `earliest`, `latest`, or a time in milliseconds since 1970."""
+        if to == "earliest":
+            return self.cluster.earliest(splits)
+        if to == "latest":
+            return self.cluster.latest(splits, committed=self._committed)
+        return self._at_time(splits, to)
+
+    def topics(self, names: Iterable[str]) -> dict[str, Topic]:
+        """These topics as they are now; those that are gone are left out."""
+        return self.cluster.topics(names)
 
     # -- where to end ------------------------------------------------------------------------------------------------
 

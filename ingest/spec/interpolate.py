@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 _PLACEHOLDER: Final = re.compile(r"\$\$\{|\$\{([^${}]*)\}")
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _SECRET: Final = "secret_values."  # noqa: S105  (a prefix, not a secret)
+HIDDEN: Final = "********"
+"""What stands in the place of a secret."""
 MAX_FILE: Final = 1 << 16
 MIN_MASKED: Final = 3
 """A secret shorter than this is not masked: it would turn every text into asterisks."""
@@ -105,5 +107,5 @@ def mask(text: str, secrets: set[str] | frozenset[str]) -> str:
     """The text without the secrets in it."""
     for secret in sorted(secrets, key=len, reverse=True):
         if len(secret) >= MIN_MASKED:
-            text = text.replace(secret, "********")
+            text = text.replace(secret, HIDDEN)
     return text

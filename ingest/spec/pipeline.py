@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from ingest.flow.route import KeyRule, RouteRule, Rules
 from ingest.formats.options import Duration, Options
+from ingest.kafka.properties import SECRET
 from ingest.model.table import SelectorError, selector
 from ingest.sinks.upsert_kafka import UpsertKafka
 from ingest.sources.kafka import KafkaSource
+from ingest.spec.interpolate import HIDDEN, mask
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 
@@ -115,6 +117,31 @@ class Pipeline(BaseModel):
     transform: tuple[Transform, ...] = ()
     pipeline: PipelineOptions
     secrets: frozenset[str] = Field(default=frozenset(), exclude=True, repr=False)
+
+    def describe(self) -> dict[str, str]:
+        """The options that are set, by their place in the file, without any secret: for people and checkpoints."""
+        out: dict[str, str] = {}
+
+        def add(prefix: str, value: Any) -> None:  # noqa: ANN401
+            if isinstance(value, BaseModel):
+                for attribute in sorted(value.model_fields_set):
+                    alias = type(value).model_fields[attribute].alias or attribute
+                    if alias != "*format":
+                        add(f"{prefix}.{alias}", getattr(value, attribute))
+                    else:
+                        add(prefix, value.__dict__[attribute])
+            elif isinstance(value, dict):
+                for key, item in value.items():
+                    add(f"{prefix.removesuffix('*')}{'' if prefix.endswith('*') else '.'}{key}", item)
+            elif isinstance(value, tuple):
+                for i, item in enumerate(value):
+                    add(f"{prefix}[{i}]", item)
+            else:
+                out[prefix] = HIDDEN if SECRET.search(prefix) else mask(str(value), self.secrets)
+
+        for section in ("source", "sink", "route", "transform", "pipeline"):
+            add(section, getattr(self, section))
+        return out
 
     @property
     def rules(self) -> Rules:

@@ -13,6 +13,7 @@ from ingest.engine import planner
 from ingest.engine.checkpoint import Batch, Checkpoint, Progress
 from ingest.engine.daemon import unpacked
 from ingest.engine.session import with_retries
+from ingest.engine.storage import LocalStorage
 from ingest.engine.worker import Delta, Setup, State
 from ingest.errors import CheckpointError, ConfigError, NoPrimaryKey, SchemaChangeRefused
 from ingest.flow.evolve import Schemas, SourceTable, evolve
@@ -30,6 +31,10 @@ A, B = ("t", 0), ("t", 1)
 def schema(*names: str, key: str = "id") -> TableSchema:
     columns = [Column(key, types.BIGINT, nullable=False), *(Column(name, types.STRING) for name in names)]
     return TableSchema(tuple(columns), (key,))
+
+
+def opened(path: Path) -> Checkpoint:
+    return Checkpoint(LocalStorage(path))
 
 
 def test_ranges_share_the_budget_of_a_shard_and_leave_nobody_out() -> None:
@@ -59,7 +64,8 @@ def test_the_budget_follows_the_rate_and_grows_by_steps() -> None:
 
 
 def test_progress_plans_and_schemas_read_back(tmp_path: Path) -> None:
-    checkpoint = Checkpoint(tmp_path / "c")
+    checkpoint = opened(tmp_path / "c")
+    checkpoint.begin({"a": "1"})
     checkpoint.bind({"source": {"cluster": "x"}})
     assert checkpoint.progress() == (Progress(batch=0), None)
     batch = Batch(1, checkpoint.run, {"t": "id"}, {A: (0, 5)}, 0)
@@ -78,7 +84,8 @@ def test_progress_plans_and_schemas_read_back(tmp_path: Path) -> None:
         schemas = evolution.schemas
     assert checkpoint.schemas(rules) == schemas
     checkpoint.close()
-    again = Checkpoint(tmp_path / "c")
+    again = opened(tmp_path / "c")
+    assert again.begin({}) == {"a": "1"}
     assert again.run == checkpoint.run + 1
     with pytest.raises(CheckpointError, match="another source cluster: x, now y"):
         again.bind({"source": {"cluster": "y"}})
@@ -86,7 +93,7 @@ def test_progress_plans_and_schemas_read_back(tmp_path: Path) -> None:
 
 
 def test_old_batches_are_forgotten(tmp_path: Path) -> None:
-    checkpoint = Checkpoint(tmp_path)
+    checkpoint = opened(tmp_path)
     for number in range(1, 60):
         checkpoint.plan(Batch(number, 1, {}, {A: (0, 1)}, 0))
         checkpoint.done(Progress(number, {A: number}, {}, {A: 0}), {})
@@ -97,8 +104,8 @@ def test_old_batches_are_forgotten(tmp_path: Path) -> None:
 
 def test_a_second_user_is_refused_and_a_dead_one_is_not_waited_for_long(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from ingest.engine.checkpoint import Checkpoint\n"
-        "Checkpoint(Path(sys.argv[1])); print('open', flush=True); sys.stdin.read()"
+        "import sys; from pathlib import Path; from ingest.engine.storage import LocalStorage\n"
+        "s = LocalStorage(Path(sys.argv[1])); print('open', flush=True); sys.stdin.read()"
     )
     other = subprocess.Popen(
         [sys.executable, "-c", code, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -107,26 +114,32 @@ def test_a_second_user_is_refused_and_a_dead_one_is_not_waited_for_long(tmp_path
     assert other.stdin is not None
     assert other.stdout.readline() == "open\n"
     with pytest.raises(CheckpointError, match=f"in use by another run .process {other.pid}"):
-        Checkpoint(tmp_path)
+        opened(tmp_path)
     other.kill()
     other.wait()
     other.stdout.close()
     other.stdin.close()
-    Checkpoint(tmp_path).close()
+    opened(tmp_path).close()
 
 
-@pytest.mark.parametrize("file", ["checkpoint.json", "run", "batches/7.done", "batches/7.plan"])
+def looked_at(path: Path) -> None:
+    checkpoint = opened(path)
+    checkpoint.begin({})
+    checkpoint.progress()
+
+
+@pytest.mark.parametrize("file", ["checkpoint.json", "runs/7", "batches/7.done", "batches/7.plan"])
 def test_a_damaged_checkpoint_is_said_to_be(tmp_path: Path, file: str) -> None:
-    Checkpoint(tmp_path).close()
+    opened(tmp_path).close()
     (tmp_path / file).write_bytes(b"{")
     with pytest.raises(CheckpointError, match="is damaged"):
-        Checkpoint(tmp_path).progress()
+        looked_at(tmp_path)
 
 
 def test_a_checkpoint_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(CheckpointError, match="cannot use checkpoint"):
-        Checkpoint(tmp_path / "file" / "c")
+        opened(tmp_path / "file" / "c")
 
 
 def test_local_masters_try_again() -> None:

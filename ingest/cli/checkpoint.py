@@ -1,0 +1,194 @@
+"""`ingest checkpoint show | reset | export`: look at where a pipeline stands, and set it somewhere else."""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ingest.cli.check import SetOption, parse_variables
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ingest.engine.checkpoint import Checkpoint
+    from ingest.engine.inspect import Reset, Target
+    from ingest.sources.kafka_control import KafkaControl
+
+app = typer.Typer(
+    help="Where a pipeline stands: show it, set it, export it.", no_args_is_help=True, rich_markup_mode=None
+)
+
+
+class Format(StrEnum):
+    """How a checkpoint is shown."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class Export(StrEnum):
+    """How a checkpoint is exported."""
+
+    JSON = "json"
+    OFFSETS = "offsets"
+
+
+TargetArgument = Annotated[str, typer.Argument(metavar="FILE|DIR", help="A pipeline file, or a checkpoint's place.")]
+CheckpointOption = Annotated[
+    str | None,
+    typer.Option("--checkpoint", metavar="DIR", help="With a pipeline file. [default: .ingest/<pipeline name>]"),
+]
+ConfOption = Annotated[
+    list[str] | None,
+    typer.Option("--conf", metavar="KEY=VALUE", help="A Spark setting, for checkpoints on Hadoop's file systems."),
+]
+
+
+@contextmanager
+def _opened(
+    target: str, checkpoint: str | None, variables: list[str] | None, conf: list[str] | None, *, write: bool
+) -> Iterator[tuple[Checkpoint, KafkaControl | None]]:
+    """The checkpoint, and with a pipeline file its source, connected."""
+    from ingest.engine.inspect import opened  # noqa: PLC0415  (`--help` should not wait for it)
+    from ingest.spec.load import load_strictly  # noqa: PLC0415
+
+    settings = parse_variables(conf)
+    if not Path(target).is_file():
+        with opened(target, settings, write=write) as found:
+            yield found, None
+        return
+    pipeline = load_strictly(Path(target), parse_variables(variables))
+    where = checkpoint or str(Path(".ingest") / pipeline.pipeline.name)
+    with opened(where, settings, write=write) as found:
+        source = pipeline.source.control(pipeline.pipeline.name, lambda text: typer.echo(f"warning: {text}", err=True))
+        try:
+            source.connect()
+            yield found, source
+        finally:
+            source.close()
+
+
+@app.command()
+def show(
+    target: TargetArgument,
+    checkpoint: CheckpointOption = None,
+    form: Annotated[Format, typer.Option("--format", help="How to print it.")] = Format.TEXT,
+    variables: SetOption = None,
+    conf: ConfOption = None,
+) -> None:
+    """Show positions, errors and versions; with a pipeline file also how far each partition is behind."""
+    from ingest.engine.inspect import overview  # noqa: PLC0415  (as above)
+
+    with _opened(target, checkpoint, variables, conf, write=False) as (found, source):
+        value = overview(found, source)
+    if form is Format.JSON:
+        typer.echo(json.dumps(value, indent=2))
+    else:
+        _print(value)
+
+
+def _print(value: dict[str, Any]) -> None:
+    unfinished = value["unfinished_batch"]
+    typer.echo(f"checkpoint {value['checkpoint']} ({value['id']})")
+    for section, keys in value["fingerprint"].items():
+        typer.echo(f"{section}: {', '.join(f'{key} {text}' for key, text in keys.items())}")
+    again = "" if unfinished is None else f"; batch {unfinished} was planned and not finished, it will run again"
+    typer.echo(f"{value['runs']} runs, last batch {value['batch']}{again}")
+    typer.echo(f"schema version {value['schema_version']}, {value['tables']} tables; {value['errors']} errors counted")
+    rows = [("topic", "partition", "offset", "end", "lag")]
+    for at in value["positions"]:
+        rows.append((at["topic"], *("" if at[key] is None else f"{at[key]}" for key in rows[0][1:])))
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    for row in rows:
+        numbers = (text.rjust(width) for text, width in zip(row[1:], widths[1:], strict=True))
+        typer.echo("  ".join((row[0].ljust(widths[0]), *numbers)).rstrip())
+
+
+@app.command()
+def export(
+    target: TargetArgument,
+    checkpoint: CheckpointOption = None,
+    form: Annotated[Export, typer.Option("--format", help="JSON, or a value for scan.startup.specific-offsets.")] = (
+        Export.JSON
+    ),
+    variables: SetOption = None,
+    conf: ConfOption = None,
+) -> None:
+    """Print a checkpoint for other tools, or as the start of another pipeline."""
+    from ingest.engine.inspect import as_offsets, overview  # noqa: PLC0415  (as above)
+
+    with _opened(target, checkpoint, variables, conf, write=False) as (found, source):
+        typer.echo(as_offsets(found) if form is Export.OFFSETS else json.dumps(overview(found, source), indent=2))
+
+
+@app.command()
+def reset(
+    target: TargetArgument,
+    to: Annotated[
+        str | None,
+        typer.Option("--to", metavar="WHERE", help="earliest, latest, offset:N, or timestamp:T (ms or ISO 8601)."),
+    ] = None,
+    topic: Annotated[str | None, typer.Option(help="Only this topic. [default: all]")] = None,
+    partition: Annotated[int | None, typer.Option(min=0, help="Only this partition. [default: all]")] = None,
+    errors: Annotated[bool, typer.Option("--errors", help="Forget the errors that were counted.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would change.")] = False,
+    checkpoint: CheckpointOption = None,
+    variables: SetOption = None,
+    conf: ConfOption = None,
+) -> None:
+    """Set positions for the next run. Refused while a run uses the checkpoint."""
+    from ingest.engine.inspect import apply_reset, plan_reset  # noqa: PLC0415  (as above)
+
+    where = None if to is None else _parse(to)
+    if where is None and not errors:
+        msg = "give --to WHERE, or --errors"
+        raise typer.BadParameter(msg)
+    with _opened(target, checkpoint, variables, conf, write=not dry_run) as (found, source):
+        planned = plan_reset(found, source, where, topic, partition, errors=errors)
+        _print_reset(planned)
+        if dry_run:
+            typer.echo("nothing was changed (--dry-run)")
+        else:
+            apply_reset(found, planned)
+
+
+def _print_reset(planned: Reset) -> None:
+    for move in planned.moves:
+        if move.old is None:
+            what = "read from there"
+        elif move.new > move.old:
+            what = f"{move.new - move.old} offsets are skipped"
+        else:
+            what = f"{move.old - move.new} offsets are read again"
+        typer.echo(f"{move.topic}[{move.partition}]: {'none' if move.old is None else move.old} -> {move.new}, {what}")
+    if planned.errors:
+        typer.echo(f"{planned.errors} counted errors are forgotten")
+    if planned.dropped_batch is not None:
+        typer.echo(f"batch {planned.dropped_batch}, planned and not finished, is planned anew")
+    if not planned.moves and not planned.errors:
+        typer.echo("nothing to change")
+
+
+def _parse(text: str) -> Target:
+    from ingest.kafka.offsets import parse_time  # noqa: PLC0415
+
+    kind, _, value = text.replace("=", ":", 1).partition(":")
+    try:
+        if text in {"earliest", "latest"}:
+            return (text, None)  # type: ignore[return-value]
+        if kind == "timestamp":
+            return ("timestamp", parse_time(value))
+        if kind == "offset" or (text.isascii() and text.isdigit()):
+            offset = int(value or text)
+            if offset < 0:
+                raise ValueError  # noqa: TRY301  (said below)
+            return ("offset", offset)
+        return ("timestamp", parse_time(text))
+    except ValueError:
+        msg = f"{text!r} is none of earliest, latest, offset:N, timestamp:T (milliseconds since 1970, or ISO 8601)"
+        raise typer.BadParameter(msg, param_hint="--to") from None

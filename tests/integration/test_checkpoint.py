@@ -1,0 +1,176 @@
+"""Checkpoints as operators meet them: shown, reset, exported, kept while the pipeline file changes, and on Hadoop."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka.admin import NewTopic
+from harness import INGEST, Kafka, Pipeline, finish, message
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def command(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([INGEST, "checkpoint", *map(str, arguments)], check=False, capture_output=True, text=True)
+
+
+def shown(*arguments: object) -> dict[str, Any]:
+    done = command("show", *arguments, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    value: dict[str, Any] = json.loads(done.stdout)
+    return value
+
+
+def feed(kafka: Kafka, pipeline: Pipeline, first: int, last: int, partition: int = 0) -> None:
+    messages = [message("c", None, {"id": i, "v": i}) for i in range(first, last)]
+    kafka.send(pipeline.topic, *messages, partition=partition)
+
+
+def test_show_reset_and_export(kafka: Kafka, pipeline: Pipeline) -> None:
+    at = ("--checkpoint", pipeline.checkpoint)
+    none = command("show", pipeline.checkpoint)
+    assert (none.returncode, "there is no checkpoint at" in none.stderr) == (78, True)
+    feed(kafka, pipeline, 0, 10)
+    feed(kafka, pipeline, 10, 15, partition=1)
+    kafka.send(pipeline.topic, (b"{}", b"not JSON"))
+    pipeline.write(source="  ingestion.ignore-errors: true\n")
+    first = pipeline.run()
+    assert first.code == 0, first.err
+    feed(kafka, pipeline, 20, 23)
+
+    value = shown(pipeline.file, *at)
+    assert [(p["partition"], p["offset"], p["end"], p["lag"]) for p in value["positions"]] == [
+        (0, 11, 14, 3),
+        (1, 5, 5, 0),
+    ]
+    assert (value["errors"], value["tables"], value["unfinished_batch"]) == (1, 1, None)
+    offline = shown(pipeline.checkpoint)  # without the file there is no way to the cluster
+    assert [(p["offset"], p["lag"]) for p in offline["positions"]] == [(11, None), (5, None)]
+    text = command("show", pipeline.file, *at).stdout
+    assert f"{pipeline.topic}          0      11   14    3" in text
+    assert "1 errors counted" in text
+
+    before = shown(pipeline.checkpoint)
+    one = ("--topic", pipeline.topic, "--partition", 1)
+    dry = command("reset", pipeline.file, *at, "--to", "earliest", "--dry-run")
+    assert f"{pipeline.topic}[0]: 11 -> 0, 11 offsets are read again" in dry.stdout
+    assert "nothing was changed" in dry.stdout
+    assert shown(pipeline.checkpoint) == before
+    for arguments, why in (
+        (("--to", "offset:99", *one), "holds offsets 0 to 5, not 99"),
+        (("--to", "offset:1"), "would set 2 partitions"),
+        (("--to", "earliest", "--topic", "nope"), "no position of topic nope"),
+    ):
+        refused = command("reset", pipeline.file, *at, *arguments)
+        assert (refused.returncode, why in refused.stderr) == (78, True), refused.stderr
+    assert command("reset", pipeline.checkpoint, "--to", "latest").returncode == 78
+    assert command("reset", pipeline.checkpoint).returncode == 2
+    assert command("reset", pipeline.checkpoint, "--to", "soon").returncode == 2
+
+    assert command("reset", pipeline.checkpoint, "--to", "offset:3", *one).returncode == 0
+    assert [p["offset"] for p in shown(pipeline.checkpoint)["positions"]] == [11, 3]
+    done = pipeline.run()
+    assert (done.code, done.events[-1]["records"]) == (0, 2 + 3)
+    assert [p["offset"] for p in shown(pipeline.checkpoint)["positions"]] == [14, 5]
+    assert command("reset", pipeline.checkpoint, "--errors").returncode == 0
+    assert shown(pipeline.checkpoint)["errors"] == 0
+    assert command("reset", pipeline.file, *at, "--to", "timestamp:2100-01-01").returncode == 0
+    assert [p["offset"] for p in shown(pipeline.checkpoint)["positions"]] == [14, 5]
+    assert command("reset", pipeline.file, *at, "--to", "2001-01-01T00:00:00Z").returncode == 0
+    assert [p["offset"] for p in shown(pipeline.checkpoint)["positions"]] == [0, 0]
+    exported = command("export", pipeline.checkpoint, "--format", "offsets").stdout.strip()
+    assert exported == f"topic:{pipeline.topic},partition:0,offset:0;topic:{pipeline.topic},partition:1,offset:0"
+    assert json.loads(command("export", pipeline.checkpoint).stdout)["id"] == before["id"]
+
+
+def test_a_checkpoint_in_use_is_not_reset_and_a_recreated_topic_can_be_accepted(
+    kafka: Kafka, pipeline: Pipeline
+) -> None:
+    feed(kafka, pipeline, 0, 5)
+    running = pipeline.start()
+    out = pipeline.out("orders")
+    deadline = time.monotonic() + 60
+    while not (out in kafka.cluster.names() and kafka.end(out) >= 5):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    refused = command("reset", pipeline.checkpoint, "--errors")
+    assert (refused.returncode, "is in use by another run" in refused.stderr) == (78, True)
+    assert shown(pipeline.checkpoint)["batch"] >= 0  # looking is always possible
+    running.terminate()
+    assert finish(running).code == 0
+    kafka.admin.delete_topics([pipeline.topic])[pipeline.topic].result(10)
+    assert kafka.cluster.wait_until(lambda: pipeline.topic not in kafka.cluster.names(), 10)
+    kafka.admin.create_topics([NewTopic(pipeline.topic, 3, 1)])[pipeline.topic].result(10)
+    feed(kafka, pipeline, 100, 103)
+    stopped = pipeline.run()
+    assert (stopped.code, "created again" in stopped.err) == (1, True)
+    done = command("reset", pipeline.file, "--checkpoint", pipeline.checkpoint, "--to", "earliest")
+    assert done.returncode == 0, done.stderr
+    again = pipeline.run()
+    assert again.code == 0, again.err
+    assert again.events[-1]["records"] == 3
+
+
+def test_a_pipeline_file_may_change_under_its_checkpoint(kafka: Kafka, pipeline: Pipeline) -> None:
+    feed(kafka, pipeline, 0, 3)
+    assert pipeline.run().code == 0
+    other = kafka.create(f"{kafka.name}.more", 1)
+    pipeline.topic = f"{pipeline.topic};{other}"
+    kafka.send(other, message("c", None, {"id": 50, "v": 1}))
+    pipeline.write(
+        source="  properties.sasl.password: hunter2hunter2\n", sink="  sink.add-tableId-to-header-enabled: true\n",
+        rest="pipeline: {parallelism: 1}\n",
+    )  # fmt: skip
+    done = pipeline.run()
+    assert done.code == 0, done.err
+    changed = {e["option"]: (e["before"], e["now"]) for e in done.events if e["event"] == "option changed"}
+    assert changed["source.topic"] == (pipeline.topic.partition(";")[0], pipeline.topic)
+    assert changed["sink.sink.add-tableId-to-header-enabled"] == (None, "True")
+    assert changed["pipeline.parallelism"] == (None, "1")
+    assert changed["source.properties.sasl.password"] == (None, "********")
+    assert "hunter2" not in "".join(p.read_text() for p in pipeline.checkpoint.rglob("*") if p.is_file())
+    assert done.events[-1]["records"] == 1
+    assert len(shown(pipeline.checkpoint)["positions"]) == 3
+
+
+def test_a_checkpoint_on_a_file_system_of_hadoop(tmp_path: Path, kafka: Kafka, pipeline: Pipeline) -> None:
+    conf = ("--conf", f"spark.hadoop.fs.viewfs.mounttable.c.link./ck=file://{tmp_path}/mounted")
+    (tmp_path / "mounted").mkdir()
+    place = "viewfs://c/ck/pipe"
+    where = ("--checkpoint", place, *conf)
+    feed(kafka, pipeline, 0, 5)
+    first = pipeline.run(*where)
+    assert first.code == 0, first.err
+    feed(kafka, pipeline, 5, 7)
+    second = pipeline.run(*where)
+    assert (second.code, second.events[-1]["records"]) == (0, 2), second.err
+    assert not pipeline.checkpoint.exists()
+    assert (tmp_path / "mounted" / "pipe" / "checkpoint.json").is_file()
+    value = shown(pipeline.file, *where)
+    assert [(p["offset"], p["lag"]) for p in value["positions"]] == [(7, 0), (0, 0)]
+    # Nobody can be kept out there: the newer run takes over, and the older one notices before it plans
+    old = pipeline.start(*where)
+    deadline = time.monotonic() + 60
+    while shown_runs(tmp_path) < 3:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    time.sleep(3)
+    new = pipeline.run(*where)
+    assert new.code == 0, new.err
+    feed(kafka, pipeline, 7, 9)
+    fenced = finish(old)
+    assert (fenced.code, "taken over by a newer run" in fenced.err) == (78, True), fenced.err
+    last = pipeline.run(*where)
+    assert (last.code, last.events[-1]["records"]) == (0, 2)
+    gone = command("show", "viewfs://c/ck/nothing", *conf)
+    assert (gone.returncode, "there is no checkpoint" in gone.stderr) == (78, True), gone.stderr
+    unknown = command("show", "nope://c/ck")
+    assert (unknown.returncode, "Spark has no file system 'nope'" in unknown.stderr) == (78, True), unknown.stderr
+
+
+def shown_runs(tmp_path: Path) -> int:
+    return len([*(tmp_path / "mounted" / "pipe" / "runs").glob("[0-9]*")])
