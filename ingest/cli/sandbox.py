@@ -38,12 +38,13 @@ def up(
     folder: FolderOption = None,
     port: Annotated[int | None, typer.Option(help="Where it listens. [default: 29092, or a free port]")] = None,
     heap: Annotated[str, typer.Option(help="Java's heap for it.")] = "1g",
+    secure: Annotated[bool, typer.Option("--secure", help="Add listeners with TLS, SCRAM, PLAIN and mTLS.")] = False,
     form: FormatOption = Format.TEXT,
 ) -> None:
     """Start it, and wait until it answers. It outlives the terminal."""
     from ingest.sandbox import broker  # noqa: PLC0415  (`--help` should not wait for it)
 
-    _show(broker.up(folder or broker.default_folder(), port, heap), form)
+    _show(broker.up(folder or broker.default_folder(), port, heap, secure=secure), form)
 
 
 @app.command()
@@ -76,3 +77,16 @@ def _show(found: Broker | None, form: Format) -> None:
         typer.echo("no sandbox is running; start one with: ingest sandbox up")
     else:
         typer.echo(f"Kafka {found.version} at {found.bootstrap} (process {found.pid})\nlog: {found.log}")
+        if found.secure is not None:
+            _show_secure(found)
+
+
+def _show_secure(found: Broker) -> None:
+    from ingest.sandbox.secure import Secure, client_properties  # noqa: PLC0415  (only here)
+
+    guarded = Secure(found.secure or {}, f"{found.folder}/secure")
+    typer.echo(f'\nthe password: export INGEST_SECRET_SANDBOX="$(cat {guarded.folder}/password)"')
+    for name, options in client_properties(guarded).items():
+        typer.echo(f"\n  # {name}")
+        for key, value in options.items():
+            typer.echo(f"  properties.{key}: {value}")

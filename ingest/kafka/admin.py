@@ -18,11 +18,20 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec
+from confluent_kafka.admin import (
+    AdminClient,
+    ConfigResource,
+    NewTopic,
+    OffsetSpec,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 
-from ingest.errors import IngestError, TopicMissing, Unavailable
+from ingest.errors import AccessError, IngestError, TopicMissing, Unavailable
 from ingest.kafka.failures import error_of, explain, is_away, is_settling, refuse
 from ingest.kafka.properties import BOOTSTRAP
+from ingest.kafka.tls import own_certificate, why_untrusted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -99,21 +108,35 @@ class Cluster:
         return self._client
 
     def _note(self, error: KafkaError) -> None:
-        self.last_error = error
+        if error.code() != KafkaError._ALL_BROKERS_DOWN or self.last_error is None:  # noqa: SLF001
+            self.last_error = error
 
     def _explain(self, exc: Exception | KafkaError, what: str) -> IngestError:
+        if self._client is not None:
+            self._client.poll(0)  # what the connection itself reported waits to be called back with
         if isinstance(exc, (KafkaException, KafkaError)):
             if is_away(exc):
                 self._client = None
             # "timed out" says less than what the connection itself reported meanwhile
-            better = self.last_error
-            if better is not None and is_away(exc) and not is_away(better):
-                return explain(better, what, self.servers)
+            better, self.last_error = self.last_error, None
+            if better is not None and is_away(exc):
+                return self._closer(explain(better, what, self.servers), better)
             return explain(exc, what, self.servers)
         self._client = None
         return Unavailable(
             f"cannot {what}: no answer from the broker at {self.servers} in time: {exc}", "run again later"
         )
+
+    def _closer(self, error: IngestError, cause: KafkaError) -> IngestError:
+        """The same error, with what a look at the certificates adds."""
+        if isinstance(error, AccessError):
+            about_broker = "is not trusted" in error.message
+            more = why_untrusted(self.servers, self.conf) if about_broker else ""
+            if "certificate" in cause.str() and not about_broker:
+                more = own_certificate(self.conf)
+            if more:
+                return AccessError(f"{error.message} ({more})", error.hint)
+        return error
 
     def _get(self, future: Future[_T], what: str) -> _T:
         try:
@@ -124,14 +147,16 @@ class Cluster:
     def connect(self, within_s: float) -> str:
         """The cluster's id, once it answers; raises Unavailable after `within_s` seconds, AccessError at once."""
         deadline = time.monotonic() + within_s
+        patience = 1.0  # short at first, so that a refused login shows soon
         while True:
             try:
-                metadata = self._admin.list_topics(timeout=min(5.0, max(0.1, deadline - time.monotonic())))
+                metadata = self._admin.list_topics(timeout=min(patience, max(0.1, deadline - time.monotonic())))
                 return str(metadata.cluster_id)
             except KafkaException as exc:
                 error = self._explain(exc, "connect")
                 if not isinstance(error, Unavailable) or time.monotonic() >= deadline:
                     raise error from exc
+                patience *= 2
                 time.sleep(0.2)
 
     def names(self) -> set[str]:
@@ -249,6 +274,17 @@ class Cluster:
         except IngestError:
             return None
         return None if entry is None else str(entry.value)
+
+    def set_scram(self, user: str, password: str) -> None:
+        """Give a user a password for SCRAM-SHA-256 and SCRAM-SHA-512."""
+        changes = [
+            UserScramCredentialUpsertion(user, ScramCredentialInfo(mechanism, 4096), password.encode())
+            for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
+        ]
+        # One at a time: a request may change each user once only
+        for change in changes:
+            (future,) = self._admin.alter_user_scram_credentials([change], request_timeout=REQUEST_S).values()
+            self._get(future, f"set the password of user {user}")
 
     def wait_until(self, condition: Callable[[], bool], within_s: float) -> bool:
         """Poll until true; a created topic takes a moment to be known everywhere."""

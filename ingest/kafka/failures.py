@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
@@ -73,6 +74,10 @@ _SETTLING: Final = {
 }
 
 
+_ALERT: Final = re.compile(r"alert (bad certificate|certificate|unknown ca|unsupported certificate|access denied)")
+_AROUND: Final = re.compile(r"^[a-z_]+://\S+: | \(after \d+ms in state \w+[^)]*\)$")
+
+
 def error_of(exc: KafkaException | KafkaError) -> KafkaError:
     """The error inside an exception."""
     if isinstance(exc, KafkaException):
@@ -92,15 +97,51 @@ def is_settling(exc: BaseException | None) -> bool:
     return isinstance(exc, KafkaException) and error_of(exc).code() in _SETTLING
 
 
+def is_access(error: KafkaError) -> bool:
+    """Whether the connection's security is what failed: nothing will get better by itself."""
+    return error.code() in _ACCESS or _refused_certificate(error)
+
+
+def _refused_certificate(error: KafkaError) -> bool:
+    """Whether the broker sent a TLS alert about the client's certificate; librdkafka calls that a broken connection."""
+    return error.code() == KafkaError._TRANSPORT and _ALERT.search(error.str()) is not None  # noqa: SLF001
+
+
+def reason(text: str) -> str:
+    """Librdkafka's text without the address in front and the connection's state behind, which say nothing more."""
+    return _AROUND.sub("", text)
+
+
+def _access(error: KafkaError, what: str, servers: str) -> AccessError | None:
+    text = reason(error.str())
+    if _refused_certificate(error):
+        return AccessError(
+            f"cannot {what}: the broker at {servers} did not accept this client's certificate: {text}",
+            "check properties.ssl.certificate.location and ssl.key.location: missing, expired, or of an authority that "
+            "the broker does not trust",
+        )
+    if error.code() not in _ACCESS:
+        return None
+    if error.code() == KafkaError._SSL:  # noqa: SLF001
+        hint = "set properties.ssl.ca.location to the certificate (PEM) of the authority that issued the broker's"
+        if "verify failed" in text:
+            return AccessError(f"cannot {what}: the certificate of the broker at {servers} is not trusted", hint)
+        return AccessError(
+            f"cannot {what}: TLS with the broker at {servers} failed: {text}", "check the ssl.* properties"
+        )
+    return AccessError(
+        f"cannot {what}: the broker at {servers} refused the login: {text}",
+        "check properties.sasl.mechanism, sasl.username and sasl.password, and security.protocol",
+    )
+
+
 def explain(exc: KafkaException | KafkaError, what: str, servers: str) -> IngestError:
     """The error to stop with: `what` was tried (e.g. `read shop.orders[0]`), at these servers."""
     error = error_of(exc)
     code, text = error.code(), error.str()
-    if code in _ACCESS:
-        return AccessError(
-            f"cannot {what}: the broker at {servers} refused the connection's security: {text}",
-            "check properties.security.protocol, the sasl.* and ssl.* properties, and the credentials",
-        )
+    access = _access(error, what, servers)
+    if access is not None:
+        return access
     if code in _RIGHTS:
         return AccessError(f"cannot {what} at {servers}: {text}", f"grant this user {_RIGHTS[code]}")
     if code in _MISSING:
@@ -112,7 +153,7 @@ def explain(exc: KafkaException | KafkaError, what: str, servers: str) -> Ingest
         )
     if is_away(error):
         return Unavailable(
-            f"cannot {what}: no answer from the broker at {servers}: {text}", "start it, or run again later"
+            f"cannot {what}: no answer from the broker at {servers}: {reason(text)}", "start it, or run again later"
         )
     if code == KafkaError._INVALID_ARG:  # noqa: SLF001
         return ConfigError(f"cannot {what}: {text}", "correct the properties.* of the pipeline file")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicPartition
 
-from ingest.kafka.failures import explain, is_away, refuse
+from ingest.kafka.failures import explain, is_access, is_away, refuse
 from ingest.kafka.properties import BOOTSTRAP
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class RangeReader:
         if len(messages) < CHUNK:
             self._pass_gaps()
         if not by_split:
-            if self._last is not None and not is_away(self._last):
+            if self._last is not None and (is_access(self._last) or not is_away(self._last)):
                 raise explain(self._last, "read", self._servers)
             yield None
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from ingest.errors import InternalError, Unavailable
-from ingest.kafka.failures import error_of, explain, is_away, refuse
+from ingest.kafka.failures import error_of, explain, is_access, is_away, refuse
 from ingest.kafka.properties import BOOTSTRAP
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ class KafkaWriter:
         self._servers = conf[BOOTSTRAP]
         self._checked = checked
         self._failed: KafkaError | None = None
+        self._refused: KafkaError | None = None
         self._where = ""
         self.failures = 0
         try:
@@ -56,6 +57,7 @@ class KafkaWriter:
                     **conf,
                     "delivery.report.only.error": True,
                     "on_delivery": self._report,
+                    "error_cb": self._note,
                     "log_level": 0,
                 }
             )
@@ -68,6 +70,11 @@ class KafkaWriter:
             if self._failed is None:
                 self._failed = error
                 self._where = f"{message.topic()}[{message.partition()}]"
+
+    def _note(self, error: KafkaError) -> None:
+        """A login or certificate that is refused fails at once, not when the deliveries time out."""
+        if is_access(error):
+            self._refused = error
 
     def resume(self, _split: Split, start: int) -> int:
         """Where to write from: at-least-once starts where the plan says."""
@@ -103,6 +110,8 @@ class KafkaWriter:
             return
 
     def _check(self) -> None:
+        if self._refused is not None:
+            raise explain(self._refused, "write", self._servers)
         if self._failed is None or not self._checked:
             return
         failed, self._failed = self._failed, None

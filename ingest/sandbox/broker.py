@@ -24,8 +24,11 @@ from ingest.kafka.admin import Cluster
 from ingest.kafka.properties import BOOTSTRAP
 from ingest.paths import cache, java
 from ingest.sandbox.jars import KAFKA_VERSION, jars
+from ingest.sandbox.secure import prepare
+from ingest.sandbox.secure import properties as secure_properties
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 PORT: Final = 29092
@@ -37,8 +40,6 @@ _PROPERTIES: Final = """\
 process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@{host}:{controller}
-listeners=PLAINTEXT://{host}:{port},CONTROLLER://{host}:{controller}
-advertised.listeners=PLAINTEXT://{host}:{port}
 controller.listener.names=CONTROLLER
 log.dirs={data}
 num.partitions=4
@@ -53,6 +54,11 @@ share.coordinator.state.topic.min.isr=1
 group.initial.rebalance.delay.ms=0
 log.cleaner.backoff.ms=1000
 log.segment.delete.delay.ms=1000
+"""
+
+_PLAIN: Final = """\
+listeners=PLAINTEXT://{host}:{port},CONTROLLER://{host}:{controller}
+advertised.listeners=PLAINTEXT://{host}:{port}
 """
 
 _LOG4J: Final = """\
@@ -74,6 +80,8 @@ class Broker:
     log: str
     folder: str
     version: str
+    secure: Mapping[str, str] | None = None
+    """The secured listeners by their Kafka names, where there are any; the folder `secure` has the credentials."""
 
 
 def default_folder() -> Path:
@@ -91,10 +99,16 @@ def status(folder: Path) -> Broker | None:
         return None
 
 
-def up(folder: Path, port: int | None = None, heap: str = "1g") -> Broker:
-    """Start the broker, unless it runs; returns when it answers. Raises IngestError."""
+def up(folder: Path, port: int | None = None, heap: str = "1g", *, secure: bool = False, extra: str = "") -> Broker:
+    """Start the broker, unless it runs; returns when it answers. Raises IngestError.
+
+    `secure` adds listeners with TLS and passwords; `extra` is more lines of the broker's own properties.
+    """
     there = status(folder)
     if there is not None:
+        if secure and there.secure is None:
+            msg = f"a sandbox without secured listeners runs at {there.bootstrap}"
+            raise ConfigError(msg, "stop it first: ingest sandbox down")
         return there
     classpath = f"{jars()}/*"
     folder.mkdir(parents=True, exist_ok=True)
@@ -105,18 +119,27 @@ def up(folder: Path, port: int | None = None, heap: str = "1g") -> Broker:
         except BlockingIOError:
             msg = f"another sandbox is being started or stopped in {folder}"
             raise Unavailable(msg, "wait a moment and try again") from None
-        return _start(folder, classpath, lock, port, heap)
+        return _start(folder, classpath, lock, port, heap, secure=secure, extra=extra)
     finally:
         os.close(lock)
 
 
-def _start(folder: Path, classpath: str, lock: int, port: int | None, heap: str) -> Broker:
+def _start(folder: Path, classpath: str, lock: int, port: int | None, heap: str, *, secure: bool, extra: str) -> Broker:
     chosen = port or _kept_port(folder) or (PORT if _free(PORT) else _any_port())
     data, log = folder / "data", folder / "broker.log"
     properties, log4j = folder / "server.properties", folder / "log4j2.properties"
-    properties.write_text(
-        _PROPERTIES.format(host=HOST, port=chosen, controller=_any_port(), data=data.resolve()), encoding="utf-8"
-    )
+    controller = _any_port()
+    guarded = None
+    if secure:
+        ports = {name: _any_port() for name in ("sasl_ssl", "ssl", "sasl_plaintext")}
+        guarded = prepare(folder / "secure", HOST, ports)
+        listeners = secure_properties(guarded, HOST, chosen, controller, ports)
+    else:
+        listeners = _PLAIN.format(host=HOST, port=chosen, controller=controller)
+    text = _PROPERTIES.format(host=HOST, controller=controller, data=data.resolve())
+    properties.touch(0o600)
+    properties.chmod(0o600)
+    properties.write_text(text + listeners + extra, encoding="utf-8")
     log4j.write_text(_LOG4J, encoding="utf-8")
     common = [java(), f"-Xmx{heap}", f"-Dlog4j2.configurationFile={log4j.resolve().as_uri()}", "-cp", classpath]
     if log.exists():
@@ -133,14 +156,19 @@ def _start(folder: Path, classpath: str, lock: int, port: int | None, heap: str)
             [*common, "kafka.Kafka", str(properties)],
             stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True, pass_fds=(lock,), cwd=folder,
         )  # fmt: skip
-    broker = Broker(f"{HOST}:{chosen}", process.pid, str(log), str(folder), KAFKA_VERSION)
+    broker = Broker(
+        f"{HOST}:{chosen}", process.pid, str(log), str(folder), KAFKA_VERSION,
+        None if guarded is None else dict(guarded.listeners),
+    )  # fmt: skip
     (folder / "broker.json").write_text(json.dumps(asdict(broker)), encoding="utf-8")
-    _wait(broker, process)
+    connection = _wait(broker, process)
+    if guarded is not None:
+        connection.set_scram(guarded.user, guarded.password)
     process.returncode = 0  # it lives on, and is nobody's to wait for: keep Popen from warning of that
     return broker
 
 
-def _wait(broker: Broker, process: subprocess.Popen[bytes]) -> None:
+def _wait(broker: Broker, process: subprocess.Popen[bytes]) -> Cluster:
     cluster = Cluster({BOOTSTRAP: broker.bootstrap})
     deadline = time.monotonic() + START_S
     while process.poll() is None and time.monotonic() < deadline:
@@ -148,7 +176,7 @@ def _wait(broker: Broker, process: subprocess.Popen[bytes]) -> None:
             cluster.connect(1.0)
         except IngestError:
             continue
-        return
+        return cluster
     if process.poll() is None:
         process.terminate()
     raise Unavailable(f"the broker at {broker.bootstrap} did not start", f"see {broker.log}")
