@@ -34,7 +34,9 @@ def check(
     files: Annotated[list[Path], typer.Argument(metavar="FILE…", help="Pipeline files.")],
     variables: SetOption = None,
     form: Annotated[Format, typer.Option("--format", help="How to print what is found.")] = Format.TEXT,
-    deny_warnings: Annotated[bool, typer.Option("--deny-warnings", help="Unset placeholders are errors, too.")] = False,
+    deny_warnings: Annotated[
+        bool, typer.Option("--deny-warnings", help="Unset placeholders and warnings are errors, too.")
+    ] = False,
 ) -> None:
     """Say what is wrong with pipeline files: exit code 0, or 78 when there is an error."""
     from ingest.spec.load import load  # noqa: PLC0415  (`--help` should not wait for it)
@@ -54,9 +56,10 @@ def check(
 
 def _summary(files: int, found: list[Diagnostic], errors: list[Diagnostic]) -> str:
     checked = f"{files} file{'' if files == 1 else 's'} checked"
-    notes = len(found) - len(errors)
-    rest = f", {notes} note{'' if notes == 1 else 's'}" if notes else ""
-    return f"{checked}: {len(errors) or 'no'} error{'' if len(errors) == 1 else 's'}{rest}"
+    counts = [(len(errors), "error")]
+    counts += [(sum(d.severity == kind for d in found if d not in errors), kind) for kind in ("warning", "note")]
+    said = [f"{count or 'no'} {kind}{'' if count == 1 else 's'}" for count, kind in counts if count or kind == "error"]
+    return f"{checked}: {', '.join(said)}"
 
 
 def parse_variables(pairs: Iterable[str] | None) -> dict[str, str]:

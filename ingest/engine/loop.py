@@ -124,6 +124,8 @@ class _Run:
     # -- main street -------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
+        for text in self.pipeline.warnings:
+            self.warn(text)
         with ThreadPoolExecutor(1) as threads:
             # A local checkpoint is opened, and Kafka asked, while Java starts; another one is reached through Java
             connecting = None if self.remote else threads.submit(self.connect)

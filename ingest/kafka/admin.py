@@ -29,6 +29,7 @@ from confluent_kafka.admin import (
 )
 
 from ingest.errors import AccessError, IngestError, TopicMissing, Unavailable
+from ingest.kafka.client import usable
 from ingest.kafka.failures import error_of, explain, is_away, is_settling, refuse
 from ingest.kafka.properties import BOOTSTRAP
 from ingest.kafka.tls import own_certificate, why_untrusted
@@ -101,6 +102,7 @@ class Cluster:
     def _admin(self) -> AdminClient:
         """The admin client; a new one after a failure, as the old one may ask with a leader's epoch that is past."""
         if self._client is None:
+            usable(self.conf)
             try:
                 self._client = AdminClient(self._shared)
             except (KafkaException, ValueError, TypeError) as exc:

@@ -20,7 +20,11 @@ MEANINGLESS: Final = frozenset({
     "client.dns.lookup", "metric.reporters", "metrics.num.samples", "metrics.recording.level",
     "metrics.sample.window.ms", "interceptor.classes", "partition.discovery.interval.ms", "client.id.prefix",
     "register.consumer.metrics", "exclude.internal.topics", "auto.include.jmx.reporter", "enable.metrics.push",
-    "max.block.ms", "request.timeout.ms", "default.api.timeout.ms",
+    "max.block.ms", "request.timeout.ms", "default.api.timeout.ms", "sasl.client.callback.handler.class",
+    "sasl.login.class", "ssl.provider", "ssl.secure.random.implementation", "ssl.keymanager.algorithm",
+    "ssl.trustmanager.algorithm", "sasl.kerberos.ticket.renew.jitter", "sasl.kerberos.ticket.renew.window.factor",
+    "sasl.login.refresh.buffer.seconds", "sasl.login.refresh.min.period.seconds", "sasl.login.refresh.window.factor",
+    "sasl.login.refresh.window.jitter", "connector.auth.open",
 })  # fmt: skip
 """Java properties that mean nothing here: pasted pipelines have them."""
 
@@ -30,12 +34,9 @@ RENAMED: Final = {
     "send.buffer.bytes": "socket.send.buffer.bytes",
     "receive.buffer.bytes": "socket.receive.buffer.bytes",
     "metadata.max.idle.ms": "topic.metadata.refresh.interval.ms",
-    "ssl.truststore.location": "ssl.ca.location (a PEM file: keytool -exportcert -rfc -keystore STORE -alias ALIAS)",
-    "ssl.truststore.password": "ssl.ca.location (a PEM file needs no password)",
-    "ssl.truststore.type": "ssl.ca.location (a PEM file)",
-    "ssl.keystore.type": "ssl.certificate.location and ssl.key.location (PEM files)",
-    "sasl.login.callback.handler.class": "sasl.oauthbearer.method",
-    "sasl.client.callback.handler.class": "sasl.oauthbearer.method",
+    "ssl.engine.factory.class": "the ssl.* properties: TLS is OpenSSL's here",
+    "connector.kerberos.krb5": "the environment variable KRB5_CONFIG of the run",
+    "sasl.login.callback.handler.class": "sasl.oauthbearer.method: oidc with sasl.oauthbearer.* for OAUTHBEARER",
     "partitioner.class": "nothing: this sink partitions by the key's hash, as the Java client does",
     "transactional.id": "sink.transactional-id-prefix",
 }
@@ -45,15 +46,40 @@ MANAGED: Final = frozenset({
     "enable.auto.commit", "enable.auto.offset.store", "partitioner", "delivery.report.only.error",
     "enable.partition.eof", "on_delivery", "error_cb", "stats_cb", "log_cb", "logger", "rebalance_cb",
     "plugin.library.paths", "opaque", "default_topic_conf", "oauth_cb", "socket_cb", "open_cb", "throttle_cb",
+    "ssl.engine.location", "ssl.engine.id", "ssl.providers", "sasl.kerberos.kinit.cmd", "debug", "log_level", "log.queue",
+    "ssl_engine_callback_data", "background_event_cb", "ssl.certificate.verify_cb", "resolve_cb", "connect_cb",
 })  # fmt: skip
-"""Properties that this tool sets itself, or that would load code."""
+"""Properties that this tool sets itself, that would run code, or that would write secrets to a log."""
 
 SECRET: Final = re.compile(r"password|secret|jaas|\.pem$|token|private", re.IGNORECASE)
 """Names whose values are never shown."""
 
+NAMED: Final = {
+    "connector.kerberos.principal": "sasl.kerberos.principal",
+    "connector.kerberos.keytab": "sasl.kerberos.keytab",
+    "ssl.truststore.certificates": "ssl.ca.pem",
+    "ssl.keystore.certificate.chain": "ssl.certificate.pem",
+    "ssl.keystore.key": "ssl.key.pem",
+    "sasl.oauthbearer.client.credentials.client.id": "sasl.oauthbearer.client.id",
+    "sasl.oauthbearer.client.credentials.client.secret": "sasl.oauthbearer.client.secret",
+}
+"""Other clients' properties that mean the same as one of librdkafka's."""
+
+OAUTH_URL: Final = "sasl.oauthbearer.token.endpoint.url"
+OAUTH_ALLOWED: Final = "INGEST_OAUTHBEARER_ALLOWED_URLS"
+"""The environment variable that names the only token endpoints which credentials may be sent to, by commas."""
+
+_PEM: Final = (".pem", ".crt", ".cer", ".cert")
+_TLS: Final = frozenset({"TLS", "TLSv1.2", "TLSv1.3"})
+# librdkafka puts these into a command line for kinit, which a shell runs
+_KERBEROS: Final = {
+    "sasl.kerberos.principal": re.compile(r"[A-Za-z0-9][A-Za-z0-9._/@-]*"),
+    "sasl.kerberos.service.name": re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*"),
+    "sasl.kerberos.keytab": re.compile(r"[A-Za-z0-9/.][A-Za-z0-9._/@+=:,-]*"),
+}
 _JAAS_NAME: Final = "sasl.jaas.config"
-_JAAS = re.compile(r"^\s*\S*\.(Plain|Scram)LoginModule\s+required\s+(.*?);?\s*$", re.DOTALL)
-_JAAS_OPTION = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)')""")
+_JAAS: Final = re.compile(r"\s*(\S+)\s+(?:required|requisite|sufficient|optional)\b(.*?);?\s*", re.DOTALL)
+_JAAS_OPTION: Final = re.compile(r"""([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([^\s"';]+))""")
 
 
 class PropertyError(ValueError):
@@ -78,30 +104,97 @@ def translate(properties: Mapping[str, str]) -> dict[str, str]:
     for name, value in properties.items():
         if name in MEANINGLESS:
             continue
-        if name in MANAGED:
-            problems.append((name, f"{name!r} is set by the tool itself and cannot be changed"))
-        elif name in RENAMED:
-            problems.append((name, f"{name!r} is known to the Java client only; use {RENAMED[name]}"))
+        refused = _refused(name, value)
+        if refused:
+            problems.append((name, refused))
         elif name == _JAAS_NAME:
             out.update(_jaas(value, problems))
         elif name == "ssl.endpoint.identification.algorithm":
             out[name] = value or "none"
+        elif name in {"ssl.protocol", "ssl.enabled.protocols"}:
+            continue
+        elif name.startswith(("ssl.truststore.", "ssl.keystore.")) and name not in NAMED:
+            out.update(_store(name, value, properties, problems))
         else:
-            out[name] = value
+            out[NAMED.get(name, name)] = value
+    problems += [
+        (_JAAS_NAME, why) for name in _KERBEROS if name not in properties if (why := _refused(name, out.get(name, "x")))
+    ]
     if problems:
         raise PropertyError(*problems)
     return out
 
 
-def _jaas(value: str, problems: list[tuple[str, str]]) -> dict[str, str]:
-    found = _JAAS.match(value)
-    options = {n: quoted or single for n, quoted, single in _JAAS_OPTION.findall(found.group(2))} if found else {}
-    if found is None:
-        problems.append(
-            (_JAAS_NAME, "only PlainLoginModule and ScramLoginModule can be translated; use sasl.* properties")
-        )
-    elif "username" not in options or "password" not in options:
-        problems.append((_JAAS_NAME, "username and password are missing; use sasl.username and sasl.password"))
-    else:
-        return {f"sasl.{n}": re.sub(r"\\(.)", r"\1", options[n]) for n in ("username", "password")}
+def _refused(name: str, value: str) -> str:
+    """Why a property cannot be used, with what to use instead; empty where it can."""
+    if name in MANAGED:
+        return f"{name!r} is set by the tool itself and cannot be changed"
+    if name in RENAMED:
+        return f"{name!r} is known to the Java client only; use {RENAMED[name]}"
+    if name in {"ssl.protocol", "ssl.enabled.protocols"} and not {part.strip() for part in value.split(",")} <= _TLS:
+        return f"{name}: only TLSv1.2 and TLSv1.3 are possible here, and both are on"
+    allowed = _KERBEROS.get(name)
+    if allowed is not None and not allowed.fullmatch(value):
+        return f"{name} has characters that are not allowed in it"
+    return ""
+
+
+def _store(name: str, value: str, properties: Mapping[str, str], problems: list[tuple[str, str]]) -> dict[str, str]:
+    """Java's key stores: PEM files mean the same here, so does PKCS#12 with a client's key; others are converted."""
+    kind, _, part = name.removeprefix("ssl.").partition(".")
+    stated = properties.get(f"ssl.{kind}.type", "").upper()
+    file = properties.get(f"ssl.{kind}.location", "")
+    pem = stated == "PEM" or (not stated and file.lower().endswith(_PEM))
+    if "://" in file and part == "location":
+        problems.append((name, f"{name}: {file} is no file here; copy it to a local path"))
+    elif kind == "truststore":
+        if part == "location" and pem:
+            return {"ssl.ca.location": value}
+        if part == "location":
+            way = f"keytool -list -rfc -keystore {value} > ca.pem, and set properties.ssl.ca.location to ca.pem"
+            problems.append((name, f"a Java key store cannot be read here; convert it with: {way}"))
+    elif pem:
+        if part == "location":  # one file with the key and the certificates
+            return {"ssl.certificate.location": value, "ssl.key.location": value}
+        return {"ssl.key.password": value} if part == "password" else {}
+    elif part == "location" and (file.lower().endswith(".jks") or stated == "JKS"):
+        way = f"keytool -importkeystore -srckeystore {value} -destkeystore client.p12 -deststoretype PKCS12"
+        problems.append((name, f"a Java key store cannot be read here; convert it with: {way}"))
+    elif part in {"location", "password"}:
+        return {name: value}
     return {}
+
+
+def _jaas(value: str, problems: list[tuple[str, str]]) -> dict[str, str]:
+    """A login module of Java's as properties."""
+    found = _JAAS.fullmatch(value)
+    module = found.group(1).rpartition(".")[2] if found else ""
+    options = {
+        name: re.sub(r"\\(.)", r"\1", quoted) if quoted else single or bare
+        for name, quoted, single, bare in (_JAAS_OPTION.findall(found.group(2)) if found else ())
+    }
+    if module in {"PlainLoginModule", "ScramLoginModule"}:
+        if "username" in options and "password" in options:
+            return {"sasl.username": options["username"], "sasl.password": options["password"]}
+        problems.append((_JAAS_NAME, "username and password are missing; use sasl.username and sasl.password"))
+    elif module == "Krb5LoginModule":
+        names = {"keyTab": "keytab", "principal": "principal", "serviceName": "service.name"}
+        return {f"sasl.kerberos.{names[n]}": v for n, v in options.items() if n in names}
+    elif module == "OAuthBearerLoginModule":
+        names = {"clientId": "client.id", "clientSecret": "client.secret", "scope": "scope"}
+        return {f"sasl.oauthbearer.{names[n]}": v for n, v in options.items() if n in names}
+    else:
+        known = "PlainLoginModule, ScramLoginModule, Krb5LoginModule and OAuthBearerLoginModule"
+        problems.append((_JAAS_NAME, f"only {known} can be translated; use sasl.* properties"))
+    return {}
+
+
+def refuse_endpoint(conf: Mapping[str, str], allowed: str) -> str | None:
+    """Why these properties may not be used in a run: they would send credentials to an endpoint nobody allowed.
+
+    `allowed` is what the environment variable `OAUTH_ALLOWED` holds: a pipeline file alone shall not decide that.
+    """
+    url = conf.get(OAUTH_URL)
+    if url is None or url in {part.strip() for part in allowed.split(",")}:
+        return None
+    return f"properties.{OAUTH_URL} is not an allowed endpoint: {url}"

@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from ingest.errors import TopicMissing
-from ingest.formats.options import Options
-from ingest.kafka.properties import check, translate
+from ingest.kafka.connection import KafkaConnection
+from ingest.kafka.properties import translate
 from ingest.model.reject import RowError
 from ingest.model.table import TableId, show
 
@@ -35,19 +35,13 @@ class Destination(NamedTuple):
     headers: tuple[tuple[str, bytes], ...] | None
 
 
-class UpsertKafka(Options):
+class UpsertKafka(KafkaConnection):
     """Options of `sink:` with `type: upsert-kafka`."""
 
     formats: ClassVar[str | None] = None
 
     type: Literal["upsert-kafka"]
     """`upsert-kafka`."""
-
-    name: str | None = None
-    """A label for logs and metrics."""
-
-    properties: dict[str, str] = Field(alias="properties.*")
-    """Options of the Kafka client, `properties.bootstrap.servers` among them."""
 
     guarantee: Literal["none", "at-least-once"] = Field("at-least-once", alias="sink.delivery-guarantee")
     """`none`: records may be lost when a broker fails. `at-least-once`: every delivery is checked before progress is
@@ -64,8 +58,6 @@ class UpsertKafka(Options):
 
     replication: int | None = Field(None, alias="sink.topic.replication-factor", ge=1, le=100)
     """Replicas of created topics; the broker's default where absent."""
-
-    _check_properties = field_validator("properties")(check)
 
     def client(self, pipeline: str) -> dict[str, str]:
         """Librdkafka's configuration for the producer."""

@@ -14,10 +14,11 @@ import re2
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from ingest.formats.debezium_json import DebeziumJson
-from ingest.formats.options import Duration, OptionErrors, Options
+from ingest.formats.options import Duration, OptionErrors
 from ingest.kafka import headers
+from ingest.kafka.connection import KafkaConnection
 from ingest.kafka.offsets import parse_offsets
-from ingest.kafka.properties import check, translate
+from ingest.kafka.properties import translate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,19 +35,13 @@ Millis = Annotated[int, Field(ge=0, lt=1 << 62)]
 """Milliseconds since the epoch."""
 
 
-class KafkaSource(Options):
+class KafkaSource(KafkaConnection):
     """Options of `source:` with `type: kafka`."""
 
     formats: ClassVar[str] = "value.format"
 
     type: Literal["kafka"]
     """`kafka`."""
-
-    name: str | None = None
-    """A label for logs and metrics."""
-
-    properties: dict[str, str] = Field(alias="properties.*")
-    """Options of the Kafka client, `properties.bootstrap.servers` among them."""
 
     topic: str | None = None
     """The topics to read, separated by `;`. Either this or `topic-pattern`."""
@@ -113,8 +108,6 @@ class KafkaSource(Options):
 
     format: DebeziumJson = Field(default_factory=DebeziumJson.model_construct, alias="*format", exclude=True)
     """Filled in from the options that start with the format's name."""
-
-    _check_properties = field_validator("properties")(check)
 
     @field_validator("topic")
     @classmethod

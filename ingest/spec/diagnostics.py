@@ -21,7 +21,8 @@ class Diagnostic:
     line: int
     column: int
     length: int
-    severity: Literal["error", "note"]
+    severity: Literal["error", "warning", "note"]
+    """Errors stop everything, notes (a placeholder that nothing fills in) stop a run, warnings stop nothing."""
     message: str
     source: str = ""
     """The line it is about."""
@@ -39,7 +40,7 @@ class Diagnostic:
 
     def github(self) -> str:
         """As an annotation of a GitHub workflow."""
-        kind = "error" if self.severity == "error" else "notice"
+        kind = "notice" if self.severity == "note" else self.severity
         return f"::{kind} file={_property(self.file)},line={self.line},col={self.column}::{_data(self.message)}"
 
     def as_json(self) -> dict[str, object]:

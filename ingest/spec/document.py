@@ -7,7 +7,7 @@ Limits keep a hostile file from costing more than a moment. Refuses duplicate ke
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
@@ -88,10 +88,9 @@ class Document:
             self.report(exc.span, str(exc))
             self.root = None
 
-    def report(self, span: Span, message: str, *, note: bool = False) -> None:
+    def report(self, span: Span, message: str, *, severity: Literal["error", "warning", "note"] = "error") -> None:
         """Add a diagnostic."""
         source = self.lines[span.line - 1] if 0 < span.line <= len(self.lines) else ""
-        severity: Any = "note" if note else "error"
         self.diagnostics.append(
             Diagnostic(self.file, span.line, span.column, max(1, span.length), severity, message, source)
         )

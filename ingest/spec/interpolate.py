@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from ingest.spec.secrets import SecretError, Secrets, read_text
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -20,7 +22,6 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _SECRET: Final = "secret_values."  # noqa: S105  (a prefix, not a secret)
 HIDDEN: Final = "********"
 """What stands in the place of a secret."""
-MAX_FILE: Final = 1 << 16
 MIN_MASKED: Final = 3
 """A secret shorter than this is not masked: it would turn every text into asterisks."""
 
@@ -31,7 +32,7 @@ class Interpolation:
 
     variables: Mapping[str, str]
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
-    secrets: set[str] = field(default_factory=set)
+    secrets: Secrets = field(default_factory=Secrets)
 
     def fill(self, text: str) -> tuple[str, list[str]]:
         """The text with its placeholders filled in, and one problem for each that could not be."""
@@ -56,9 +57,12 @@ class Interpolation:
             got = self.environment.get(variable)
             where = f"environment variable {variable} is not set"
         elif name.startswith("file:"):
-            got, where = _read(Path(name[5:]).expanduser())
+            got, where = read_text(Path(name[5:]).expanduser())
         elif name.startswith(_SECRET):
-            got, where = self._secret(name[len(_SECRET) :])
+            try:
+                got, where = self.secrets.find(name[len(_SECRET) :]), ""
+            except SecretError as exc:
+                got, where = None, str(exc)
         elif not _NAME.fullmatch(name):
             return _Missing(f"'${{{expression}}}' is no placeholder; write '$${{' for a literal '${{'")
         else:
@@ -68,39 +72,10 @@ class Interpolation:
             got = default
         return _Missing(where) if got is None else got
 
-    def _secret(self, name: str) -> tuple[str | None, str]:
-        if not _NAME.fullmatch(name):
-            return None, f"{name!r} is no name of a secret: letters, digits, '_', '-' and '.' only"
-        variable = "INGEST_SECRET_" + re.sub(r"[^A-Z0-9]", "_", name.upper())
-        got = self.environment.get(variable)
-        looked = f"environment variable {variable}"
-        folder = self.environment.get("INGEST_SECRETS_DIR")
-        if got is None and folder:
-            got, _ = _read(Path(folder) / name)
-            looked += f" and file {Path(folder) / name}"
-        elif got is None:
-            looked += " (INGEST_SECRETS_DIR is not set)"
-        if got is not None:
-            self.secrets.add(got)
-        return got, f"secret {name!r} is not set: looked in {looked}"
-
 
 @dataclass(frozen=True, slots=True)
 class _Missing:
     text: str
-
-
-def _read(path: Path) -> tuple[str | None, str]:
-    """A small file's text without its last line break."""
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_FILE + 1)
-        if len(data) > MAX_FILE:
-            return None, f"file {path} is larger than {MAX_FILE} bytes"
-        return data.decode().removesuffix("\n").removesuffix("\r"), ""
-    except (OSError, UnicodeDecodeError) as exc:
-        why = exc.strerror if isinstance(exc, OSError) else "not UTF-8"
-        return None, f"file {path} cannot be read: {why}"
 
 
 def mask(text: str, secrets: set[str] | frozenset[str]) -> str:

@@ -5,12 +5,13 @@ In: a path and variables. Out: the frozen model and its diagnostics. Starts no c
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from ingest.errors import PipelineFileError
+from ingest.errors import ConfigError, PipelineFileError
 from ingest.formats import FORMATS
 from ingest.formats.options import OptionErrors
 from ingest.kafka.properties import PropertyError
@@ -21,6 +22,7 @@ from ingest.spec.diagnostics import Diagnostic, did_you_mean, render
 from ingest.spec.document import MAX_BYTES, Document, Mapping, Scalar, Sequence, Span, Value
 from ingest.spec.interpolate import Interpolation, mask
 from ingest.spec.pipeline import Pipeline, PipelineOptions, Route, Transform
+from ingest.spec.secrets import SecretError, Secrets, installed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -40,7 +42,7 @@ class Loaded:
     diagnostics: list[Diagnostic]
 
 
-def load(path: Path, variables: dict[str, str] | None = None) -> Loaded:
+def load(path: Path, variables: dict[str, str] | None = None, secrets: Secrets | None = None) -> Loaded:
     """Read, fill in and check a pipeline file. A placeholder that nothing fills in is a note."""
     try:
         with path.open("rb") as file:
@@ -49,22 +51,28 @@ def load(path: Path, variables: dict[str, str] | None = None) -> Loaded:
     except (OSError, UnicodeDecodeError) as exc:
         why = (exc.strerror or str(exc)) if isinstance(exc, OSError) else "it is not UTF-8"
         return Loaded(None, [Diagnostic(str(path), 1, 1, 1, "error", f"cannot read the file: {why}")])
-    return _Loader(Document(str(path), text), variables or {}).load(path.stem)
+    return _Loader(Document(str(path), text), variables or {}, secrets or Secrets()).load(path.stem)
 
 
 def load_strictly(path: Path, variables: dict[str, str] | None = None) -> Pipeline:
-    """The pipeline, ready to run; raises PipelineFileError, for notes as well."""
-    loaded = load(path, variables)
-    if loaded.pipeline is None or loaded.diagnostics:
+    """The pipeline, ready to run, asking providers for secrets; raises PipelineFileError, for notes as well."""
+    try:
+        secrets = Secrets(providers=installed(os.environ))
+    except SecretError as exc:
+        raise ConfigError(str(exc), "see the documentation of secrets") from exc
+    loaded = load(path, variables, secrets)
+    if loaded.pipeline is None or any(d.severity != "warning" for d in loaded.diagnostics):
         raise PipelineFileError(render(loaded.diagnostics))
     return loaded.pipeline
 
 
 class _Loader:
-    def __init__(self, document: Document, variables: dict[str, str]) -> None:
+    def __init__(self, document: Document, variables: dict[str, str], secrets: Secrets) -> None:
         self._document = document
         self._set = variables
-        self._interpolation = Interpolation(variables)
+        self._secrets = secrets
+        self._interpolation = Interpolation(variables, secrets=secrets)
+        self._warnings: list[str] = []
 
     def load(self, stem: str) -> Loaded:
         root = self._document.root
@@ -101,12 +109,13 @@ class _Loader:
                 route=tuple(routes),
                 transform=tuple(transforms),
                 pipeline=settings,
-                secrets=frozenset(self._interpolation.secrets),
+                secrets=frozenset(self._secrets.known),
+                warnings=tuple(self._warnings),
             )
         )
 
     def _loaded(self, pipeline: Pipeline | None) -> Loaded:
-        secrets = self._interpolation.secrets
+        secrets = self._secrets.known
         found = sorted(set(self._document.diagnostics))
         masked = [
             Diagnostic(d.file, d.line, d.column, d.length, d.severity, mask(d.message, secrets), d.source)
@@ -155,7 +164,7 @@ class _Loader:
                 value.value, problems = self._interpolation.fill(value.value)
                 value.unresolved = bool(problems)
                 for problem in problems:
-                    self._document.report(value.span, problem, note=True)
+                    self._document.report(value.span, problem, severity="note")
             return
         for item in value.items.values() if isinstance(value, Mapping) else value.items:
             self._fill(item)
@@ -191,6 +200,7 @@ class _Loader:
             hint = did_you_mean(kind.value, registry)
             self._document.report(kind.span, f"unknown {section} type {kind.value!r}{hint} (known: {known})")
             return None
+        self._reveal(value)
         own, formats, properties = {}, {}, {}
         for key, item in value.items.items():
             if key.startswith(_PREFIXED):
@@ -204,7 +214,52 @@ class _Loader:
         model = self._model(cls, value, own, section, prefix_known=FORMATS if cls.formats else {})
         if model is not None and fmt is not None:
             model = model.model_copy(update={"format": fmt})
+        for key, text in () if model is None else model.warnings():
+            self._document.report(value.keys.get(key, value.span), text, severity="warning")
+            self._warnings.append(f"{section}: {text}")
         return model
+
+    def _reveal(self, section: Mapping) -> None:
+        """Put in what secrets with several values hold: whole sets of properties, and fields that name a key."""
+        try:
+            for key, value in self._several(section, "properties-from-secret").items():
+                name = _PREFIXED + key.removeprefix(_PREFIXED)
+                if name in section.items:
+                    text = f"the secret holds {name!r}, which this file gives as well"
+                    self._document.report(section.keys[name], text)
+                    continue
+                section.items[name] = Scalar(value, section.items["properties-from-secret"].span)
+                section.keys[name] = section.keys["properties-from-secret"]
+            fields = self._scalar(section, "dew.csms.decrypt.fields") or ""
+            values = self._several(section, "dew.csms.secretName") if fields else {}
+        except SecretError as exc:
+            for key in ("properties-from-secret", "dew.csms.secretName"):
+                if self._scalar(section, key) is not None:
+                    self._document.report(section.items[key].span, str(exc), severity="note")
+                    # What the client would be is not known, so nothing can be said about it
+                    name = f"{_PREFIXED}bootstrap.servers"
+                    section.items.setdefault(name, Scalar("unknown:1", section.span))
+                    section.keys.setdefault(name, section.span)
+                    break
+            return
+        for field in (part.strip() for part in fields.replace(";", ",").split(",") if part.strip()):
+            target = section.items.get(field)
+            if not isinstance(target, Scalar) or target.value is None:
+                where = section.items["dew.csms.decrypt.fields"].span
+                self._document.report(where, f"dew.csms.decrypt.fields names {field!r}, which is not given here")
+            elif target.value not in values:
+                self._document.report(target.span, f"the secret has no value under the key {target.value!r}")
+            else:
+                target.value = values[target.value]
+
+    def _several(self, section: Mapping, key: str) -> dict[str, str]:
+        name = self._scalar(section, key)
+        return {} if name is None else self._secrets.values(name, self._scalar(section, "dew.csms.version"))
+
+    @staticmethod
+    def _scalar(section: Mapping, key: str) -> str | None:
+        value = section.items.get(key)
+        return value.value if isinstance(value, Scalar) and not value.unresolved else None
 
     def _text(self, item: Value, span: Span) -> str:
         if isinstance(item, Scalar) and item.value is not None:

@@ -116,6 +116,8 @@ class Pipeline(BaseModel):
     route: tuple[Route, ...] = ()
     transform: tuple[Transform, ...] = ()
     pipeline: PipelineOptions
+    warnings: tuple[str, ...] = Field(default=(), exclude=True)
+    """What its author should know and what stops nothing."""
     secrets: frozenset[str] = Field(default=frozenset(), exclude=True, repr=False)
 
     def describe(self) -> dict[str, str]:

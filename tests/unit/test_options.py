@@ -11,6 +11,7 @@ from ingest.kafka.properties import PropertyError, translate
 from ingest.sinks.upsert_kafka import UpsertKafka
 from ingest.spec.interpolate import Interpolation, mask
 from ingest.spec.load import load
+from ingest.spec.secrets import Secrets
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,17 +47,17 @@ def test_order_per_key_holds_without_idempotence() -> None:
 def test_placeholders(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("from-file\n")
     environment = {"INGEST_SECRET_DB_PASS": "s3cret", "HOME2": "/h", "INGEST_SECRETS_DIR": str(tmp_path)}
-    fill = Interpolation({"a.b": "1", "empty": ""}, environment)
+    fill = Interpolation({"a.b": "1", "empty": ""}, environment, Secrets(environment))
     assert fill.fill("x ${a.b} ${c:-d} ${empty:-z} ${env:HOME2} $${a}") == ("x 1 d  /h ${a}", [])
     assert fill.fill("${secret_values.db.pass}/${secret_values.token}")[0] == "s3cret/from-file"
-    assert fill.secrets == {"s3cret", "from-file"}
+    assert fill.secrets.known == {"s3cret", "from-file"}
     assert fill.fill(f"${{file:{tmp_path / 'token'}}}")[0] == "from-file"
     text, problems = fill.fill("${nope} ${secret_values.nope} ${env:NOPE} ${secret_values.../../etc/passwd}")
     assert text.startswith("${nope}")
     assert len(problems) == 4
     assert "INGEST_SECRET_NOPE" in problems[1]
     assert str(tmp_path / "nope") in problems[1]
-    assert mask("password s3cret!", frozenset(fill.secrets)) == "password ********!"
+    assert mask("password s3cret!", frozenset(fill.secrets.known)) == "password ********!"
 
 
 def test_values_never_become_structure(tmp_path: Path) -> None:

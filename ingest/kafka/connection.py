@@ -1,0 +1,94 @@
+"""What every component that connects to Kafka has among its options: client properties, and secrets for them.
+
+Reference: alibaba-upsert-kafka.txt, "Data ingestion"; huawei-dli-kafka.txt, the examples with `dew.*`; decisions,
+"Sources". Starts no client and imports none.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pydantic import Field, field_validator, model_validator
+
+from ingest.formats.options import OptionErrors, Options
+from ingest.kafka.properties import check
+
+_CLOUD: Final = "aliyun.kafka."
+
+
+class KafkaConnection(Options):
+    """Options that Kafka sources and sinks share."""
+
+    name: str | None = None
+    """A label for logs and metrics."""
+
+    properties: dict[str, str] = Field(alias="properties.*")
+    """Options of the Kafka client, `properties.bootstrap.servers` among them."""
+
+    properties_from_secret: str | None = Field(None, alias="properties-from-secret")
+    """The name of a secret that holds a whole set of client properties, as a JSON object or as `key=value` lines; they
+    are added to those that the file gives."""
+
+    dew_secret: str | None = Field(None, alias="dew.csms.secretName")
+    """The name of a secret with several values, a JSON object, for `dew.csms.decrypt.fields`."""
+
+    dew_fields: str | None = Field(None, alias="dew.csms.decrypt.fields")
+    """Options, separated by `,` or `;`, whose values are keys in the secret and are replaced by what it has there."""
+
+    dew_version: str | None = Field(None, alias="dew.csms.version")
+    """The secret's version, for providers that keep several."""
+
+    dew_endpoint: str | None = Field(None, alias="dew.endpoint")
+    """Without effect: where a provider of secrets finds its service is its own configuration."""
+
+    dew_project: str | None = Field(None, alias="dew.projectId")
+    """Without effect, as `dew.endpoint`."""
+
+    cloud_key: str | None = Field(None, alias="aliyun.kafka.accessKeyId")
+    """Without effect outside that cloud, where topics can only be made with it. Needs the four below."""
+
+    cloud_secret: str | None = Field(None, alias="aliyun.kafka.accessKeySecret")
+    """See `aliyun.kafka.accessKeyId`."""
+
+    cloud_instance: str | None = Field(None, alias="aliyun.kafka.instanceId")
+    """See `aliyun.kafka.accessKeyId`."""
+
+    cloud_endpoint: str | None = Field(None, alias="aliyun.kafka.endpoint")
+    """See `aliyun.kafka.accessKeyId`."""
+
+    cloud_region: str | None = Field(None, alias="aliyun.kafka.regionId")
+    """See `aliyun.kafka.accessKeyId`."""
+
+    _check_properties = field_validator("properties")(check)
+
+    @model_validator(mode="after")
+    def _check_connection(self) -> KafkaConnection:
+        problems = []
+        if (self.dew_secret is None) != (self.dew_fields is None):
+            given = "dew.csms.secretName" if self.dew_fields is None else "dew.csms.decrypt.fields"
+            other = "dew.csms.decrypt.fields" if self.dew_fields is None else "dew.csms.secretName"
+            problems.append((given, f"{given} needs {other}"))
+        given_keys = [key for key, value in self._cloud().items() if value is not None]
+        if given_keys and len(given_keys) < len(self._cloud()):
+            missing = ", ".join(key for key, value in self._cloud().items() if value is None)
+            problems.append((given_keys[0], f"the {_CLOUD}* options belong together; missing: {missing}"))
+        if problems:
+            raise OptionErrors(*problems)
+        return self
+
+    def _cloud(self) -> dict[str, str | None]:
+        return {
+            "aliyun.kafka.accessKeyId": self.cloud_key, "aliyun.kafka.accessKeySecret": self.cloud_secret,
+            "aliyun.kafka.instanceId": self.cloud_instance, "aliyun.kafka.endpoint": self.cloud_endpoint,
+            "aliyun.kafka.regionId": self.cloud_region,
+        }  # fmt: skip
+
+    def warnings(self) -> list[tuple[str, str]]:
+        """Options that are understood and do nothing: the key to point at, and why."""
+        found = []
+        if self.cloud_key is not None:
+            found.append(("aliyun.kafka.accessKeyId", f"the {_CLOUD}* options have no effect outside that cloud"))
+        if self.dew_endpoint is not None or self.dew_project is not None:
+            key = "dew.endpoint" if self.dew_endpoint is not None else "dew.projectId"
+            found.append((key, f"{key} has no effect: the provider of secrets has its own configuration"))
+        return found
