@@ -46,8 +46,9 @@ MANAGED: Final = frozenset({
     "enable.auto.commit", "enable.auto.offset.store", "partitioner", "delivery.report.only.error",
     "enable.partition.eof", "on_delivery", "error_cb", "stats_cb", "log_cb", "logger", "rebalance_cb",
     "plugin.library.paths", "opaque", "default_topic_conf", "oauth_cb", "socket_cb", "open_cb", "throttle_cb",
-    "ssl.engine.location", "ssl.engine.id", "ssl.providers", "sasl.kerberos.kinit.cmd", "debug", "log_level", "log.queue",
-    "ssl_engine_callback_data", "background_event_cb", "ssl.certificate.verify_cb", "resolve_cb", "connect_cb",
+    "ssl.engine.location", "ssl.engine.id", "ssl.providers", "sasl.kerberos.kinit.cmd", "debug", "log_level",
+    "log.queue", "ssl_engine_callback_data", "background_event_cb", "ssl.certificate.verify_cb", "resolve_cb",
+    "connect_cb",
 })  # fmt: skip
 """Properties that this tool sets itself, that would run code, or that would write secrets to a log."""
 
