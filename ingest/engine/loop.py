@@ -19,7 +19,7 @@ from ingest.engine.session import Session, Stop
 from ingest.engine.storage import HadoopStorage, LocalStorage, is_remote
 from ingest.engine.task import Counts, Task, merge_counts, run_tasks
 from ingest.engine.worker import Delta, Setup
-from ingest.errors import ConfigError, DirtyData, IngestError, InternalError, Unavailable
+from ingest.errors import ConfigError, DataLoss, DirtyData, IngestError, InternalError, Unavailable
 from ingest.flow.evolve import Schemas, evolve, reroute
 from ingest.model.schema import CreateTable, changes
 from ingest.model.table import show
@@ -46,10 +46,12 @@ if TYPE_CHECKING:
     from ingest.observe.events import Observer
     from ingest.spec.pipeline import Pipeline
 
-POLL_S: Final = 0.1
+POLL_S: Final = 0.05
 """How often an idle driver looks for new records, in seconds."""
 PATIENCE_S: Final = 300.0
 """How long a running pipeline waits for a broker that went away, in seconds."""
+CHECK_S: Final = 30.0
+"""How often the driver looks whether what is to be read next is still there, in seconds. Tasks notice it, too."""
 MAX_DELTAS: Final = 50
 """Versions that travel with each task before everything is broadcast anew."""
 
@@ -116,6 +118,10 @@ class _Run:
         self.skipped: dict[str, int] = {}
         self.warned: set[str] = set()
         self.stalled = 0.0
+        self.checked = 0.0
+        """When it was last seen that what is to be read next is still there."""
+        self.ends: Mapping[Split, int] = {}
+        """Where the splits ended when the last batch was planned."""
 
     def warn(self, text: str) -> None:
         """Say something that stops nothing."""
@@ -152,6 +158,7 @@ class _Run:
             while not self.stop.asked:
                 self.progress.positions.update(self.patiently(lambda: self.source.discover(self.progress.positions)))
                 ends = self.targets or self.patiently(lambda: self.source.ends(self.progress.positions))
+                self.ends = ends
                 if any(end > self.progress.positions[split] for split, end in ends.items()):
                     if self.rate.ready():
                         return self.plan(ends)
@@ -175,7 +182,10 @@ class _Run:
         while wait > 0 and not self.stop.asked:
             time.sleep(min(wait, POLL_S))
             wait -= POLL_S
-        progress.positions.update(self.patiently(lambda: self.source.check(progress.positions)))
+        late = time.monotonic() - self.checked > CHECK_S
+        if late or any(end < progress.positions[split] for split, end in ends.items()):
+            progress.positions.update(self.patiently(lambda: self.source.check(progress.positions)))
+            self.checked = time.monotonic()
         progress.shards = planner.assign(progress.positions, progress.shards, self.shards)
         ranges = planner.ranges(progress.positions, ends, progress.shards, self.budget.records)
         ranges = planner.limit(ranges, self.rate.available())
@@ -224,9 +234,19 @@ class _Run:
         if any(outcome.stopped_by_reject for outcome in outcomes) or progress.errors > self.pipeline.source.tolerated:
             raise self.too_dirty(rejects)
         if failures:
-            raise failures[0]
+            self.survive(failures[0])
+            return
         self.watch(before, outcomes, changed=changed)
         self.source.commit(progress.positions)
+
+    def survive(self, failure: IngestError) -> None:
+        """Go on after lost records where `scan.on-data-loss` says so; raises the failure otherwise."""
+        if not isinstance(failure, DataLoss):
+            raise failure
+        before = dict(self.progress.positions)
+        self.progress.positions.update(self.source.check(before))
+        if self.progress.positions == before:
+            raise failure
 
     def evolve(self, observed: Iterable[tuple[TableId, Any]]) -> bool:
         """Apply what the tasks saw: first to the sink, then to the store. Both may be repeated after a crash."""
@@ -333,6 +353,7 @@ class _Run:
             )
         )  # fmt: skip
         self.rebase()
+        self.ends = self.targets or self.patiently(lambda: self.source.ends(self.progress.positions))
         lag = self.lag()
         self.observer(
             RunStarted(
@@ -385,7 +406,7 @@ class _Run:
 
     def lag(self) -> int:
         """Records that are waiting, as far as the last look at the ends says."""
-        ends = self.targets or self.patiently(lambda: self.source.ends(self.progress.positions))
+        ends = self.targets or self.ends
         return sum(max(0, end - self.progress.positions.get(split, 0)) for split, end in ends.items())
 
     def report(self, batch: Batch, outcomes: list[Outcome]) -> None:

@@ -97,6 +97,7 @@ class Cluster:
         }
         self._client: AdminClient | None = None
         self._committer: Consumer | None = None
+        self._commit_failed: KafkaError | None = None
 
     @property
     def _admin(self) -> AdminClient:
@@ -112,6 +113,9 @@ class Cluster:
     def _note(self, error: KafkaError) -> None:
         if error.code() != KafkaError._ALL_BROKERS_DOWN or self.last_error is None:  # noqa: SLF001
             self.last_error = error
+
+    def _committed(self, error: KafkaError | None, _: object) -> None:
+        self._commit_failed = error
 
     def _explain(self, exc: Exception | KafkaError, what: str) -> IngestError:
         if self._client is not None:
@@ -232,7 +236,9 @@ class Cluster:
     def _member(self, group: str) -> Consumer:
         """A consumer of this group; it joins nothing and reads nothing."""
         if self._committer is None:
-            quiet = {"enable.auto.commit": False, "log_level": 0, "error_cb": self._note}
+            quiet = {
+                "enable.auto.commit": False, "log_level": 0, "error_cb": self._note, "on_commit": self._committed,
+            }  # fmt: skip
             try:
                 self._committer = Consumer({**self.conf, "group.id": group, **quiet})
             except (KafkaException, ValueError, TypeError) as exc:
@@ -246,13 +252,24 @@ class Cluster:
         found = self._get(future, f"describe consumer group {group}")
         return [str(member.client_id) for member in found.members or []]  # type: ignore[attr-defined]
 
-    def commit(self, group: str, positions: Mapping[Split, int], note: str = "") -> None:
-        """Commit positions to a consumer group, for monitoring, each with a note; raises IngestError."""
+    def commit(self, group: str, positions: Mapping[Split, int], note: str = "", *, wait: bool = True) -> None:
+        """Commit positions to a consumer group, for monitoring, each with a note; raises IngestError.
+
+        Without `wait`, a failure is raised by the next call.
+        """
         offsets = [TopicPartition(topic, partition, offset, note) for (topic, partition), offset in positions.items()]
         try:
-            self._member(group).commit(offsets=offsets, asynchronous=False)
+            member = self._member(group)
+            member.poll(0)  # what became of the commit before
+            if wait:
+                member.commit(offsets=offsets, asynchronous=False)
+            else:
+                member.commit(offsets=offsets, asynchronous=True)
         except KafkaException as exc:
             raise self._explain(exc, f"commit offsets to group {group}") from exc
+        failed, self._commit_failed = self._commit_failed, None
+        if failed is not None:
+            raise self._explain(failed, f"commit offsets to group {group}")
 
     def create(self, names: Iterable[str], partitions: int, replication: int, config: Mapping[str, str]) -> set[str]:
         """Create topics; those that exist already are left as they are. Returns the created ones."""

@@ -33,13 +33,14 @@ DEFAULTS: Final = {
     "queued.max.messages.kbytes": "4096",
     "queued.min.messages": "100000",
     "fetch.queue.backoff.ms": "5",
-    "fetch.wait.max.ms": "100",
+    "fetch.wait.max.ms": "10",
     "isolation.level": "read_committed",
 }
 """What a consumer is set to where the pipeline does not say otherwise.
 
 Small fetches and a short queue: what is prefetched past a range's end is thrown away, and records that are still in
-the processor's cache are decoded twice as fast (bench/README.md).
+the processor's cache are decoded twice as fast (bench/README.md). A short wait: a fetch that waits at the end of one
+range keeps the next batch's first fetch back.
 """
 
 

@@ -295,19 +295,19 @@ class KafkaControl:
 
     def commit(self, positions: Mapping[Split, int]) -> None:
         """Show the positions as the consumer group's offsets. Only for monitoring: a failure is a warning, once."""
-        self._show(positions, f"{_NOTE} {self._owner} {time.time() * 1000:.0f}")
+        self._show(positions, f"{_NOTE} {self._owner} {time.time() * 1000:.0f}", wait=False)
 
     def keep(self, positions: Mapping[Split, int]) -> None:
         """Show them again now and then while nothing happens: brokers forget offsets, and others look at the time."""
         if time.monotonic() - self._shown_at > KEEP_S:
             self.commit(positions)
 
-    def _show(self, positions: Mapping[Split, int], note: str) -> None:
+    def _show(self, positions: Mapping[Split, int], note: str, *, wait: bool) -> None:
         self._shown, self._shown_at = dict(positions), time.monotonic()
         if not positions:
             return
         try:
-            self.cluster.commit(self._conf["group.id"], positions, note)
+            self.cluster.commit(self._conf["group.id"], positions, note, wait=wait)
             self._commit_failed = False
         except Unavailable:
             return
@@ -327,5 +327,5 @@ class KafkaControl:
         """Let go of the connections."""
         if self._cluster is not None:
             if self._shown and not self._commit_failed:
-                self._show(self._shown, "")  # somebody else may have the group now
+                self._show(self._shown, "", wait=True)  # somebody else may have the group now
             self._cluster.close()

@@ -1,0 +1,195 @@
+"""`make bench`: how long a change takes from the producer to a reader of the sink topic of a running pipeline.
+
+Prints the median and the 99th percentile at a steady rate, the delay of the first record after a time of idleness, and
+what planning a batch over many partitions costs. See README.md here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any
+
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from ingest.kafka.admin import Cluster
+from ingest.sandbox import broker
+from ingest.sources.kafka import KafkaSource
+
+INGEST = str(Path(sys.executable).with_name("ingest"))
+PARTITIONS = 4
+PIPELINE = """\
+source:
+  type: kafka
+  properties.bootstrap.servers: {bootstrap}
+  topic: {topic}
+  scan.startup.mode: earliest-offset
+sink:
+  type: upsert-kafka
+  properties.bootstrap.servers: {bootstrap}
+  sink.topic.partitions: {partitions}
+route:
+  - source-table: \\.*
+    sink-table: {topic}.out
+"""
+_MESSAGE = (
+    '{"before":null,"after":{"id":%d,"sent":%d,"status":"NEW","amount":12.5,"note":"customer asked for gift wrap"},'
+    '"source":{"connector":"mysql","name":"shop","ts_ms":1,"db":"shop","table":"orders"},"op":"c","ts_ms":1}'
+)
+
+
+class Feed:
+    """Produces at a rate, and knows when."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        """Connect."""
+        self.producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 1})
+        self.topic = topic
+        self.sent = 0
+
+    def run(self, rate: int, seconds: float) -> None:
+        """Send `rate` messages a second, each with the time at which it was sent, in microseconds."""
+        started, count = time.time(), 0
+        while (now := time.time()) < started + seconds:
+            while count < (now - started) * rate:
+                self.one()
+                count += 1
+            self.producer.poll(0.001)
+        self.producer.flush()
+
+    def one(self) -> None:
+        """Send one message."""
+        key = self.sent
+        self.sent += 1
+        value = _MESSAGE % (key, time.time() * 1e6)
+        self.producer.produce(self.topic, value, b'{"id":%d}' % key, partition=key % PARTITIONS)
+
+
+class Reader:
+    """Reads the sink topic as anybody would, and notes how old each row is when it comes."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        """Begin to read, in a thread."""
+        self.consumer = Consumer({
+            "bootstrap.servers": bootstrap, "group.id": "latency", "auto.offset.reset": "earliest",
+            "fetch.wait.max.ms": 10, "topic.metadata.refresh.interval.ms": 500, "enable.auto.commit": False,
+        })  # fmt: skip
+        self.consumer.subscribe([topic])
+        self.delays: list[tuple[float, float]] = []
+        self.ended = False
+        self.thread = threading.Thread(target=self.run)
+        self.thread.start()
+
+    def run(self) -> None:
+        """Read until somebody says that it is over."""
+        while not self.ended:
+            for message in self.consumer.consume(1000, 0.01):
+                if message.error() is None:
+                    now = time.time()
+                    sent = json.loads(message.value() or b"{}")["sent"] / 1e6
+                    self.delays.append((sent, now - sent))
+        self.consumer.close()
+
+
+def measure(bootstrap: str, folder: Path, options: argparse.Namespace) -> None:
+    """The whole measurement, in one run of the pipeline."""
+    topic = "latency"
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result()
+    file = folder / "latency.yaml"
+    file.write_text(PIPELINE.format(bootstrap=bootstrap, topic=topic, partitions=PARTITIONS))
+    feed = Feed(bootstrap, topic)
+    feed.run(100, 1)
+    pipeline = subprocess.Popen(
+        [INGEST, "run", str(file), "--checkpoint", str(folder / "ck"), "--master", "local[2]"],
+        stderr=(folder / "log").open("w"), stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    reader = Reader(bootstrap, f"{topic}.out")
+    try:
+        wait(lambda: len(reader.delays) >= feed.sent, pipeline, 60)
+        feed.run(options.rate, 5)  # warm up
+        begun = time.time()
+        feed.run(options.rate, options.seconds)
+        wait(lambda: len(reader.delays) >= feed.sent, pipeline, 60)
+        delays = [delay for sent, delay in reader.delays if sent >= begun]
+        percent = quantiles(delays, n=100)
+        print(
+            f"end to end at {options.rate:,} messages/s for {options.seconds} s: p50 {median(delays) * 1e3:.0f} ms, "
+            f"p99 {percent[98] * 1e3:.0f} ms, longest {max(delays) * 1e3:.0f} ms"
+        )
+        time.sleep(options.idle)
+        feed.one()
+        feed.producer.flush()
+        wait(lambda: len(reader.delays) >= feed.sent, pipeline, 60)
+        print(f"first record after {options.idle} s of idleness: {reader.delays[-1][1]:.2f} s")
+    finally:
+        pipeline.terminate()
+        pipeline.wait(60)
+        reader.ended = True
+        reader.thread.join()
+
+
+def wait(until: Any, pipeline: subprocess.Popen[bytes], seconds: float) -> None:  # noqa: ANN401
+    deadline = time.monotonic() + seconds
+    while not until():
+        if pipeline.poll() is not None or time.monotonic() > deadline:
+            sys.exit("the pipeline ended, or records did not come")
+        time.sleep(0.01)
+
+
+def planning(bootstrap: str) -> None:
+    """What the driver asks Kafka for one batch, over 1,000 partitions of 50 topics."""
+    from ingest.engine import planner  # noqa: PLC0415
+
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    names = [f"many{i}" for i in range(50)]
+    for future in admin.create_topics([NewTopic(name, 20, 1) for name in names]).values():
+        future.result()
+    cluster = Cluster({"bootstrap.servers": bootstrap})
+    cluster.wait_until(lambda: len(cluster.topics(names)) == len(names), 30)
+    source = KafkaSource.model_validate({
+        "type": "kafka", "topic": ";".join(names), "properties.*": {"bootstrap.servers": bootstrap},
+        "scan.startup.mode": "earliest-offset",
+    }).control("bench", print)  # fmt: skip
+    source.connect()
+    time.sleep(5)  # a thousand leaders are elected
+    positions = source.start({}, {}, "bench")
+    shards: dict[tuple[str, int], int] = {}
+    took = []
+    for _ in range(20):
+        started = time.perf_counter()
+        ends = source.ends(positions)
+        shards = planner.assign(positions, shards, 2)
+        planner.ranges(positions, {**ends, (names[0], 0): ends[names[0], 0] + 1}, shards, 20_000)
+        took.append(time.perf_counter() - started)
+    source.close()
+    print(f"planning a batch over {len(positions):,} partitions of {len(names)} topics: {median(took) * 1e3:.0f} ms")
+
+
+def main() -> None:
+    """Measure, and print."""
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("--rate", type=int, default=5_000)
+    arguments.add_argument("--seconds", type=float, default=30)
+    arguments.add_argument("--idle", type=float, default=120)
+    options = arguments.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        bootstrap = broker.up(folder / "kafka", broker._any_port()).bootstrap  # noqa: SLF001
+        try:
+            measure(bootstrap, folder, options)
+            planning(bootstrap)
+        finally:
+            broker.down(folder / "kafka", wipe=True)
+
+
+if __name__ == "__main__":
+    main()
