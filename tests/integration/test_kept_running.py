@@ -1,0 +1,177 @@
+"""A pipeline that is kept running: brokers restarted in turn, connections closed, workers gone, and nothing lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+import uuid
+from base64 import urlsafe_b64encode
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+from harness import Kafka, Pipeline, finish, free_port, message
+
+from ingest.errors import IngestError
+from ingest.kafka.admin import Cluster
+from ingest.paths import java
+from ingest.sandbox.jars import jars
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_NODE = """\
+process.roles={roles}
+node.id={node}
+controller.quorum.voters=1@127.0.0.1:{controller}
+listeners=PLAINTEXT://127.0.0.1:{port}{listener}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+log.dirs={folder}/data
+auto.create.topics.enable=false
+default.replication.factor=3
+min.insync.replicas=2
+offsets.topic.replication.factor=3
+offsets.topic.num.partitions=3
+group.initial.rebalance.delay.ms=0
+connections.max.idle.ms=3000
+controlled.shutdown.enable=true
+"""
+
+
+class Nodes:
+    """A cluster of three brokers; the first one is the controller, too."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.ports = {node: free_port() for node in (1, 2, 3)}
+        self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in self.ports.values())
+        self.processes: dict[int, subprocess.Popen[bytes]] = {}
+        controller, cluster = free_port(), urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        for node, port in self.ports.items():
+            home = folder / str(node)
+            home.mkdir()
+            first = node == 1
+            (home / "server.properties").write_text(
+                _NODE.format(
+                    roles="broker,controller" if first else "broker", node=node, controller=controller, port=port,
+                    listener=f",CONTROLLER://127.0.0.1:{controller}" if first else "", folder=home,
+                )
+            )  # fmt: skip
+            subprocess.run(self.java(node, "kafka.tools.StorageTool", "format", "-t", cluster, "-c"), check=True)
+            self.start(node)
+
+    def java(self, node: int, *arguments: str) -> list[str]:
+        return [
+            java(),
+            "-Xmx384m",
+            "-cp",
+            f"{jars()}/*",
+            *arguments,
+            str(self.folder / str(node) / "server.properties"),
+        ]
+
+    def start(self, node: int) -> None:
+        out = (self.folder / str(node) / "log").open("ab")
+        self.processes[node] = subprocess.Popen(self.java(node, "kafka.Kafka"), stdout=out, stderr=out)
+        out.close()
+
+    def stop(self, node: int) -> None:
+        self.processes[node].terminate()
+        self.processes[node].wait(60)
+
+    def all_in_sync(self, topics: list[str]) -> bool:
+        """Whether every partition of these topics has all its replicas again."""
+        try:
+            found = Kafka(self.bootstrap).admin.list_topics(timeout=5).topics
+        except Exception:  # noqa: BLE001  (whatever it is: not yet)
+            return False
+        return all(
+            topic in found and all(len(p.isrs) == 3 for p in found[topic].partitions.values()) for topic in topics
+        )
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Iterator[Nodes]:
+    made = Nodes(tmp_path)
+    yield made
+    for process in made.processes.values():
+        process.kill()
+        process.wait()
+
+
+def eventually(condition: object, seconds: float, run: subprocess.Popen[str] | None = None) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < deadline
+        assert run is None or run.poll() is None, run.communicate()[1]  # type: ignore[union-attr]
+        time.sleep(0.3)
+
+
+def test_brokers_restarted_in_turn_idle_connections_and_lost_workers(tmp_path: Path, nodes: Nodes) -> None:
+    Cluster({"bootstrap.servers": nodes.bootstrap}).connect(60)
+    kafka = Kafka(nodes.bootstrap)
+    eventually(lambda: brokers(kafka) == 3, 60)
+    topic = f"{kafka.name}.in"
+    from confluent_kafka.admin import NewTopic
+
+    kafka.admin.create_topics([NewTopic(topic, 6, 3)])[topic].result(20)
+    pipeline = Pipeline(tmp_path, kafka, topic)
+    producer = kafka.producer(**{"enable.idempotence": True, "message.timeout.ms": 120_000})
+    sent = 0
+
+    def send(count: int) -> None:
+        nonlocal sent
+        for i in range(sent, sent + count):
+            key, value = message("c", None, {"id": i, "v": i})
+            producer.produce(topic, value, key, partition=i % 6)
+        sent += count
+
+    def written() -> bool:
+        try:
+            return kafka.end(out) >= sent
+        except (IngestError, KeyError):
+            return False
+
+    out = pipeline.out("orders")
+    send(1000)
+    run = pipeline.start()
+    try:
+        eventually(lambda: out in kafka.cluster.names() and written(), 90, run)
+        for node in (2, 3, 1):
+            nodes.stop(node)
+            send(1000)
+            time.sleep(2)
+            nodes.start(node)
+            send(1000)
+            eventually(lambda: nodes.all_in_sync([topic, out]), 90, run)
+        assert producer.flush(120) == 0
+        eventually(written, 90, run)
+        time.sleep(5)  # the brokers close connections that are idle for three seconds
+        send(500)
+        assert producer.flush(60) == 0
+        eventually(written, 60, run)
+        workers = [p for p in psutil.Process(run.pid).children(recursive=True) if "daemon" in " ".join(p.cmdline())]
+        daemon = min(workers, key=lambda p: p.create_time())
+        for worker in workers:
+            if worker.pid != daemon.pid:
+                os.kill(worker.pid, signal.SIGKILL)
+        send(500)
+        assert producer.flush(60) == 0
+        eventually(written, 60, run)
+        run.terminate()
+        done = finish(run)
+        assert done.code == 0, done.err
+        assert {row["id"] for row in kafka.table(out).values()} == set(range(sent))
+    finally:
+        if run.poll() is None:
+            run.kill()
+            run.communicate()
+
+
+def brokers(kafka: Kafka) -> int:
+    return len(kafka.admin.list_topics(timeout=10).brokers)
