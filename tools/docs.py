@@ -1,12 +1,16 @@
 """`make docs`: schemas/pipeline.schema.json and schemas/options.md, from the options models.
 
-With --check: exit code 1 where one of them is not what the models say.
+With --check: exit code 1 where one of them is not what the models say. Every option's line names a test that uses it;
+an option of a source or sink that no test names is an error.
 """
 
 from __future__ import annotations
 
+import ast
 import json
+import re
 import sys
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -96,10 +100,46 @@ def reference() -> str:
     return "\n".join(parts)
 
 
+@cache
+def tests() -> tuple[tuple[str, str, str], ...]:
+    """File, name and text of every test, its parameters included; golden files and scenarios count as tests."""
+    found = []
+    for file in sorted((FOLDER.parent / "tests").rglob("test_*.py")):
+        source = file.read_text(encoding="utf-8")
+        for node in ast.parse(source).body:
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+                text = "\n".join(source.splitlines()[first - 1 : node.end_lineno])
+                found.append((file.relative_to(FOLDER.parent).as_posix(), node.name, text))
+    found += [
+        (file.relative_to(FOLDER.parent).as_posix(), file.stem, file.read_text(encoding="utf-8"))
+        for file in sorted((FOLDER.parent / "tests").rglob("*.yaml"))
+    ]
+    # A test on a real broker proves more than one without
+    return tuple(sorted(found, key=lambda test: ("/integration/" not in test[0], test[0].endswith(".yaml"))))
+
+
+def tested_by(option: str) -> str:
+    """A link to a test that uses an option; empty where there is none."""
+    end = "" if option.endswith("*") else r"(?![\w.-])"
+    word = re.compile(r"(?<![\w.-])" + re.escape(option.removesuffix("*")) + end)
+    for file, name, text in tests():
+        if word.search(text):
+            return f"[{name}](../{file})"
+    return ""
+
+
+def untested() -> list[str]:
+    """Options of sources, sinks and formats that no test names."""
+    models = [*SOURCES.values(), *SINKS.values(), *FORMATS.values()]
+    names = [field.alias or name for model in models for name, field in model.model_fields.items()]
+    return [name for name in names if name != HIDDEN and not tested_by(name)]
+
+
 def table(cls: type[Options]) -> str:
     """A model's options, a line each."""
     schema = cls.model_json_schema(by_alias=True)["properties"]
-    lines = ["| option | default | what it does |", "|---|---|---|"]
+    lines = ["| option | default | what it does | test |", "|---|---|---|---|"]
     for attribute, field in cls.model_fields.items():
         name = field.alias or attribute
         if name == HIDDEN:
@@ -109,7 +149,7 @@ def table(cls: type[Options]) -> str:
         text = " ".join((field.description or "").split())
         if values:
             text += f" Possible: {', '.join(f'`{v}`' for v in values)}."
-        lines.append(f"| `{name}` | {default} | {text.replace('|', '&#124;')} |")
+        lines.append(f"| `{name}` | {default} | {text.replace('|', '&#124;')} | {tested_by(name)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -133,7 +173,9 @@ def main() -> None:
     if "--check" in sys.argv:
         for path in stale:
             print(f"{path.relative_to(FOLDER.parent)} is not what the models say: run make docs")
-        sys.exit(bool(stale))
+        for name in untested():
+            print(f"option {name} is in no test")
+        sys.exit(bool(stale or untested()))
     for path, text in made.items():
         path.write_text(text, encoding="utf-8")
 

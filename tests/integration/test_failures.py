@@ -349,3 +349,45 @@ def test_properties_that_only_a_consumer_or_producer_refuses_are_78(kafka: Kafka
         assert "correct the properties.*" in refused.err
         assert "Traceback" not in refused.err
     assert pipeline.topic in kafka.cluster.names()
+
+
+def test_parse_errors_that_are_to_be_ignored_do_not_count(kafka: Kafka, pipeline: Pipeline) -> None:
+    kafka.send(pipeline.topic, (b"{}", b"not JSON"), message("c", None, {"id": 1, "v": 1}), (b"{}", b"[1]"))
+    cloud = (
+        "aliyun.kafka.accessKeyId", "aliyun.kafka.accessKeySecret", "aliyun.kafka.instanceId", "aliyun.kafka.endpoint",
+        "aliyun.kafka.regionId",
+    )  # fmt: skip
+    pipeline.write(
+        source="  debezium-json.ignore-parse-errors: true\n  debezium-json.distributed-tables: true\n"
+        "  schema.inference.strategy: continuous\n  dew.projectId: p\n",
+        sink="".join(f"  {name}: x\n" for name in cloud),
+    )
+    done = pipeline.run()
+    assert done.code == 0, done.err
+    assert "2 parse-error" in done.out
+    assert done.events[-1]["rejected"] == 0
+    assert len(kafka.table(pipeline.out("orders"))) == 1
+    said = " ".join(event["event"] for event in done.events)
+    assert "aliyun.kafka.* options have no effect outside that cloud" in said
+    assert "dew.projectId has no effect" in said
+
+
+def test_a_delivery_that_fails_is_an_error_or_with_guarantee_none_a_warning(kafka: Kafka, pipeline: Pipeline) -> None:
+    kafka.send(pipeline.topic, message("c", None, {"id": 1, "v": "x" * 5000}), message("c", None, {"id": 2, "v": "y"}))
+    out = kafka.create(pipeline.out("orders"), 1, **{"max.message.bytes": "2000", "cleanup.policy": "compact"})
+    alone = "  properties.batch.num.messages: 1\n  properties.compression.type: none\n"
+    pipeline.write(sink=f"  sink.delivery-guarantee: at-least-once\n{alone}")
+    refused = pipeline.run()
+    assert (refused.code, out in refused.err) == (78, True), refused.err
+    pipeline.write(sink=f"  sink.delivery-guarantee: none\n{alone}")
+    done = pipeline.run()
+    assert done.code == 0, done.err
+    assert any("1 records were lost on their way to the sink" in event["event"] for event in done.events)
+    assert [row["id"] for row in kafka.table(out).values()] == [2]
+
+
+def test_more_replicas_than_brokers_are_refused(kafka: Kafka, pipeline: Pipeline) -> None:
+    kafka.send(pipeline.topic, message("c", None, {"id": 1, "v": 1}))
+    pipeline.write(sink="  sink.topic.replication-factor: 2\n")
+    refused = pipeline.run()
+    assert (refused.code, "cannot create topic" in refused.err) == (78, True), refused.err
