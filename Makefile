@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench docs format golden clean
+.PHONY: help setup demo test kerberos check bench docs format golden clean
 
 help: ## Show this help
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -22,6 +22,9 @@ demo: setup ## Start a real Kafka, run a pipeline on it, show what happened
 
 test: setup ## Run every test; those on Kafka start their own broker
 	@$(BIN)/python -m pytest -q
+
+kerberos: setup ## Build a client that can do Kerberos, and test it with a real KDC (docker/kerberos-client.sh)
+	@tools/kerberos $(BIN)/python
 
 check: setup ## Format, lint, types, layers, docs
 	@$(BIN)/ruff format --check .

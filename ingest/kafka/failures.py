@@ -75,7 +75,7 @@ _SETTLING: Final = {
 
 
 _ALERT: Final = re.compile(r"alert (bad certificate|certificate|unknown ca|unsupported certificate|access denied)")
-_AROUND: Final = re.compile(r"^[a-z_]+://\S+: | \(after \d+ms in state \w+[^)]*\)$")
+_AROUND: Final = re.compile(r"^[a-z_]+://\S+: | \(after \d+ms in state .*\)$")
 
 
 def error_of(exc: KafkaException | KafkaError) -> KafkaError:
@@ -128,6 +128,12 @@ def _access(error: KafkaError, what: str, servers: str) -> AccessError | None:
             return AccessError(f"cannot {what}: the certificate of the broker at {servers} is not trusted", hint)
         return AccessError(
             f"cannot {what}: TLS with the broker at {servers} failed: {text}", "check the ssl.* properties"
+        )
+    if "GSSAPI" in text or "Kerberos" in text:
+        return AccessError(
+            f"cannot {what}: no Kerberos login at the broker at {servers}: {text}",
+            "check properties.sasl.kerberos.keytab, sasl.kerberos.principal and sasl.kerberos.service.name, KRB5_CONFIG, "
+            "and whether kinit works with them here",
         )
     return AccessError(
         f"cannot {what}: the broker at {servers} refused the login: {text}",

@@ -16,6 +16,7 @@ import subprocess
 import time
 import uuid
 from base64 import urlsafe_b64encode
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -102,7 +103,8 @@ def status(folder: Path) -> Broker | None:
 def up(folder: Path, port: int | None = None, heap: str = "1g", *, secure: bool = False, extra: str = "") -> Broker:
     """Start the broker, unless it runs; returns when it answers. Raises IngestError.
 
-    `secure` adds listeners with TLS and passwords; `extra` is more lines of the broker's own properties.
+    `secure` adds listeners with TLS and passwords; `extra` is more lines of the broker's own properties, in
+    which `{port}` and `{controller}` stand for its ports.
     """
     there = status(folder)
     if there is not None:
@@ -128,10 +130,10 @@ def _start(folder: Path, classpath: str, lock: int, port: int | None, heap: str,
     chosen = port or _kept_port(folder) or (PORT if _free(PORT) else _any_port())
     data, log = folder / "data", folder / "broker.log"
     properties, log4j = folder / "server.properties", folder / "log4j2.properties"
-    controller = _any_port()
+    controller, *others = _any_ports(4, {chosen})
     guarded = None
     if secure:
-        ports = {name: _any_port() for name in ("sasl_ssl", "ssl", "sasl_plaintext")}
+        ports = dict(zip(("sasl_ssl", "ssl", "sasl_plaintext"), others, strict=True))
         guarded = prepare(folder / "secure", HOST, ports)
         listeners = secure_properties(guarded, HOST, chosen, controller, ports)
     else:
@@ -139,7 +141,8 @@ def _start(folder: Path, classpath: str, lock: int, port: int | None, heap: str,
     text = _PROPERTIES.format(host=HOST, controller=controller, data=data.resolve())
     properties.touch(0o600)
     properties.chmod(0o600)
-    properties.write_text(text + listeners + extra, encoding="utf-8")
+    more = extra.format(port=chosen, controller=controller)
+    properties.write_text(text + listeners + more, encoding="utf-8")
     log4j.write_text(_LOG4J, encoding="utf-8")
     common = [java(), f"-Xmx{heap}", f"-Dlog4j2.configurationFile={log4j.resolve().as_uri()}", "-cp", classpath]
     if log.exists():
@@ -232,6 +235,17 @@ def _free(port: int) -> bool:
 
 
 def _any_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
+    return _any_ports(1, set())[0]
+
+
+def _any_ports(count: int, taken: set[int]) -> list[int]:
+    """Ports that nobody listens on, all different: each is held until all are found."""
+    with ExitStack() as held:
+        found: list[int] = []
+        while len(found) < count:
+            probe = held.enter_context(socket.socket())
+            probe.bind((HOST, 0))
+            port = int(probe.getsockname()[1])
+            if port not in taken:
+                found.append(port)
+    return found

@@ -20,7 +20,7 @@ from ingest.paths import java
 from ingest.sandbox.jars import jars
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 _NODE = """\
@@ -104,11 +104,11 @@ def nodes(tmp_path: Path) -> Iterator[Nodes]:
         process.wait()
 
 
-def eventually(condition: object, seconds: float, run: subprocess.Popen[str] | None = None) -> None:
+def eventually(condition: Callable[[], bool], seconds: float, run: subprocess.Popen[str] | None = None) -> None:
     deadline = time.monotonic() + seconds
-    while not condition():  # type: ignore[operator]
+    while not condition():
         assert time.monotonic() < deadline
-        assert run is None or run.poll() is None, run.communicate()[1]  # type: ignore[union-attr]
+        assert run is None or run.poll() is None, run.communicate()[1]
         time.sleep(0.3)
 
 
