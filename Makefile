@@ -1,6 +1,8 @@
 # `make` alone prints this help.
 PYTHON ?= python3
 BIN := .venv/bin
+# Most of a test is waiting for Java and Kafka to start
+TESTS_AT_ONCE ?= 3
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test kerberos check bench docs format golden clean
@@ -21,7 +23,7 @@ demo: setup ## Start a real Kafka, run a pipeline on it, show what happened
 	@$(BIN)/python tools/demo.py
 
 test: setup ## Run every test; those on Kafka start their own broker
-	@$(BIN)/python -m pytest -q
+	@$(BIN)/python -m pytest -q -n $(TESTS_AT_ONCE)
 
 kerberos: setup ## Build a client that can do Kerberos, and test it with a real KDC (docker/kerberos-client.sh)
 	@tools/kerberos $(BIN)/python

@@ -8,6 +8,7 @@ import pytest
 from harness import Kafka, Pipeline, free_port
 
 from ingest.engine import archive
+from ingest.paths import alone
 from ingest.sandbox import broker as sandbox
 
 if TYPE_CHECKING:
@@ -23,8 +24,9 @@ def sandbox_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def bootstrap(sandbox_folder: Path) -> Iterator[str]:
     """The test run's own broker, on a port of its own; and runs that start faster."""
-    if not archive.path().is_file():
-        archive.write()
+    with alone("warmup"):
+        if not archive.path().is_file():
+            archive.write()
     yield sandbox.up(sandbox_folder, free_port(), heap="512m").bootstrap
     sandbox.down(sandbox_folder, wipe=True)
 

@@ -132,8 +132,8 @@ def _access(error: KafkaError, what: str, servers: str) -> AccessError | None:
     if "GSSAPI" in text or "Kerberos" in text:
         return AccessError(
             f"cannot {what}: no Kerberos login at the broker at {servers}: {text}",
-            "check properties.sasl.kerberos.keytab, sasl.kerberos.principal and sasl.kerberos.service.name, KRB5_CONFIG, "
-            "and whether kinit works with them here",
+            "check properties.sasl.kerberos.keytab, .principal and .service.name, KRB5_CONFIG, and whether kinit works "
+            "with them here",
         )
     return AccessError(
         f"cannot {what}: the broker at {servers} refused the login: {text}",

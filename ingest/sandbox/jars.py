@@ -16,7 +16,7 @@ from typing import Final
 from xml.sax.saxutils import quoteattr
 
 from ingest.errors import ConfigError, Unavailable
-from ingest.paths import cache, java
+from ingest.paths import alone, cache, java
 
 KAFKA_VERSION: Final = "4.1.0"
 FETCH_S: Final = 600
@@ -39,8 +39,9 @@ def pins() -> list[tuple[str, str, str, str]]:
 def jars() -> Path:
     """The folder of the broker's jars, fetched on first use and verified each time; raises IngestError."""
     folder = cache() / f"kafka-{KAFKA_VERSION}"
-    if not _verified(folder):
-        folder.parent.mkdir(parents=True, exist_ok=True)
+    with alone("jars"):
+        if _verified(folder):
+            return folder
         with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
             _fetch(Path(temporary))
             fetched = Path(temporary) / "jars"
