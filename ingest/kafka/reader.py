@@ -87,6 +87,7 @@ class RangeReader:
         self._ends = {split: end for split, (start, end) in ranges.items() if start < end}
         starts = {split: ranges[split][0] for split in self._ends}
         self._position = {split: start for split, (start, _) in ranges.items()}
+        self._last = None
         topics = {topic for topic, _ in starts}
         self._topic = topics.pop() if len(topics) == 1 else None
         self._assign(starts)
@@ -103,6 +104,8 @@ class RangeReader:
     def _pull(self) -> Iterator[Chunk | None]:
         left = sum(end - self._position[split] for split, end in self._ends.items())
         messages = self._consumer.consume(min(CHUNK, max(left, 1)), WAIT_S)
+        if messages:
+            self._last = None  # whatever it was is over
         by_split = self._group(messages)
         for split, found in by_split.items():
             end = self._ends.get(split)

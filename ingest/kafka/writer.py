@@ -124,6 +124,7 @@ class KafkaWriter:
         """Wait until all is delivered, or has failed for good; raises IngestError for a failure."""
         while self._producer.flush(FLUSH_S) > 0:
             self._check()
+        self._refused = None  # all is delivered, so whatever was refused has been accepted since
         self._check()
 
     def abort(self) -> None:
