@@ -20,7 +20,7 @@ from ingest.errors import Unavailable
 from ingest.kafka.admin import Cluster
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 INGEST = str(Path(sys.executable).with_name("ingest"))
 Row = dict[str, Any]
@@ -157,7 +157,7 @@ class Pipeline:
         routes = f"route:\n  - {{source-table: '\\.*', sink-table: {self.prefix}.<>, replace-symbol: <>}}\n"
         self.file.write_text(
             f"source:\n  type: kafka\n  properties.bootstrap.servers: {self.kafka.bootstrap}\n"
-            f"  topic: {self.topic}\n  scan.startup.mode: {mode}\n{source}"
+            f"  topic: {self.topic}\n{f'  scan.startup.mode: {mode}' if mode else ''}\n{source}"
             f"sink:\n  type: upsert-kafka\n  properties.bootstrap.servers: {self.kafka.bootstrap}\n{sink}"
             f"{routes if route else ''}{rest}"
         )
@@ -181,6 +181,19 @@ class Pipeline:
     def out(self, table: str) -> str:
         """The topic of a table."""
         return f"{self.prefix}.{table}"
+
+
+def until(condition: Callable[[], bool], seconds: float, process: subprocess.Popen[str]) -> None:
+    """Wait for something that a run in the background does; where it does not, fail with what the run said."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        ended = process.poll() is not None
+        if ended or time.monotonic() > deadline:
+            process.kill()
+            said = process.communicate()[1]
+            msg = f"{'the run ended' if ended else f'it did not happen within {seconds} s'}:\n{said[-5000:]}"
+            raise AssertionError(msg)
+        time.sleep(0.2)
 
 
 def finish(process: subprocess.Popen[str], timeout: float = 120) -> Result:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ingest.engine import planner
 from ingest.engine.checkpoint import Batch, Checkpoint, Progress
+from ingest.engine.prefetch import first_look
 from ingest.engine.session import Session, Stop
 from ingest.engine.storage import HadoopStorage, LocalStorage, is_remote
 from ingest.engine.task import Counts, Task, merge_counts, run_tasks
@@ -308,6 +309,11 @@ class _Run:
             self.checkpoint.store(rerouted)
         self.schemas = rerouted.schemas
         self.targets = self.source.ends(self.progress.positions) if self.settings.once else {}
+        if not self.schemas.sources and self.pipeline.source.prefetch:
+            options = self.pipeline.pipeline
+            extent = self.source.extent(self.progress.positions)
+            seen = first_look(self.pipeline.source, options.name, extent, self.rules, options.max_columns)
+            self.evolve(sorted(seen.items()))
         if not self.resumed and self.progress.positions:
             # Where this pipeline starts is decided once, whatever becomes of its first batch
             self.checkpoint.done(self.progress, {})

@@ -97,6 +97,10 @@ class KafkaSource(KafkaConnection):
     """What to do when records that were to be read next are gone, or a topic was deleted or recreated: stop, or go on
     at the earliest or latest offset."""
 
+    prefetch: int = Field(50, alias="scan.max.pre.fetch.records", ge=0, le=100_000)
+    """Before its very first batch, a pipeline looks at this many of the newest records of each partition to learn its
+    tables' schemas. A table that it does not meet there gets its schema from its first record. Zero: do not look."""
+
     inference: Literal["continuous"] = Field("continuous", alias="schema.inference.strategy")
     """`continuous`: every record may change its table's schema."""
 

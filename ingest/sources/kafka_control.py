@@ -242,6 +242,11 @@ class KafkaControl:
             return now
         return {split: min(end, self._bounds[split]) for split, end in now.items()}
 
+    def extent(self, positions: Mapping[Split, int]) -> dict[Split, tuple[int, int]]:
+        """The first and the last offset that each split has now."""
+        earliest, ends = self.cluster.earliest(positions), self.ends(positions)
+        return {split: (first, ends[split]) for split, first in earliest.items()}
+
     def finished(self, positions: Mapping[Split, int]) -> bool:
         """Whether a bounded source was read to its end."""
         return self._bounds is not None and all(at >= self._bounds[split] for split, at in positions.items())

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
-from harness import Kafka, Pipeline, finish, free_port, message
+from harness import Kafka, Pipeline, finish, free_port, message, until
 
 from ingest.errors import IngestError
 from ingest.kafka.admin import Cluster
@@ -20,7 +20,7 @@ from ingest.paths import java
 from ingest.sandbox.jars import jars
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
 _NODE = """\
@@ -104,18 +104,10 @@ def nodes(tmp_path: Path) -> Iterator[Nodes]:
         process.wait()
 
 
-def eventually(condition: Callable[[], bool], seconds: float, run: subprocess.Popen[str] | None = None) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        assert run is None or run.poll() is None, run.communicate()[1]
-        time.sleep(0.3)
-
-
 def test_brokers_restarted_in_turn_idle_connections_and_lost_workers(tmp_path: Path, nodes: Nodes) -> None:
     Cluster({"bootstrap.servers": nodes.bootstrap}).connect(60)
     kafka = Kafka(nodes.bootstrap)
-    eventually(lambda: brokers(kafka) == 3, 60)
+    assert kafka.cluster.wait_until(lambda: brokers(kafka) == 3, 60)
     topic = f"{kafka.name}.in"
     from confluent_kafka.admin import NewTopic
 
@@ -141,20 +133,20 @@ def test_brokers_restarted_in_turn_idle_connections_and_lost_workers(tmp_path: P
     send(1000)
     run = pipeline.start()
     try:
-        eventually(lambda: out in kafka.cluster.names() and written(), 90, run)
+        until(lambda: out in kafka.cluster.names() and written(), 90, run)
         for node in (2, 3, 1):
             nodes.stop(node)
             send(1000)
             time.sleep(2)
             nodes.start(node)
             send(1000)
-            eventually(lambda: nodes.all_in_sync([topic, out]), 90, run)
+            until(lambda: nodes.all_in_sync([topic, out]), 90, run)
         assert producer.flush(120) == 0
-        eventually(written, 90, run)
+        until(written, 90, run)
         time.sleep(5)  # the brokers close connections that are idle for three seconds
         send(500)
         assert producer.flush(60) == 0
-        eventually(written, 60, run)
+        until(written, 60, run)
         workers = [p for p in psutil.Process(run.pid).children(recursive=True) if "daemon" in " ".join(p.cmdline())]
         daemon = min(workers, key=lambda p: p.create_time())
         for worker in workers:
@@ -162,7 +154,7 @@ def test_brokers_restarted_in_turn_idle_connections_and_lost_workers(tmp_path: P
                 os.kill(worker.pid, signal.SIGKILL)
         send(500)
         assert producer.flush(60) == 0
-        eventually(written, 60, run)
+        until(written, 60, run)
         run.terminate()
         done = finish(run)
         assert done.code == 0, done.err

@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.kafka
 
 
-def test_inserts_updates_deletes_drift_and_key_changes_become_upserts(kafka: Kafka, pipeline: Pipeline) -> None:
+@pytest.mark.parametrize("looked_at", [0, 50])
+def test_inserts_updates_deletes_drift_and_key_changes_become_upserts(
+    kafka: Kafka, pipeline: Pipeline, looked_at: int
+) -> None:
+    pipeline.write(source=f"  scan.max.pre.fetch.records: {looked_at}\n")
     send = kafka.send
     a, b = {"id": 1, "qty": 1, "price": 1.5}, {"id": 2, "qty": 2, "price": 2.5}
     send(pipeline.topic, message("c", None, a), message("c", None, b))
@@ -36,6 +40,8 @@ def test_inserts_updates_deletes_drift_and_key_changes_become_upserts(kafka: Kaf
         '{"id":30}': {"id": 30, "qty": "3", "price": 3.5, "note": None},
     }
     assert kafka.table(pipeline.out("customers")) == {'{"id":9}': {"id": 9, "name": "Ada"}}
+    changes = [event["change"] for event in first.events if event["event"] == "schema changed"]
+    assert any(change.startswith("ALTER COLUMN qty") for change in changes) is (looked_at == 0)
     lines = {line.split()[0]: line.split()[1:] for line in first.out.splitlines() if line.startswith("shop.")}
     assert lines["shop.orders"][:5] == ["7", "4", "2", "1", "0"]  # in, inserted, updated, deleted, rejected
     assert "1 tombstone" in first.out

@@ -253,7 +253,10 @@ def test_positions_are_visible_to_the_usual_tools(
     start(source)
     source.commit({(topic, 0): 4, (topic, 1): 0})
     consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": group})
-    assert [found.offset for found in consumer.committed([TopicPartition(topic, 0)], timeout=10)] == [4]
+    deadline = time.monotonic() + 20  # a batch does not wait for it
+    while [found.offset for found in consumer.committed([TopicPartition(topic, 0)], timeout=10)] != [4]:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
     consumer.close()
 
 
@@ -307,3 +310,25 @@ def test_a_pipeline_never_reads_what_it_writes(kafka: Kafka, pipeline: Pipeline)
     assert done.code == 78
     assert "reads what it writes" in done.err
     assert pipeline.out("orders") in done.err
+
+
+def test_a_first_look_at_the_newest_records_of_each_partition(kafka: Kafka, pipeline: Pipeline) -> None:
+    old = [message("c", None, {"id": i, "v": i}) for i in range(30)]
+    new = [message("c", None, {"id": i, "v": f"text {i}", "late": i}) for i in range(30, 40)]
+    nobody = (None, message("c", None, {"id": 1}, "keyless")[1])  # a table without a key that is never read
+    kafka.send(pipeline.topic, nobody, *old, *new)
+    kafka.send(pipeline.topic, message("r", None, {"id": 1, "name": "Ada"}, "customers"), partition=1)
+    start = "  scan.startup.mode: specific-offsets\n  scan.startup.specific-offsets: partition:0,offset:1\n"
+    for count, expected in ((10, 2), (0, 4)):
+        pipeline.checkpoint = pipeline.checkpoint.with_name(f"checkpoint{count}")
+        pipeline.prefix = f"{kafka.name}.out{count}"
+        pipeline.write(source=f"{start}  scan.max.pre.fetch.records: {count}\n", mode="")
+        done = pipeline.run()
+        assert done.code == 0, done.err
+        changes = [event["change"] for event in done.events if event["event"] == "schema changed"]
+        assert len(changes) == expected, changes  # with a first look only the two tables, as they are at the end
+        rows = kafka.table(pipeline.out("orders"))
+        assert (rows['{"id":3}'], rows['{"id":33}']) == (
+            {"id": 3, "v": "3", "late": None} if count else {"id": 3, "v": 3},
+            {"id": 33, "v": "text 33", "late": 33},
+        )

@@ -1,0 +1,88 @@
+"""A first look at the newest messages, on the driver, before the first batch: so that tables are known by then.
+
+In: the source, connected, and where its splits stand. Out: an observed schema for each table that was met. What cannot
+be taken is passed over here: it is a reject, or an error, when its turn comes. Reference: alibaba-kafka.txt,
+`scan.max.pre.fetch.records`; decisions, "Sources".
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from ingest.errors import ConfigError, IngestError
+from ingest.flow.evolve import Schemas, evolve
+from ingest.flow.infer import observe
+from ingest.model.reject import RowError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ingest.flow.route import Rules
+    from ingest.kafka.admin import Split
+    from ingest.kafka.reader import Chunk
+    from ingest.model.schema import TableSchema
+    from ingest.model.table import TableId
+    from ingest.sources.kafka import KafkaSource
+
+LOOK_S: Final = 5.0
+"""How long to look, at most, in seconds: a start shall not wait for a slow partition."""
+
+
+def first_look(
+    source: KafkaSource, pipeline: str, ends: Mapping[Split, tuple[int, int]], rules: Rules, max_columns: int
+) -> dict[TableId, TableSchema]:
+    """Schemas from the newest records of each split; `ends` are the first and the last offsets that there are."""
+    count = source.prefetch
+    ranges = {split: (max(first, end - count), end) for split, (first, end) in ends.items() if end > first}
+    if not count or not ranges:
+        return {}
+    reader = source.reader(pipeline)
+    chunks: list[Chunk] = []
+    deadline = time.monotonic() + LOOK_S
+    reading = reader.read(ranges)
+    try:
+        for chunk in reading:
+            if chunk is not None:
+                chunks.append(chunk)
+            if time.monotonic() > deadline:
+                break
+    except IngestError:
+        return {}  # the first batch will meet it, too, and knows what to do about it
+    finally:
+        reading.close()
+        reader.close()
+    # In a fixed order, whichever broker answered first: the columns' order comes from it
+    chunks.sort(key=lambda chunk: chunk.split)
+    return _possible(_observe(source, chunks, max_columns), rules)
+
+
+def _observe(source: KafkaSource, chunks: Iterable[Chunk], max_columns: int) -> dict[TableId, TableSchema]:
+    seen: dict[TableId, TableSchema] = {}
+    wanted = source.wanted
+    for chunk in chunks:
+        messages = [m for m in chunk.messages if wanted is None or wanted(m.headers())]
+        changes = source.format.decoder().decode([m.value() for m in messages])
+        for change, message in zip(changes, messages, strict=True):
+            # A delete may show only some of a row
+            if type(change) is not tuple or change[3] is None:
+                continue
+            known = seen.get(change[0])
+            try:
+                found = observe(change, message.key(), known, max_columns)
+                seen[change[0]] = found if known is None else known.merge(found)
+            except RowError:
+                continue
+    return seen
+
+
+def _possible(seen: Mapping[TableId, TableSchema], rules: Rules) -> dict[TableId, TableSchema]:
+    """Those tables that can be taken: others may never be read, as old messages are looked at, too."""
+    out = {}
+    for table, schema in seen.items():
+        try:
+            evolve(Schemas(), [(table, schema)], rules, behavior="lenient", max_tables=1)
+        except ConfigError:
+            continue
+        out[table] = schema
+    return out
