@@ -167,3 +167,51 @@ def test_brokers_restarted_in_turn_idle_connections_and_lost_workers(tmp_path: P
 
 def brokers(kafka: Kafka) -> int:
     return len(kafka.admin.list_topics(timeout=10).brokers)
+
+
+def held(run: subprocess.Popen[str]) -> dict[str, tuple[int, int]]:
+    """Resident MiB and threads of the driver and of the Python workers together."""
+    driver = psutil.Process(run.pid)
+    workers = [p for p in driver.children(recursive=True) if "daemon" in " ".join(p.cmdline())]
+    return {
+        name: (sum(p.memory_info().rss for p in processes) >> 20, sum(p.num_threads() for p in processes))
+        for name, processes in (("driver", [driver]), ("workers", workers))
+    }
+
+
+def test_memory_and_threads_stay_flat(kafka: Kafka, pipeline: Pipeline) -> None:
+    """A short run of what `bench/soak.py` does for an hour."""
+    producer = kafka.producer()
+    sent = 0
+    out = pipeline.out("orders")
+
+    def load(seconds: float) -> None:
+        nonlocal sent
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            for i in range(sent, sent + 50):
+                key, value = message("c", None, {"id": i, "v": i})
+                producer.produce(pipeline.topic, value, key, partition=i % 2)
+            sent += 50
+            producer.poll(0.1)
+
+    load(0.5)
+    run = pipeline.start()
+    try:
+        until(lambda: out in kafka.cluster.names(), 90, run)
+        load(10)
+        early = held(run)
+        load(25)
+        late = held(run)
+        until(lambda: kafka.end(out) >= sent, 60, run)
+        run.terminate()
+        done = finish(run)
+    finally:
+        if run.poll() is None:
+            run.kill()
+            run.communicate()
+    assert done.code == 0, done.err
+    assert len([event for event in done.events if event["event"] == "batch done"]) > 20
+    for name, (memory, threads) in late.items():
+        assert memory < early[name][0] * 1.2 + 10, (name, early, late)
+        assert threads <= early[name][1] + 3, (name, early, late)
