@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 # Most of a test is waiting for Java and Kafka to start
-TESTS_AT_ONCE ?= 3
+TESTS_AT_ONCE ?= 2
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test kerberos check bench docs format golden clean

@@ -6,10 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 from harness import Kafka, Pipeline, free_port
+from hypothesis import HealthCheck, settings
 
 from ingest.engine import archive
 from ingest.paths import alone
 from ingest.sandbox import broker as sandbox
+
+# How fast the machine is at the moment is no property of the code
+settings.register_profile("ingest", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("ingest")
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,6 +8,7 @@ import subprocess
 import time
 import uuid
 from base64 import urlsafe_b64encode
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import psutil
@@ -147,7 +148,7 @@ def test_brokers_restarted_in_turn_idle_connections_and_lost_workers(tmp_path: P
         send(500)
         assert producer.flush(60) == 0
         until(written, 60, run)
-        workers = [p for p in psutil.Process(run.pid).children(recursive=True) if "daemon" in " ".join(p.cmdline())]
+        workers = workers_of(run)
         daemon = min(workers, key=lambda p: p.create_time())
         for worker in workers:
             if worker.pid != daemon.pid:
@@ -165,17 +166,25 @@ def test_brokers_restarted_in_turn_idle_connections_and_lost_workers(tmp_path: P
             run.communicate()
 
 
+def workers_of(run: subprocess.Popen[str]) -> list[psutil.Process]:
+    """The daemon that forks Python workers, and the workers."""
+    found = []
+    for process in psutil.Process(run.pid).children(recursive=True):
+        with suppress(psutil.Error):  # it has just ended
+            if "daemon" in " ".join(process.cmdline()):
+                found.append(process)
+    return found
+
+
 def brokers(kafka: Kafka) -> int:
     return len(kafka.admin.list_topics(timeout=10).brokers)
 
 
 def held(run: subprocess.Popen[str]) -> dict[str, tuple[int, int]]:
     """Resident MiB and threads of the driver and of the Python workers together."""
-    driver = psutil.Process(run.pid)
-    workers = [p for p in driver.children(recursive=True) if "daemon" in " ".join(p.cmdline())]
     return {
         name: (sum(p.memory_info().rss for p in processes) >> 20, sum(p.num_threads() for p in processes))
-        for name, processes in (("driver", [driver]), ("workers", workers))
+        for name, processes in (("driver", [psutil.Process(run.pid)]), ("workers", workers_of(run)))
     }
 
 

@@ -115,9 +115,9 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
 def test_hostile_files_fail_at_once_with_a_position(tmp_path: Path, text: str, says: str) -> None:
     file = tmp_path / "p.yaml"
     file.write_text(text)
-    started = time.monotonic()
+    started = time.process_time()  # whatever else the machine does
     loaded = load(file)
-    assert time.monotonic() - started < 1.5
+    assert time.process_time() - started < 1.5
     assert loaded.pipeline is None
     assert any(says in d.message for d in loaded.diagnostics), loaded.diagnostics
     assert all(d.line >= 1 and d.column >= 1 for d in loaded.diagnostics)
