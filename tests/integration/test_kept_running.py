@@ -171,7 +171,7 @@ def workers_of(run: subprocess.Popen[str]) -> list[psutil.Process]:
     found = []
     for process in psutil.Process(run.pid).children(recursive=True):
         with suppress(psutil.Error):  # it has just ended
-            if "daemon" in " ".join(process.cmdline()):
+            if "ingest.engine.daemon" in process.cmdline():
                 found.append(process)
     return found
 
