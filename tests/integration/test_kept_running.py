@@ -209,6 +209,7 @@ def test_memory_and_threads_stay_flat(kafka: Kafka, pipeline: Pipeline) -> None:
     try:
         until(lambda: out in kafka.cluster.names(), 90, run)
         load(10)
+        until(lambda: kafka.end(out) >= sent, 60, run)  # both workers are there, and have their clients
         early = held(run)
         load(25)
         late = held(run)
@@ -222,5 +223,5 @@ def test_memory_and_threads_stay_flat(kafka: Kafka, pipeline: Pipeline) -> None:
     assert done.code == 0, done.err
     assert len([event for event in done.events if event["event"] == "batch done"]) > 20
     for name, (memory, threads) in late.items():
-        assert memory < early[name][0] * 1.2 + 10, (name, early, late)
-        assert threads <= early[name][1] + 3, (name, early, late)
+        assert memory < early[name][0] * 1.3 + 20, (name, early, late)
+        assert threads <= early[name][1] + 8, (name, early, late)  # one a batch would be more than a hundred
