@@ -51,7 +51,7 @@ class Feed:
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         """Connect."""
-        self.producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 1})
+        self.producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 10})
         self.topic = topic
         self.sent = 0
 
@@ -105,7 +105,7 @@ class Reader:
         """Begin to read, in a thread."""
         self.consumer = Consumer({
             "bootstrap.servers": bootstrap, "group.id": "latency", "auto.offset.reset": "earliest",
-            "fetch.wait.max.ms": 10, "topic.metadata.refresh.interval.ms": 500, "enable.auto.commit": False,
+            "fetch.wait.max.ms": 100, "topic.metadata.refresh.interval.ms": 500, "enable.auto.commit": False,
         })  # fmt: skip
         self.consumer.subscribe([topic])
         self.delays: list[tuple[float, float]] = []
