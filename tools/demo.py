@@ -14,10 +14,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 from rich.table import Table
+
+from ingest.kafka.admin import Cluster
 
 INGEST = [str(Path(sys.executable).with_name("ingest"))]
 PIPELINE = "pipelines/shop.yaml"
@@ -138,17 +140,13 @@ def reset(bootstrap: str) -> None:
     old = [t for t in admin.list_topics(timeout=10).topics if t == TOPIC or t.startswith("ods.shop_")]
     for future in (admin.delete_topics(old) if old else {}).values():
         future.result(10)
-    deadline = time.monotonic() + 20
-    while True:
-        try:
-            for future in admin.create_topics([NewTopic(TOPIC, 2, 1)]).values():
-                future.result(10)
-        except KafkaException:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.2)
-        else:
-            return
+    # A broker may still write to the old topic for a moment: wait until it knows that it is gone
+    cluster = Cluster({"bootstrap.servers": bootstrap})
+    if not cluster.wait_until(lambda: not cluster.names() & set(old), 20):
+        sys.exit("the topics of the last demo are still there: try again")
+    time.sleep(0.5 if old else 0)
+    admin.create_topics([NewTopic(TOPIC, 2, 1)])[TOPIC].result(10)
+    cluster.wait_until(lambda: TOPIC in cluster.names(), 10)
 
 
 def run(console: Console, bootstrap: str) -> None:
