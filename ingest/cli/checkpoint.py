@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ingest.cli.check import SetOption, parse_variables
+from ingest.cli.sandbox import Format, FormatOption
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,13 +23,6 @@ if TYPE_CHECKING:
 app = typer.Typer(
     help="Where a pipeline stands: show it, set it, export it.", no_args_is_help=True, rich_markup_mode=None
 )
-
-
-class Format(StrEnum):
-    """How a checkpoint is shown."""
-
-    TEXT = "text"
-    JSON = "json"
 
 
 class Export(StrEnum):
@@ -77,7 +71,7 @@ def _opened(
 def show(
     target: TargetArgument,
     checkpoint: CheckpointOption = None,
-    form: Annotated[Format, typer.Option("--format", help="How to print it.")] = Format.TEXT,
+    form: FormatOption = Format.TEXT,
     variables: SetOption = None,
     conf: ConfOption = None,
 ) -> None:

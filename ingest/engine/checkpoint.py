@@ -2,7 +2,7 @@
 
     checkpoint.json        identity and fingerprint
     lock                   held by the run that owns a local checkpoint, and by its Java process
-    runs/N                 one for each run: when it started, and the options it had
+    runs/N                 one for each run: the options it had, without secrets
     batches/N.plan         ranges, topic ids, schema version: written before any task starts
     batches/N.done         positions reached, counters: written when the batch is over
     schemas/V.json         what version V changed; every hundredth holds everything

@@ -308,10 +308,11 @@ class _Run:
         if rerouted.sinks:
             self.checkpoint.store(rerouted)
         self.schemas = rerouted.schemas
-        self.targets = self.source.ends(self.progress.positions) if self.settings.once else {}
+        self.ends = self.source.ends(self.progress.positions)
+        self.targets = self.ends if self.settings.once else {}
         if not self.schemas.sources and self.pipeline.source.prefetch:
             options = self.pipeline.pipeline
-            extent = self.source.extent(self.progress.positions)
+            extent = self.source.extent(self.ends)
             seen = first_look(self.pipeline.source, options.name, extent, self.rules, options.max_columns)
             self.evolve(sorted(seen.items()))
         if not self.resumed and self.progress.positions:
@@ -359,7 +360,6 @@ class _Run:
             )
         )  # fmt: skip
         self.rebase()
-        self.ends = self.targets or self.patiently(lambda: self.source.ends(self.progress.positions))
         lag = self.lag()
         self.observer(
             RunStarted(

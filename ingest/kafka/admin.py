@@ -103,7 +103,6 @@ class Cluster:
     def _admin(self) -> AdminClient:
         """The admin client; a new one after a failure, as the old one may ask with a leader's epoch that is past."""
         if self._client is None:
-            usable(self.conf)
             try:
                 self._client = AdminClient(self._shared)
             except (KafkaException, ValueError, TypeError) as exc:
@@ -152,6 +151,7 @@ class Cluster:
 
     def connect(self, within_s: float) -> str:
         """The cluster's id, once it answers; raises Unavailable after `within_s` seconds, AccessError at once."""
+        usable(self.conf)
         deadline = time.monotonic() + within_s
         patience = 1.0  # short at first, so that a refused login shows soon
         while True:

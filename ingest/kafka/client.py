@@ -48,5 +48,5 @@ def usable(conf: Mapping[str, str]) -> None:
     feature = _FEATURES.get(mechanism)
     if feature is not None and not has_feature(feature):
         msg = f"the installed Kafka client cannot do sasl.mechanism {mechanism}: librdkafka was built without it"
-        hint = "use the project's image, or build the client with Kerberos as docker/README.md says"
+        hint = "use the project's image, or build a client with Kerberos: docker/kerberos-client.sh (docs/kafka.md)"
         raise ConfigError(msg, hint)

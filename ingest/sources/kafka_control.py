@@ -242,10 +242,9 @@ class KafkaControl:
             return now
         return {split: min(end, self._bounds[split]) for split, end in now.items()}
 
-    def extent(self, positions: Mapping[Split, int]) -> dict[Split, tuple[int, int]]:
-        """The first and the last offset that each split has now."""
-        earliest, ends = self.cluster.earliest(positions), self.ends(positions)
-        return {split: (first, ends[split]) for split, first in earliest.items()}
+    def extent(self, ends: Mapping[Split, int]) -> dict[Split, tuple[int, int]]:
+        """The first offset that each split has now, with where it ends."""
+        return {split: (first, ends[split]) for split, first in self.cluster.earliest(ends).items()}
 
     def finished(self, positions: Mapping[Split, int]) -> bool:
         """Whether a bounded source was read to its end."""
