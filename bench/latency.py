@@ -7,39 +7,25 @@ what planning a batch over many partitions costs. See README.md here.
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
-import tempfile
 import threading
 import time
 from multiprocessing import get_context
-from pathlib import Path
 from statistics import median, quantiles
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from setting import own_broker, pipeline_file, start
 
 from ingest.kafka.admin import Cluster
-from ingest.sandbox import broker
 from ingest.sources.kafka import KafkaSource
 
-INGEST = str(Path(sys.executable).with_name("ingest"))
+if TYPE_CHECKING:
+    import subprocess
+    from pathlib import Path
+
 PARTITIONS = 4
-PIPELINE = """\
-source:
-  type: kafka
-  properties.bootstrap.servers: {bootstrap}
-  topic: {topic}
-  scan.startup.mode: earliest-offset
-sink:
-  type: upsert-kafka
-  properties.bootstrap.servers: {bootstrap}
-  sink.topic.partitions: {partitions}
-route:
-  - source-table: \\.*
-    sink-table: {topic}.out
-"""
 _MESSAGE = (
     '{"before":null,"after":{"id":%d,"sent":%d,"status":"NEW","amount":12.5,"note":"customer asked for gift wrap"},'
     '"source":{"connector":"mysql","name":"shop","ts_ms":1,"db":"shop","table":"orders"},"op":"c","ts_ms":1}'
@@ -128,15 +114,11 @@ def measure(bootstrap: str, folder: Path, options: argparse.Namespace) -> None:
     topic = "latency"
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result()
-    file = folder / "latency.yaml"
-    file.write_text(PIPELINE.format(bootstrap=bootstrap, topic=topic, partitions=PARTITIONS))
+    file = pipeline_file(folder, bootstrap, topic, f"{topic}.out", PARTITIONS)
     feed = Feed(bootstrap, topic)
     feed.run(100, 1)
-    pipeline = subprocess.Popen(
-        [INGEST, "run", str(file), "--checkpoint", str(folder / "ck"), "--master", "local[2]"],
-        stderr=(folder / "log").open("w"), stdout=subprocess.DEVNULL,
-    )  # fmt: skip
-    reader = Reader(bootstrap, f"{topic}.out")
+    pipeline = start(file, folder)
+    reader = Reader(bootstrap, f"{topic}.out.orders")
     try:
         wait(lambda: len(reader.delays) >= feed.sent, pipeline, 60)
         feed.sent, _ = load(bootstrap, topic, feed.sent, options.rate, 5)  # warm up
@@ -204,14 +186,9 @@ def main() -> None:
     arguments.add_argument("--seconds", type=float, default=30)
     arguments.add_argument("--idle", type=float, default=120)
     options = arguments.parse_args()
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        bootstrap = broker.up(folder / "kafka", broker._any_port()).bootstrap  # noqa: SLF001
-        try:
-            measure(bootstrap, folder, options)
-            planning(bootstrap)
-        finally:
-            broker.down(folder / "kafka", wipe=True)
+    with own_broker() as (bootstrap, folder):
+        measure(bootstrap, folder, options)
+        planning(bootstrap)
 
 
 if __name__ == "__main__":

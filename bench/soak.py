@@ -6,18 +6,18 @@
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
-import tempfile
 import time
-from pathlib import Path
 from statistics import median
+from typing import TYPE_CHECKING
 
 import latency
 import psutil
 from confluent_kafka.admin import AdminClient, NewTopic
+from setting import own_broker, pipeline_file, start
 
-from ingest.sandbox import broker
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def sample(pid: int) -> dict[str, tuple[int, int]]:
@@ -38,13 +38,8 @@ def main() -> None:
     arguments.add_argument("--minutes", type=float, default=60)
     arguments.add_argument("--rate", type=int, default=2_000)
     options = arguments.parse_args()
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        bootstrap = broker.up(folder / "kafka", broker._any_port()).bootstrap  # noqa: SLF001
-        try:
-            soak(bootstrap, folder, options.minutes * 60, options.rate)
-        finally:
-            broker.down(folder / "kafka", wipe=True)
+    with own_broker() as (bootstrap, folder):
+        soak(bootstrap, folder, options.minutes * 60, options.rate)
 
 
 def soak(bootstrap: str, folder: Path, seconds: float, rate: int) -> None:
@@ -52,17 +47,11 @@ def soak(bootstrap: str, folder: Path, seconds: float, rate: int) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     topic = NewTopic("soak", latency.PARTITIONS, 1, config={"retention.bytes": "50000000", "segment.bytes": "10000000"})
     admin.create_topics([topic])["soak"].result()
-    file = folder / "soak.yaml"
-    file.write_text(
-        latency.PIPELINE.format(bootstrap=bootstrap, topic="soak", partitions=latency.PARTITIONS)
-        + "pipeline: {batch-interval: 100 ms}\n"
-    )
+    more = "pipeline: {batch-interval: 100 ms}\n"
+    file = pipeline_file(folder, bootstrap, "soak", "soak.out", latency.PARTITIONS, more)
     feed = latency.Feed(bootstrap, "soak")
     feed.run(100, 1)
-    pipeline = subprocess.Popen(
-        [latency.INGEST, "run", str(file), "--checkpoint", str(folder / "ck"), "--master", "local[2]"],
-        stderr=(folder / "log").open("w"), stdout=subprocess.DEVNULL,
-    )  # fmt: skip
+    pipeline = start(file, folder)
     samples = []
     started = time.monotonic()
     while time.monotonic() - started < seconds:

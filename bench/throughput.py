@@ -11,40 +11,25 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from dataclasses import dataclass
 from multiprocessing import get_context
-from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import messages
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from setting import INGEST, own_broker, pipeline_file
 
 from ingest.kafka import reader as ingest_reader
 from ingest.kafka import writer as ingest_writer
-from ingest.sandbox import broker
 
-INGEST = str(Path(sys.executable).with_name("ingest"))
+if TYPE_CHECKING:
+    from pathlib import Path
+
 PARTITIONS = 8
 SLOTS = os.cpu_count() or 2
-PIPELINE = """\
-source:
-  type: kafka
-  properties.bootstrap.servers: {bootstrap}
-  topic: {topic}
-  scan.startup.mode: earliest-offset
-sink:
-  type: upsert-kafka
-  properties.bootstrap.servers: {bootstrap}
-  sink.topic.partitions: {partitions}
-route:
-  - source-table: \\.*
-    sink-table: {prefix}.<>
-    replace-symbol: <>
-"""
 
 
 @dataclass
@@ -108,8 +93,7 @@ def raw(bootstrap: str, topic: str, to: str) -> Result:
 
 def pipeline(bootstrap: str, topic: str, prefix: str, folder: Path) -> Result:
     """`ingest run --once`, measured by what it logs."""
-    file = folder / f"{prefix}.yaml"
-    file.write_text(PIPELINE.format(bootstrap=bootstrap, topic=topic, prefix=prefix, partitions=PARTITIONS))
+    file = pipeline_file(folder, bootstrap, topic, prefix, PARTITIONS)
     command = [INGEST, "run", str(file), "--once", "--checkpoint", str(folder / prefix), "--master", f"local[{SLOTS}]"]
     started = time.time()
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -164,13 +148,8 @@ def main() -> None:
     arguments.add_argument("--rounds", type=int, default=3)
     arguments.add_argument("--starts", type=int, default=5)
     options = arguments.parse_args()
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        bootstrap = broker.up(folder / "kafka", broker._any_port()).bootstrap  # noqa: SLF001
-        try:
-            measure(bootstrap, folder, options)
-        finally:
-            broker.down(folder / "kafka", wipe=True)
+    with own_broker() as (bootstrap, folder):
+        measure(bootstrap, folder, options)
 
 
 def measure(bootstrap: str, folder: Path, options: argparse.Namespace) -> None:

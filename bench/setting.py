@@ -1,0 +1,59 @@
+"""What the benchmarks share: a broker of their own, the pipeline that they run, and a run in the background."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ingest.sandbox import broker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+INGEST = str(Path(sys.executable).with_name("ingest"))
+_PIPELINE = """\
+source:
+  type: kafka
+  properties.bootstrap.servers: {bootstrap}
+  topic: {topic}
+  scan.startup.mode: earliest-offset
+sink:
+  type: upsert-kafka
+  properties.bootstrap.servers: {bootstrap}
+  sink.topic.partitions: {partitions}
+route:
+  - source-table: \\.*
+    sink-table: {into}.<>
+    replace-symbol: <>
+"""
+
+
+@contextmanager
+def own_broker() -> Iterator[tuple[str, Path]]:
+    """The address of a broker that nobody else uses, and a folder; both are gone afterwards."""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        try:
+            yield broker.up(folder / "kafka", broker._any_port()).bootstrap, folder  # noqa: SLF001
+        finally:
+            broker.down(folder / "kafka", wipe=True)
+
+
+def pipeline_file(folder: Path, bootstrap: str, topic: str, into: str, partitions: int, more: str = "") -> Path:
+    """A pipeline from a topic to a topic for each table, `<into>.<table>`."""
+    file = folder / f"{into}.yaml"
+    file.write_text(_PIPELINE.format(bootstrap=bootstrap, topic=topic, into=into, partitions=partitions) + more)
+    return file
+
+
+def start(file: Path, folder: Path) -> subprocess.Popen[bytes]:
+    """Run a pipeline until it is told to stop; its log is the file `log` in the folder."""
+    with (folder / "log").open("w") as log:
+        return subprocess.Popen(
+            [INGEST, "run", str(file), "--checkpoint", str(folder / "ck"), "--master", "local[2]"],
+            stderr=log, stdout=subprocess.DEVNULL,
+        )  # fmt: skip
