@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka.admin import NewTopic
-from harness import INGEST, Kafka, Pipeline, finish, message
+from harness import INGEST, Kafka, Pipeline, finish, message, until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -93,10 +93,7 @@ def test_a_checkpoint_in_use_is_not_reset_and_a_recreated_topic_can_be_accepted(
     feed(kafka, pipeline, 0, 5)
     running = pipeline.start()
     out = pipeline.out("orders")
-    deadline = time.monotonic() + 60
-    while not (out in kafka.cluster.names() and kafka.end(out) >= 5):
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
+    until(lambda: out in kafka.cluster.names() and kafka.end(out) >= 5, 60, running)
     refused = command("reset", pipeline.checkpoint, "--errors")
     assert (refused.returncode, "is in use by another run" in refused.stderr) == (78, True)
     assert shown(pipeline.checkpoint)["batch"] >= 0  # looking is always possible
@@ -154,10 +151,7 @@ def test_a_checkpoint_on_a_file_system_of_hadoop(tmp_path: Path, kafka: Kafka, p
     assert [(p["offset"], p["lag"]) for p in value["positions"]] == [(7, 0), (0, 0)]
     # Nobody can be kept out there: the newer run takes over, and the older one notices before it plans
     old = pipeline.start(*where)
-    deadline = time.monotonic() + 60
-    while shown_runs(tmp_path) < 3:
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
+    until(lambda: shown_runs(tmp_path) >= 3, 60, old)
     time.sleep(3)
     new = pipeline.run(*where)
     assert new.code == 0, new.err

@@ -21,7 +21,7 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
-from harness import INGEST, Kafka, Pipeline, Result, free_port, message
+from harness import INGEST, Kafka, Pipeline, Result, free_port, message, until
 
 from ingest.errors import AccessError, ConfigError
 from ingest.kafka.admin import Cluster
@@ -295,11 +295,7 @@ def test_secrets_show_nowhere(tmp_path: Path, plain: Kafka, secure: Secure, clie
     seen: dict[str, str] = {}
     try:
         out = f"{plain.name}.out.orders"
-        deadline = time.monotonic() + 90
-        while not (out in plain.cluster.names() and plain.end(out) >= 5):
-            assert process.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
+        until(lambda: out in plain.cluster.names() and plain.end(out) >= 5, 90, process)
         arguments = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if readable(path)]
         seen["command lines"] = b"\n".join(arguments).decode(errors="replace")
         for page in ("jobs/", "stages/", "stages/stage/?id=0&attempt=0", "environment/", "executors/", "storage/",
