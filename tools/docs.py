@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ingest.formats import FORMATS
 from ingest.sinks import SINKS
+from ingest.sinks.dirty_data import DirtyDataCollector
 from ingest.sources import SOURCES
 from ingest.spec.pipeline import PipelineOptions, Route, Transform
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).parent.parent / "schemas"
 HIDDEN = "*format"
+COLLECTOR = "dirty-data.collector"
+"""An option with options of its own, written with dots or nested."""
 PLACEHOLDER = {"type": "string", "pattern": r"\$\{.*\}"}
 
 
@@ -36,7 +39,7 @@ def component(cls: type[Options], formats: dict[str, Any]) -> dict[str, Any]:
     required = [name for name in schema.get("required", []) if name != "properties.*"]
     for model in (cls, *formats.values()):
         for name, option in model.model_json_schema(by_alias=True)["properties"].items():
-            if name == HIDDEN:
+            if name in {HIDDEN, COLLECTOR}:
                 continue
             option.pop("title", None)
             if name == "properties.*":
@@ -60,6 +63,10 @@ def loosened(option: dict[str, Any]) -> dict[str, Any]:
 
 def nested(schema: dict[str, Any]) -> dict[str, Any]:
     """`pipeline:` also takes its dotted keys nested."""
+    for name, option in component(DirtyDataCollector, {})["properties"].items():
+        schema["properties"][f"{COLLECTOR}.{name}"] = option if name != "type" else loosened(option)
+    schema["patternProperties"] = {rf"^{COLLECTOR}\.properties\.": {"type": ["string", "number", "boolean"]}}
+    schema["properties"][COLLECTOR] = {"type": "object"}
     for name in list(schema["properties"]):
         if "." in name:
             schema["properties"].setdefault(name.partition(".")[0], {"type": "object"})
@@ -91,10 +98,15 @@ def reference() -> str:
     parts = ["# Options\n\nGenerated from the models by `make docs`; do not edit.\n"]
     for kind, registry in (("source", SOURCES), ("sink", SINKS)):
         for name, cls in registry.items():
+            if cls in [other for at, other in registry.items() if at < name]:
+                continue  # another name of the same
             parts.append(f"## `{kind}:` with `type: {name}`\n\n{table(cls)}")
     for name, fmt in FORMATS.items():
         parts.append(f"### Options of `value.format: {name}`\n\n{table(fmt)}")
-    sections: dict[str, type[Options]] = {"route": Route, "transform": Transform, "pipeline": PipelineOptions}
+    sections: dict[str, type[Options]] = {
+        "route": Route, "transform": Transform, "pipeline": PipelineOptions,
+        f"pipeline.{COLLECTOR}": DirtyDataCollector,
+    }  # fmt: skip
     for name, model in sections.items():
         parts.append(f"## `{name}:`\n\n{table(model)}")
     return "\n".join(parts)
@@ -131,7 +143,7 @@ def tested_by(option: str) -> str:
 
 def untested() -> list[str]:
     """Options of sources, sinks and formats that no test names."""
-    models = [*SOURCES.values(), *SINKS.values(), *FORMATS.values()]
+    models: list[type[Options]] = [*SOURCES.values(), *SINKS.values(), *FORMATS.values(), DirtyDataCollector]
     names = [field.alias or name for model in models for name, field in model.model_fields.items()]
     return [name for name in names if name != HIDDEN and not tested_by(name)]
 
@@ -142,7 +154,7 @@ def table(cls: type[Options]) -> str:
     lines = ["| option | default | what it does | test |", "|---|---|---|---|"]
     for attribute, field in cls.model_fields.items():
         name = field.alias or attribute
-        if name == HIDDEN:
+        if name in {HIDDEN, COLLECTOR}:
             continue
         default = "required" if field.is_required() else shown(schema[name])
         values = schema[name].get("enum")

@@ -13,6 +13,7 @@ from ingest.cli.check import check
 from ingest.cli.checkpoint import app as checkpoint_app
 from ingest.cli.run import run
 from ingest.cli.sandbox import app as sandbox_app
+from ingest.cli.test import test
 from ingest.cli.warmup import warmup
 from ingest.errors import IngestError, InternalError
 
@@ -29,6 +30,7 @@ app = typer.Typer(
 )
 app.command()(run)
 app.command()(check)
+app.command()(test)
 app.command()(warmup)
 app.add_typer(checkpoint_app, name="checkpoint")
 app.add_typer(sandbox_app, name="sandbox")

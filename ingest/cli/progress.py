@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TextIO
 
 import structlog
@@ -15,7 +16,18 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from ingest.observe.events import BatchDone, Event, OptionChanged, Rejected, RunEnded, RunStarted, SchemaChanged, Warned
+from ingest.observe.events import (
+    BatchDone,
+    DirtyRecord,
+    Event,
+    OptionChanged,
+    Printed,
+    Rejected,
+    RunEnded,
+    RunStarted,
+    SchemaChanged,
+    Warned,
+)
 from ingest.spec.interpolate import mask
 
 if TYPE_CHECKING:
@@ -70,6 +82,10 @@ class Log:
                 self._log.info("schema changed", table=event.table, change=event.change)
             case Rejected():
                 self._log.warning("record rejected", table=event.table, reason=event.text)
+            case DirtyRecord():
+                self._log.warning("dirty data", **asdict(event))
+            case Printed():
+                print_lines(event, self._secrets)
             case Warned():
                 self._log.warning(event.text)
             case RunEnded():
@@ -116,6 +132,13 @@ class Terminal:
                 self._shown += 1
                 if self._shown <= MAX_LINES:
                     self._say(f"rejected: {event.text}", "yellow")
+            case DirtyRecord():
+                where = f"{event.topic}[{event.partition}] at offset {event.offset}"
+                self._say(f"dirty data: {where}: {event.stage}/{event.code}: {event.message}: {event.value}", "yellow")
+            case Printed():
+                self._live.stop()
+                print_lines(event, self._secrets)
+                self._live.start()
             case Warned():
                 self._say(f"warning: {event.text}", "yellow")
             case RunEnded():
@@ -138,6 +161,13 @@ class Terminal:
         self._live.stop()
 
 
+def print_lines(event: Printed, secrets: frozenset[str]) -> None:
+    """The sink's lines, each as it is."""
+    stream = sys.stdout if event.stream == "out" else sys.stderr
+    stream.write("".join(f"{mask(line, secrets)}\n" for line in event.lines))
+    stream.flush()
+
+
 def print_summary(event: RunEnded, secrets: frozenset[str]) -> None:
     """A table's line each, on standard output."""
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
@@ -156,3 +186,6 @@ def print_summary(event: RunEnded, secrets: frozenset[str]) -> None:
         f"{f', {event.rejected:,} rejected' if event.rejected else ''}{f'; skipped: {skipped}' if skipped else ''}",
         soft_wrap=True,
     )
+    if event.withheld:
+        left_out = ", ".join(f"{count:,} of {name}" for name, count in sorted(event.withheld.items())[:MAX_LINES])
+        console.print(Text(mask(f"values left out of the sink: {left_out}", secrets)), soft_wrap=True)

@@ -34,8 +34,8 @@ def run(
     65 too much dirty data, 75 worth retrying, 78 configuration.
     """
     from ingest.cli.progress import observer_for  # noqa: PLC0415  (`--help` should not wait for any of this)
-    from ingest.engine.loop import Settings  # noqa: PLC0415
     from ingest.engine.loop import run as run_pipeline  # noqa: PLC0415
+    from ingest.engine.start import Settings  # noqa: PLC0415
     from ingest.spec.interpolate import mask  # noqa: PLC0415
     from ingest.spec.load import load_strictly  # noqa: PLC0415
 

@@ -8,42 +8,24 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ingest.engine import planner
-from ingest.engine.checkpoint import Batch, Checkpoint, Progress
-from ingest.engine.prefetch import first_look
-from ingest.engine.session import Session, Stop
-from ingest.engine.storage import HadoopStorage, LocalStorage, is_remote
-from ingest.engine.task import Counts, Task, merge_counts, run_tasks
-from ingest.engine.worker import Delta, Setup
-from ingest.errors import ConfigError, DataLoss, DirtyData, IngestError, InternalError, Unavailable
-from ingest.flow.evolve import Schemas, evolve, reroute
-from ingest.model.schema import CreateTable, changes
+from ingest.engine.checkpoint import Batch
+from ingest.engine.start import Starting
+from ingest.engine.task import Task, merge_counts, run_tasks
+from ingest.errors import DataLoss, DirtyData, IngestError, InternalError, Unavailable
+from ingest.model.reject import head
 from ingest.model.table import show
-from ingest.observe.events import (
-    BatchDone,
-    OptionChanged,
-    Rejected,
-    RunEnded,
-    RunStarted,
-    SchemaChanged,
-    TableSummary,
-    Warned,
-)
+from ingest.observe.events import BatchDone, DirtyRecord, Rejected, RunEnded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from concurrent.futures import Future
+    from collections.abc import Callable, Mapping
 
-    from ingest.engine.storage import Storage
+    from ingest.engine.start import Settings
     from ingest.engine.task import Outcome
     from ingest.kafka.admin import Split
     from ingest.model.reject import Reject
-    from ingest.model.table import TableId
     from ingest.observe.events import Observer
     from ingest.spec.pipeline import Pipeline
 
@@ -53,30 +35,13 @@ PATIENCE_S: Final = 300.0
 """How long a running pipeline waits for a broker that went away, in seconds."""
 CHECK_S: Final = 30.0
 """How often the driver looks whether what is to be read next is still there, in seconds. Tasks notice it, too."""
-MAX_DELTAS: Final = 50
-"""Versions that travel with each task before everything is broadcast anew."""
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """How to run, as the command line says."""
-
-    checkpoint: str
-    """A local directory, or a URI that Hadoop's file systems understand."""
-    logs: Path
-    """Where Spark's log goes."""
-    master: str = "local[*]"
-    conf: Mapping[str, str] = field(default_factory=dict)
-    once: bool = False
-    from_time: int | None = None
-    """Where to start where the checkpoint does not say, in milliseconds since 1970."""
 
 
 def run(pipeline: Pipeline, settings: Settings, observer: Observer) -> RunEnded:
     """Run a pipeline until it is drained (`once`), told to stop, or failed; raises IngestError."""
     summary = RunEnded(pipeline.pipeline.name)
     started = time.monotonic()
-    run_ = _Run(pipeline, settings, observer, summary)
+    run_ = Loop(pipeline, settings, observer, summary)
     try:
         run_.run()
     except IngestError as exc:
@@ -89,48 +54,13 @@ def run(pipeline: Pipeline, settings: Settings, observer: Observer) -> RunEnded:
     return summary
 
 
-class _Run:
-    """The state of one run."""
-
-    def __init__(self, pipeline: Pipeline, settings: Settings, observer: Observer, summary: RunEnded) -> None:
-        self.pipeline, self.settings, self.observer, self.summary = pipeline, settings, observer, summary
-        self.remote = is_remote(settings.checkpoint)
-        self.resources = ExitStack()
-        if not self.remote:
-            self.open(LocalStorage(Path(settings.checkpoint)))
-        self.rules = pipeline.rules
-        self.source = pipeline.source.control(pipeline.pipeline.name, self.warn)
-        self.sink = pipeline.sink.control(pipeline.pipeline.name, self.warn)
-        self.stop = Stop()
-        # Set by `connect` and `prepare`
-        self.progress = Progress()
-        self.unfinished: Batch | None = None
-        self.targets: dict[Split, int] = {}
-        """With --once: where to end."""
-        self.schemas = Schemas()
-        self.resumed = False
-        self.same_cluster = False
-        self.shards = 1
-        self.batch_started = 0.0
-        self.deltas: list[Delta] = []
-        self.budget = planner.Budget()
-        self.rate = planner.Rate(pipeline.source.rate_limit)
-        self.counts: dict[TableId, Counts] = {}
-        self.skipped: dict[str, int] = {}
-        self.warned: set[str] = set()
-        self.stalled = 0.0
-        self.checked = 0.0
-        """When it was last seen that what is to be read next is still there."""
-        self.ends: Mapping[Split, int] = {}
-        """Where the splits ended when the last batch was planned."""
-
-    def warn(self, text: str) -> None:
-        """Say something that stops nothing."""
-        self.observer(Warned(text))
+class Loop(Starting):
+    """One run, from its first batch on."""
 
     # -- main street -------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
+        """Until it is drained, told to stop, or failed; raises IngestError."""
         for text in self.pipeline.warnings:
             self.warn(text)
         with ThreadPoolExecutor(1) as threads:
@@ -218,6 +148,9 @@ class _Run:
             merge_counts(self.counts, outcome.counts)
             for reason, count in outcome.skipped.items():
                 self.skipped[reason] = self.skipped.get(reason, 0) + count
+            for column, count in outcome.withheld.items():
+                self.withheld[column] = self.withheld.get(column, 0) + count
+            self.show(self.sink.lines(outcome.delivered))
         lost = sum(outcome.lost_deliveries for outcome in outcomes)
         if lost:
             self.warn(
@@ -249,131 +182,6 @@ class _Run:
         if self.progress.positions == before:
             raise failure
 
-    def evolve(self, observed: Iterable[tuple[TableId, Any]]) -> bool:
-        """Apply what the tasks saw: first to the sink, then to the store. Both may be repeated after a crash."""
-        options = self.pipeline.pipeline
-        evolution = evolve(self.schemas, observed, self.rules, behavior=options.behavior, max_tables=options.max_tables)
-        if evolution.schemas.version == self.schemas.version:
-            return False
-        self.prepare_sink(event.table for event in evolution.events if isinstance(event, CreateTable))
-        self.checkpoint.store(evolution)
-        for event in evolution.events:
-            self.observer(SchemaChanged(show(event.table), str(event)))
-        for table, source in evolution.sources.items():
-            known = self.schemas.sources.get(table)
-            count = len([*changes(table, None if known is None else known.schema, source.schema)])
-            self.table(show(table)).schema_changes += count
-        self.schemas = evolution.schemas
-        self.deltas.append(Delta(self.schemas.version, evolution.sources, evolution.sinks))
-        if len(self.deltas) > MAX_DELTAS:
-            self.rebase()
-        return True
-
-    def prepare_sink(self, tables: Iterable[TableId]) -> None:
-        """Make the sink ready for tables; raises ConfigError where the pipeline would read what it writes."""
-        wanted = list(tables)
-        if self.same_cluster:
-            for topic in self.sink.topics(wanted):
-                if topic in self.source.ids or self.source.options.chooses(topic):
-                    msg = f"the pipeline reads what it writes: topic {topic} is one of its source's and of its sink's"
-                    raise ConfigError(msg, "route its tables to other topics, or change source.topic or topic-pattern")
-        self.sink.prepare(wanted)
-
-    # -- starting ----------------------------------------------------------------------------------------------------
-
-    def connect(self) -> None:
-        """Everything that needs Kafka and the checkpoint only."""
-        if self.remote:
-            self.open(HadoopStorage(self.settings.checkpoint, *self.session.hadoop))
-        self.tell_changes(self.checkpoint.begin(self.pipeline.describe()))
-        read_from, write_to = self.source.connect(), self.sink.connect()
-        self.same_cluster = read_from == write_to
-        fingerprint = {"source": self.source.fingerprint(read_from), "sink": self.sink.fingerprint(write_to)}
-        self.checkpoint.bind(fingerprint)
-        self.progress, self.unfinished = self.checkpoint.progress()
-        self.resumed = bool(self.progress.positions) or self.unfinished is not None
-        stored, ids = self.progress.positions, self.progress.ids
-        if self.unfinished is not None and not stored:
-            # The very first batch was planned and not finished: its ranges say where the pipeline starts
-            stored = {split: start for split, (start, _) in self.unfinished.ranges.items()}
-            ids = dict(self.unfinished.ids)
-        if stored and self.settings.from_time is not None:
-            self.warn("--from-timestamp has no effect: the checkpoint says where to go on (ingest checkpoint reset)")
-        self.progress.positions = self.source.start(stored, ids, self.checkpoint.id, self.settings.from_time)
-        self.progress.ids = dict(self.source.ids)
-        if self.unfinished is not None:
-            self.unfinished = self.still_there(self.unfinished)
-        rerouted = reroute(self.checkpoint.schemas(self.rules), self.rules)
-        self.prepare_sink(rerouted.schemas.sinks)
-        if rerouted.sinks:
-            self.checkpoint.store(rerouted)
-        self.schemas = rerouted.schemas
-        self.ends = self.source.ends(self.progress.positions)
-        self.targets = self.ends if self.settings.once else {}
-        if not self.schemas.sources and self.pipeline.source.prefetch:
-            options = self.pipeline.pipeline
-            extent = self.source.extent(self.ends)
-            seen = first_look(self.pipeline.source, options.name, extent, self.rules, options.max_columns)
-            self.evolve(sorted(seen.items()))
-        if not self.resumed and self.progress.positions:
-            # Where this pipeline starts is decided once, whatever becomes of its first batch
-            self.checkpoint.done(self.progress, {})
-
-    def still_there(self, batch: Batch) -> Batch | None:
-        """A planned batch, where its ranges still begin at the positions; `scan.on-data-loss` may have moved them."""
-        positions = self.progress.positions
-        ranges = {s: (start, end) for s, (start, end) in batch.ranges.items() if positions.get(s) == start}
-        return Batch(batch.number, batch.run, batch.ids, ranges, batch.schema_version) if ranges else None
-
-    def start_spark(self, connecting: Future[None] | None) -> Session:
-        """Java and Spark; when the other half of the start fails first, its error is the one to show."""
-        settings = self.settings
-        name = f"ingest {self.pipeline.pipeline.name}"
-        lock = None if self.remote else self.checkpoint.storage.lock
-        try:
-            return Session(name, settings.master, settings.conf, lock=lock, log=settings.logs / "spark.log")
-        except IngestError:
-            other = None if connecting is None else connecting.exception()
-            if isinstance(other, IngestError):
-                raise other from None
-            raise
-
-    def tell_changes(self, before: Mapping[str, Any]) -> None:
-        """Show which options changed since the last run: files change while checkpoints stay."""
-        now = self.pipeline.describe()
-        for option in sorted({*before, *now}) if before else ():
-            if before.get(option) != now.get(option):
-                self.observer(OptionChanged(option, before.get(option), now.get(option)))
-
-    def prepare(self) -> None:
-        """What needs both halves of the start."""
-        options = self.pipeline.pipeline
-        shards = self.progress.shards
-        self.shards = max(shards.values()) + 1 if shards else options.parallelism or self.session.slots
-        if not shards or options.parallelism:
-            self.shards = options.parallelism or self.shards
-        self.progress.shards = planner.assign(self.progress.positions, shards, self.shards)
-        self.setup = self.session.broadcast(
-            Setup(
-                self.checkpoint.id, self.checkpoint.run, options.name, self.pipeline.source, self.pipeline.sink,
-                options.max_tables, options.max_columns,
-            )
-        )  # fmt: skip
-        self.rebase()
-        lag = self.lag()
-        self.observer(
-            RunStarted(
-                options.name, self.checkpoint.run, self.checkpoint.where, len(self.progress.positions),
-                self.resumed, lag,
-            )
-        )  # fmt: skip
-
-    def rebase(self) -> None:
-        """Send all schemas to the workers; from here on only what changes travels."""
-        self.base = self.session.broadcast(self.schemas)
-        self.base_version = self.schemas.version
-        self.deltas = []
-
     # -- watching ----------------------------------------------------------------------------------------------------
 
     def patiently(self, ask: Callable[[], dict[Split, int]]) -> dict[Split, int]:
@@ -387,12 +195,6 @@ class _Run:
                     raise
                 self.warn_once(f"{exc.message}; waiting")
                 time.sleep(1)
-
-    def warn_once(self, text: str) -> None:
-        """A warning that would repeat itself."""
-        if text not in self.warned and len(self.warned) < 1000:
-            self.warned.add(text)
-            self.warn(text)
 
     def watch(self, before: Mapping[Split, int], outcomes: list[Outcome], *, changed: bool) -> None:
         """See that the run gets on: a batch without progress is a broker that is away, or a bug of ours."""
@@ -410,11 +212,6 @@ class _Run:
             raise Unavailable(msg, "see whether every partition of the source has a leader")
         self.warn_once("there are records, but none could be read; trying on")
 
-    def lag(self) -> int:
-        """Records that are waiting, as far as the last look at the ends says."""
-        ends = self.targets or self.ends
-        return sum(max(0, end - self.progress.positions.get(split, 0)) for split, end in ends.items())
-
     def report(self, batch: Batch, outcomes: list[Outcome]) -> None:
         """Tell the observer, and size the next batch."""
         read = sum(outcome.read for outcome in outcomes)
@@ -425,10 +222,16 @@ class _Run:
         self.budget.learn(max(o.read for o in outcomes), max(o.seconds for o in outcomes))
         acks = [outcome.first_ack for outcome in outcomes if outcome.first_ack is not None]
         for reason in sorted(self.skipped):
-            if reason not in {"tombstone", "parse-error", "header-filter"}:
+            if reason not in {"tombstone", "parse-error", "header-filter", "not-included", "not-selected"}:
                 self.warn_once(f"messages that are no rows are skipped and counted: {reason}")
+        for table, column in sorted(self.withheld):
+            self.warn_once(f"table {show(table)}: values of column {column!r} are left out of the sink, and counted")
+        collector = self.pipeline.pipeline.collector
+        logged = collector is not None and collector.type == "logger"
         for reject in (r for o in outcomes for r in o.rejects):
-            self.observer(Rejected(show(reject.table) if reject.table else "", str(reject)))
+            self.observer(
+                dirty(reject) if logged else Rejected(show(reject.table) if reject.table else "", str(reject))
+            )
         self.observer(
             BatchDone(
                 batch=batch.number,
@@ -442,11 +245,6 @@ class _Run:
             )
         )
 
-    def open(self, storage: Storage) -> None:
-        """Open the checkpoint; it is given back when the run is over."""
-        self.resources.callback(storage.close)
-        self.checkpoint = Checkpoint(storage)
-
     def too_dirty(self, rejects: list[Reject]) -> DirtyData:
         """The error that more rejects than tolerated end a run with."""
         source = self.pipeline.source
@@ -458,10 +256,6 @@ class _Run:
         hint = "nothing is lost: with a larger max-count the run goes on where it stopped"
         return DirtyData(f"more records were rejected than tolerated ({limit}), the last one{first}", hint)
 
-    def table(self, name: str) -> TableSummary:
-        """A table's line of the summary."""
-        return self.summary.tables.setdefault(name, TableSummary())
-
     def summarise(self) -> None:
         """Fill in the closing summary."""
         for table, counts in self.counts.items():
@@ -469,3 +263,12 @@ class _Run:
             line.read, line.inserted, line.updated = counts.read, counts.inserted, counts.updated
             line.deleted, line.rejected = counts.deleted, counts.rejected
         self.summary.skipped = self.skipped
+        self.summary.withheld = {f"{show(table)}.{column}": count for (table, column), count in self.withheld.items()}
+
+
+def dirty(reject: Reject) -> DirtyRecord:
+    """A reject as the logger of dirty data has it."""
+    return DirtyRecord(
+        reject.topic, reject.partition, reject.offset, reject.stage, reject.code, reject.message,
+        show(reject.table) if reject.table else "", head(reject.key), head(reject.value), passed=reject.passed,
+    )  # fmt: skip

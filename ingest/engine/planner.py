@@ -42,13 +42,15 @@ class Budget:
     """How many records a shard may get, learnt from what the last batch took."""
 
     records: int = FIRST
+    most: int | None = None
+    """More than these are never."""
 
     def learn(self, records: int, seconds: float) -> None:
         """`records` is the most that one shard did, in `seconds`."""
         if records * 2 < self.records or seconds <= 0:
             return  # the batch was small because there was no more, or it stopped for a new schema
         rate = records / max(seconds, 0.001)
-        self.records = int(min(max(rate * TARGET_S, FIRST), self.records * GROWTH))
+        self.records = int(min(max(rate * TARGET_S, FIRST), self.records * GROWTH, self.most or 1 << 62))
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from ingest.errors import ConfigError, IngestError
+from ingest.flow.columns import Columns
 from ingest.flow.evolve import Schemas, evolve
 from ingest.flow.infer import observe
 from ingest.model.reject import RowError
@@ -18,19 +19,26 @@ from ingest.model.reject import RowError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from ingest.flow.evolve import Policy
+    from ingest.flow.infer import Inference
     from ingest.flow.route import Rules
     from ingest.kafka.admin import Split
-    from ingest.kafka.reader import Chunk
+    from ingest.model.event import Change
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
-    from ingest.sources.kafka import KafkaSource
+    from ingest.sources import Chunk, Source
 
 LOOK_S: Final = 5.0
 """How long to look, at most, in seconds: a start shall not wait for a slow partition."""
 
 
 def first_look(
-    source: KafkaSource, pipeline: str, ends: Mapping[Split, tuple[int, int]], rules: Rules, max_columns: int
+    source: Source,
+    pipeline: str,
+    ends: Mapping[Split, tuple[int, int]],
+    rules: Rules,
+    policy: Policy,
+    inference: Inference,
 ) -> dict[TableId, TableSchema]:
     """Schemas from the newest records of each split; `ends` are the first and the last offsets that there are."""
     count = source.prefetch
@@ -54,34 +62,43 @@ def first_look(
         reader.close()
     # In a fixed order, whichever broker answered first: the columns' order comes from it
     chunks.sort(key=lambda chunk: chunk.split)
-    return _possible(_observe(source, chunks, max_columns), rules)
+    return _possible(_observe(source, chunks, inference), rules, policy, inference)
 
 
-def _observe(source: KafkaSource, chunks: Iterable[Chunk], max_columns: int) -> dict[TableId, TableSchema]:
+def _observe(source: Source, chunks: Iterable[Chunk], inference: Inference) -> dict[TableId, TableSchema]:
     seen: dict[TableId, TableSchema] = {}
     wanted = source.wanted
     for chunk in chunks:
         messages = [m for m in chunk.messages if wanted is None or wanted(m.headers())]
-        changes = source.format.decoder().decode([m.value() for m in messages])
-        for change, message in zip(changes, messages, strict=True):
-            # A delete may show only some of a row
-            if type(change) is not tuple or change[3] is None:
+        decoder = source.format.decoder(chunk.topic, keyed=source.extra.key)
+        changes = decoder.decode([m.key() for m in messages], [m.value() for m in messages])
+        if source.extra:
+            changes = Columns(source.extra).add(changes, messages)
+        for decoded in changes:
+            if type(decoded) is not tuple and type(decoded) is not list:
                 continue
-            known = seen.get(change[0])
-            try:
-                found = observe(change, message.key(), known, max_columns)
-                seen[change[0]] = found if known is None else known.merge(found)
-            except RowError:
-                continue
+            parts: list[Change] = decoded if isinstance(decoded, list) else [decoded]
+            for change in parts:
+                table = change[0]
+                given = table in inference.initial and table not in seen and inference.static
+                # A delete may show only some of a row
+                if change[3] is None or given:
+                    continue
+                try:
+                    seen[table] = observe(change, inference, seen.get(table))
+                except RowError:
+                    continue
     return seen
 
 
-def _possible(seen: Mapping[TableId, TableSchema], rules: Rules) -> dict[TableId, TableSchema]:
+def _possible(
+    seen: Mapping[TableId, TableSchema], rules: Rules, policy: Policy, inference: Inference
+) -> dict[TableId, TableSchema]:
     """Those tables that can be taken: others may never be read, as old messages are looked at, too."""
     out = {}
     for table, schema in seen.items():
         try:
-            evolve(Schemas(), [(table, schema)], rules, behavior="lenient", max_tables=1)
+            evolve(Schemas(), [(table, schema)], rules, policy, inference.initial)
         except ConfigError:
             continue
         out[table] = schema

@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ingest.engine import worker
 from ingest.errors import ConfigError, IngestError, InternalError
-from ingest.flow.encode import encode_upserts
+from ingest.flow.conform import KeyChanged
+from ingest.flow.encode import encode
 from ingest.flow.infer import observe
-from ingest.flow.plan import KeyChanged
-from ingest.kafka.reader import Chunk, offset_of
 from ingest.model.event import Bad
 from ingest.model.reject import Reject, RowError
 from ingest.model.table import show
@@ -35,18 +34,21 @@ if TYPE_CHECKING:
     from ingest.flow.plan import Plan
     from ingest.formats import Decoder
     from ingest.kafka.admin import Split
-    from ingest.model.event import Change
+    from ingest.model.event import Change, Decoded
+    from ingest.model.record import Record
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
+    from ingest.sources import Chunk
 
 COMMIT_S: Final = 5.0
 """A task commits within a range at least this often, in seconds."""
 LOOK_S: Final = 2.0
 QUIET_S: Final = 0.2
-QUIET_RECORDS: Final = 1000
-"""Looking ahead ends after `LOOK_S` seconds, or when so many seconds or records brought nothing new."""
+"""Looking ahead ends after `LOOK_S` seconds, or when so many or `Setup.look_ahead` records bring nothing new."""
 MAX_REJECTS: Final = 100
 """Rejects that an outcome holds in full; all are counted."""
+MAX_LOGGED: Final = 10_000
+"""Rejects after which a task ends where each of them is to be logged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,10 @@ class Outcome:
     stopped_by_reject: bool = False
     observed: dict[TableId, TableSchema] = field(default_factory=dict)
     failure: IngestError | None = None
+    withheld: dict[tuple[TableId, str], int] = field(default_factory=dict)
+    """By table and column: values that the sink's table was not to have."""
+    delivered: list[Any] = field(default_factory=list)
+    """What the sink wants the driver to get."""
     lost_deliveries: int = 0
     """Records that the sink's cluster did not take, which only the guarantee `none` goes on after."""
     seconds: float = 0.0
@@ -146,8 +152,10 @@ class _Shard:
         self.ignore_decode = self.setup.source.format.ignore_parse_errors
         self.wanted = self.setup.source.wanted
         self.reader, self.writer = self.state.reader(), self.state.writer()
+        self.letters = self.state.letters()
+        self.logged = self.setup.collector is not None and self.setup.collector.type == "logger"
         self.lost_before = self.writer.failures
-        self.decoders: dict[Split, Decoder] = {}
+        self.decoders: dict[tuple[Split, str], Decoder] = {}
         self.written: dict[Split, int] = dict(outcome.positions)
         self.drifted: dict[Split, int] = {}
         self.looked = 0
@@ -167,6 +175,8 @@ class _Shard:
                     self.take(chunk)
                 now = time.monotonic()
                 if self.ended or now > self.deadline or (self.drifted and self.quiet(now)):
+                    break
+                if self.logged and len(self.outcome.rejects) >= MAX_LOGGED:
                     break
                 if now - committed > COMMIT_S:
                     self.commit()
@@ -192,11 +202,18 @@ class _Shard:
             counts.updated += plan.updated
             counts.deleted += plan.deleted
             plan.inserted = plan.updated = plan.deleted = 0
+        for column, count in plan.withheld.items():
+            key = plan.table, column
+            self.outcome.withheld[key] = self.outcome.withheld.get(key, 0) + count
+        plan.withheld.clear()
 
     def commit(self) -> None:
         """Make what was written durable; only then is it progress."""
         positions = dict(self.written)
+        if self.letters is not None:
+            self.letters.commit()
         self.writer.commit(positions)
+        self.outcome.delivered += self.writer.delivered()
         if self.outcome.first_ack is None and self.outcome.read:
             self.outcome.first_ack = time.time()
         self.outcome.positions = positions
@@ -205,37 +222,44 @@ class _Shard:
         """The way of a chunk of records of one split."""
         split, messages, end = chunk.split, chunk.messages, offset_of(chunk.messages[-1]) + 1
         if self.wanted is None:
-            self.work(split, messages, end)
+            self.work(split, chunk.topic, messages, end)
             return
         kept = [message for message in messages if self.wanted(message.headers())]
         if kept:
-            self.work(split, kept, end)
+            self.work(split, chunk.topic, kept, end)
         elif split not in self.drifted:
             self.written[split] = end
         at = self.written[split]
         left_out = bisect_left(messages, at, key=offset_of) - bisect_left(kept, at, key=offset_of)
-        self.outcome.skipped["header-filter"] = self.outcome.skipped.get("header-filter", 0) + left_out
+        reason = self.setup.source.left_out
+        self.outcome.skipped[reason] = self.outcome.skipped.get(reason, 0) + left_out
         self.outcome.read += left_out
 
-    def work(self, split: Split, messages: list[Any], end: int) -> None:
-        """The way of records of one split that are to be read; `end` is where the split stands after all of them."""
-        keys = [message.key() for message in messages]
-        decoder = self.decoders.get(split)
+    def decode(self, split: Split, topic: str, messages: list[Record]) -> list[Decoded]:
+        """What records say, with the columns that come from elsewhere than their values."""
+        decoder = self.decoders.get((split, topic))
         if decoder is None:
-            decoder = self.decoders[split] = self.setup.source.format.decoder()
-        changes = decoder.decode([message.value() for message in messages])
+            source = self.setup.source
+            decoder = self.decoders[split, topic] = source.format.decoder(topic, keyed=source.extra.key)
+        keys, values = [message.key() for message in messages], [message.value() for message in messages]
+        changes = decoder.decode(keys, values)
+        return changes if self.state.columns is None else self.state.columns.add(changes, messages)
+
+    def work(self, split: Split, topic: str, messages: list[Record], end: int) -> None:
+        """The way of records of one split that are to be read; `end` is where the split stands after all of them."""
+        changes = self.decode(split, topic, messages)
         if split in self.drifted:
-            self.look(changes, keys)
+            self.look(changes)
             return
         start = 0
         while start < len(messages):
             tolerated = self.task.tolerated - self.outcome.rejected
-            encoded = encode_upserts(
-                changes[start:], keys[start:], self.state.plans, tolerated, ignore_decode=self.ignore_decode
-            )
+            rest = changes[start:] if start else changes
+            encoded = encode(rest, self.state.plans, tolerated, ignore_decode=self.ignore_decode)
             self.writer.write(encoded.records)
             for index, stage, bad in encoded.rejects:
-                self.reject(split, messages[start + index], stage, bad)
+                passed = index < encoded.stop
+                self.reject(split, messages[start + index], stage, bad, passed=passed)
             for reason, count in encoded.skipped.items():
                 self.outcome.skipped[reason] = self.outcome.skipped.get(reason, 0) + count
             self.outcome.read += encoded.stop
@@ -247,11 +271,12 @@ class _Shard:
                 self.stop_at_reject()
                 return
             change: Any = changes[start]
+            parts: list[Change] = change if type(change) is list else [change]
             if isinstance(encoded.why, KeyChanged):
-                raise self.key_changed(encoded.why, messages[start], split, change[0])
-            if not self.drift_is_reject(split, change, keys[start], messages[start]):
+                raise self.key_changed(encoded.why, messages[start], split, parts[0][0])
+            if not self.drift_is_reject(split, parts, messages[start]):
                 if not self.ended:
-                    self.look(changes[start + 1 :], keys[start + 1 :])
+                    self.look(changes[start + 1 :])
                 return
             self.outcome.read += 1
             start += 1
@@ -266,19 +291,21 @@ class _Shard:
         )
         return ConfigError(msg, "rows written under the old key cannot be found again: use another pipeline.name")
 
-    def reject(self, split: Split, message: Any, stage: str, bad: Bad) -> None:  # noqa: ANN401
-        """Count a reject, and keep the first ones whole."""
+    def reject(self, split: Split, message: Record, stage: str, bad: Bad, *, passed: bool = True) -> None:
+        """Count a reject, send it to the dead letters if it is passed, and keep the first ones whole."""
+        if passed and self.letters is not None:
+            self.letters.add(message, stage, bad)
         if stage == "decode" and self.ignore_decode:
             self.outcome.skipped["parse-error"] = self.outcome.skipped.get("parse-error", 0) + 1
         else:
             self.outcome.rejected += 1
         if bad.table is not None:
             self.outcome.counts.setdefault(bad.table, Counts()).rejected += 1
-        if len(self.outcome.rejects) < MAX_REJECTS:
+        if len(self.outcome.rejects) < (MAX_LOGGED if self.logged else MAX_REJECTS):
             self.outcome.rejects.append(
                 Reject(
-                    split[0], split[1], message.offset(), stage, bad.code, bad.message, bad.table,
-                    message.key(), message.value(),
+                    split[0], split[1], offset_of(message), stage, bad.code, bad.message, bad.table,
+                    message.key(), message.value(), passed=passed,
                 )
             )  # fmt: skip
 
@@ -289,13 +316,17 @@ class _Shard:
 
     # -- drift -------------------------------------------------------------------------------------------------------
 
-    def drift_is_reject(self, split: Split, change: Change, key: bytes | None, message: Any) -> bool:  # noqa: ANN401
+    def drift_is_reject(self, split: Split, changes: list[Change], message: Record) -> bool:
         """Stop writing this split here; unless no schema takes this record, which is a reject then."""
+        before = dict(self.outcome.observed)
         try:
-            self.see(change, key)
+            for change in changes:
+                self.see(change)
         except RowError as exc:
-            self.reject(split, message, "conform", Bad(exc.code, str(exc), change[0]))
-            if self.outcome.rejected > self.task.tolerated:
+            self.outcome.observed = before
+            stops = self.outcome.rejected >= self.task.tolerated
+            self.reject(split, message, "conform", Bad(exc.code, str(exc), change[0]), passed=not stops)
+            if stops:
                 self.stop_at_reject()
                 return False
             return True
@@ -305,40 +336,51 @@ class _Shard:
         self.looked, self.news = 0, time.monotonic()
         return False
 
-    def look(self, changes: list[Any], keys: list[Any]) -> None:
+    def look(self, changes: list[Decoded]) -> None:
         """Learn what else is new, without writing."""
-        for change, key in zip(changes, keys, strict=True):
-            if type(change) is not tuple:
+        for decoded in changes:
+            if type(decoded) is not tuple and type(decoded) is not list:
                 continue
             self.looked += 1
-            if self.looked > QUIET_RECORDS:
+            if self.looked > self.setup.look_ahead:
                 return
+            before = self.outcome.observed
             try:
-                if self.see(change, key):
+                parts: list[Change] = decoded if isinstance(decoded, list) else [decoded]
+                if len(parts) > 1:
+                    self.outcome.observed = dict(before)
+                if sum(self.see(change) for change in parts):
                     self.looked, self.news = 0, time.monotonic()
             except RowError:
-                continue  # it will be a reject when its turn comes
+                self.outcome.observed = before  # it will be a reject when its turn comes
+                continue
             if self.looked % 100 == 0 and time.monotonic() > self.look_until:
                 return
 
     def quiet(self, now: float) -> bool:
         """Whether looking ahead has brought all that it will."""
-        return self.looked > QUIET_RECORDS or now - self.news > QUIET_S or now > self.look_until
+        return self.looked >= self.setup.look_ahead or now - self.news > QUIET_S or now > self.look_until
 
-    def see(self, change: Change, key: bytes | None) -> bool:
+    def see(self, change: Change) -> bool:
         """Add what a change shows to what was observed; whether it was new. Raises RowError."""
         table = change[0]
         source = self.state.schemas.sources.get(table)
         if source is None and len(self.state.schemas.sources) >= self.setup.max_tables:
             msg = f"there are {self.setup.max_tables} tables already (pipeline.max-tables)"
             raise RowError("too-many-tables", msg)
+        inference = self.setup.inference
         known = self.outcome.observed.get(table) or (None if source is None else source.schema)
-        seen = observe(change, key, known, self.setup.max_columns)
-        merged = seen if known is None else known.merge(seen)
+        merged = observe(change, inference, known, fixed=inference.static and known is not None)
         if merged == known:
             return False
         self.outcome.observed[table] = merged
         return True
+
+
+def offset_of(record: Record) -> int:
+    """A record's offset; only error events have none."""
+    offset: int = record.offset()  # type: ignore[assignment]
+    return offset
 
 
 def merge_counts(into: dict[TableId, Counts], more: Mapping[TableId, Counts]) -> None:

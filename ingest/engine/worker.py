@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ingest.flow.columns import Columns
 from ingest.flow.evolve import Schemas, SourceTable
 from ingest.flow.plans import Plans
 
@@ -17,12 +18,13 @@ if TYPE_CHECKING:
 
     from pyspark.core.broadcast import Broadcast
 
-    from ingest.kafka.reader import RangeReader
-    from ingest.kafka.writer import KafkaWriter
+    from ingest.flow.infer import Inference
+    from ingest.kafka.letters import DeadLetters
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
-    from ingest.sinks.upsert_kafka import UpsertKafka
-    from ingest.sources.kafka import KafkaSource
+    from ingest.sinks import Sink, Writer
+    from ingest.sinks.dirty_data import DirtyDataCollector
+    from ingest.sources import Reader, Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +34,13 @@ class Setup:
     checkpoint: str
     run: int
     pipeline: str
-    source: KafkaSource
-    sink: UpsertKafka
+    source: Source
+    sink: Sink
+    collector: DirtyDataCollector | None
+    inference: Inference
     max_tables: int
-    max_columns: int
+    look_ahead: int = 1000
+    """Where looking ahead after a drift has brought nothing new for so many records, it ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,26 +58,35 @@ class State:
     def __init__(self, setup: Setup) -> None:
         """Make nothing yet."""
         self.setup = setup
-        self.plans = Plans(setup.sink.destination)
-        self._reader: RangeReader | None = None
-        self._writer: KafkaWriter | None = None
+        self.plans = Plans(setup.sink.plan, setup.inference)
+        self.columns = Columns(setup.source.extra) if setup.source.extra else None
+        self._reader: Reader | None = None
+        self._writer: Writer | None = None
+        self._letters: DeadLetters | None = None
 
     @property
     def schemas(self) -> Schemas:
         """The schemas that this task works with."""
         return self.plans.schemas
 
-    def reader(self) -> RangeReader:
-        """The worker's consumer."""
+    def reader(self) -> Reader:
+        """The worker's reader."""
         if self._reader is None:
             self._reader = self.setup.source.reader(self.setup.pipeline)
         return self._reader
 
-    def writer(self) -> KafkaWriter:
-        """The worker's producer."""
+    def writer(self) -> Writer:
+        """The worker's writer."""
         if self._writer is None:
-            self._writer = self.setup.sink.writer(self.setup.pipeline)
+            self._writer = self.setup.sink.writer(self.setup.pipeline, self.setup.run)
         return self._writer
+
+    def letters(self) -> DeadLetters | None:
+        """Where rejects go; None where they go nowhere from here."""
+        collector = self.setup.collector
+        if self._letters is None and collector is not None:
+            self._letters = collector.letters(self.setup.pipeline, self.writer())
+        return self._letters
 
     def update(self, base: Broadcast[Schemas], base_version: int, deltas: Sequence[Delta]) -> None:
         """Bring the schemas to the version of the task; plans of tables that changed are made anew."""
@@ -89,7 +103,7 @@ class State:
         """Let go of the clients: what failed may have left them in any state."""
         if self._reader is not None:
             self._reader.close()
-        self._reader = self._writer = None
+        self._reader = self._writer = self._letters = None
 
 
 _state: State | None = None

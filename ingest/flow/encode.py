@@ -1,7 +1,7 @@
-"""From changes to the records of an upsert sink: one keyed row per insert or update, a tombstone per delete.
+"""From changes to a sink's records, by the plans of their tables.
 
 The hot loop. In: the changes of one chunk of one split. Out: records, as far as the first change that does not fit
-the schema. An update that changes the primary key deletes the old key first. Reference: decisions, "Sinks".
+the schema. A message of several rows is taken as a whole or not at all.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from dataclasses import dataclass, field
 from operator import length_hint
 from typing import TYPE_CHECKING
 
-from ingest.flow.plan import Drift, KeyChanged
+from ingest.flow.conform import Drift, KeyChanged
 from ingest.model.event import Bad, Kind
 from ingest.model.reject import RowError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ingest.flow.plan import Record
+    from ingest.flow.plan import Plan, Record
     from ingest.flow.plans import Plans
-    from ingest.model.event import Change, Skip
+    from ingest.model.event import Change, Decoded
 
 _DELETE = Kind.DELETE
 
@@ -37,14 +37,7 @@ class Encoded:
     skipped: dict[str, int] = field(default_factory=dict)
 
 
-def encode_upserts(
-    changes: Sequence[Change | Skip | Bad],
-    message_keys: Sequence[bytes | None],
-    plans: Plans,
-    tolerated: int,
-    *,
-    ignore_decode: bool = False,
-) -> Encoded:
+def encode(changes: Sequence[Decoded], plans: Plans, tolerated: int, *, ignore_decode: bool = False) -> Encoded:
     """Encode up to the first drift, or up to the first reject past `tolerated` ones (it is in `rejects` then).
 
     With `ignore_decode`, records that could not be decoded are rejects that do not count.
@@ -54,29 +47,41 @@ def encode_upserts(
     compiled = plans.compiled.get
     remaining = iter(changes)
     counted = 0
-    for change, message_key in zip(remaining, message_keys, strict=True):
+    for change in remaining:
         if type(change) is tuple:
-            table, kind, before, after = change
+            table, kind, before, after, key, declared = change
             try:
                 plan = compiled(table) or plans.find(table)
                 if kind is _DELETE:
-                    plan.delete(before, message_key, emit)
+                    plan.delete(before, key, declared, emit)
                 else:
-                    plan.upsert(kind, before, after, message_key, emit)  # type: ignore[arg-type]  # it has one
+                    plan.upsert(kind, before, after, key, declared, emit)  # type: ignore[arg-type]  # it has one
             except RowError as exc:
-                bad, stage = Bad(exc.code, str(exc), table), "conform"
+                bad = Bad(exc.code, str(exc), table)
             except (Drift, KeyChanged) as exc:
                 result.stop = len(changes) - length_hint(remaining) - 1
                 result.why = exc
                 return result
             else:
                 continue
+        elif type(change) is list:
+            try:
+                failed = _encode_all(change, plans, result.records)
+            except (Drift, KeyChanged) as exc:
+                result.stop = len(changes) - length_hint(remaining) - 1
+                result.why = exc
+                return result
+            if failed is None:
+                continue
+            bad = failed
         elif type(change) is Bad:
-            bad, stage = change, "decode"
+            bad = change
         else:
             result.skipped[change.reason] = result.skipped.get(change.reason, 0) + 1  # type: ignore[union-attr]
             continue
         index = len(changes) - length_hint(remaining) - 1
+        # What is not JSON at all is the format's affair, whoever notices
+        stage = "decode" if type(change) is Bad or bad.code == "malformed" else "conform"
         result.rejects.append((index, stage, bad))
         counted += not (ignore_decode and stage == "decode")
         if counted > tolerated:
@@ -84,3 +89,27 @@ def encode_upserts(
             return result
     result.stop = len(changes)
     return result
+
+
+def _encode_all(changes: list[Change], plans: Plans, records: list[Record]) -> Bad | None:
+    """Encode the rows of one message, all or none; returns why not. Raises Drift or KeyChanged, having emitted none."""
+    mark = len(records)
+    done: list[tuple[Plan, int, int, int]] = []
+    complete = False
+    try:
+        for table, kind, before, after, key, declared in changes:
+            plan = plans.compiled.get(table) or plans.find(table)
+            done.append((plan, plan.inserted, plan.updated, plan.deleted))
+            if kind is _DELETE:
+                plan.delete(before, key, declared, records.append)
+            else:
+                plan.upsert(kind, before, after, key, declared, records.append)  # type: ignore[arg-type]  # it has one
+        complete = True
+    except RowError as exc:
+        return Bad(exc.code, str(exc), table)
+    finally:
+        if not complete:
+            del records[mark:]
+            for plan, inserted, updated, deleted in reversed(done):
+                plan.inserted, plan.updated, plan.deleted = inserted, updated, deleted
+    return None

@@ -10,7 +10,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ingest.errors import ConfigError, NoPrimaryKey, SchemaChangeRefused
-from ingest.model.schema import Column, CreateTable, SchemaChange, TableSchema, changes
+from ingest.model.schema import (
+    AddColumn,
+    AlterColumnType,
+    Column,
+    CreateTable,
+    SchemaChange,
+    TableSchema,
+    changes,
+)
 from ingest.model.table import TableId, show
 
 if TYPE_CHECKING:
@@ -42,6 +50,37 @@ class Schemas:
 
 
 @dataclass(frozen=True, slots=True)
+class Policy:
+    """Which schema changes a pipeline wants, and which it stops at."""
+
+    behavior: str = "lenient"
+    """`pipeline.schema.change.behavior`."""
+    include: frozenset[str] = frozenset()
+    """Kinds and families of changes that reach the sink; empty: all."""
+    exclude: frozenset[str] = frozenset()
+    """Those that do not, in any case."""
+    max_tables: int = 10_000
+    needs_key: bool = True
+    """Whether the sink takes only tables that have a primary key."""
+
+    def allows(self, event: SchemaChange) -> bool:
+        """Whether a change reaches the sink."""
+        kind = KINDS[type(event)]
+        families = {kind, "all", *kind.split(".")[:2]}
+        if self.behavior == "ignore" and not isinstance(event, CreateTable):
+            return False
+        return (not self.include or not families.isdisjoint(self.include)) and families.isdisjoint(self.exclude)
+
+
+KINDS = {CreateTable: "create.table", AddColumn: "add.column", AlterColumnType: "alter.column.type"}
+FAMILIES = (
+    "all", "add", "alter", "create", "drop", "rename", "truncate", "table", "column", "add.column",
+    "alter.column.type", "create.table", "drop.column", "drop.table", "rename.column", "truncate.table",
+)  # fmt: skip
+"""What `include.schema.changes` and `exclude.schema.changes` may hold. Changes that drop or rename do not occur."""
+
+
+@dataclass(frozen=True, slots=True)
 class Evolution:
     """The next version; what changed in it against the one before; what the sink has to apply."""
 
@@ -49,36 +88,47 @@ class Evolution:
     sources: dict[TableId, SourceTable]
     sinks: dict[TableId, TableSchema]
     events: tuple[SchemaChange, ...]
+    withheld: tuple[SchemaChange, ...] = ()
+    """Changes that the sink is not to see."""
 
 
 def evolve(
-    before: Schemas, observed: Iterable[tuple[TableId, TableSchema]], rules: Rules, *, behavior: str, max_tables: int
+    before: Schemas,
+    observed: Iterable[tuple[TableId, TableSchema]],
+    rules: Rules,
+    policy: Policy,
+    initial: Mapping[TableId, TableSchema] | None = None,
 ) -> Evolution:
-    """Merge what was observed; raises NoPrimaryKey, ConfigError or SchemaChangeRefused."""
+    """Merge what was observed; raises NoPrimaryKey, ConfigError or SchemaChangeRefused.
+
+    `initial`: schemas that tables had before their first record, which `observed` has merged in.
+    """
     sources: dict[TableId, SourceTable] = {}
     for table, seen in observed:
         known = sources.get(table) or before.sources.get(table)
         if known is None:
-            if len(before.sources) + len(sources) >= max_tables:
+            if len(before.sources) + len(sources) >= policy.max_tables:
                 continue
-            sources[table] = _new_table(table, seen, rules)
+            given = (initial or {}).get(table)
+            sources[table] = _new_table(
+                table, seen, rules, policy, given_key=given is not None and bool(given.primary_key)
+            )
         else:
             schema = known.schema.merge(seen)
             if schema != known.schema:
                 sources[table] = SourceTable(schema, known.targets, known.key_from_message)
-    sinks = _sinks(sources, before)
-    events = _events(sinks, before)
-    if behavior == "exception":
-        for event in events:
+    sinks, events, withheld = _sinks(sources, before, policy)
+    if policy.behavior == "exception":
+        for event in (*events, *withheld):
             if not isinstance(event, CreateTable):
                 msg = f"table {show(event.table)} changed: {event}, and pipeline.schema.change.behavior is 'exception'"
                 raise SchemaChangeRefused(msg, "apply the change downstream, then allow it with 'lenient' or 'evolve'")
     version = before.version + bool(sources or sinks)
     after = Schemas(version, {**before.sources, **sources}, {**before.sinks, **sinks})
-    return Evolution(after, sources, sinks, events)
+    return Evolution(after, sources, sinks, events, withheld)
 
 
-def reroute(before: Schemas, rules: Rules) -> Evolution:
+def reroute(before: Schemas, rules: Rules, policy: Policy) -> Evolution:
     """What changes when the rules are not those that the schemas were made with: sink tables that a new route names.
 
     Raises ConfigError where a transform gives a known table another primary key.
@@ -90,14 +140,20 @@ def reroute(before: Schemas, rules: Rules) -> Evolution:
             now = f"({', '.join(configured)})" if configured else "none"
             msg = f"the primary-keys of transform changed for table {show(table)}: ({', '.join(known)}), now {now}"
             raise ConfigError(msg, "rows written under the old key cannot be found again: use another pipeline.name")
-    sinks = _sinks(before.sources, before)
+    sinks, events, withheld = _sinks(before.sources, before, policy)
     after = Schemas(before.version + bool(sinks), before.sources, {**before.sinks, **sinks})
-    return Evolution(after, {}, sinks, _events(sinks, before))
+    return Evolution(after, {}, sinks, events, withheld)
 
 
-def _sinks(sources: Mapping[TableId, SourceTable], before: Schemas) -> dict[TableId, TableSchema]:
-    """The sink tables that have to change so that they take the rows of these source tables."""
+def _sinks(
+    sources: Mapping[TableId, SourceTable], before: Schemas, policy: Policy
+) -> tuple[dict[TableId, TableSchema], tuple[SchemaChange, ...], tuple[SchemaChange, ...]]:
+    """The sink tables that have to change so that they take the rows of these source tables, and how they change.
+
+    The last part are changes that the sink is not to see: its tables stay as they are in that.
+    """
     sinks: dict[TableId, TableSchema] = {}
+    withheld: dict[SchemaChange, None] = {}
     for table, source in sources.items():
         for target in source.targets:
             sink = sinks.get(target) or before.sinks.get(target)
@@ -108,16 +164,27 @@ def _sinks(sources: Mapping[TableId, SourceTable], before: Schemas) -> dict[Tabl
                 )
                 raise ConfigError(msg, "route it elsewhere, or give both the same `primary-keys` in `transform`")
             merged = source.schema if sink is None else sink.merge(source.schema)
+            if sink is not None and merged != sink:
+                refused = [event for event in changes(target, sink, merged) if not policy.allows(event)]
+                withheld.update(dict.fromkeys(refused))
+                merged = _without(merged, sink, refused)
             if merged != sink:
                 sinks[target] = merged
-    return sinks
+    events = [event for table, schema in sinks.items() for event in changes(table, before.sinks.get(table), schema)]
+    withheld.update(dict.fromkeys(event for event in events if not policy.allows(event)))
+    return sinks, tuple(event for event in events if event not in withheld), tuple(withheld)
 
 
-def _events(sinks: Mapping[TableId, TableSchema], before: Schemas) -> tuple[SchemaChange, ...]:
-    return tuple(event for table, schema in sinks.items() for event in changes(table, before.sinks.get(table), schema))
+def _without(merged: TableSchema, sink: TableSchema, refused: Iterable[SchemaChange]) -> TableSchema:
+    """The merged schema, but for these changes."""
+    added = {event.column.name for event in refused if isinstance(event, AddColumn)}
+    altered = {event.name for event in refused if isinstance(event, AlterColumnType)}
+    known = {column.name: column for column in sink.columns}
+    columns = (known[c.name] if c.name in altered else c for c in merged.columns if c.name not in added)
+    return TableSchema(tuple(columns), merged.primary_key)
 
 
-def _new_table(table: TableId, seen: TableSchema, rules: Rules) -> SourceTable:
+def _new_table(table: TableId, seen: TableSchema, rules: Rules, policy: Policy, *, given_key: bool) -> SourceTable:
     configured = rules.primary_key(table)
     key = configured or seen.primary_key
     names = [column.name for column in seen.columns]
@@ -125,14 +192,16 @@ def _new_table(table: TableId, seen: TableSchema, rules: Rules) -> SourceTable:
         "give it one in the pipeline file: transform: [{source-table: "
         f"{show(table)}, projection: \\*, primary-keys: COLUMN}}]"
     )
-    if not key:
-        why = "its messages have no JSON object as key, and no transform names one"
+    if not key and policy.needs_key:
+        why = "its messages tell none, and no transform names one"
         msg = f"table {show(table)} has no primary key: {why}"
         raise NoPrimaryKey(msg, hint)
     unknown = [name for name in key if name not in names]
-    if unknown:
-        where = "the transform's primary-keys name" if configured else "the message key has"
+    if unknown and not configured and not policy.needs_key:
+        key = ()
+    elif unknown:
+        where = "the transform's primary-keys name" if configured else "the primary key has"
         msg = f"table {show(table)}: {where} {unknown[0]!r}, but its rows have only {', '.join(names) or 'no column'}"
         raise NoPrimaryKey(msg, hint)
     columns = tuple(Column(c.name, c.type, c.name not in key) for c in seen.columns)
-    return SourceTable(TableSchema(columns, key), rules.targets(table), not configured)
+    return SourceTable(TableSchema(columns, key), rules.targets(table), not configured and not given_key)

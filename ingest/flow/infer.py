@@ -1,45 +1,112 @@
 """The schema that one change shows: its columns with the types of their values, and its primary key.
 
-In: a change that does not fit, the message key beside it, and the table's schema if there is one. Out: a schema that
-takes the row. Types of values that already fit stay what they are. Rules: decisions, "Types and merging".
+In: a change that does not fit, and the table's schema if there is one. Out: a schema that takes the row. Types of
+values that already fit stay what they are. Rules: decisions, "Types and merging".
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pyspark.sql.types import NullType
+
 from ingest.flow.rowtext import key_image, parse_row
+from ingest.formats.reading import Reading
 from ingest.model import types
 from ingest.model.reject import RowError
 from ingest.model.schema import Column, TableSchema
+from ingest.model.values import accepts, fits
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql.types import DataType
+
     from ingest.model.event import Change
+    from ingest.model.table import TableId
 
-EMPTY = TableSchema((), ())
+
+@dataclass(frozen=True, slots=True)
+class Inference:
+    """How schemas are found: what the source's options say about it."""
+
+    reading: Reading = field(default_factory=Reading)
+    static: bool = False
+    """A table's first schema is its last (`schema.inference.strategy: static`)."""
+    initial: Mapping[TableId, TableSchema] = field(default_factory=dict)
+    """Schemas of tables before their first record (`scan.value.initial-schemas.ddls`)."""
+    max_columns: int = 2_000
 
 
-def observe(change: Change, message_key: bytes | None, known: TableSchema | None, max_columns: int) -> TableSchema:
-    """What the table must be like for this change; raises RowError for a row that no schema takes."""
-    _, _, before, after = change
+def observe(change: Change, inference: Inference, known: TableSchema | None, *, fixed: bool = False) -> TableSchema:
+    """What the table must be like for this change, with what is known of it merged in.
+
+    `fixed`: the known schema is not to change. Raises RowError for a row that no schema takes.
+    """
+    table, _, before, after, key, declared = change
+    if known is None and (given := inference.initial.get(table)) is not None:
+        known, fixed = given, inference.static
     image = before if after is None else after
     row = {} if image is None else parse_row(image)
     key_row: dict[str, bytes] = {}
-    if message_key is not None and (found := key_image(message_key)) is not None:
+    if key is not None and (found := key_image(key)) is not None:
         key_row = parse_row(found)
     if image is None:
         row = key_row
     expected = {} if known is None else {column.name: column.type for column in known.columns}
     new = row.keys() - expected.keys()
-    if len(expected) + len(new) > max_columns:
+    if new and not fixed and len(expected) + len(new) > inference.max_columns:
         raise RowError(
             "too-many-columns",
-            f"the table would have {len(expected) + len(new)} columns, more than pipeline.max-columns ({max_columns})",
+            f"the table would have {len(expected) + len(new)} columns, more than pipeline.max-columns "
+            f"({inference.max_columns})",
         )
+    key_names = tuple(key_row) or (() if declared is None else declared.primary_key)
     columns = []
     for name, value in row.items():
-        column_type = expected.get(name)
-        if column_type is None or not types.fits(column_type, value):
-            column_type = types.infer(value)
-        columns.append(Column(name, column_type, name not in key_row))
-    return TableSchema(tuple(columns), tuple(key_row))
+        if fixed and name in new:
+            continue
+        said = None if declared is None else declared.types.get(name)
+        column_type = _type_of(name, value, expected.get(name), said, inference, fixed=fixed)
+        columns.append(Column(name, column_type, name not in key_names))
+    seen = TableSchema(tuple(columns), key_names)
+    if known is None:
+        return seen
+    seen = known.merge(seen)
+    if before is not None and after is not None:
+        # A key column that was of another type before: the old row has to be found by it
+        old = [
+            Column(name, types.infer(value), nullable=False)
+            for name, value in parse_row(before).items()
+            if name in known.primary_key and not fits(expected[name], value, inference.reading.standard)
+        ]
+        seen = seen.merge(TableSchema(tuple(old), ()))
+    return seen
+
+
+def _type_of(
+    name: str, value: bytes, expected: DataType | None, said: DataType | None, inference: Inference, *, fixed: bool
+) -> DataType:
+    reading = inference.reading
+    forced = reading.fixed.get(name)
+    if forced is not None:
+        if not fits(forced, value, reading.standard):
+            raise _mismatch(name, value, f"fixed as {types.name(forced)}")
+        return forced
+    if expected is not None and accepts(expected, value, said, reading.standard):
+        return expected if not isinstance(expected, NullType) or said is None else said
+    if fixed and expected is not None and not isinstance(expected, NullType):
+        raise _mismatch(name, value, f"{types.name(expected)}, and schema.inference.strategy is static")
+    if said is not None:
+        if not fits(said, value, reading.standard):
+            raise _mismatch(name, value, f"declared {types.name(said)}")
+        return said
+    if reading.as_string:
+        return types.STRING
+    return types.infer(value, reading.standard if reading.timestamps else None)
+
+
+def _mismatch(name: str, value: bytes, what: str) -> RowError:
+    shown = value[:60].decode("utf-8", "backslashreplace")
+    return RowError("type-mismatch", f"column {name!r} is {what}, and holds {shown}")

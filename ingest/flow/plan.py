@@ -14,17 +14,21 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias
 import msgspec
 from pyspark.sql.types import BooleanType, DoubleType, FloatType, NullType, StringType, VarcharType
 
-from ingest.flow.rowtext import canonical, key_image, parse_row, sink_text
+from ingest.flow.conform import Conformer, KeyChanged
+from ingest.flow.rowtext import canonical, key_image, parse_row
 from ingest.model import types
 from ingest.model.event import Kind
-from ingest.model.jsontext import MALFORMED
+from ingest.model.jsontext import MALFORMED, check_text
 from ingest.model.reject import RowError
+from ingest.model.values import fits, written
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark.sql.types import DataType
 
+    from ingest.flow.infer import Inference
+    from ingest.model.event import Declared
     from ingest.model.schema import Column, TableSchema
     from ingest.model.table import TableId
 
@@ -37,20 +41,6 @@ Record: TypeAlias = "tuple[Any, bytes, bytes | msgspec.Raw | None]"
 _UPDATE = Kind.UPDATE
 
 
-class Drift(Exception):
-    """The row does not fit the schema as it is known: a new table, a new column, or a wider type."""
-
-
-class KeyChanged(Exception):
-    """The message key has other columns than the table's primary key."""
-
-    def __init__(self, known: tuple[str, ...], names: tuple[str, ...]) -> None:
-        """Keep the old and the new key's columns."""
-        super().__init__(known, names)
-        self.known = known
-        self.names = names
-
-
 class Plan(Protocol):
     """What happens to the changes of one source table for one sink table."""
 
@@ -58,6 +48,8 @@ class Plan(Protocol):
     inserted: int
     updated: int
     deleted: int
+    withheld: dict[str, int]
+    """By column: values that did not get into the sink, because its table was not to have the column."""
 
     def upsert(
         self,
@@ -65,25 +57,42 @@ class Plan(Protocol):
         before: msgspec.Raw | None,
         after: msgspec.Raw,
         message_key: bytes | None,
+        declared: Declared | None,
         emit: Callable[[Record], None],
     ) -> None:
         """Emit the records of an insert or update; raises Drift, KeyChanged or RowError, having emitted nothing."""
 
-    def delete(self, before: msgspec.Raw | None, message_key: bytes | None, emit: Callable[[Record], None]) -> None:
-        """Emit the tombstone of a delete; raises as `upsert` does."""
+    def delete(
+        self,
+        before: msgspec.Raw | None,
+        message_key: bytes | None,
+        declared: Declared | None,
+        emit: Callable[[Record], None],
+    ) -> None:
+        """Emit the records of a delete; raises as `upsert` does."""
 
 
 class _Shape:
     """A decoder for the rows that lack some columns, or have values to convert in some."""
 
-    __slots__ = ("converted", "decode", "suffix")
+    __slots__ = ("checked", "converted", "decode", "plain", "suffix")
 
-    def __init__(self, decode: Callable[[Any], Any], suffix: bytes, converted: list[tuple[str, bytes]]) -> None:
+    def __init__(
+        self,
+        decode: Callable[[Any], Any],
+        suffix: bytes,
+        converted: list[tuple[str, bytes, DataType, DataType]],
+        checked: list[tuple[str, DataType]],
+    ) -> None:
         self.decode = decode
         self.suffix = suffix
         """What fills the missing columns in, with the closing brace; empty where there are none."""
         self.converted = converted
-        """Attribute, and how the column begins in the row's text."""
+        """Attribute, how the column begins in the row's text, its type, and its type in the sink's table."""
+        self.checked = checked
+        """Attribute and type of values that the decoder could not check."""
+        self.plain = not (suffix or converted or checked)
+        """Whether a row that is decoded is written as it is."""
 
 
 class TablePlan:
@@ -95,20 +104,26 @@ class TablePlan:
         source: TableSchema,
         sink: TableSchema,
         destination: Any,  # noqa: ANN401  (the sink's own; opaque here)
+        inference: Inference,
         *,
         key_from_message: bool,
     ) -> None:
         """Compile the decoders of the whole row and of its key."""
         self.table = table
+        self._conformer = conformer = Conformer(source, sink, inference)
+        self.withheld = conformer.withheld
+        self._standard = conformer.standard
+        self._declared: Declared | None = None
+        """What was declared last and agrees with the primary key."""
         self.inserted = self.updated = self.deleted = 0
         self._source = source
         self._sink = sink
         self._destination = destination
         self._key_from_message = key_from_message
         self._primary_key = sink.primary_key
-        self._types = {column.name: column.type for column in source.columns}
-        self._sink_types = {column.name: column.type for column in sink.columns}
-        self._fast = all(_plain_name(column.name) for column in source.columns)
+        self._sink_types = conformer.sink_types
+        plain = all(_plain_name(column.name) for column in source.columns)
+        self._fast = plain and not conformer.absent and not conformer.narrow
         self._shapes: list[_Shape] = []
         self._known_shapes: set[tuple[frozenset[str], frozenset[str]]] = set()
         self._key_decode: Callable[[Any], Any] = _refuse
@@ -116,9 +131,7 @@ class TablePlan:
         self._key_of_integer: bytes | None = None
         self._key_text: Callable[[Any], bytes] | None = None
         self._compile_key()
-        # A number that is a STRING in the sink has to be rewritten in every row
-        differs = {c.name for c in source.columns if types.is_text(self._sink_types[c.name]) > types.is_text(c.type)}
-        self._add_shape(frozenset(), frozenset(differs))
+        self._add_shape(frozenset(), frozenset(conformer.rewritten))
 
     # -- the fast way --------------------------------------------------------------------------------------------
 
@@ -128,6 +141,7 @@ class TablePlan:
         before: msgspec.Raw | None,
         after: msgspec.Raw,
         message_key: bytes | None,
+        declared: Declared | None,
         emit: Callable[[Record], None],
     ) -> None:
         """Emit the records of an insert or update; raises Drift, KeyChanged or RowError, having emitted nothing."""
@@ -136,16 +150,18 @@ class TablePlan:
             shape = self._shapes[0]
             row = shape.decode(after)
         except (*MALFORMED, IndexError):
-            row, key, value = self._other_shape(after)
+            row, key, value = self._other_shape(after, declared)
         else:
             if self._key_of_integer is not None:
                 key = self._key_of_integer % self._key_values(row)
             else:
                 key = self._key_text(row) if self._key_text is not None else self._slow_key(after)
-            if shape.suffix or shape.converted:
-                value = self._finish(shape, row, after)
+            if not shape.plain:
+                value = self._finish(shape, row, after, declared)
         if message_key is not None and message_key != key and self._key_from_message:
             self._check_message_key(message_key)
+        if declared is not self._declared and declared is not None:
+            self._check_declared(declared)
         if kind is _UPDATE:
             if before is not None:
                 try:  # `row` is None and `_key_decode` refuses all where there is no fast way
@@ -153,7 +169,8 @@ class TablePlan:
                 except (*MALFORMED, AttributeError):
                     same = False
                 if not same:
-                    old = self._key_of_image(before)
+                    overlay = declared is not None and declared.overlay
+                    old = self._key_under(before, after) if overlay else self._key_of_image(before)
                     if old is not None and old != key:
                         emit((self._destination, old, None))
             self.updated += 1
@@ -161,7 +178,13 @@ class TablePlan:
             self.inserted += 1
         emit((self._destination, key, value))
 
-    def delete(self, before: msgspec.Raw | None, message_key: bytes | None, emit: Callable[[Record], None]) -> None:
+    def delete(
+        self,
+        before: msgspec.Raw | None,
+        message_key: bytes | None,
+        declared: Declared | None,
+        emit: Callable[[Record], None],
+    ) -> None:
         """Emit the tombstone of a delete; raises as `upsert` does."""
         key = None if before is None else self._key_of_image(before)
         if key is None and message_key is not None:
@@ -171,6 +194,8 @@ class TablePlan:
             raise RowError("no-key", "a delete needs its key in the before image or in the message key")
         if message_key is not None and message_key != key and self._key_from_message:
             self._check_message_key(message_key)
+        if declared is not self._declared and declared is not None:
+            self._check_declared(declared)
         self.deleted += 1
         emit((self._destination, key, None))
 
@@ -192,7 +217,23 @@ class TablePlan:
             if set(names) != set(self._primary_key):
                 raise KeyChanged(self._primary_key, names)
 
-    def _other_shape(self, raw: msgspec.Raw) -> tuple[Any, bytes, bytes | msgspec.Raw]:
+    def _check_declared(self, declared: Declared) -> None:
+        """Stop at a message that declares another primary key; raises KeyChanged."""
+        names = declared.primary_key
+        if self._key_from_message and names and set(names) != set(self._primary_key):
+            raise KeyChanged(self._primary_key, names)
+        self._declared = declared
+
+    def _key_under(self, old: msgspec.Raw, after: msgspec.Raw) -> bytes | None:
+        """The key before an update whose before image holds the changed columns only; None where it is the same."""
+        text = bytes(old)
+        names = self._primary_key
+        if b"\\" not in text and not any(msgspec.json.encode(name) in text for name in names):
+            return None
+        fields = {**parse_row(after), **parse_row(old)}
+        return self._key_of_values({name: fields[name] for name in names if name in fields})
+
+    def _other_shape(self, raw: msgspec.Raw, declared: Declared | None) -> tuple[Any, bytes, bytes | msgspec.Raw]:
         """Decoded row (None the slow way), key and value of a row that has not the shape of the last one."""
         for i, shape in enumerate(self._shapes):
             if not i:
@@ -204,22 +245,38 @@ class TablePlan:
             # Rows of one shape come in runs: look for this one first from now on
             self._shapes.insert(0, self._shapes.pop(i))
             key = self._key_text(row) if self._key_text is not None else self._slow_key(raw)
-            return row, key, self._finish(shape, row, raw)
-        return (None, *self._rewrite(raw))
+            return row, key, self._finish(shape, row, raw, declared)
+        return (None, *self._rewrite(raw, declared))
 
-    def _finish(self, shape: _Shape, row: Any, raw: msgspec.Raw) -> bytes | msgspec.Raw:  # noqa: ANN401
-        """The row's text with what is missing filled in and what is no text in a STRING column quoted."""
+    def _finish(
+        self,
+        shape: _Shape,
+        row: Any,  # noqa: ANN401  (a struct made from the schema)
+        raw: msgspec.Raw,
+        declared: Declared | None,
+    ) -> bytes | msgspec.Raw:
+        """The row's text with what is missing filled in and what the sink has otherwise rewritten."""
         text = bytes(raw)
+        if shape.checked or shape.converted:
+            for attribute, data_type in shape.checked:
+                if not fits(data_type, bytes(getattr(row, attribute)), self._standard):
+                    return self._rewrite(raw, declared)[1]
+            try:
+                check_text(text)
+            except MALFORMED:
+                return self._rewrite(raw, declared)[1]  # it says what is wrong
+            if not shape.suffix and not shape.converted:
+                return raw
         changed = False
-        for attribute, begins in shape.converted:
+        for attribute, begins, data_type, sink_type in shape.converted:
             value = bytes(getattr(row, attribute))
-            if value[:1] in (b'"', b"n"):
+            made = written(value, data_type, sink_type, self._standard)
+            if made is value:
                 continue
-            quoted = sink_text(types.STRING, value)
             if text.count(begins + value) != 1:
                 # White space, or the same text once more inside another value: find it by reading the row
-                return self._rewrite(raw)[1]
-            text = text.replace(begins + value, begins + quoted)
+                return self._rewrite(raw, declared)[1]
+            text = text.replace(begins + value, begins + made)
             changed = True
         if shape.converted and not changed and shape is self._shapes[0]:
             self._shapes.append(self._shapes.pop(0))  # the rows are as they should be again: look plainly first
@@ -227,42 +284,22 @@ class TablePlan:
 
     # -- the slow way --------------------------------------------------------------------------------------------
 
-    def _rewrite(self, raw: msgspec.Raw) -> tuple[bytes, bytes]:
+    def _rewrite(self, raw: msgspec.Raw, declared: Declared | None) -> tuple[bytes, bytes]:
         """A row value by value: fills, converts, and finds out what exactly does not fit."""
-        fields = parse_row(raw)
-        missing: list[str] = []
-        converted: list[str] = []
-        text: dict[str, bytes] = {}
-        for column in self._source.columns:
-            value = fields.pop(column.name, None)
-            if value is None:
-                missing.append(column.name)
-                continue
-            if not types.fits(column.type, value):
-                raise Drift
-            text[column.name] = written = sink_text(self._sink_types[column.name], value)
-            if written is not value:
-                converted.append(column.name)
-        if fields:
-            raise Drift
+        text, missing, converted = self._conformer.row(raw, declared)
         key = self._key_of(text)
-        self._add_shape(frozenset(missing), frozenset(converted))
+        self._add_shape(missing, converted | self._conformer.rewritten)
         parts = [b"%b:%b" % (msgspec.json.encode(c.name), text.get(c.name, b"null")) for c in self._sink.columns]
         return key, b"{" + b",".join(parts) + b"}"
 
     def _slow_key(self, raw: msgspec.Raw, *, partial: bool = False) -> Any:  # noqa: ANN401  (bytes, None if partial)
         fields = parse_row(raw)
-        text: dict[str, bytes] = {}
-        for name in self._primary_key:
-            value = fields.get(name)
-            if value is None or value == b"null":
-                if partial:
-                    return None
-                continue
-            if not types.fits(self._types[name], value):
-                raise Drift
-            text[name] = sink_text(self._sink_types[name], value)
-        return self._key_of(text)
+        if partial and any(fields.get(name, b"null") == b"null" for name in self._primary_key):
+            return None
+        return self._key_of_values({name: fields[name] for name in self._primary_key if name in fields})
+
+    def _key_of_values(self, fields: dict[str, bytes]) -> bytes:
+        return self._key_of({name: self._conformer.sink_value(name, value)[0] for name, value in fields.items()})
 
     def _key_of(self, text: dict[str, bytes]) -> bytes:
         parts = []
@@ -284,14 +321,22 @@ class TablePlan:
         self._known_shapes.add((missing, converted))
         present = [(i, c) for i, c in enumerate(self._source.columns) if c.name not in missing]
         fields = [_field(c, i, required=c.name in self._primary_key, raw=c.name in converted) for i, c in present]
-        if not fields or any(annotation is None for _, annotation, _ in fields):
-            self._fast = False
+        if not fields:
             return
         struct = msgspec.defstruct("Row", fields, forbid_unknown_fields=True, gc=False)
         names = {c.name for _, c in present}
         filled = b"".join(b",%b:null" % msgspec.json.encode(c.name) for c in self._sink.columns if c.name not in names)
-        begins = [(f"c{i}", msgspec.json.encode(c.name) + b":") for i, c in present if c.name in converted]
-        shape = _Shape(msgspec.json.Decoder(struct).decode, filled + b"}" if filled else b"", begins)
+        begins = [
+            (f"c{i}", msgspec.json.encode(c.name) + b":", c.type, self._sink_types[c.name])
+            for i, c in present
+            if c.name in converted
+        ]
+        checked = [
+            (f"c{i}", c.type)
+            for i, c in present
+            if _annotation(c.type) is None or (c.name in converted and not isinstance(c.type, StringType))
+        ]
+        shape = _Shape(msgspec.json.Decoder(struct).decode, filled + b"}" if filled else b"", begins, checked)
         self._shapes.insert(0, shape)
 
     def _compile_key(self) -> None:
@@ -335,7 +380,9 @@ _INTEGER: dict[type[DataType], Any] = {
 
 
 def _annotation(data_type: DataType) -> Any:  # noqa: ANN401  (a type expression)
-    """What msgspec shall accept for a type; None where it cannot say it exactly."""
+    """What msgspec shall accept for a type; None where it cannot say it exactly, so that the value is looked at."""
+    if isinstance(data_type, NullType):
+        return type(None)
     if type(data_type) in _INTEGER:
         return _INTEGER[type(data_type)]
     if isinstance(data_type, BooleanType):
@@ -351,11 +398,11 @@ def _annotation(data_type: DataType) -> Any:  # noqa: ANN401  (a type expression
 
 def _field(column: Column, index: int, *, required: bool, raw: bool = False) -> tuple[str, Any, Any]:
     annotation = _annotation(column.type)
-    if isinstance(column.type, NullType):
-        annotation = type(None)
-    elif annotation is not None and not required:
+    if annotation is None or raw:
+        annotation = msgspec.Raw
+    elif not required:
         annotation |= None
-    return f"c{index}", msgspec.Raw if raw else annotation, msgspec.field(name=column.name)
+    return f"c{index}", annotation, msgspec.field(name=column.name)
 
 
 def _refuse(_: object) -> Any:  # noqa: ANN401  (it never returns)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias
 
+from ingest.flow.conform import Drift
 from ingest.flow.evolve import Schemas
-from ingest.flow.plan import Drift, TablePlan
 from ingest.model.event import Kind
 from ingest.model.reject import RowError
 
@@ -15,8 +15,14 @@ if TYPE_CHECKING:
     import msgspec
 
     from ingest.flow.evolve import SourceTable
+    from ingest.flow.infer import Inference
     from ingest.flow.plan import Plan, Record
+    from ingest.model.event import Declared
+    from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
+
+    MakePlan: TypeAlias = Callable[[TableId, SourceTable, TableId, TableSchema, Inference], Plan]
+    """A sink's way to write rows: source table, what is known of it, sink table, its schema, and how values read."""
 
 _UPDATE = Kind.UPDATE
 
@@ -29,6 +35,7 @@ class Refused:
     def __init__(self, table: TableId, code: str, message: str) -> None:
         """Keep the reject's code and text."""
         self.table = table
+        self.withheld: dict[str, int] = {}
         self._error = (code, message)
 
     def upsert(self, *_: object) -> None:
@@ -48,6 +55,7 @@ class Several:
         self.table = table
         self.inserted = self.updated = self.deleted = 0
         self._plans = plans
+        self.withheld = plans[0].withheld
 
     def upsert(
         self,
@@ -55,12 +63,13 @@ class Several:
         before: msgspec.Raw | None,
         after: msgspec.Raw,
         message_key: bytes | None,
+        declared: Declared | None,
         emit: Callable[[Record], None],
     ) -> None:
         """Emit the records for all sink tables; raises as the plans do, having emitted nothing."""
         made: list[Record] = []
         for plan in self._plans:
-            plan.upsert(kind, before, after, message_key, made.append)
+            plan.upsert(kind, before, after, message_key, declared, made.append)
         if kind is _UPDATE:
             self.updated += 1
         else:
@@ -68,11 +77,17 @@ class Several:
         for record in made:
             emit(record)
 
-    def delete(self, before: msgspec.Raw | None, message_key: bytes | None, emit: Callable[[Record], None]) -> None:
+    def delete(
+        self,
+        before: msgspec.Raw | None,
+        message_key: bytes | None,
+        declared: Declared | None,
+        emit: Callable[[Record], None],
+    ) -> None:
         """Emit the tombstones for all sink tables; raises as the plans do, having emitted nothing."""
         made: list[Record] = []
         for plan in self._plans:
-            plan.delete(before, message_key, made.append)
+            plan.delete(before, message_key, declared, made.append)
         self.deleted += 1
         for record in made:
             emit(record)
@@ -81,9 +96,10 @@ class Several:
 class Plans:
     """The plans of all tables; a table's are made when its first record comes."""
 
-    def __init__(self, destination: Callable[[TableId], Any]) -> None:
-        """`destination`: the sink's own for a table's rows; raises RowError for a table it cannot take."""
-        self._destination = destination
+    def __init__(self, make: MakePlan, inference: Inference) -> None:
+        """`make`: the sink's own; raises RowError for a table it cannot take."""
+        self._make = make
+        self._inference = inference
         self.schemas = Schemas()
         self.compiled: dict[TableId, Plan] = {}
 
@@ -98,11 +114,9 @@ class Plans:
 
     def _compile(self, table: TableId, source: SourceTable, target: TableId) -> Plan:
         try:
-            destination = self._destination(target)
+            return self._make(table, source, target, self.schemas.sinks[target], self._inference)
         except RowError as exc:
             return Refused(table, exc.code, str(exc))
-        sink = self.schemas.sinks[target]
-        return TablePlan(table, source.schema, sink, destination, key_from_message=source.key_from_message)
 
     def renew(self, schemas: Schemas, changed: set[TableId] | None) -> None:
         """Work with other schemas from here on; plans of the source or sink tables that changed (None: all) go."""

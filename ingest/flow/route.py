@@ -8,9 +8,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ingest.model.table import TableId, selector
+from ingest.model.table import MAX_PARTS, TableId, selector
 
-MAX_PARTS = 3
 _GROUP = re.compile(r"\$(\d)")
 
 

@@ -11,7 +11,7 @@ import msgspec
 from pyspark.sql.types import DoubleType, FloatType
 
 from ingest.model import types
-from ingest.model.jsontext import MALFORMED, fields_of, reason
+from ingest.model.jsontext import MALFORMED, check_text, fields_of, reason
 from ingest.model.reject import RowError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def parse_row(raw: msgspec.Raw) -> dict[str, bytes]:
     if text == b"null":
         raise RowError("no-after", "an insert or update needs an after image, and this one is null")
     try:
-        text.decode()
+        check_text(text)
         return {name: bytes(value) for name, value in fields_of(text).items()}
     except UnicodeDecodeError:
         raise RowError("malformed", "the row is not valid UTF-8") from None
@@ -50,15 +50,6 @@ def key_image(message_key: bytes) -> msgspec.Raw | None:
     except MALFORMED:
         return None
     return envelope.payload
-
-
-def sink_text(data_type: DataType, value: bytes) -> bytes:
-    """The JSON text of a value in a column of the sink; the same object where nothing changes."""
-    if value == b"null" or value[:1] == b'"' or not types.is_text(data_type):
-        return value
-    if value[:1] in (b"{", b"["):
-        return msgspec.json.encode(msgspec.json.format(value, indent=-1).decode())
-    return b'"' + value + b'"'
 
 
 def canonical(value: bytes, data_type: DataType) -> bytes:

@@ -5,31 +5,45 @@ Third parties add theirs under the entry point `ingest.formats`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from ingest.formats.canal_json import CanalJson
 from ingest.formats.debezium_json import DebeziumJson
+from ingest.formats.json import Json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ingest.model.event import Bad, Change, Skip
+    from ingest.formats.options import Options
+    from ingest.formats.reading import Reading
+    from ingest.model.event import Decoded
 
 
 class Decoder(Protocol):
     """Turns the records of one chunk into changes; holds what it learned of the topic so far, nothing else."""
 
-    def decode(self, values: Sequence[bytes | None]) -> list[Change | Skip | Bad]:
-        """One result per value, in order. Never raises for what a value holds."""
+    def decode(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> list[Decoded]:
+        """One result per record, in order. Never raises for what a record holds."""
 
 
 class Format(Protocol):
     """What a format's options model offers."""
 
-    name: ClassVar[str]
+    @property
+    def name(self) -> str:
+        """As `value.format` has it."""
 
-    def decoder(self) -> Decoder:
-        """A decoder for one split's records."""
+    @property
+    def ignore_parse_errors(self) -> bool:
+        """Whether records that cannot be parsed are skipped and counted."""
+
+    @property
+    def reading(self) -> Reading:
+        """How values are understood where no message says it."""
+
+    def decoder(self, topic: str, *, keyed: bool = False) -> Decoder:
+        """A decoder for one split's records; `keyed`: their keys are columns, too."""
 
 
-FORMATS: dict[str, type[DebeziumJson]] = {DebeziumJson.name: DebeziumJson}
+FORMATS: dict[str, type[Options]] = {cls.name: cls for cls in (DebeziumJson, CanalJson, Json)}
 """The formats that come with the package."""

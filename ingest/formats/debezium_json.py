@@ -7,23 +7,31 @@ Reference: alibaba-kafka.txt, "Source table in Debezium JSON format"; traps: des
 
 from __future__ import annotations
 
+import base64
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import msgspec
 from pydantic import Field
 
+from ingest.formats.connect import row_columns
 from ingest.formats.options import Options
-from ingest.model.event import Bad, Change, Kind, Skip
+from ingest.formats.reading import Reading
+from ingest.formats.typed import Contradiction, Typed
+from ingest.model.event import Bad, Kind, Skip
 from ingest.model.jsontext import MALFORMED, fields_of, reason
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ingest.model.event import Change, Decoded
     from ingest.model.table import TableId
 
 _NULL = msgspec.Raw(b"null")
 _UNAVAILABLE = b"__debezium_unavailable_value"
+_UNAVAILABLE_BYTES = base64.b64encode(_UNAVAILABLE)
+_PLACEHOLDERS = (b'"' + _UNAVAILABLE + b'"', b'"' + _UNAVAILABLE_BYTES + b'"')
 _MAX_IDS = 100_000
+_MAX_SAYINGS = 10_000
 _INSERT = Kind.INSERT
 _DELETE = Kind.DELETE
 
@@ -46,11 +54,19 @@ class DebeziumJson(Options):
     ignore_parse_errors: bool = Field(False, alias="debezium-json.ignore-parse-errors")
     """Skip and count messages that cannot be parsed, without counting them as errors."""
 
+    as_string: bool = Field(False, alias="debezium-json.infer-schema.primitive-as-string")
+    """Every column is a STRING."""
+
     unavailable_value: Literal["reject", "keep", "null"] = Field("reject", alias="debezium-json.unavailable-value")
     """What to do with a value that the database did not send (`__debezium_unavailable_value`) and that the before
     image does not hold: reject the row, keep the placeholder, or write null."""
 
-    def decoder(self) -> DebeziumDecoder:
+    @property
+    def reading(self) -> Reading:
+        """What inference goes by."""
+        return Reading(self.as_string)
+
+    def decoder(self, _topic: str, *, keyed: bool = False) -> DebeziumDecoder:  # noqa: ARG002  (for the rows' columns only)
         """A decoder for one split's records."""
         return DebeziumDecoder(self)
 
@@ -72,8 +88,8 @@ class _Envelope(msgspec.Struct, gc=False):
     payload: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
-class _Wrapped(msgspec.Struct, gc=False):
-    payload: _Envelope | None
+class _Wrapper(msgspec.Struct, gc=False):
+    payload: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     schema: msgspec.Raw = _NULL
 
 
@@ -89,7 +105,7 @@ class _Other(msgspec.Struct):
 
 
 _plain = msgspec.json.Decoder(_Envelope).decode
-_wrapped = msgspec.json.Decoder(_Wrapped).decode
+_wrapper = msgspec.json.Decoder(_Wrapper).decode
 _other = msgspec.json.Decoder(_Other).decode
 
 
@@ -103,22 +119,23 @@ class DebeziumDecoder:
         self._ids: dict[tuple[str | None, str | None, str | None], TableId] = {}
         self._tables: dict[str | None, tuple[TableId, str | None, str | None]] = {}
         """The id that a table's name alone stood for last, with the rest of it to compare."""
+        self._sayings: dict[bytes, Typed] = {}
 
-    def decode(self, values: Sequence[bytes | None]) -> list[Change | Skip | Bad]:
+    def decode(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> list[Decoded]:
         """One result per value, in order."""
+        if self._envelope:
+            return [self._decode_one(key, value) for key, value in zip(keys, values, strict=True)]
         try:
-            if self._envelope:
-                envelopes = [None if value is None else _wrapped(value).payload for value in values]
-            else:
-                envelopes = [None if value is None else _plain(value) for value in values]
+            envelopes = [None if value is None else _plain(value) for value in values]
         except MALFORMED:
-            return [self._decode_one(value) for value in values]
-        if _UNAVAILABLE in b"".join([value for value in values if value is not None]):
-            return [self._decode_one(value) for value in values]
-        out: list[Change | Skip | Bad] = []
+            return [self._decode_one(key, value) for key, value in zip(keys, values, strict=True)]
+        joined = b"".join([value for value in values if value is not None])
+        if _UNAVAILABLE in joined or _UNAVAILABLE_BYTES in joined:
+            return [self._decode_one(key, value) for key, value in zip(keys, values, strict=True)]
+        out: list[Decoded] = []
         append = out.append
         known, kind_of = self._tables.get, _KINDS.get
-        for envelope, value in zip(envelopes, values, strict=True):
+        for envelope, key, value in zip(envelopes, keys, values, strict=True):
             if envelope is None:
                 append(TOMBSTONE)
                 continue
@@ -126,13 +143,13 @@ class DebeziumDecoder:
             kind = kind_of(envelope.op)
             found = known(source.table)
             if kind is None or found is None or found[1] != source.db or found[2] != source.schema:
-                append(self._decode_one(value))
+                append(self._decode_one(key, value))
             elif kind is _INSERT:
-                append((found[0], kind, None, envelope.after))
+                append((found[0], kind, None, envelope.after, key, None))
             else:
                 before = envelope.before
                 after = None if kind is _DELETE else envelope.after
-                append((found[0], kind, None if before == _NULL else before, after))
+                append((found[0], kind, None if before == _NULL else before, after, key, None))
         return out
 
     def _id(self, source: _Source) -> TableId:
@@ -145,41 +162,65 @@ class DebeziumDecoder:
             self._tables[source.table] = (known, source.db, source.schema)
         return known
 
-    def _decode_one(self, value: bytes | None) -> Change | Skip | Bad:
+    def _decode_one(self, key: bytes | None, value: bytes | None) -> Decoded:
         """The way of a message that does not fit the others of its chunk."""
         if value is None:
             return TOMBSTONE
+        schema = None
         try:
-            envelope: _Envelope | None = _plain(value)
-            if envelope is not None and envelope.op is None and envelope.payload is not msgspec.UNSET:
-                value = bytes(envelope.payload)
+            envelope: _Envelope | None = None if self._envelope else _plain(value)
+            if envelope is None or (envelope.op is None and envelope.payload is not msgspec.UNSET):
+                wrapper = _wrapper(value)
+                self._envelope = wrapper.payload is not msgspec.UNSET
+                if isinstance(wrapper.payload, msgspec.Raw):
+                    value, schema = bytes(wrapper.payload), bytes(wrapper.schema)
                 envelope = None if value == b"null" else _plain(value)
-                self._envelope = True
-            else:
-                self._envelope = False
+            if envelope is None:
+                return TOMBSTONE
+            if envelope.op is None:
+                return self._no_op(value)
+            change = self._change(key, envelope)
+            if type(change) is not tuple or schema is None or schema == b"null":
+                return change
+            typed = self._saying(schema)
+            table, kind, before, after, _, _ = change
+            before, after = (image if image is None else typed.image(image) for image in (before, after))
+        except Contradiction as exc:
+            return Bad("type-mismatch", str(exc), table)
         except MALFORMED as exc:
             return Bad("malformed", f"not a Debezium message: {reason(exc)}")
-        if envelope is None:
-            return TOMBSTONE
-        if envelope.op is None:
-            return self._no_op(value)
-        if envelope.op in _OTHER_OPS:
-            return _OTHER_OPS[envelope.op]
-        kind = _KINDS.get(envelope.op)
+        return (table, kind, before, after, key, typed.declared)
+
+    def _saying(self, schema: bytes) -> Typed:
+        """What an envelope's schema says about the rows, made once for all that say the same."""
+        found = self._sayings.get(schema)
+        if found is None:
+            found = Typed(row_columns(schema), as_string=self._options.as_string)
+            if len(self._sayings) >= _MAX_SAYINGS:
+                self._sayings.clear()
+            self._sayings[schema] = found
+        return found
+
+    def _change(self, key: bytes | None, envelope: _Envelope) -> Change | Skip | Bad:
+        op = envelope.op or ""
+        if op in _OTHER_OPS:
+            return _OTHER_OPS[op]
+        kind = _KINDS.get(op)
         if kind is None:
-            return Bad("unknown-op", f"op {envelope.op[:20]!r} is none of c, r, u, d, t")
+            return Bad("unknown-op", f"op {op[:20]!r} is none of c, r, u, d, t")
         source = envelope.source
         if not source.table:
             return Bad("no-table", "source.table is missing, so the table is unknown")
         table = self._id(source)
         before, after = (None if raw == _NULL else raw for raw in (envelope.before, envelope.after))
         if kind is Kind.DELETE:
-            return (table, kind, before, None)
+            return (table, kind, before, None, key, None)
         if after is None:
-            return Bad("no-after", f"op {envelope.op!r} needs an after image", table)
-        if _UNAVAILABLE in bytes(after):
-            return self._restore(table, kind, before, after)
-        return (table, kind, before, after)
+            return Bad("no-after", f"op {op!r} needs an after image", table)
+        text = bytes(after)
+        if _UNAVAILABLE in text or _UNAVAILABLE_BYTES in text:
+            return self._restore(table, kind, before, after, key)
+        return (table, kind, before, after, key, None)
 
     @staticmethod
     def _no_op(value: bytes) -> Skip | Bad:
@@ -196,20 +237,21 @@ class DebeziumDecoder:
             return Skip("heartbeat")
         return Bad("malformed", "not a Debezium message: it has no op")
 
-    def _restore(self, table: TableId, kind: Kind, before: msgspec.Raw | None, after: msgspec.Raw) -> Change | Bad:
+    def _restore(
+        self, table: TableId, kind: Kind, before: msgspec.Raw | None, after: msgspec.Raw, key: bytes | None
+    ) -> Change | Bad:
         """Put values that the database did not send back in from the before image, as the policy says."""
         policy = self._options.unavailable_value
         if policy == "keep":
-            return (table, kind, before, after)
-        placeholder = b'"' + _UNAVAILABLE + b'"'
+            return (table, kind, before, after, key, None)
         parts = []
         try:
             old = {} if before is None else fields_of(before)
             for column, raw in fields_of(after).items():
                 text = bytes(raw)
-                if text == placeholder:
+                if text in _PLACEHOLDERS:
                     known = old.get(column)
-                    if known is not None and bytes(known) != placeholder:
+                    if known is not None and bytes(known) not in _PLACEHOLDERS:
                         text = bytes(known)
                     elif policy == "null":
                         text = b"null"
@@ -219,4 +261,4 @@ class DebeziumDecoder:
                 parts.append(msgspec.json.encode(column) + b":" + text)
         except MALFORMED as exc:
             return Bad("malformed", f"the row is not a JSON object: {reason(exc)}", table)
-        return (table, kind, before, msgspec.Raw(b"{" + b",".join(parts) + b"}"))
+        return (table, kind, before, msgspec.Raw(b"{" + b",".join(parts) + b"}"), key, None)

@@ -23,6 +23,10 @@ class Options(BaseModel):
         use_attribute_docstrings=True,
     )
 
+    def warnings(self) -> list[tuple[str, str]]:
+        """Options that are understood and do nothing: the key to point at, and why."""
+        return []
+
 
 class OptionErrors(ValueError):
     """What is wrong with options together: for each the option to point at, and why."""

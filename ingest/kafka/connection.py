@@ -59,7 +59,11 @@ class KafkaConnection(Options):
     cloud_region: str | None = Field(None, alias="aliyun.kafka.regionId")
     """See `aliyun.kafka.accessKeyId`."""
 
-    _check_properties = field_validator("properties")(check)
+    @field_validator("properties")
+    @classmethod
+    def _check_properties(cls, value: dict[str, str]) -> dict[str, str]:
+        # Only where a cluster may be left out is there a default
+        return value if not value and not cls.model_fields["properties"].is_required() else dict(check(value))
 
     @model_validator(mode="after")
     def _check_connection(self) -> KafkaConnection:

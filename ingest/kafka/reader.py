@@ -51,6 +51,11 @@ class Chunk:
     split: Split
     messages: list[Message]
 
+    @property
+    def topic(self) -> str:
+        """The topic of all of them."""
+        return self.split[0]
+
 
 class RangeReader:
     """One consumer; `read` may be called again and again, for other ranges each time."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
     from ingest.kafka.admin import Split
+    from ingest.model.record import Headers
 
 DEFAULTS: Final = {
     "partitioner": "murmur2_random",
@@ -96,6 +97,22 @@ class KafkaWriter:
         self._producer.poll(0)
         self._check()
 
+    def send(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers, timestamp: int | None) -> None:
+        """Queue one record with headers and a time (milliseconds since 1970); raises IngestError as `write` does."""
+        more = {} if timestamp is None else {"timestamp": timestamp}
+        while True:
+            try:
+                self._producer.produce(topic, value, key, headers=headers, **more)  # type: ignore[arg-type]
+            except BufferError:
+                self._producer.poll(0.05)
+                self._check()
+                continue
+            except KafkaException as exc:
+                raise explain(exc, f"write a record of {len(value or b'')} bytes to {topic}", self._servers) from exc
+            break
+        self._producer.poll(0)
+        self._check()
+
     def _wait(self, topic: str, value: Any, key: bytes, headers: Any) -> None:  # noqa: ANN401  (as produce takes them)
         """Hold on until the local queue has room again."""
         while True:
@@ -126,6 +143,10 @@ class KafkaWriter:
             self._check()
         self._refused = None  # all is delivered, so whatever was refused has been accepted since
         self._check()
+
+    def delivered(self) -> list[Any]:
+        """Nothing for the driver: it is in Kafka."""
+        return []
 
     def abort(self) -> None:
         """Drop what is still queued, so that nothing of it is written later."""

@@ -1,13 +1,19 @@
-"""What a format makes of one record: a row-level change, or the reason why there is none."""
+"""What a format makes of one record: row-level changes, or the reason why there is none."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
 from ingest.model.table import TableId  # noqa: TC001  (msgspec reads the annotations)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql.types import DataType
 
 
 class Kind(StrEnum):
@@ -18,11 +24,25 @@ class Kind(StrEnum):
     DELETE = "-D"
 
 
-Change: TypeAlias = "tuple[TableId, Kind, msgspec.Raw | None, msgspec.Raw | None]"
-"""One row-level change: table, kind, before image, after image. A plain tuple, as there are millions of them.
+@dataclass(frozen=True, slots=True, eq=False)
+class Declared:
+    """What a message says about its rows beside their values. Made once per distinct saying, compared by identity."""
+
+    types: Mapping[str, DataType] = field(default_factory=dict)
+    """The types of columns, as far as the message tells them."""
+    primary_key: tuple[str, ...] = ()
+    """The primary key's columns; empty where the message does not tell."""
+    overlay: bool = False
+    """A before image holds the changed columns only: what it lacks is as in the after image."""
+
+
+Change: TypeAlias = "tuple[TableId, Kind, msgspec.Raw | None, msgspec.Raw | None, bytes | None, Declared | None]"
+"""One row-level change: table, kind, before image, after image, key, what the message declares. A plain tuple, as there
+are millions of them.
 
 Images are the JSON text of the row, uncopied. A before image may be partial: what it lacks is unknown, never null.
-An insert or update has an after image; `None` stands for an image that the record does not have.
+An insert or update has an after image; `None` stands for an image that the record does not have. The key is the
+record's, where it is the format's way to tell the primary key.
 """
 
 
@@ -38,3 +58,7 @@ class Bad(msgspec.Struct, gc=False):
     code: str
     message: str
     table: TableId | None = None
+
+
+Decoded: TypeAlias = "Change | list[Change] | Skip | Bad"
+"""What became of one record. A list: a message of several rows, which are taken together or not at all."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 import msgspec
 
 MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -20,3 +23,26 @@ def reason(exc: BaseException) -> str:
     text = str(exc)
     # msgspec says this of a lone surrogate, too
     return "truncated, or a lone surrogate" if text == "Input data was truncated" else text
+
+
+_ESCAPE: Final = re.compile(rb"\\(?:u([0-9a-fA-F]{4})|.)")
+
+
+def check_text(text: bytes) -> None:
+    """Raise one of MALFORMED where JSON text is not UTF-8 or has a lone surrogate: slices of it were not looked at."""
+    if not text.isascii():
+        text.decode()
+    if b"\\ud" not in text and b"\\uD" not in text:
+        return
+    high = -1  # where a low surrogate has to begin
+    for found in _ESCAPE.finditer(text):
+        code = int(found.group(1) or b"0", 16)
+        low = 0xDC00 <= code < 0xE000
+        if low != (found.start() == high) or (high >= 0 and found.start() > high):
+            break
+        high = found.end() if 0xD800 <= code < 0xDC00 else -1
+    else:
+        if high < 0:
+            return
+    msg = "a lone surrogate"
+    raise msgspec.DecodeError(msg)

@@ -27,6 +27,8 @@ class Reject:
     table: TableId | None
     key: bytes | None
     value: bytes | None
+    passed: bool = True
+    """Whether the run went on after it; if not, the record will be read again."""
 
     def __str__(self) -> str:
         """Where and why, and the head of the record, on one line."""

@@ -14,6 +14,9 @@ import re2
 
 TableId: TypeAlias = tuple[str, ...]
 
+MAX_PARTS = 3
+"""Parts of a table id, at most."""
+
 MAX_ID = 1024
 """Longest id, in characters, that a selector looks at: names come from messages."""
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from typing import Final
 
-import msgspec
 from pyspark.sql.types import (
+    ArrayType,
     BinaryType,
     BooleanType,
     ByteType,
@@ -22,45 +23,59 @@ from pyspark.sql.types import (
     FloatType,
     IntegerType,
     LongType,
+    MapType,
     NullType,
     ShortType,
     StringType,
+    StructField,
+    StructType,
     TimestampNTZType,
     TimestampType,
     TimeType,
     VarcharType,
 )
 
+from ingest.model import temporal
+
 NULL = NullType()
 BOOLEAN = BooleanType()
+TINYINT = ByteType()
+SMALLINT = ShortType()
+INT = IntegerType()
 BIGINT = LongType()
+FLOAT = FloatType()
 DOUBLE = DoubleType()
 STRING = StringType()
+BYTES = BinaryType()
+DATE = DateType()
+TIMESTAMP = TimestampNTZType()
+TIMESTAMP_LTZ = TimestampType()
 
 MAX_PRECISION = 38
 
 _NAMES: dict[str, DataType] = {
     "NULL": NULL,
     "BOOLEAN": BOOLEAN,
-    "TINYINT": ByteType(),
-    "SMALLINT": ShortType(),
-    "INT": IntegerType(),
+    "TINYINT": TINYINT,
+    "SMALLINT": SMALLINT,
+    "INT": INT,
     "BIGINT": BIGINT,
-    "FLOAT": FloatType(),
+    "FLOAT": FLOAT,
     "DOUBLE": DOUBLE,
     "STRING": STRING,
-    "BYTES": BinaryType(),
-    "DATE": DateType(),
-    "TIMESTAMP": TimestampNTZType(),
-    "TIMESTAMP_LTZ": TimestampType(),
+    "BYTES": BYTES,
+    "DATE": DATE,
+    "TIMESTAMP": TIMESTAMP,
+    "TIMESTAMP_LTZ": TIMESTAMP_LTZ,
 }
 _BY_CLASS = {type(t): name for name, t in _NAMES.items()}
 
-_INTEGERS = (ByteType, ShortType, IntegerType, LongType)
+INTEGERS = (ByteType, ShortType, IntegerType, LongType)
 _INTEGER_DIGITS: dict[type[DataType], int] = {ByteType: 3, ShortType: 5, IntegerType: 10, LongType: 19}
 _FLOATS = (FloatType, DoubleType)
-_TIMES = (DateType, TimestampNTZType, TimestampType)
-_TEXTS = (CharType, VarcharType)
+TIMES = (DateType, TimestampNTZType, TimestampType)
+"""From the narrowest to the widest."""
+TEXTS = (CharType, VarcharType)
 
 INTEGER_BITS: dict[type[DataType], int] = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}
 """Width of each integer type."""
@@ -76,10 +91,24 @@ def name(data_type: DataType) -> str:
         return f"VARCHAR({data_type.length})"
     if isinstance(data_type, TimeType):
         return f"TIME({data_type.precision})"
+    if isinstance(data_type, ArrayType):
+        return f"ARRAY<{name(data_type.elementType)}>"
+    if isinstance(data_type, MapType):
+        return f"MAP<{name(data_type.keyType)}, {name(data_type.valueType)}>"
+    if isinstance(data_type, StructType):
+        return f"ROW<{', '.join(f'{quoted(field.name)} {name(field.dataType)}' for field in data_type.fields)}>"
     return _BY_CLASS[type(data_type)]
 
 
+def quoted(identifier: str) -> str:
+    """A name as DDL has it: bare where that is unmistakable, otherwise in backticks."""
+    return identifier if _BARE.fullmatch(identifier) else f"`{identifier.replace('`', '``')}`"
+
+
+_BARE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_QUOTED: Final = re.compile(r"`((?:[^`]|``)*)`|([A-Za-z_][A-Za-z0-9_]*)")
 _WITH_ARGUMENTS = re.compile(r"(DECIMAL|CHAR|VARCHAR|TIME)\((\d+)(?:,(\d+))?\)")
+_WORD: Final = re.compile(r"[A-Z_]+(?:\(\d+(?:,\d+)?\))?")
 
 
 @lru_cache(maxsize=4096)
@@ -88,6 +117,12 @@ def parse(text: str) -> DataType:
     known = _NAMES.get(text)
     if known is not None:
         return known
+    if text.endswith(">"):
+        data_type, rest = _parse_nested(text)
+        if rest:
+            msg = f"no type is named {text!r}"
+            raise ValueError(msg)
+        return data_type
     found = _WITH_ARGUMENTS.fullmatch(text)
     if found is None:
         msg = f"no type is named {text!r}"
@@ -100,6 +135,31 @@ def parse(text: str) -> DataType:
     return CharType(first) if kind == "CHAR" else VarcharType(first)
 
 
+def _parse_nested(text: str) -> tuple[DataType, str]:
+    """The type that a text begins with, and the rest of it; raises ValueError."""
+    kind, begins, rest = text.partition("<")
+    word = _WORD.match(text)
+    if kind not in {"ARRAY", "MAP", "ROW"} or not begins:
+        return (parse(word.group()), text[word.end() :]) if word else (parse(text), "")
+    if kind == "ROW":
+        fields = []
+        while not rest.startswith(">"):
+            found = _QUOTED.match(rest)
+            if found is None:
+                msg = f"no type is named {text!r}"
+                raise ValueError(msg)
+            field = (found.group(1) or "").replace("``", "`") if found.group(2) is None else found.group(2)
+            data_type, rest = _parse_nested(rest[found.end() :].lstrip())
+            fields.append(StructField(field, data_type))
+            rest = rest.removeprefix(", ")
+        return StructType(fields), rest[1:]
+    first, rest = _parse_nested(rest)
+    if kind == "ARRAY":
+        return ArrayType(first), rest.removeprefix(">")
+    second, rest = _parse_nested(rest.removeprefix(", "))
+    return MapType(first, second), rest.removeprefix(">")
+
+
 def merge(a: DataType, b: DataType) -> DataType:
     """The narrowest type that holds what either held."""
     if a == b:
@@ -108,19 +168,19 @@ def merge(a: DataType, b: DataType) -> DataType:
         return b
     if isinstance(b, NullType):
         return a
-    if isinstance(a, _TEXTS) and isinstance(b, _TEXTS):
+    if isinstance(a, TEXTS) and isinstance(b, TEXTS):
         length = max(a.length, b.length)
         both_char = isinstance(a, CharType) and isinstance(b, CharType)
         return CharType(length) if both_char else VarcharType(length)
-    if isinstance(a, _INTEGERS) and isinstance(b, _INTEGERS):
+    if isinstance(a, INTEGERS) and isinstance(b, INTEGERS):
         return max(a, b, key=lambda t: _INTEGER_DIGITS[type(t)])
-    if isinstance(a, (*_INTEGERS, *_FLOATS)) and isinstance(b, (*_INTEGERS, *_FLOATS)):
+    if isinstance(a, (*INTEGERS, *_FLOATS)) and isinstance(b, (*INTEGERS, *_FLOATS)):
         exact = (ByteType, ShortType, FloatType)
         return FloatType() if isinstance(a, exact) and isinstance(b, exact) else DOUBLE
-    if isinstance(a, (DecimalType, *_INTEGERS)) and isinstance(b, (DecimalType, *_INTEGERS)):
+    if isinstance(a, (DecimalType, *INTEGERS)) and isinstance(b, (DecimalType, *INTEGERS)):
         return _merge_decimals(a, b)
-    if isinstance(a, _TIMES) and isinstance(b, _TIMES):
-        return max(a, b, key=lambda t: _TIMES.index(type(t)))
+    if isinstance(a, TIMES) and isinstance(b, TIMES):
+        return max(a, b, key=lambda t: TIMES.index(type(t)))
     if isinstance(a, TimeType) and isinstance(b, TimeType):
         return TimeType(max(a.precision, b.precision))
     return STRING
@@ -141,14 +201,16 @@ def is_text(data_type: DataType) -> bool:
     return isinstance(data_type, (StringType, CharType, VarcharType))
 
 
-def infer(raw: bytes) -> DataType:
+def infer(raw: bytes, standard: str | None = None) -> DataType:
     """The type of a JSON value that nothing else describes; `raw` is valid JSON without outer white space.
 
     Integers are BIGINT, past 64 bits DECIMAL(38,0), past that STRING; other numbers DOUBLE; objects and arrays
-    STRING, holding their text.
+    STRING, holding their text. With a `standard`, texts that are timestamps by it are TIMESTAMP.
     """
     first = raw[:1]
-    if first == b'"' or first in (b"{", b"["):
+    if first == b'"':
+        return TIMESTAMP if standard is not None and temporal.is_timestamp(raw, standard) else STRING
+    if first in (b"{", b"["):
         return STRING
     if first == b"n":
         return NULL
@@ -159,40 +221,3 @@ def infer(raw: bytes) -> DataType:
     if len(raw) < 19 or (-(1 << 63) <= int(raw[:64]) < 1 << 63 and len(raw) < 64):
         return BIGINT
     return DecimalType(MAX_PRECISION, 0) if len(raw.lstrip(b"-")) <= MAX_PRECISION else STRING
-
-
-def fits(data_type: DataType, raw: bytes) -> bool:
-    """Whether a JSON value fits a type exactly: by value, not by inferred type. Null fits every type.
-
-    A STRING takes every value (as its JSON text); DATE and the like are held as text and take strings only.
-    """
-    first = raw[:1]
-    if first == b"n":
-        return True
-    if isinstance(data_type, StringType):
-        return True
-    if isinstance(data_type, NullType):
-        return False
-    number = first == b"-" or first.isdigit()
-    if isinstance(data_type, BooleanType):
-        return first in (b"t", b"f")
-    if isinstance(data_type, _FLOATS):
-        return number
-    if isinstance(data_type, _INTEGERS):
-        if not number or len(raw) > 20 or not raw.lstrip(b"-").isdigit():
-            return False
-        bound = 1 << (INTEGER_BITS[type(data_type)] - 1)
-        return -bound <= int(raw) < bound
-    if isinstance(data_type, DecimalType):
-        return number and _fits_decimal(data_type, raw)
-    if isinstance(data_type, _TEXTS):
-        return first == b'"' and len(msgspec.json.decode(raw)) <= data_type.length
-    return first == b'"'
-
-
-def _fits_decimal(data_type: DecimalType, raw: bytes) -> bool:
-    whole, _, fraction = raw.lstrip(b"-").partition(b".")
-    if not whole.isdigit() or not (fraction or b"0").isdigit():
-        return False
-    digits = len(whole.lstrip(b"0"))
-    return digits <= data_type.precision - data_type.scale and len(fraction.rstrip(b"0")) <= data_type.scale

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,6 +63,31 @@ class Rejected:
 
 
 @dataclass(frozen=True, slots=True)
+class DirtyRecord:
+    """A record that could not go on, for the logger of dirty data: everything about it, key and value cut short."""
+
+    topic: str
+    partition: int
+    offset: int
+    stage: str
+    code: str
+    message: str
+    table: str
+    key: str
+    value: str
+    passed: bool
+    """Whether the run went on after it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """Lines that the sink shows, on standard output or error."""
+
+    stream: Literal["out", "err"]
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Warned:
     """Something that somebody should know and that stops nothing."""
 
@@ -92,11 +117,15 @@ class RunEnded:
     rejected: int = 0
     tables: dict[str, TableSummary] = field(default_factory=dict)
     skipped: Mapping[str, int] = field(default_factory=dict)
+    withheld: Mapping[str, int] = field(default_factory=dict)
+    """By table and column: values that did not get into the sink, because its table was not to have the column."""
     stopped: str = ""
     """Why it ended: `drained`, `signal`, or the error."""
 
 
-Event: TypeAlias = RunStarted | OptionChanged | BatchDone | SchemaChanged | Rejected | Warned | RunEnded
+Event: TypeAlias = (
+    RunStarted | OptionChanged | BatchDone | SchemaChanged | Rejected | DirtyRecord | Printed | Warned | RunEnded
+)
 
 
 class Observer(Protocol):

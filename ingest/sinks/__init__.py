@@ -6,19 +6,29 @@ Third parties add theirs under the entry point `ingest.sinks`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from ingest.sinks.file import FileSink
+from ingest.sinks.print import PrintSink
 from ingest.sinks.upsert_kafka import UpsertKafka
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from ingest.flow.plan import Record
+    from ingest.flow.evolve import SourceTable
+    from ingest.flow.infer import Inference
+    from ingest.flow.plan import Plan, Record
     from ingest.kafka.admin import Split
+    from ingest.model.schema import SchemaChange, TableSchema
+    from ingest.model.table import TableId
+    from ingest.sinks.sink import SinkOptions
 
 
 class Writer(Protocol):
     """Writes the records of one shard. After `commit` returned, a crash loses none of what was written before it."""
+
+    failures: int
+    """Records that were lost, which only the guarantee `none` goes on after."""
 
     def resume(self, split: Split, start: int) -> int:
         """The position from which to write: `start`, or where this split's last commit ended (exactly-once)."""
@@ -29,9 +39,63 @@ class Writer(Protocol):
     def commit(self, positions: Mapping[Split, int]) -> None:
         """Make durable all that was written up to these positions. Raises IngestError; then the outcome is unknown."""
 
+    def delivered(self) -> list[Any]:
+        """What of the committed the driver is to get; once."""
+
     def abort(self) -> None:
         """Give up what was written since the last commit, as far as the guarantee allows."""
 
 
-SINKS: dict[str, type[UpsertKafka]] = {"upsert-kafka": UpsertKafka}
+class Control(Protocol):
+    """The driver's side of a sink. Raises IngestError only."""
+
+    stream: Literal["out", "err"]
+    """Where lines to show belong."""
+
+    def connect(self) -> str:
+        """An identity of where records go."""
+
+    def fingerprint(self, identity: str) -> dict[str, Any]:
+        """What a checkpoint of this sink depends on."""
+
+    def topics(self, tables: Iterable[TableId]) -> set[str]:
+        """The topics that rows of these tables go to."""
+
+    def prepare(self, tables: Iterable[TableId]) -> None:
+        """See to it that these tables can be written to. Idempotent: a crash may repeat it."""
+
+    def changed(self, events: Iterable[SchemaChange]) -> list[str]:
+        """Lines to show for schema changes."""
+
+    def lines(self, delivered: Iterable[Any]) -> list[str]:
+        """Lines to show for what the tasks delivered."""
+
+    def close(self) -> None:
+        """Let go of what it holds."""
+
+
+class Sink(Protocol):
+    """What a sink's options model offers, beside what all of them have (`SinkOptions`)."""
+
+    needs_key: bool
+    most_per_batch: int | None
+
+    def plan(
+        self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference
+    ) -> Plan:
+        """How rows of a source table are written; raises RowError for a table that cannot be."""
+
+    def control(self, pipeline: str, warn: Callable[[str], None]) -> Control:
+        """The driver's side."""
+
+    def writer(self, pipeline: str, run: int) -> Writer:
+        """A task's side."""
+
+
+SINKS: dict[str, type[SinkOptions]] = {
+    "upsert-kafka": UpsertKafka,
+    "print": PrintSink,
+    "values": PrintSink,
+    "file": FileSink,
+}
 """The sinks that come with the package, by their `type`."""

@@ -12,16 +12,21 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple
 from pydantic import Field
 
 from ingest.errors import TopicMissing
+from ingest.flow.plan import TablePlan
 from ingest.kafka.connection import KafkaConnection
 from ingest.kafka.properties import translate
 from ingest.model.reject import RowError
 from ingest.model.table import TableId, show
+from ingest.sinks.sink import SinkOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from ingest.flow.evolve import SourceTable
+    from ingest.flow.infer import Inference
     from ingest.kafka.admin import Cluster
     from ingest.kafka.writer import KafkaWriter
+    from ingest.model.schema import SchemaChange, TableSchema
 
 CONNECT_S: Final = 20.0
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -35,10 +40,10 @@ class Destination(NamedTuple):
     headers: tuple[tuple[str, bytes], ...] | None
 
 
-class UpsertKafka(KafkaConnection):
+class UpsertKafka(KafkaConnection, SinkOptions):
     """Options of `sink:` with `type: upsert-kafka`."""
 
-    formats: ClassVar[str | None] = None
+    needs_key: ClassVar[bool] = True
 
     type: Literal["upsert-kafka"]
     """`upsert-kafka`."""
@@ -86,11 +91,18 @@ class UpsertKafka(KafkaConnection):
         headers = [(name, parts[i]) for i, name in enumerate(_HEADER_NAMES)]
         return Destination(topic, tuple(reversed(headers)))
 
+    def plan(
+        self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference
+    ) -> TablePlan:
+        """How rows of a table become keyed rows; raises RowError for an id that cannot be a topic's name."""
+        destination = self.destination(target)
+        return TablePlan(table, source.schema, sink, destination, inference, key_from_message=source.key_from_message)
+
     def control(self, pipeline: str, warn: Callable[[str], None]) -> UpsertKafkaControl:
         """The driver's side."""
         return UpsertKafkaControl(self, pipeline, warn)
 
-    def writer(self, pipeline: str) -> KafkaWriter:
+    def writer(self, pipeline: str, _run: int) -> KafkaWriter:
         """A task's side."""
         from ingest.kafka.writer import KafkaWriter  # noqa: PLC0415  (the client is slow to import; `check` needs none)
 
@@ -99,6 +111,8 @@ class UpsertKafka(KafkaConnection):
 
 class UpsertKafkaControl:
     """What the driver does to the sink. Raises IngestError only."""
+
+    stream: Literal["out", "err"] = "out"
 
     def __init__(self, options: UpsertKafka, pipeline: str, warn: Callable[[str], None]) -> None:
         """Connect to nothing yet."""
@@ -116,7 +130,7 @@ class UpsertKafkaControl:
 
         self._cluster = Cluster(self._conf)
         cluster_id = self._cluster.connect(CONNECT_S)
-        self._options.writer(self._pipeline)  # a property that a producer does not take shows here, not in a task
+        self._options.writer(self._pipeline, 0)  # a property that a producer does not take shows here, not in a task
         return cluster_id
 
     def topics(self, tables: Iterable[TableId]) -> set[str]:
@@ -157,6 +171,14 @@ class UpsertKafkaControl:
                     f"topics {other} and {topic} have one name in Kafka's metrics, where '.' and '_' are the same"
                 )
         self._ready |= wanted
+
+    def changed(self, _events: Iterable[SchemaChange]) -> list[str]:
+        """Schema changes are never written to Kafka."""
+        return []
+
+    def lines(self, _delivered: Iterable[Any]) -> list[str]:
+        """Nothing to show."""
+        return []
 
     def fingerprint(self, cluster_id: str) -> dict[str, Any]:
         """What a checkpoint of this sink depends on."""

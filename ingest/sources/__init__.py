@@ -5,7 +5,134 @@ Third parties add theirs under the entry point `ingest.sources`.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+
+from ingest.sources.file import FileSource
 from ingest.sources.kafka import KafkaSource
 
-SOURCES: dict[str, type[KafkaSource]] = {"kafka": KafkaSource}
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Mapping
+
+    from ingest.flow.columns import Extra
+    from ingest.flow.infer import Inference
+    from ingest.formats import Format
+    from ingest.kafka.admin import Split
+    from ingest.model.record import Headers, Record
+    from ingest.sources.records import RecordOptions
+
+
+class Chunk(Protocol):
+    """Consecutive records of one split."""
+
+    split: Split
+    messages: list[Record]
+
+    @property
+    def topic(self) -> str:
+        """The one topic, or what stands for it, of all of them."""
+
+
+class Reader(Protocol):
+    """A task's side of a source. May be asked for other ranges again and again."""
+
+    def read(self, ranges: Mapping[Split, tuple[int, int]]) -> Generator[Chunk | None]:
+        """Chunks until every range is read; None where nothing came for a moment. Raises IngestError."""
+
+    def position(self, split: Split) -> int:
+        """The next position that this split's range would give."""
+
+    def close(self) -> None:
+        """Let go of what it holds."""
+
+
+class Control(Protocol):
+    """The driver's side of a source. Raises IngestError only."""
+
+    ids: dict[str, str]
+    """The topics, or what stands for them, that are read, with their ids."""
+    options: Any
+
+    def connect(self) -> str:
+        """An identity of where records come from."""
+
+    def fingerprint(self, identity: str) -> dict[str, Any]:
+        """What a checkpoint of this source depends on."""
+
+    def start(
+        self, stored: Mapping[Split, int], ids: Mapping[str, str], owner: str, from_time: int | None
+    ) -> dict[Split, int]:
+        """Where each split starts: where it stood (`stored`, of the topics `ids`), else what the options say."""
+
+    def check(self, positions: Mapping[Split, int]) -> dict[Split, int]:
+        """The positions, where what they point at is still there; otherwise as `scan.on-data-loss` says."""
+
+    def ends(self, positions: Mapping[Split, int]) -> dict[Split, int]:
+        """Where each split ends now."""
+
+    def extent(self, ends: Mapping[Split, int]) -> dict[Split, tuple[int, int]]:
+        """The first position that each split has now, with where it ends."""
+
+    def finished(self, positions: Mapping[Split, int]) -> bool:
+        """Whether a bounded source was read to its end."""
+
+    def discover(self, positions: Mapping[Split, int]) -> dict[Split, int]:
+        """The starts of splits that are new since the last look."""
+
+    def resolve(self, splits: Iterable[Split], to: Literal["earliest", "latest"] | int) -> dict[Split, int]:
+        """What an operator means by `earliest`, `latest`, or a time in milliseconds since 1970."""
+
+    def topics(self, names: Iterable[str]) -> Mapping[str, Any]:
+        """Those of these topics that are there, with their `id` and their number of `partitions`."""
+
+    def commit(self, positions: Mapping[Split, int]) -> None:
+        """Show the positions to whoever watches."""
+
+    def keep(self, positions: Mapping[Split, int]) -> None:
+        """Show them again now and then while nothing happens."""
+
+    def close(self) -> None:
+        """Let go of what it holds."""
+
+
+class Source(Protocol):
+    """What a source's options model offers; `RecordOptions` has much of it."""
+
+    left_out: ClassVar[str]
+    """What records that are not wanted are counted as."""
+
+    @property
+    def format(self) -> Format:
+        """The format of the values, with its options."""
+
+    @property
+    def prefetch(self) -> int:
+        """How many of the newest records of each split to look at before the first batch."""
+
+    @property
+    def extra(self) -> Extra:
+        """The columns that come from elsewhere than the value."""
+
+    @property
+    def tolerated(self) -> int:
+        """How many rejects the pipeline tolerates over all runs."""
+
+    def inference(self, max_columns: int) -> Inference:
+        """How schemas are found."""
+
+    @property
+    def wanted(self) -> Callable[[Headers | None], bool] | None:
+        """Whether a record with these headers is to be read; None where all are."""
+
+    @property
+    def rate_limit(self) -> float | None:
+        """Records in a second, at most."""
+
+    def control(self, pipeline: str, warn: Callable[[str], None]) -> Control:
+        """The driver's side."""
+
+    def reader(self, pipeline: str) -> Reader:
+        """A task's side."""
+
+
+SOURCES: dict[str, type[RecordOptions]] = {"kafka": KafkaSource, "file": FileSource}
 """The sources that come with the package, by their `type`."""

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
 import re2
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from ingest.formats.debezium_json import DebeziumJson
 from ingest.formats.options import Duration, OptionErrors
 from ingest.kafka import headers
 from ingest.kafka.connection import KafkaConnection
 from ingest.kafka.offsets import parse_offsets
 from ingest.kafka.properties import translate
+from ingest.sources.records import RecordOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,10 +35,10 @@ Millis = Annotated[int, Field(ge=0, lt=1 << 62)]
 """Milliseconds since the epoch."""
 
 
-class KafkaSource(KafkaConnection):
+class KafkaSource(KafkaConnection, RecordOptions):
     """Options of `source:` with `type: kafka`."""
 
-    formats: ClassVar[str] = "value.format"
+    left_out: ClassVar[str] = "header-filter"
 
     type: Literal["kafka"]
     """`kafka`."""
@@ -49,9 +49,6 @@ class KafkaSource(KafkaConnection):
     topic_pattern: str | None = Field(None, alias="topic-pattern", max_length=_MAX_PATTERN)
     """A regular expression (RE2): all topics whose whole names match are read, those that appear while the pipeline
     runs included, from their beginning. Kafka's internal topics never match."""
-
-    value_format: Literal["debezium-json"] = Field("debezium-json", alias="value.format")
-    """The format of the records' values."""
 
     startup_mode: Literal["earliest-offset", "latest-offset", "group-offsets", "timestamp", "specific-offsets"] = Field(
         "group-offsets", alias="scan.startup.mode"
@@ -96,22 +93,6 @@ class KafkaSource(KafkaConnection):
     on_data_loss: Literal["fail", "earliest", "latest"] = Field("fail", alias="scan.on-data-loss")
     """What to do when records that were to be read next are gone, or a topic was deleted or recreated: stop, or go on
     at the earliest or latest offset."""
-
-    prefetch: int = Field(50, alias="scan.max.pre.fetch.records", ge=0, le=100_000)
-    """Before its very first batch, a pipeline looks at this many of the newest records of each partition to learn its
-    tables' schemas. A table that it does not meet there gets its schema from its first record. Zero: do not look."""
-
-    inference: Literal["continuous"] = Field("continuous", alias="schema.inference.strategy")
-    """`continuous`: every record may change its table's schema."""
-
-    ignore_errors: bool = Field(False, alias="ingestion.ignore-errors")
-    """Count records that cannot be taken, instead of stopping at the first."""
-
-    max_errors: int = Field(-1, alias="ingestion.error-tolerance.max-count", ge=-1)
-    """With `ingestion.ignore-errors`: stop when there are more than this many, over all runs. -1: never."""
-
-    format: DebeziumJson = Field(default_factory=DebeziumJson.model_construct, alias="*format", exclude=True)
-    """Filled in from the options that start with the format's name."""
 
     @field_validator("topic")
     @classmethod
@@ -201,11 +182,6 @@ class KafkaSource(KafkaConnection):
     def wanted(self) -> Callable[[Headers], bool] | None:
         """Whether a record with these headers is to be read; None where all are."""
         return None if self.header_filter is None else headers.compile_filter(self.header_filter)
-
-    @property
-    def tolerated(self) -> int:
-        """How many rejects the pipeline tolerates over all runs."""
-        return 0 if not self.ignore_errors else (1 << 62 if self.max_errors < 0 else self.max_errors)
 
     def client(self, pipeline: str) -> dict[str, str]:
         """Librdkafka's configuration; the group is the pipeline's where the file names none."""

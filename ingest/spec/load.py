@@ -17,6 +17,7 @@ from ingest.formats.options import OptionErrors
 from ingest.kafka.properties import PropertyError
 from ingest.model.text import TextError
 from ingest.sinks import SINKS
+from ingest.sinks.dirty_data import DirtyDataCollector
 from ingest.sources import SOURCES
 from ingest.spec.diagnostics import Diagnostic, did_you_mean, render
 from ingest.spec.document import MAX_BYTES, Document, Mapping, Scalar, Sequence, Span, Value
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 _SECTIONS: Final = ("source", "sink", "route", "transform", "pipeline")
 _PREFIXED: Final = "properties."
+_COLLECTOR: Final = "dirty-data.collector."
 _START: Final = Span(1, 1, 1)
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -52,6 +54,11 @@ def load(path: Path, variables: dict[str, str] | None = None, secrets: Secrets |
         why = (exc.strerror or str(exc)) if isinstance(exc, OSError) else "it is not UTF-8"
         return Loaded(None, [Diagnostic(str(path), 1, 1, 1, "error", f"cannot read the file: {why}")])
     return _Loader(Document(str(path), text), variables or {}, secrets or Secrets()).load(path.stem)
+
+
+def load_text(name: str, text: str, stem: str, variables: dict[str, str] | None = None) -> Loaded:
+    """As `load`, for a text that is not a file of its own; `name` is what errors call it."""
+    return _Loader(Document(name, text), variables or {}, Secrets()).load(stem)
 
 
 def load_strictly(path: Path, variables: dict[str, str] | None = None) -> Pipeline:
@@ -99,9 +106,14 @@ class _Loader:
         if options is None:
             options = Mapping({}, _START)
         options.items.setdefault("name", Scalar(stem, _START))
+        collector = self._collector(options, sink)
         settings = self._model(PipelineOptions, options, self._plain(options), "pipeline")
         if source is None or sink is None or settings is None or self._has_errors():
             return self._loaded(None)
+        self._check_files(root, source, sink)
+        if self._has_errors():
+            return self._loaded(None)
+        settings = settings.model_copy(update={"collector": collector})
         return self._loaded(
             Pipeline.model_construct(
                 source=source,
@@ -200,24 +212,61 @@ class _Loader:
             hint = did_you_mean(kind.value, registry)
             self._document.report(kind.span, f"unknown {section} type {kind.value!r}{hint} (known: {known})")
             return None
-        self._reveal(value)
+        return self._of_class(cls, value, section)
+
+    def _of_class(self, cls: Any, value: Mapping, section: str) -> Any:  # noqa: ANN401
+        """A component's options, its client properties and its format's options set apart."""
+        connects = "properties" in cls.model_fields
+        if connects:
+            self._reveal(value)
         own, formats, properties = {}, {}, {}
         for key, item in value.items.items():
-            if key.startswith(_PREFIXED):
+            if connects and key.startswith(_PREFIXED):
                 properties[key.removeprefix(_PREFIXED)] = self._text(item, value.keys[key])
             elif cls.formats is not None and key.split(".", 1)[0] in FORMATS:
                 formats[key] = item
             else:
                 own[key] = self._plain(item)
-        own["properties.*"] = properties
+        if connects:
+            own["properties.*"] = properties
         fmt = self._format(cls, value, formats)
         model = self._model(cls, value, own, section, prefix_known=FORMATS if cls.formats else {})
         if model is not None and fmt is not None:
-            model = model.model_copy(update={"format": fmt})
+            model, problems = model.with_format(fmt)
+            for key, text in problems:
+                self._document.report(value.keys.get(key, value.span), text)
         for key, text in () if model is None else model.warnings():
             self._document.report(value.keys.get(key, value.span), text, severity="warning")
             self._warnings.append(f"{section}: {text}")
         return model
+
+    def _collector(self, options: Mapping, sink: Any) -> DirtyDataCollector | None:  # noqa: ANN401  (a sink's options)
+        """`pipeline.dirty-data.collector.*`, taken out of the pipeline's options."""
+        names = [name for name in options.items if name.startswith(_COLLECTOR)]
+        if not names:
+            return None
+        first = options.keys[names[0]]
+        found = Mapping({}, first)
+        for name in names:
+            short = name.removeprefix(_COLLECTOR)
+            found.items[short], found.keys[short] = options.items.pop(name), options.keys[name]
+        collector: DirtyDataCollector | None = self._of_class(
+            DirtyDataCollector, found, "pipeline.dirty-data.collector"
+        )
+        lost = collector is not None and collector.type == "kafka" and not collector.properties
+        if lost and sink is not None and "properties" not in type(sink).model_fields:
+            option = "dirty-data.collector.properties.bootstrap.servers"
+            self._document.report(first, f"dead letters need {option}: the sink is no Kafka cluster")
+        return collector
+
+    def _check_files(self, root: Mapping, source: Any, sink: Any) -> None:  # noqa: ANN401  (options models)
+        """A pipeline that reads files must not write among them."""
+        if source.type == "file" == sink.type and source.matches(sink.example()):
+            section = root.items["sink"]
+            span = section.items["path"].span if isinstance(section, Mapping) else section.span
+            self._document.report(
+                span, "the pipeline would read what it writes: source.path matches files in sink.path"
+            )
 
     def _reveal(self, section: Mapping) -> None:
         """Put in what secrets with several values hold: whole sets of properties, and fields that name a key."""

@@ -11,8 +11,7 @@ from ingest.flow.route import KeyRule, RouteRule, Rules
 from ingest.formats.options import Duration, Options
 from ingest.kafka.properties import SECRET
 from ingest.model.table import SelectorError, selector
-from ingest.sinks.upsert_kafka import UpsertKafka
-from ingest.sources.kafka import KafkaSource
+from ingest.sinks.dirty_data import DirtyDataCollector
 from ingest.spec.interpolate import HIDDEN, mask
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
@@ -81,9 +80,12 @@ class PipelineOptions(Options):
     batch_interval: Duration = Field(0.0, ge=0)
     """At least this long from the start of one batch to the next. Zero: a batch starts as soon as there are records."""
 
-    behavior: Literal["lenient", "try_evolve", "evolve", "exception"] = Field("lenient", alias="schema.change.behavior")
-    """What to do when a table changes: apply it to the sink (a new column is last and nullable, a missing one stays
-    and is null), or stop at anything but a new table (`exception`)."""
+    behavior: Literal["ignore", "lenient", "try_evolve", "evolve", "exception"] = Field(
+        "lenient", alias="schema.change.behavior"
+    )
+    """What to do when a table changes. `ignore`: only new tables reach the sink, new columns are left out and counted.
+    `lenient`: apply it (a new column is last and nullable, a missing one stays and is null). `try_evolve`, `evolve`:
+    the same; what the sink cannot do is left out, or stops the run. `exception`: stop at anything but a new table."""
 
     route_mode: Literal["ALL_MATCH", "FIRST_MATCH"] = Field("ALL_MATCH", alias="route-mode")
     """Whether a table goes to the sink tables of all the routes that match, or of the first only."""
@@ -93,6 +95,9 @@ class PipelineOptions(Options):
 
     max_columns: int = Field(2_000, ge=1)
     """A row that would give its table more columns than this is a reject."""
+
+    collector: DirtyDataCollector | None = Field(None, alias="dirty-data.collector")
+    """Where rejects go, beside being counted; its own options are below. Default: a warning for each of the first."""
 
     variables: dict[str, str] = Field(default_factory=dict, alias="variables")
     """Values for `${name}` placeholders; `--set name=value` wins."""
@@ -111,8 +116,10 @@ class Pipeline(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    source: KafkaSource
-    sink: UpsertKafka
+    source: Any
+    """One of `ingest.sources.SOURCES`."""
+    sink: Any
+    """One of `ingest.sinks.SINKS`."""
     route: tuple[Route, ...] = ()
     transform: tuple[Transform, ...] = ()
     pipeline: PipelineOptions

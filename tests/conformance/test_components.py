@@ -23,6 +23,13 @@ GARBAGE = [
 ]  # fmt: skip
 
 
+GOOD = {
+    "debezium-json": b'{"op":"c","after":{"id":1},"source":{"db":"a","table":"b"}}',
+    "canal-json": b'{"data":[{"id":1}],"database":"a","table":"b","type":"INSERT"}',
+    "json": b'{"id":1}',
+}
+
+
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
 def test_every_option_is_documented_frozen_and_nothing_unknown_is_taken(model: type[Options]) -> None:
     for name, field in model.model_fields.items():
@@ -37,19 +44,19 @@ def test_every_option_is_documented_frozen_and_nothing_unknown_is_taken(model: t
 def test_a_format_owns_its_prefix_and_its_decoder_never_raises(name: str, cls: Any) -> None:
     assert cls.name == name
     assert all(field.alias.startswith(f"{name}.") for field in cls.model_fields.values())
-    decoder = cls().decoder()
+    decoder = cls().decoder("a.b")
     for _ in range(2):  # what it learned from garbage must not spoil what comes later
-        out = decoder.decode(GARBAGE)
+        out = decoder.decode(GARBAGE, GARBAGE)
         assert len(out) == len(GARBAGE)
-        assert all(isinstance(result, (Bad, Skip)) for result in out)
-    good = b'{"op":"c","after":{"id":1},"source":{"db":"a","table":"b"}}'
-    ((table, kind, before, after),) = decoder.decode([good])
-    assert (table, kind, before, bytes(after)) == (("a", "b"), Kind.INSERT, None, b'{"id":1}')
+        # A text that looks like an object is looked at once, when its row is
+        assert all(isinstance(result, (Bad, Skip)) or (GARBAGE[i] or b"")[:1] == b"{" for i, result in enumerate(out))
+    ((table, kind, before, after, *_),) = decoder.decode([None], [GOOD[name]])
+    assert (".".join(table), kind, before, bytes(after)) == ("a.b", Kind.INSERT, None, b'{"id":1}')
 
 
 @pytest.mark.parametrize("registry", [SOURCES, SINKS])
 def test_a_component_is_registered_under_its_type(registry: dict[str, Any]) -> None:
     for name, cls in registry.items():
-        assert cls.model_fields["type"].annotation.__args__ == (name,)
-        for attribute in ("control", "client", "formats"):
+        assert name in cls.model_fields["type"].annotation.__args__
+        for attribute in ("control", "formats"):
             assert hasattr(cls, attribute)

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
-from inmemory import run
+from inmemory import run, table
 
 from ingest.formats.debezium_json import DebeziumJson
 from ingest.model.event import Bad, Skip
@@ -78,13 +78,13 @@ def test_how_far_a_task_looks_ahead_changes_no_row_of_the_final_schema(
     messages = [as_message(k, op, row, spaced=s) for k, op, row, s in events]
     a, b = run(messages, look_ahead=one), run(messages, look_ahead=two)
     assert [(topic, key) for topic, key, _ in a.records] == [(topic, key) for topic, key, _ in b.records]
-    assert {c.name: c.type for c in a.table("d.t").columns} == {c.name: c.type for c in b.table("d.t").columns}
+    assert {c.name: c.type for c in table(a, "d.t").columns} == {c.name: c.type for c in table(b, "d.t").columns}
 
 
 @given(st.lists(st.binary(max_size=60) | st.none(), max_size=20), st.booleans())
 def test_a_decoder_never_raises(values: list[bytes | None], include: bool) -> None:  # noqa: FBT001
-    decoder = DebeziumJson(**{"debezium-json.schema-include": include}).decoder()
-    out = decoder.decode(values)
+    decoder = DebeziumJson(**{"debezium-json.schema-include": include}).decoder("t")
+    out = decoder.decode(values, values)
     assert len(out) == len(values)
     assert all(isinstance(change, (tuple, Bad, Skip)) for change in out)
 

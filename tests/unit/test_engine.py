@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import KafkaError
+from inmemory import pipeline
 
 from ingest.engine import planner
 from ingest.engine.checkpoint import Batch, Checkpoint, Progress
@@ -16,7 +17,7 @@ from ingest.engine.session import with_retries
 from ingest.engine.storage import LocalStorage
 from ingest.engine.worker import Delta, Setup, State
 from ingest.errors import CheckpointError, ConfigError, NoPrimaryKey, SchemaChangeRefused
-from ingest.flow.evolve import Schemas, SourceTable, evolve
+from ingest.flow.evolve import Policy, Schemas, SourceTable, evolve
 from ingest.flow.route import KeyRule, RouteRule, Rules
 from ingest.kafka.failures import is_away
 from ingest.model import types
@@ -77,9 +78,7 @@ def test_progress_plans_and_schemas_read_back(tmp_path: Path) -> None:
     rules = Rules((RouteRule(r"\.*", "all"),))
     schemas = Schemas()
     for i in range(205):  # past two snapshots
-        evolution = evolve(
-            schemas, [(("s",), schema(*[f"c{n}" for n in range(i)]))], rules, behavior="lenient", max_tables=9
-        )
+        evolution = evolve(schemas, [(("s",), schema(*[f"c{n}" for n in range(i)]))], rules, Policy(max_tables=9))
         checkpoint.store(evolution)
         schemas = evolution.schemas
     assert checkpoint.schemas(rules) == schemas
@@ -158,12 +157,8 @@ class Broadcast:
 
 
 def test_a_worker_follows_the_versions_of_the_schemas() -> None:
-    class Sink:
-        @staticmethod
-        def destination(table: tuple[str, ...]) -> str:
-            return ".".join(table)
-
-    setup: Any = Setup("c", 1, "p", None, Sink(), 10, 10)  # type: ignore[arg-type]
+    options = pipeline()
+    setup = Setup("c", 1, "p", options.source, options.sink, None, options.source.inference(10), 10)
     state = State(setup)
     one = Delta(1, {("s",): SourceTable(schema(), (("x",),), True)}, {("x",): schema()})
     two = Delta(2, {("r",): SourceTable(schema("n"), (("x",),), True)}, {("x",): schema("n")})
@@ -188,21 +183,20 @@ def test_evolve_refuses_what_cannot_be() -> None:
             Schemas(),
             [(("a",), TableSchema((Column("v", types.STRING),), ()))],
             rules,
-            behavior="lenient",
-            max_tables=9,
+            Policy("lenient", max_tables=9),
         )
     with pytest.raises(NoPrimaryKey, match="'nope'"):
-        evolve(Schemas(), [(("c",), schema())], rules, behavior="lenient", max_tables=9)
+        evolve(Schemas(), [(("c",), schema())], rules, Policy(max_tables=9))
     with pytest.raises(ConfigError, match="where it is routed"):
-        evolve(Schemas(), [(("a",), schema()), (("b",), schema(key="k"))], rules, behavior="lenient", max_tables=9)
-    known = evolve(Schemas(), [(("a",), schema())], rules, behavior="exception", max_tables=9).schemas
+        evolve(Schemas(), [(("a",), schema()), (("b",), schema(key="k"))], rules, Policy(max_tables=9))
+    known = evolve(Schemas(), [(("a",), schema())], rules, Policy("exception", max_tables=9)).schemas
     with pytest.raises(SchemaChangeRefused, match="ADD COLUMN n STRING"):
-        evolve(known, [(("a",), schema("n"))], rules, behavior="exception", max_tables=9)
+        evolve(known, [(("a",), schema("n"))], rules, Policy("exception", max_tables=9))
 
 
 def test_tables_past_the_cap_are_left_out() -> None:
     seen = [((f"t{i}",), schema()) for i in range(5)]
-    assert len(evolve(Schemas(), seen, Rules(), behavior="lenient", max_tables=3).schemas.sources) == 3
+    assert len(evolve(Schemas(), seen, Rules(), Policy("lenient", max_tables=3)).schemas.sources) == 3
 
 
 def test_workers_import_pyspark_from_its_folder_and_not_from_its_archive() -> None:

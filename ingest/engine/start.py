@@ -1,0 +1,275 @@
+"""How a run gets going: everything that it needs, connected, checked and agreed with its checkpoint.
+
+In: a pipeline and how to run it. Out: the state that main street (`loop.py`) works on.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ingest.engine import planner
+from ingest.engine.checkpoint import Batch, Checkpoint, Progress
+from ingest.engine.prefetch import first_look
+from ingest.engine.session import Session, Stop
+from ingest.engine.storage import HadoopStorage, LocalStorage, is_remote
+from ingest.engine.worker import Delta, Setup
+from ingest.errors import ConfigError, IngestError
+from ingest.flow.evolve import Policy, Schemas, evolve, reroute
+from ingest.model.schema import CreateTable, changes
+from ingest.model.table import show
+from ingest.observe.events import OptionChanged, Printed, RunEnded, RunStarted, SchemaChanged, TableSummary, Warned
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from concurrent.futures import Future
+
+    from ingest.engine.storage import Storage
+    from ingest.engine.task import Counts
+    from ingest.flow.evolve import Evolution
+    from ingest.kafka.admin import Split
+    from ingest.model.table import TableId
+    from ingest.observe.events import Observer
+    from ingest.sinks.dirty_data import DirtyDataCollector
+    from ingest.spec.pipeline import Pipeline
+
+MAX_DELTAS = 50
+"""Versions that travel with each task before everything is broadcast anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How to run, as the command line says."""
+
+    checkpoint: str
+    """A local directory, or a URI that Hadoop's file systems understand."""
+    logs: Path
+    """Where Spark's log goes."""
+    master: str = "local[*]"
+    conf: Mapping[str, str] = field(default_factory=dict)
+    once: bool = False
+    from_time: int | None = None
+    """Where to start where the checkpoint does not say, in milliseconds since 1970."""
+
+
+class Starting:
+    """The state of one run, and how it comes about."""
+
+    def __init__(self, pipeline: Pipeline, settings: Settings, observer: Observer, summary: RunEnded) -> None:
+        """Open the checkpoint, if it is a local one; connect to nothing yet."""
+        self.pipeline, self.settings, self.observer, self.summary = pipeline, settings, observer, summary
+        self.remote = is_remote(settings.checkpoint)
+        self.resources = ExitStack()
+        if not self.remote:
+            self.open(LocalStorage(Path(settings.checkpoint)))
+        self.rules = pipeline.rules
+        self.policy = Policy(
+            pipeline.pipeline.behavior, frozenset(pipeline.sink.include), frozenset(pipeline.sink.exclude),
+            pipeline.pipeline.max_tables, pipeline.sink.needs_key,
+        )  # fmt: skip
+        self.inference = pipeline.source.inference(pipeline.pipeline.max_columns)
+        self.source = pipeline.source.control(pipeline.pipeline.name, self.warn)
+        self.sink = pipeline.sink.control(pipeline.pipeline.name, self.warn)
+        self.stop = Stop()
+        self.session: Session
+        self.look_ahead = 1000
+        # Set by `connect` and `prepare`
+        self.progress = Progress()
+        self.unfinished: Batch | None = None
+        self.targets: Mapping[Split, int] = {}
+        """With --once: where to end."""
+        self.schemas = Schemas()
+        self.resumed = False
+        self.same_cluster = False
+        self.shards = 1
+        self.batch_started = 0.0
+        self.deltas: list[Delta] = []
+        self.budget = planner.Budget(most=pipeline.sink.most_per_batch)
+        self.rate = planner.Rate(pipeline.source.rate_limit)
+        self.counts: dict[TableId, Counts] = {}
+        self.skipped: dict[str, int] = {}
+        self.withheld: dict[tuple[TableId, str], int] = {}
+        self.warned: set[str] = set()
+        self.stalled = 0.0
+        self.checked = 0.0
+        """When it was last seen that what is to be read next is still there."""
+        self.ends: Mapping[Split, int] = {}
+        """Where the splits ended when the last batch was planned."""
+
+    def open(self, storage: Storage) -> None:
+        """Open the checkpoint; it is given back when the run is over."""
+        self.resources.callback(storage.close)
+        self.checkpoint = Checkpoint(storage)
+
+    # -- starting ----------------------------------------------------------------------------------------------------
+
+    def connect(self) -> None:
+        """Everything that needs Kafka and the checkpoint only."""
+        if self.remote:
+            self.open(HadoopStorage(self.settings.checkpoint, *self.session.hadoop))
+        self.tell_changes(self.checkpoint.begin(self.pipeline.describe()))
+        read_from, write_to = self.source.connect(), self.sink.connect()
+        self.same_cluster = read_from == write_to
+        fingerprint = {"source": self.source.fingerprint(read_from), "sink": self.sink.fingerprint(write_to)}
+        self.checkpoint.bind(fingerprint)
+        self.progress, self.unfinished = self.checkpoint.progress()
+        self.resumed = bool(self.progress.positions) or self.unfinished is not None
+        stored, ids = self.progress.positions, self.progress.ids
+        if self.unfinished is not None and not stored:
+            # The very first batch was planned and not finished: its ranges say where the pipeline starts
+            stored = {split: start for split, (start, _) in self.unfinished.ranges.items()}
+            ids = dict(self.unfinished.ids)
+        if stored and self.settings.from_time is not None:
+            self.warn("--from-timestamp has no effect: the checkpoint says where to go on (ingest checkpoint reset)")
+        self.progress.positions = self.source.start(stored, ids, self.checkpoint.id, self.settings.from_time)
+        self.progress.ids = dict(self.source.ids)
+        if self.unfinished is not None:
+            self.unfinished = self.still_there(self.unfinished)
+        if self.pipeline.pipeline.collector is not None and self.pipeline.pipeline.collector.type == "kafka":
+            self.prepare_letters(self.pipeline.pipeline.collector, read_from)
+        rerouted = reroute(self.checkpoint.schemas(self.rules), self.rules, self.policy)
+        self.prepare_sink(rerouted.schemas.sinks)
+        if rerouted.sinks:
+            self.apply(rerouted)
+        self.schemas = rerouted.schemas
+        self.ends = self.source.ends(self.progress.positions)
+        self.targets = self.ends if self.settings.once else {}
+        if not self.schemas.sources and self.pipeline.source.prefetch:
+            name = self.pipeline.pipeline.name
+            extent = self.source.extent(self.ends)
+            seen = first_look(self.pipeline.source, name, extent, self.rules, self.policy, self.inference)
+            self.evolve(sorted(seen.items()))
+        if not self.resumed and self.progress.positions:
+            # Where this pipeline starts is decided once, whatever becomes of its first batch
+            self.checkpoint.done(self.progress, {})
+
+    def prepare_letters(self, collector: DirtyDataCollector, read_from: str) -> None:
+        """Make the topic of dead letters; raises ConfigError where the pipeline would read it."""
+        name = self.pipeline.pipeline.name
+        sink = {} if collector.properties else self.pipeline.sink.client(name)
+        written_to = collector.prepare(sink, name)
+        topic = collector.topic or ""
+        if written_to == read_from and (topic in self.source.ids or self.source.options.chooses(topic)):
+            msg = f"the pipeline reads its own dead letters: topic {topic} is one of its source's"
+            raise ConfigError(msg, "change pipeline.dirty-data.collector.topic, or source.topic or topic-pattern")
+
+    def still_there(self, batch: Batch) -> Batch | None:
+        """A planned batch, where its ranges still begin at the positions; `scan.on-data-loss` may have moved them."""
+        positions = self.progress.positions
+        ranges = {s: (start, end) for s, (start, end) in batch.ranges.items() if positions.get(s) == start}
+        return Batch(batch.number, batch.run, batch.ids, ranges, batch.schema_version) if ranges else None
+
+    def start_spark(self, connecting: Future[None] | None) -> Session:
+        """Java and Spark; when the other half of the start fails first, its error is the one to show."""
+        settings = self.settings
+        name = f"ingest {self.pipeline.pipeline.name}"
+        lock = None if self.remote else self.checkpoint.storage.lock
+        try:
+            return Session(name, settings.master, settings.conf, lock=lock, log=settings.logs / "spark.log")
+        except IngestError:
+            other = None if connecting is None else connecting.exception()
+            if isinstance(other, IngestError):
+                raise other from None
+            raise
+
+    def tell_changes(self, before: Mapping[str, Any]) -> None:
+        """Show which options changed since the last run: files change while checkpoints stay."""
+        now = self.pipeline.describe()
+        for option in sorted({*before, *now}) if before else ():
+            if before.get(option) != now.get(option):
+                self.observer(OptionChanged(option, before.get(option), now.get(option)))
+
+    def prepare(self) -> None:
+        """What needs both halves of the start."""
+        options = self.pipeline.pipeline
+        shards = self.progress.shards
+        self.shards = max(shards.values()) + 1 if shards else options.parallelism or self.session.slots
+        if not shards or options.parallelism:
+            self.shards = options.parallelism or self.shards
+        self.progress.shards = planner.assign(self.progress.positions, shards, self.shards)
+        self.setup = self.session.broadcast(
+            Setup(
+                self.checkpoint.id, self.checkpoint.run, options.name, self.pipeline.source, self.pipeline.sink,
+                options.collector, self.inference, options.max_tables, self.look_ahead,
+            )
+        )  # fmt: skip
+        self.rebase()
+        lag = self.lag()
+        self.observer(
+            RunStarted(
+                options.name, self.checkpoint.run, self.checkpoint.where, len(self.progress.positions),
+                self.resumed, lag,
+            )
+        )  # fmt: skip
+
+    def rebase(self) -> None:
+        """Send all schemas to the workers; from here on only what changes travels."""
+        self.base = self.session.broadcast(self.schemas)
+        self.base_version = self.schemas.version
+        self.deltas = []
+
+    # -- schemas -----------------------------------------------------------------------------------------------------
+
+    def evolve(self, observed: Iterable[tuple[TableId, Any]]) -> bool:
+        """Apply what the tasks saw: first to the sink, then to the store. Both may be repeated after a crash."""
+        evolution = evolve(self.schemas, observed, self.rules, self.policy, self.inference.initial)
+        for withheld in evolution.withheld:
+            self.warn_once(f"table {show(withheld.table)}: {withheld} is withheld from the sink, as the pipeline says")
+        if evolution.schemas.version == self.schemas.version:
+            return False
+        self.apply(evolution)
+        for table, source in evolution.sources.items():
+            known = self.schemas.sources.get(table)
+            count = len([*changes(table, None if known is None else known.schema, source.schema)])
+            self.table(show(table)).schema_changes += count
+        self.schemas = evolution.schemas
+        self.deltas.append(Delta(self.schemas.version, evolution.sources, evolution.sinks))
+        if len(self.deltas) > MAX_DELTAS:
+            self.rebase()
+        return True
+
+    def apply(self, evolution: Evolution) -> None:
+        """Let the sink take a version of the schemas, then store it."""
+        self.prepare_sink(event.table for event in evolution.events if isinstance(event, CreateTable))
+        self.checkpoint.store(evolution)
+        for event in evolution.events:
+            self.observer(SchemaChanged(show(event.table), str(event)))
+        self.show(self.sink.changed(evolution.events))
+
+    def show(self, lines: list[str]) -> None:
+        """What the sink wants people to see."""
+        if lines:
+            self.observer(Printed(self.sink.stream, tuple(lines)))
+
+    def prepare_sink(self, tables: Iterable[TableId]) -> None:
+        """Make the sink ready for tables; raises ConfigError where the pipeline would read what it writes."""
+        wanted = list(tables)
+        if self.same_cluster:
+            for topic in self.sink.topics(wanted):
+                if topic in self.source.ids or self.source.options.chooses(topic):
+                    msg = f"the pipeline reads what it writes: topic {topic} is one of its source's and of its sink's"
+                    raise ConfigError(msg, "route its tables to other topics, or change source.topic or topic-pattern")
+        self.sink.prepare(wanted)
+
+    # -- telling -----------------------------------------------------------------------------------------------------
+
+    def lag(self) -> int:
+        """Records that are waiting, as far as the last look at the ends says."""
+        ends = self.targets or self.ends
+        return sum(max(0, end - self.progress.positions.get(split, 0)) for split, end in ends.items())
+
+    def warn(self, text: str) -> None:
+        """Say something that stops nothing."""
+        self.observer(Warned(text))
+
+    def warn_once(self, text: str) -> None:
+        """A warning that would repeat itself."""
+        if text not in self.warned and len(self.warned) < 1000:
+            self.warned.add(text)
+            self.warn(text)
+
+    def table(self, name: str) -> TableSummary:
+        """A table's line of the summary."""
+        return self.summary.tables.setdefault(name, TableSummary())

@@ -1,0 +1,123 @@
+"""Whether a row fits its table's schema, value by value, and its text as the sink's table wants it.
+
+In: the JSON text of a row. Out: the text of each column. The slow way, for what no compiled decoder takes, and for
+sinks that need the values one by one. Numbers keep their digits, always. Rules: decisions, "Types and merging".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ingest.flow.rowtext import parse_row
+from ingest.model import types
+from ingest.model.reject import RowError
+from ingest.model.values import accepts, fits, needs_writing, written
+
+if TYPE_CHECKING:
+    import msgspec
+    from pyspark.sql.types import DataType
+
+    from ingest.flow.infer import Inference
+    from ingest.model.event import Declared
+    from ingest.model.schema import TableSchema
+
+
+class Drift(Exception):
+    """The row does not fit the schema as it is known: a new table, a new column, or a wider type."""
+
+
+class KeyChanged(Exception):
+    """The message tells other primary-key columns than the table has."""
+
+    def __init__(self, known: tuple[str, ...], names: tuple[str, ...]) -> None:
+        """Keep the old and the new key's columns."""
+        super().__init__(known, names)
+        self.known = known
+        self.names = names
+
+
+class Conformer:
+    """How rows of one source table become rows of one sink table, value by value."""
+
+    def __init__(self, source: TableSchema, sink: TableSchema, inference: Inference) -> None:
+        """Compare both schemas once."""
+        self.standard = inference.reading.standard
+        self.withheld: dict[str, int] = {}
+        """By column: values that did not get into the sink, because its table was not to have the column."""
+        self.source_types = {column.name: column.type for column in source.columns}
+        self.sink_types = {column.name: column.type for column in sink.columns}
+        self.absent = self.source_types.keys() - self.sink_types.keys()
+        """Columns that the sink's table does not have."""
+        self.narrow = {
+            name
+            for name, data_type in self.source_types.items()
+            if name in self.sink_types and types.merge(data_type, self.sink_types[name]) != self.sink_types[name]
+        }
+        """Columns whose type in the sink's table could not be widened, so that some values may not fit."""
+        self.rewritten = {
+            name
+            for name, data_type in self.source_types.items()
+            if name in self.sink_types and needs_writing(data_type, self.sink_types[name])
+        }
+        """Columns with values to write otherwise than they came, whatever they are."""
+        self._static = inference.static
+
+    def row(
+        self, raw: msgspec.Raw, declared: Declared | None
+    ) -> tuple[dict[str, bytes], frozenset[str], frozenset[str]]:
+        """The text of each column that is there, the columns that are not, and those whose text changed.
+
+        Raises Drift for what the schema does not take, and RowError.
+        """
+        fields = parse_row(raw)
+        missing: list[str] = []
+        converted: list[str] = []
+        text: dict[str, bytes] = {}
+        for name, column_type in self.source_types.items():
+            value = fields.pop(name, None)
+            if value is None:
+                missing.append(name)
+                continue
+            said = None
+            if not fits(column_type, value, self.standard):
+                said = None if declared is None else declared.types.get(name)
+                if said is None or not accepts(column_type, value, said, self.standard):
+                    raise Drift
+            sink_type = self.sink_types.get(name)
+            if sink_type is None:
+                self.withheld[name] = self.withheld.get(name, 0) + 1
+                continue
+            if name in self.narrow and not fits(sink_type, value, self.standard):
+                msg = (
+                    f"column {name!r} became {types.name(column_type)}, and the sink's stays {types.name(sink_type)} "
+                    "(pipeline.schema.change.behavior, sink.exclude.schema.changes)"
+                )
+                raise RowError("withheld-change", msg)
+            text[name] = out = written(value, column_type if said is None else said, sink_type, self.standard)
+            if out is not value:
+                converted.append(name)
+        if fields:
+            if not self._static:
+                raise Drift
+            for name in fields:
+                self.withheld[name] = self.withheld.get(name, 0) + 1
+        return text, frozenset(missing), frozenset(converted)
+
+    def image(self, raw: msgspec.Raw) -> dict[str, bytes]:
+        """The text of the columns of a before image, as far as it has them: it may be of an older schema.
+
+        Raises RowError where it is no object.
+        """
+        out = {}
+        for name, value in parse_row(raw).items():
+            sink_type = self.sink_types.get(name)
+            if sink_type is not None:
+                out[name] = written(value, self.source_types.get(name, sink_type), sink_type, self.standard)
+        return out
+
+    def sink_value(self, name: str, value: bytes) -> tuple[bytes, DataType]:
+        """A value of a column as the sink's table has it, with its type there; raises Drift."""
+        if not fits(self.source_types[name], value, self.standard):
+            raise Drift
+        sink_type = self.sink_types[name]
+        return written(value, self.source_types[name], sink_type, self.standard), sink_type

@@ -1,0 +1,110 @@
+"""Changes for sinks that show whole rows: before and after image column by column, in the order of the sink's table.
+
+In: the schemas of a source and a sink table. Out: for each change what the sink makes of its images. The sinks that
+use it are for looking, for tests and for small things; each row is taken apart.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from ingest.flow.conform import Conformer, KeyChanged
+from ingest.flow.rowtext import key_image, parse_row
+from ingest.model.event import Kind
+from ingest.model.reject import RowError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    import msgspec
+
+    from ingest.flow.infer import Inference
+    from ingest.flow.plan import Record
+    from ingest.model.event import Declared
+    from ingest.model.schema import TableSchema
+    from ingest.model.table import TableId
+
+Image: TypeAlias = "dict[str, bytes]"
+"""The JSON text of each column; one that is not there is not known."""
+
+
+class RowPlan:
+    """How rows of one source table are shown as rows of one sink table."""
+
+    def __init__(
+        self,
+        table: TableId,
+        source: TableSchema,
+        sink: TableSchema,
+        render: Callable[[Kind, Image | None, Image | None], Iterable[Record]],
+        inference: Inference,
+        *,
+        key_from_message: bool,
+    ) -> None:
+        """`render`: the sink's records for a change, from its images."""
+        self.table = table
+        self.inserted = self.updated = self.deleted = 0
+        self._conformer = Conformer(source, sink, inference)
+        self.withheld = self._conformer.withheld
+        self._primary_key = sink.primary_key
+        self._columns = [column.name for column in sink.columns]
+        self._render = render
+        self._key_from_message = key_from_message
+
+    def upsert(
+        self,
+        kind: Kind,
+        before: msgspec.Raw | None,
+        after: msgspec.Raw,
+        message_key: bytes | None,
+        declared: Declared | None,
+        emit: Callable[[Record], None],
+    ) -> None:
+        """Emit an insert or update; raises Drift, KeyChanged or RowError, having emitted nothing."""
+        text, _, _ = self._conformer.row(after, declared)
+        row = {name: text.get(name, b"null") for name in self._columns}
+        self._check(row, message_key, declared)
+        old = None
+        if kind is Kind.UPDATE and before is not None:
+            old = self._conformer.image(before)
+            if declared is not None and declared.overlay:
+                old = {**row, **old}
+        for record in self._render(kind, old, row):
+            emit(record)
+        if kind is Kind.UPDATE:
+            self.updated += 1
+        else:
+            self.inserted += 1
+
+    def delete(
+        self,
+        before: msgspec.Raw | None,
+        message_key: bytes | None,
+        declared: Declared | None,
+        emit: Callable[[Record], None],
+    ) -> None:
+        """Emit a delete; raises as `upsert` does."""
+        row = {} if before is None else self._conformer.image(before)
+        key = None if message_key is None else key_image(message_key)
+        if key is not None:
+            row = {**self._conformer.image(key), **row}
+        if not row:
+            raise RowError("no-key", "a delete needs its row in the before image, or its key in the message key")
+        self._check(row, message_key, declared)
+        for record in self._render(Kind.DELETE, row, None):
+            emit(record)
+        self.deleted += 1
+
+    def _check(self, row: Any, message_key: bytes | None, declared: Declared | None) -> None:  # noqa: ANN401
+        """See that the row has its key, and that the message tells no other one."""
+        for name in self._primary_key:
+            if row.get(name, b"null") == b"null":
+                raise RowError("null-key", f"primary key column {name!r} is null or missing")
+        if not self._key_from_message or not self._primary_key:
+            return
+        names = () if declared is None else declared.primary_key
+        image = None if message_key is None else key_image(message_key)
+        if image is not None:
+            names = tuple(parse_row(image))
+        if names and set(names) != set(self._primary_key):
+            raise KeyChanged(self._primary_key, names)

@@ -1,0 +1,231 @@
+"""Canal JSON: rows of MySQL tables, many in one message, their values as texts.
+
+In: the values of records. Out: the changes of each message, which belong together; a skip for a statement that is no
+row. Reference: alibaba-kafka.txt, "Canal JSON format for source tables"; traps: design, 8.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, ClassVar, Final, Literal
+
+import msgspec
+import re2
+from pydantic import Field, field_validator
+
+from ingest.formats.canal_types import by_code, by_mysql_name
+from ingest.formats.options import Options
+from ingest.formats.reading import Reading
+from ingest.formats.typed import Contradiction, Typed
+from ingest.model.event import Bad, Kind, Skip
+from ingest.model.jsontext import MALFORMED, reason
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ingest.model.event import Change, Decoded
+    from ingest.model.table import TableId
+
+_NULL: Final = msgspec.Raw(b"null")
+_MAX_SAYINGS: Final = 10_000
+_MAX_PATTERN: Final = 1000
+_KINDS: Final = {"INSERT": Kind.INSERT, "UPDATE": Kind.UPDATE, "DELETE": Kind.DELETE}
+_STATEMENTS: Final = frozenset({"CREATE", "ALTER", "ERASE", "DROP", "RENAME", "CINDEX", "DINDEX", "QUERY", "INIT_DDL"})
+TOMBSTONE: Final = Skip("tombstone")
+_DDL: Final = Skip("ddl")
+_TRUNCATE: Final = Skip("truncate")
+_LEFT_OUT: Final = Skip("not-included")
+_NO_ROWS: Final = Skip("no-rows")
+
+
+class CanalJson(Options):
+    """Options of `value.format: canal-json`."""
+
+    name: ClassVar[str] = "canal-json"
+
+    distributed_tables: bool = Field(False, alias="canal-json.distributed-tables")
+    """Accepted for pasted pipelines: a table may be spread over partitions in any case."""
+
+    databases: str | None = Field(None, alias="canal-json.database.include", max_length=_MAX_PATTERN)
+    """A regular expression (RE2) for whole names of databases: only their changes are read. The rest is counted."""
+
+    tables: str | None = Field(None, alias="canal-json.table.include", max_length=_MAX_PATTERN)
+    """A regular expression (RE2) for whole names of tables: only their changes are read. The rest is counted."""
+
+    ignore_parse_errors: bool = Field(False, alias="canal-json.ignore-parse-errors")
+    """Skip and count messages that cannot be parsed, without counting them as errors."""
+
+    as_string: bool = Field(False, alias="canal-json.infer-schema.primitive-as-string")
+    """Every column is a STRING."""
+
+    strategy: Literal["AUTO", "SQL_TYPE", "MYSQL_TYPE"] = Field("AUTO", alias="canal-json.infer-schema.strategy")
+    """Where columns get their types from: `AUTO` from the JSON values, `SQL_TYPE` from the JDBC codes in `sqlType`,
+    `MYSQL_TYPE` from the names in `mysqlType`. A message without them is a reject."""
+
+    timestamp_as_datetime: bool = Field(True, alias="canal-json.mysql.treat-mysql-timestamp-as-datetime-enabled")
+    """With `MYSQL_TYPE`: whether MySQL's TIMESTAMP is TIMESTAMP; if not, it is TIMESTAMP_LTZ, its values taken as
+    UTC."""
+
+    tinyint1_boolean: bool = Field(True, alias="canal-json.mysql.treat-tinyint1-as-boolean.enabled")
+    """With `MYSQL_TYPE`: whether TINYINT(1) is BOOLEAN; a value other than 0 and 1 is a reject then."""
+
+    @field_validator("databases", "tables")
+    @classmethod
+    def _check_pattern(cls, value: str | None) -> str | None:
+        if value is not None:
+            try:
+                _pattern(value)
+            except re2.error as exc:
+                why = exc.args[0].decode() if exc.args and isinstance(exc.args[0], bytes) else str(exc)
+                msg = f"not a regular expression: {why.partition(': (?s:')[0]}"
+                raise ValueError(msg) from None
+        return value
+
+    @property
+    def reading(self) -> Reading:
+        """What inference goes by."""
+        return Reading(self.as_string)
+
+    def decoder(self, _topic: str, *, keyed: bool = False) -> CanalDecoder:  # noqa: ARG002  (for the rows' columns only)
+        """A decoder for one split's records."""
+        return CanalDecoder(self)
+
+    def includes(self, database: str | None, table: str | None) -> bool:
+        """Whether changes of this table are to be read."""
+        for pattern, name in ((self.databases, database), (self.tables, table)):
+            if pattern is not None and _pattern(pattern).fullmatch(name or "") is None:
+                return False
+        return True
+
+
+@lru_cache(maxsize=100)
+def _pattern(text: str) -> re2._Regexp:
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = 8 << 20
+    return re2.compile(f"(?s:{text})", options)
+
+
+class _Message(msgspec.Struct, gc=False):
+    """In the order in which Canal writes them, alphabetically."""
+
+    data: list[msgspec.Raw] | None = None
+    database: str | None = None
+    isDdl: bool | None = None  # noqa: N815  (Canal's spelling)
+    mysqlType: msgspec.Raw = _NULL  # noqa: N815
+    old: list[msgspec.Raw] | None = None
+    pkNames: list[str] | None = None  # noqa: N815
+    sqlType: msgspec.Raw = _NULL  # noqa: N815
+    table: str | None = None
+    type: str | None = None
+
+
+_message = msgspec.json.Decoder(_Message).decode
+_codes = msgspec.json.Decoder(dict[str, int | None]).decode
+_names = msgspec.json.Decoder(dict[str, str | None]).decode
+
+
+class CanalDecoder:
+    """Decodes one split. Remembers the table ids seen, and what messages said about types and keys."""
+
+    def __init__(self, options: CanalJson) -> None:
+        """Know nothing yet."""
+        self._options = options
+        self._typed = options.strategy != "AUTO"
+        self._tables: dict[tuple[str | None, str | None], TableId | Skip | Bad] = {}
+        self._sayings: dict[tuple[tuple[str, ...], bytes], Typed] = {}
+
+    def decode(self, _keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> list[Decoded]:
+        """One result per value, in order; a list where a message has several rows."""
+        return [TOMBSTONE if value is None else self._decode_one(value) for value in values]
+
+    def _decode_one(self, value: bytes) -> Decoded:
+        try:
+            message = _message(value)
+        except MALFORMED as exc:
+            return Bad("malformed", f"not a Canal message: {reason(exc)}")
+        kind = _KINDS.get(message.type or "")
+        if kind is None or message.isDdl:
+            return self._no_rows(message)
+        table = self._tables.get((message.database, message.table)) or self._table(message)
+        if type(table) is not tuple:
+            return table  # type: ignore[return-value]
+        if message.data is None:
+            return Bad("no-data", f"type {message.type} needs rows in data", table)
+        if not message.data:
+            return _NO_ROWS
+        try:
+            typed = self._saying(message)
+        except MALFORMED as exc:
+            what = "sqlType" if self._options.strategy == "SQL_TYPE" else "mysqlType"
+            return Bad("no-types", f"{what} is missing or not as Canal writes it: {reason(exc)}", table)
+        old = message.old or []
+        if old and len(old) != len(message.data):
+            return Bad("malformed", f"{len(message.data)} rows in data and {len(old)} in old", table)
+        try:
+            changes = [
+                self._change(table, kind, row, old[i] if old else _NULL, typed) for i, row in enumerate(message.data)
+            ]
+        except Contradiction as exc:
+            return Bad("type-mismatch", str(exc), table)
+        except MALFORMED as exc:
+            return Bad("malformed", f"a row is not a JSON object: {reason(exc)}", table)
+        return changes[0] if len(changes) == 1 else changes
+
+    def _change(self, table: TableId, kind: Kind, row: msgspec.Raw, old: msgspec.Raw, typed: Typed) -> Change:
+        if self._typed:
+            row = typed.image(row)
+            old = old if old == _NULL else typed.image(old)
+        if kind is Kind.DELETE:
+            return (table, kind, row, None, None, typed.declared)
+        before = None if kind is Kind.INSERT or old == _NULL else old
+        return (table, kind, before, row, None, typed.declared)
+
+    def _saying(self, message: _Message) -> Typed:
+        """What a message says about its rows, made once for all that say the same. Raises one of MALFORMED."""
+        options = self._options
+        if options.strategy == "AUTO":
+            said = b""
+        else:
+            said = bytes(message.sqlType if options.strategy == "SQL_TYPE" else message.mysqlType)
+        saying = (tuple(message.pkNames or ()), said)
+        found = self._sayings.get(saying)
+        if found is None:
+            if not said:
+                columns = {}
+            elif options.strategy == "SQL_TYPE":
+                columns = by_code(_codes(said))
+            else:
+                columns = by_mysql_name(
+                    _names(said),
+                    timestamp_ltz=not options.timestamp_as_datetime, tinyint1_boolean=options.tinyint1_boolean,
+                )  # fmt: skip
+            found = Typed(columns, saying[0], overlay=True, as_string=options.as_string)
+            if len(self._sayings) >= _MAX_SAYINGS:
+                self._sayings.clear()
+            self._sayings[saying] = found
+        return found
+
+    def _table(self, message: _Message) -> TableId | Skip | Bad:
+        found: TableId | Skip | Bad
+        if not message.table:
+            found = Bad("no-table", "table is missing")
+        elif not self._options.includes(message.database, message.table):
+            found = _LEFT_OUT
+        else:
+            # `a.b` is what a three-part id has as its database
+            parts = (message.database or "").split(".", 1)
+            found = (*(part for part in parts if part), message.table)
+        if len(self._tables) < _MAX_SAYINGS:
+            self._tables[message.database, message.table] = found
+        return found
+
+    def _no_rows(self, message: _Message) -> Decoded:
+        kind = (message.type or "").upper()
+        if kind == "TRUNCATE":
+            return _TRUNCATE
+        if message.isDdl or kind in _STATEMENTS:
+            return _DDL
+        if message.type is None:
+            return Bad("malformed", "not a Canal message: it has no type")
+        return Bad("unknown-type", f"type {message.type[:20]!r} is none of INSERT, UPDATE, DELETE, nor a statement's")

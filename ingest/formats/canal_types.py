@@ -1,0 +1,179 @@
+"""The types of Canal's columns: by JDBC type codes (`sqlType`) and by MySQL's type names (`mysqlType`).
+
+Out: for each column its type and how its values are read; Canal writes every value as a text. Reference:
+alibaba-kafka.txt, "Schema parsing for Canal JSON"; decisions, "Sources".
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from pyspark.sql.types import CharType, DecimalType, TimeType, VarcharType
+
+from ingest.model import types
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType
+
+    from ingest.formats.typed import Convert
+
+_NUMBER: Final = re.compile(rb"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?").fullmatch
+_LOOSE: Final = re.compile(rb"[+]?(-?)0*(\d*)(\.\d*)?((?:[eE][+-]?\d+)?)").fullmatch
+_MAX_EXPONENT: Final = 100
+
+
+def _inner(raw: bytes) -> bytes:
+    """What is between the quotes; the text itself where it has none."""
+    return raw[1:-1] if raw[:1] == b'"' else raw
+
+
+def _number(raw: bytes) -> bytes:
+    text = _inner(raw)
+    if _NUMBER(text) is not None:
+        return text
+    found = _LOOSE(text)
+    if found is None or not (found.group(2) or (found.group(3) or b"")[1:] or b"0" in text):
+        msg = "not a number"
+        raise ValueError(msg)
+    sign, whole, fraction, exponent = found.groups()
+    return sign + (whole or b"0") + (fraction if fraction and len(fraction) > 1 else b"") + exponent
+
+
+def _decimal(raw: bytes) -> bytes:
+    """A plain number, all its digits, no exponent."""
+    text = _number(raw)
+    mantissa, _, exponent = text.lower().partition(b"e")
+    if not exponent:
+        return text
+    shift = int(exponent)
+    if abs(shift) > _MAX_EXPONENT:
+        msg = "an exponent past all reason"
+        raise ValueError(msg)
+    sign = b"-" if mantissa[:1] == b"-" else b""
+    whole, _, fraction = mantissa.lstrip(b"-").partition(b".")
+    digits, point = whole + fraction, len(whole) + shift
+    if point <= 0:
+        return sign + b"0." + b"0" * -point + digits
+    if point >= len(digits):
+        return sign + (digits + b"0" * (point - len(digits))).lstrip(b"0") or b"0"
+    return sign + digits[:point] + b"." + digits[point:]
+
+
+_TRUE: Final = (b"1", b"true", b"b'1'", b"\\u0001", b"TRUE")
+_FALSE: Final = (b"0", b"false", b"b'0'", b"\\u0000", b"FALSE")
+
+
+def _boolean(raw: bytes) -> bytes:
+    text = _inner(raw)
+    if text in _TRUE:
+        return b"true"
+    if text in _FALSE:
+        return b"false"
+    msg = "neither 0 nor 1"
+    raise ValueError(msg)
+
+
+def _text(raw: bytes) -> bytes:
+    """Any value as a text, quoted."""
+    if raw[:1] == b'"':
+        return raw
+    return msgspec.json.encode(raw.decode())
+
+
+def _bytes(raw: bytes) -> bytes:
+    """Canal writes bytes as a text with one character for each."""
+    text: str = msgspec.json.decode(raw, type=str)
+    return b'"' + base64.b64encode(text.encode("latin-1")) + b'"'
+
+
+def _bits(width: int) -> Convert:
+    """A BIT(n) column: a number, as so many bytes."""
+
+    def convert(raw: bytes) -> bytes:
+        text = _inner(raw)
+        if not text.isdigit():
+            msg = "not a number"
+            raise ValueError(msg)
+        try:
+            return b'"' + base64.b64encode(int(text).to_bytes(width, "big")) + b'"'
+        except OverflowError as exc:
+            raise ValueError(str(exc)) from exc
+
+    return convert
+
+
+def _zoned(raw: bytes) -> bytes:
+    """A TIMESTAMP column's text, taken as UTC."""
+    return raw[:-1] + b'Z"' if raw[:1] == b'"' else raw
+
+
+_Column = tuple["DataType", "Convert | None"]
+_INTEGERS: Final[tuple[DataType, ...]] = (
+    types.TINYINT, types.SMALLINT, types.INT, types.INT, types.BIGINT, DecimalType(20, 0),
+)  # fmt: skip
+_STRING: Final[_Column] = (types.STRING, _text)
+
+_BY_CODE: Final[dict[int, _Column]] = {
+    -7: (types.BOOLEAN, _boolean), 16: (types.BOOLEAN, _boolean),
+    -6: (types.TINYINT, _number), 5: (types.SMALLINT, _number), 4: (types.INT, _number), -5: (types.BIGINT, _number),
+    3: (DecimalType(38, 18), _decimal), 2: (DecimalType(38, 18), _decimal),
+    7: (types.FLOAT, _number), 6: (types.FLOAT, _number), 8: (types.DOUBLE, _number),
+    -2: (types.BYTES, _bytes), -3: (types.BYTES, _bytes), -4: (types.BYTES, _bytes), 2004: (types.BYTES, _bytes),
+    91: (types.DATE, None), 92: (TimeType(6), None), 93: (types.TIMESTAMP, None),
+}  # fmt: skip
+"""The reference's table. SMALLINT is 5 in JDBC; the -5 printed there is BIGINT. Other codes are STRING."""
+
+
+def by_code(sql_types: dict[str, Any]) -> dict[str, _Column]:
+    """Columns from `sqlType`."""
+    return {name: _BY_CODE.get(code, _STRING) for name, code in sql_types.items() if type(code) is int}
+
+
+_NAME: Final = re.compile(r"\s*([a-z0-9_]+)\s*(?:\(([^)]*)\))?\s*(.*)", re.IGNORECASE | re.DOTALL)
+_WHOLE: Final = {"tinyint": 0, "smallint": 1, "mediumint": 2, "int": 3, "integer": 3, "bigint": 4}
+_BYTES: Final = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
+
+
+def by_mysql_name(mysql_types: dict[str, Any], *, timestamp_ltz: bool, tinyint1_boolean: bool) -> dict[str, _Column]:
+    """Columns from `mysqlType`, as Flink CDC's MySQL connector has them."""
+    return {
+        name: _mysql(text, timestamp_ltz=timestamp_ltz, tinyint1_boolean=tinyint1_boolean)
+        for name, text in mysql_types.items()
+        if isinstance(text, str)
+    }
+
+
+def _mysql(text: str, *, timestamp_ltz: bool, tinyint1_boolean: bool) -> _Column:
+    found = _NAME.match(text)
+    if found is None:
+        return _STRING
+    name, rest = found.group(1).lower(), found.group(3).lower()
+    numbers = [int(part) for part in (found.group(2) or "").split(",") if part.strip().isdigit()]
+    if name in _WHOLE:
+        unsigned = "unsigned" in rest or "zerofill" in rest
+        if name == "tinyint" and numbers == [1] and not unsigned and tinyint1_boolean:
+            return types.BOOLEAN, _boolean
+        step = 1 if unsigned and name != "mediumint" else 0
+        return _INTEGERS[_WHOLE[name] + step], _number
+    if name in {"decimal", "numeric", "dec", "fixed"}:
+        precision, scale = ([*numbers, *([10] if not numbers else []), 0])[:2]
+        exact = scale <= precision <= types.MAX_PRECISION and precision > 0
+        return (DecimalType(precision, scale), _decimal) if exact else _STRING
+    sized = numbers[0] if numbers else 1
+    simple: dict[str, _Column] = {
+        "float": (types.DOUBLE if numbers else types.FLOAT, _number),
+        "double": (types.DOUBLE, _number), "real": (types.DOUBLE, _number),
+        "bool": (types.BOOLEAN, _boolean), "boolean": (types.BOOLEAN, _boolean),
+        "date": (types.DATE, None), "datetime": (types.TIMESTAMP, None), "year": (types.INT, _number),
+        "time": (TimeType(min(numbers[0] if numbers else 0, 6)), None),
+        "timestamp": (types.TIMESTAMP_LTZ, _zoned) if timestamp_ltz else (types.TIMESTAMP, None),
+        "bit": (types.BOOLEAN, _boolean) if sized == 1 else (types.BYTES, _bits((sized + 7) // 8)),
+        "char": (CharType(max(sized, 1)), _text), "nchar": (CharType(max(sized, 1)), _text),
+        "varchar": (VarcharType(max(sized, 1)), _text), "nvarchar": (VarcharType(max(sized, 1)), _text),
+    }  # fmt: skip
+    if name in _BYTES:
+        return types.BYTES, _bytes
+    return simple.get(name, _STRING)

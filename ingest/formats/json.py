@@ -1,0 +1,171 @@
+"""Plain JSON: each value is a row, an object; the topic, or fields of the row, say which table it is of.
+
+In: the values of records. Out: an insert for each. The row stays the very bytes it came as, unless nested columns are
+to be flattened. Reference: alibaba-kafka.txt, "Source table JSON format"; decisions, "Types and merging".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Final, Literal
+
+import msgspec
+from pydantic import Field, field_validator
+
+from ingest.formats.options import Options
+from ingest.formats.reading import Reading
+from ingest.model.ddl import parse_columns
+from ingest.model.event import Bad, Kind, Skip
+from ingest.model.jsontext import MALFORMED, fields_of, reason
+from ingest.model.table import MAX_PARTS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ingest.model.event import Change, Decoded
+    from ingest.model.table import TableId
+
+_INSERT: Final = Kind.INSERT
+_MAX_DEPTH: Final = 100
+_TOMBSTONE: Final = Skip("tombstone")
+
+
+class Json(Options):
+    """Options of `value.format: json`."""
+
+    name: ClassVar[str] = "json"
+
+    standard: Literal["SQL", "ISO-8601"] = Field("SQL", alias="json.timestamp-format.standard")
+    """How timestamps are written: `SQL` is `2020-12-30 12:13:14.123`, `ISO-8601` is `2020-12-30T12:13:14.123`. Texts
+    of that form are TIMESTAMP, others are STRING."""
+
+    ignore_parse_errors: bool = Field(False, alias="json.ignore-parse-errors")
+    """Skip and count messages that cannot be parsed, without counting them as errors."""
+
+    as_string: bool = Field(False, alias="json.infer-schema.primitive-as-string")
+    """Every column is a STRING."""
+
+    flatten: bool = Field(False, alias="json.infer-schema.flatten-nested-columns.enable")
+    """Objects within the row become columns of their own, `a.b`, as deep as they go. If not, a nested value is a
+    STRING that holds its JSON text, as arrays are in any case."""
+
+    table_fields: str | None = Field(None, alias="json.decode.parser-table-id.fields")
+    """One to three fields of the row, separated by commas, whose values are the parts of the table's id. Default: the
+    topic's name is the table."""
+
+    fixed_types: str | None = Field(None, alias="json.infer-schema.fixed-types")
+    """Columns with types that no value changes, in Flink SQL: `id BIGINT, name VARCHAR(10)`. A value that does not fit
+    is a reject. Needs `scan.max.pre.fetch.records: 0`."""
+
+    @field_validator("table_fields")
+    @classmethod
+    def _check_fields(cls, value: str | None) -> str | None:
+        if value is not None and not 1 <= len(_names(value)) <= MAX_PARTS:
+            msg = f"name one to {MAX_PARTS} fields, separated by commas"
+            raise ValueError(msg)
+        return value
+
+    @field_validator("fixed_types")
+    @classmethod
+    def _check_types(cls, value: str | None) -> str | None:
+        if value is not None:
+            parse_columns(value)
+        return value
+
+    @property
+    def reading(self) -> Reading:
+        """What inference goes by."""
+        fixed = {} if self.fixed_types is None else parse_columns(self.fixed_types)
+        return Reading(self.as_string, self.standard, not self.as_string, fixed)
+
+    def decoder(self, topic: str, *, keyed: bool = False) -> JsonDecoder:
+        """A decoder for one split's records; `keyed`: their keys are read, too, so that a null value is a delete."""
+        return JsonDecoder(self, topic, keyed=keyed)
+
+
+def _names(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+class JsonDecoder:
+    """Decodes one split."""
+
+    def __init__(self, options: Json, topic: str, *, keyed: bool) -> None:
+        """`topic` is the table where no fields say otherwise."""
+        self._table: TableId = (topic,)
+        self._flatten = options.flatten
+        self._fields = _names(options.table_fields or "")
+        self._null: Decoded = (self._table, Kind.DELETE, None, None, None, None)
+        if self._fields or not keyed:
+            self._null = _TOMBSTONE
+        raws = [(f"f{i}", msgspec.Raw, msgspec.field(name=f, default=None)) for i, f in enumerate(self._fields)]
+        self._ids = msgspec.json.Decoder(msgspec.defstruct("Ids", raws)).decode if raws else None
+
+    def decode(self, _keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> list[Decoded]:
+        """One result per value, in order."""
+        if self._flatten or self._ids is not None:
+            return [self._decode_one(value) for value in values]
+        table, kind, raw = self._table, _INSERT, msgspec.Raw
+        out: list[Decoded] = []
+        for value in values:
+            if value is None:
+                out.append(self._null)
+            elif value[:1] == b"{" and value[-1:] == b"}":
+                out.append((table, kind, None, raw(value), None, None))
+            else:
+                out.append(self._decode_one(value))
+        return out
+
+    def _decode_one(self, value: bytes | None) -> Decoded:
+        if value is None:
+            return self._null
+        text = value.strip(b" \t\r\n")
+        if text[:1] != b"{":
+            return Bad("malformed", "not a JSON object")
+        try:
+            if self._flatten:
+                fields: dict[str, bytes] = {}
+                clash = _flatten(text, "", fields, 0)
+                if clash is not None:
+                    return Bad("column-clash", f"column {clash[:100]!r} is there twice once the row is flattened")
+                text = _text(fields)
+            table = self._table if self._ids is None else self._table_of(text)
+        except MALFORMED as exc:
+            return Bad("malformed", f"not a JSON object: {reason(exc)}")
+        if table is None:
+            return Bad("no-table", f"the fields {', '.join(self._fields)} do not all hold a part of a table's id")
+        change: Change = (table, _INSERT, None, msgspec.Raw(text), None, None)
+        return change
+
+    def _table_of(self, text: bytes) -> TableId | None:
+        assert self._ids is not None
+        row = self._ids(text)
+        parts = []
+        for i in range(len(self._fields)):
+            raw = bytes(getattr(row, f"f{i}") or b"null")
+            part = msgspec.json.decode(raw, type=str) if raw[:1] == b'"' else raw.decode()
+            if not part or raw == b"null" or raw[:1] in (b"{", b"["):
+                return None
+            parts.append(part)
+        return tuple(parts)
+
+
+def _flatten(text: bytes, prefix: str, into: dict[str, bytes], depth: int) -> str | None:
+    """Put an object's columns in, those of objects within it as `a.b`; returns a name that is there twice."""
+    if depth > _MAX_DEPTH:
+        raise RecursionError
+    for name, raw in fields_of(text).items():
+        value = bytes(raw)
+        column = prefix + name
+        if value[:1] == b"{" and value[1:].lstrip(b" \t\r\n") != b"}":
+            clash = _flatten(value, f"{column}.", into, depth + 1)
+            if clash is not None:
+                return clash
+        elif column in into:
+            return column
+        else:
+            into[column] = value
+    return None
+
+
+def _text(fields: dict[str, bytes]) -> bytes:
+    return b"{" + b",".join(msgspec.json.encode(name) + b":" + value for name, value in fields.items()) + b"}"

@@ -1,0 +1,228 @@
+"""Flink SQL's CREATE TABLE, as far as it tells a table's columns, types and primary key. Parsed by sqlglot.
+
+In: text from a pipeline file. Out: schemas by table id. Raises TextError with the place in the text; what Flink SQL has
+beyond columns and keys (computed columns, watermarks, LIKE) is refused, not passed over.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.types import ArrayType, CharType, DecimalType, MapType, StructField, StructType, TimeType, VarcharType
+
+from ingest.model import types
+from ingest.model.schema import Column, TableSchema
+from ingest.model.text import TextError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql.types import DataType
+    from sqlglot import exp
+
+    from ingest.model.table import TableId
+
+_PREFIX: Final = "CREATE TABLE t ("
+_MAX_DEPTH: Final = 20
+_SIMPLE: Final[dict[str, DataType]] = {
+    "BOOLEAN": types.BOOLEAN, "TINYINT": types.TINYINT, "SMALLINT": types.SMALLINT, "INT": types.INT,
+    "BIGINT": types.BIGINT, "FLOAT": types.FLOAT, "DOUBLE": types.DOUBLE, "TEXT": types.STRING, "DATE": types.DATE,
+    "VARBINARY": types.BYTES, "BINARY": types.BYTES, "TIMESTAMP": types.TIMESTAMP, "DATETIME": types.TIMESTAMP,
+    "TIMESTAMPLTZ": types.TIMESTAMP_LTZ, "TIMESTAMPTZ": types.TIMESTAMP_LTZ,
+}  # fmt: skip
+"""By sqlglot's names. TIMESTAMP WITH TIME ZONE is read as TIMESTAMP_LTZ; precisions of timestamps are Spark's."""
+
+
+@lru_cache(maxsize=64)
+def parse_tables(text: str) -> Mapping[TableId, TableSchema]:
+    """The tables of `CREATE TABLE a.b (id BIGINT, PRIMARY KEY (id) NOT ENFORCED); …`; raises TextError."""
+    return _Statements(text, 0).tables()
+
+
+@lru_cache(maxsize=64)
+def parse_columns(text: str) -> Mapping[str, DataType]:
+    """The columns of `id BIGINT, name VARCHAR(10)`; raises TextError."""
+    if not text.strip():
+        msg = "no column is named: write id BIGINT, name VARCHAR(10)"
+        raise TextError(msg, 0, len(text))
+    tables = _Statements(f"{_PREFIX}{text}\n)", len(_PREFIX)).tables()
+    schema = tables.get(("t",))
+    if schema is None or len(tables) != 1 or schema.primary_key:
+        msg = "write columns with their types only: id BIGINT, name VARCHAR(10)"
+        raise TextError(msg, 0, len(text))
+    return {column.name: column.type for column in schema.columns}
+
+
+class _Statements:
+    """The statements of one text; `shift` characters in front of it are not the user's."""
+
+    def __init__(self, text: str, shift: int) -> None:
+        self._text = text
+        self._shift = shift
+
+    def tables(self) -> dict[TableId, TableSchema]:
+        out: dict[TableId, TableSchema] = {}
+        for statement in self._parse():
+            if statement is None:
+                continue
+            table, schema = self._table(statement)
+            if table in out:
+                raise self._error(f"table {'.'.join(table)} is there twice", statement)
+            out[table] = schema
+        if not out:
+            msg = "no table is named: write CREATE TABLE db.t (id BIGINT, name STRING)"
+            raise TextError(msg, 0, len(self._text) - self._shift)
+        return out
+
+    def _parse(self) -> list[exp.Expression | None]:
+        import sqlglot.errors  # noqa: PLC0415  (slow to import, and few pipelines have DDL)
+
+        parser = _parser()
+        try:
+            return list(parser.parse(parser.dialect.tokenize(self._text), self._text))
+        except sqlglot.errors.ParseError as exc:
+            found = exc.errors[0]
+            lines = self._text.splitlines(keepends=True)
+            word = str(found.get("highlight") or "")
+            end = sum(len(line) for line in lines[: int(found["line"]) - 1]) + int(found["col"])
+            why = str(found["description"]).partition(" but got <")[0].rstrip(".")
+            raise self._text_error(f"not Flink SQL: {why}", end - len(word), len(word)) from None
+        except sqlglot.errors.TokenError:
+            msg = "not Flink SQL: a quote or a comment is not closed"
+            raise TextError(msg, 0, len(self._text) - self._shift) from None
+        except RecursionError:
+            msg = "nested too deep"
+            raise TextError(msg, 0, len(self._text) - self._shift) from None
+
+    def _text_error(self, why: str, at: int, length: int) -> TextError:
+        end = len(self._text) - self._shift
+        return TextError(why, min(max(0, at - self._shift), max(0, end - 1)), length)
+
+    def _error(self, why: str, node: exp.Expression) -> TextError:
+        from sqlglot import exp  # noqa: PLC0415  (as above)
+
+        for found in node.find_all(exp.Identifier):
+            if "start" in found.meta:
+                start = int(found.meta["start"])
+                return self._text_error(why, start, int(found.meta["end"]) + 1 - start)
+        return self._text_error(why, self._shift, len(self._text))
+
+    def _table(self, statement: exp.Expression) -> tuple[TableId, TableSchema]:
+        from sqlglot import exp  # noqa: PLC0415  (as above)
+
+        schema = statement.this if isinstance(statement, exp.Create) and statement.kind == "TABLE" else None
+        if not isinstance(schema, exp.Schema) or not isinstance(schema.this, exp.Table):
+            raise self._error("only CREATE TABLE with its columns is understood here", statement)
+        if statement.args.get("expression") is not None:
+            raise self._error("only columns and a primary key are understood here", statement)
+        table = tuple(part.name for part in schema.this.parts)
+        if not 1 <= len(table) <= 3 or not all(table):
+            raise self._error("a table's name has one to three parts", schema.this)
+        columns: dict[str, tuple[DataType, bool]] = {}
+        key: list[str] = []
+        for part in schema.expressions:
+            if isinstance(part, exp.ColumnDef):
+                if part.name in columns:
+                    raise self._error(f"column {part.name!r} is there twice", part)
+                columns[part.name] = (self._column(part, key), True)
+            else:
+                key += self._key(part)
+        unknown = next((name for name in key if name not in columns), None)
+        if unknown is not None:
+            raise self._error(f"the primary key names {unknown!r}, which is no column", schema.this)
+        if len(set(key)) != len(key):
+            raise self._error("the primary key is given twice", schema.this)
+        made = tuple(Column(name, data_type, name not in key) for name, (data_type, _) in columns.items())
+        return table, TableSchema(made, tuple(key))
+
+    def _key(self, part: exp.Expression) -> list[str]:
+        from sqlglot import exp  # noqa: PLC0415  (as above)
+
+        keys = [part] if isinstance(part, exp.PrimaryKey) else part.expressions
+        if not isinstance(part, (exp.PrimaryKey, exp.Constraint)) or not all(
+            isinstance(k, exp.PrimaryKey) for k in keys
+        ):
+            raise self._error("only columns and a primary key are understood here", part)
+        return [column.name for k in keys for column in k.expressions]
+
+    def _column(self, part: exp.ColumnDef, key: list[str]) -> DataType:
+        from sqlglot import exp  # noqa: PLC0415  (as above)
+
+        kind = part.args.get("kind")
+        if kind is None:
+            raise self._error(f"column {part.name!r} has no type (computed columns are not understood here)", part)
+        for constraint in part.args.get("constraints") or []:
+            if isinstance(constraint.kind, exp.PrimaryKeyColumnConstraint):
+                key.append(part.name)
+            elif not isinstance(constraint.kind, (exp.NotNullColumnConstraint, exp.CommentColumnConstraint)):
+                raise self._error(f"column {part.name!r}: only NOT NULL, PRIMARY KEY and COMMENT are understood", part)
+        return self._type(kind, part, 0)
+
+    def _type(self, kind: Any, column: exp.ColumnDef, depth: int) -> DataType:  # noqa: ANN401  (sqlglot's tree)
+        from sqlglot import exp  # noqa: PLC0415  (as above)
+
+        if isinstance(kind, exp.ColumnDef):  # a field of a row
+            kind = kind.args.get("kind")
+        if not isinstance(kind, exp.DataType) or depth > _MAX_DEPTH:
+            raise self._error(f"column {column.name!r}: not a type", column)
+        name = str(kind.this.value)
+        inner = kind.expressions
+        simple = _SIMPLE.get(name)
+        if simple is not None:
+            return simple
+        if name == "ARRAY" and len(inner) == 1:
+            return ArrayType(self._type(inner[0], column, depth + 1))
+        if name == "MAP" and len(inner) == 2:
+            first, second = (self._type(part, column, depth + 1) for part in inner)
+            return MapType(first, second)
+        if name == "STRUCT" and inner:
+            return StructType([StructField(part.name, self._type(part, column, depth + 1)) for part in inner])
+        numbers = [int(part.name) for part in inner if part.name.isdigit()]
+        made = _with_numbers(name, numbers) if len(numbers) == len(inner) else None
+        if made is None:
+            shown = kind.sql() if name != "USERDEFINED" else str(kind.args.get("kind"))
+            raise self._error(
+                f"column {column.name!r}: {shown[:60]} is no type of Flink SQL, or has wrong numbers", column
+            )
+        return made
+
+
+def _with_numbers(name: str, numbers: list[int]) -> DataType | None:
+    if name == "DECIMAL":
+        precision, scale = ([*numbers, *([10] if not numbers else []), 0])[:2]
+        return DecimalType(precision, scale) if scale <= precision <= 38 and precision else None
+    if name in {"CHAR", "VARCHAR"} and len(numbers) <= 1:
+        length = numbers[0] if numbers else 1
+        return None if not length else (CharType(length) if name == "CHAR" else VarcharType(length))
+    if name == "TIME" and len(numbers) <= 1:
+        return TimeType(min(numbers[0] if numbers else 0, 6))
+    return None
+
+
+@lru_cache(maxsize=1)
+def _parser() -> Any:  # noqa: ANN401  (sqlglot's parser, of a class that is made here)
+    """A parser for Flink's way of writing types and keys."""
+    from sqlglot import TokenType, parser, tokens  # noqa: PLC0415  (as above)
+    from sqlglot.dialects.dialect import Dialect  # noqa: PLC0415
+    from sqlglot.errors import ErrorLevel  # noqa: PLC0415
+
+    class Flink(Dialect):
+        class Tokenizer(tokens.Tokenizer):
+            IDENTIFIERS = ["`"]  # noqa: RUF012  (as its base has it)
+            QUOTES = ["'"]  # noqa: RUF012
+            KEYWORDS = {  # noqa: RUF012
+                **tokens.Tokenizer.KEYWORDS,
+                "ROW": TokenType.STRUCT,
+                "BYTES": TokenType.VARBINARY,
+                "STRING": TokenType.TEXT,
+                "TIMESTAMP_LTZ": TokenType.TIMESTAMPLTZ,
+            }
+
+        class Parser(parser.Parser):
+            def _parse_primary_key(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401  (sqlglot's)
+                found = super()._parse_primary_key(*args, **kwargs)
+                self._match_text_seq("NOT", "ENFORCED")
+                return found
+
+    return Flink.Parser(dialect=Flink(), error_level=ErrorLevel.IMMEDIATE)

@@ -1,0 +1,35 @@
+"""What a source delivers: key, value, headers, timestamp, and where it stood. The Kafka client's messages are such."""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeAlias
+
+Headers: TypeAlias = "list[tuple[str, bytes | None]]"
+
+
+class Record(Protocol):
+    """One record. Every source's records have these methods."""
+
+    def key(self) -> bytes | None:
+        """The key's bytes."""
+
+    def value(self) -> bytes | None:
+        """The value's bytes."""
+
+    def topic(self) -> str | None:
+        """The topic, or what stands for it."""
+
+    def partition(self) -> int | None:
+        """The partition in the topic."""
+
+    def offset(self) -> int | None:
+        """The position in its split."""
+
+    def timestamp(self) -> tuple[int, int]:
+        """0 (none), 1 (when it was made) or 2 (when it was appended), and milliseconds since 1970."""
+
+    def headers(self) -> Headers | None:
+        """Names and values, in order."""
+
+    def leader_epoch(self) -> int | None:
+        """The epoch of the partition's leader, where that is known."""

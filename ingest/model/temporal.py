@@ -1,0 +1,119 @@
+"""Dates and times as JSON text: which text is one, and the text of one that has to be produced.
+
+In: JSON text of a value, or a count since 1970. Out: whether it is such a value, or its JSON text. All in UTC; the
+machine's time zone never matters. Rules: decisions, "Types and merging".
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import date, datetime, timedelta
+from typing import Final
+
+SQL: Final = "SQL"
+ISO: Final = "ISO-8601"
+
+_EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001  (UTC throughout)
+_DAY: Final = 86_400_000_000
+_TIME: Final = rb"\d\d:\d\d:\d\d(?:\.\d{1,6}0{0,3})?"
+_is_time: Final = re.compile(rb'"(?:[01]\d|2[0-3]):[0-5]\d(?::[0-5]\d(?:\.\d{1,6}0{0,3})?)?"').fullmatch
+_is_date: Final = re.compile(rb'"\d{4}-\d\d-\d\d"').fullmatch
+_FORMS: Final = {
+    (SQL, False): re.compile(rb'"\d{4}-\d\d-\d\d ' + _TIME + rb'"').fullmatch,
+    (SQL, True): re.compile(rb'"\d{4}-\d\d-\d\d ' + _TIME + rb'Z"').fullmatch,
+    (ISO, False): re.compile(rb'"\d{4}-\d\d-\d\dT' + _TIME + rb'"').fullmatch,
+    (ISO, True): re.compile(rb'"\d{4}-\d\d-\d\dT' + _TIME + rb'Z"').fullmatch,
+}
+_ZONED: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d(?::?\d\d)?)")
+
+
+def is_date(raw: bytes) -> bool:
+    """Whether this JSON text is a date like `"2020-01-31"`, and one that the calendar has."""
+    if _is_date(raw) is None:
+        return False
+    try:
+        date.fromisoformat(raw[1:11].decode())
+    except ValueError:
+        return False
+    return True
+
+
+def is_time(raw: bytes) -> bool:
+    """Whether this JSON text is a time of day like `"12:13:14.5"`."""
+    return _is_time(raw) is not None
+
+
+def is_timestamp(raw: bytes, standard: str = SQL, *, zoned: bool = False) -> bool:
+    """Whether this JSON text is a timestamp as `json.timestamp-format.standard` writes it; `zoned`: with its `Z`.
+
+    Finer than a microsecond is none: no column could hold it.
+    """
+    if _FORMS[standard, zoned](raw) is None:
+        return False
+    try:
+        datetime.fromisoformat(raw[1:20].decode())
+    except ValueError:
+        return False
+    return True
+
+
+def _fraction(micros: int) -> str:
+    return f".{micros:06d}".rstrip("0") if micros else ""
+
+
+def date_text(days: int) -> bytes:
+    """The JSON text of a date, from days since 1970; raises ValueError outside of the years 1 to 9999."""
+    try:
+        return f'"{(_EPOCH + timedelta(days=days)).date().isoformat()}"'.encode()
+    except OverflowError as exc:
+        raise ValueError(str(exc)) from exc
+
+
+def time_text(micros: int) -> bytes:
+    """The JSON text of a time of day, from microseconds since midnight; raises ValueError outside of the day."""
+    if not 0 <= micros < _DAY:
+        msg = f"{micros} µs is no time of day"
+        raise ValueError(msg)
+    seconds, rest = divmod(micros, 1_000_000)
+    return f'"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{_fraction(rest)}"'.encode()
+
+
+def timestamp_text(micros: int, standard: str = SQL, *, zoned: bool = False) -> bytes:
+    """The JSON text of a timestamp, from microseconds since 1970; raises ValueError outside of the years 1 to 9999."""
+    try:
+        moment = _EPOCH + timedelta(microseconds=micros)
+    except OverflowError as exc:
+        raise ValueError(str(exc)) from exc
+    separator = " " if standard == SQL else "T"
+    whole = moment.replace(microsecond=0).isoformat(separator)
+    return f'"{whole}{_fraction(moment.microsecond)}{"Z" if zoned else ""}"'.encode()
+
+
+def zoned_text(text: str, standard: str = SQL) -> bytes:
+    """The JSON text, in UTC, of a timestamp that names its zone like `2020-01-31T12:13:14.5+02:00`; raises ValueError.
+
+    A fraction finer than a microsecond raises, too, unless it is zeros.
+    """
+    if _ZONED.fullmatch(text) is None:
+        msg = f"{text[:40]!r} is no timestamp with a zone"
+        raise ValueError(msg)
+    fraction = re.search(r"\.(\d+)", text)
+    if fraction is not None and fraction.group(1)[6:].strip("0"):
+        msg = f"{text!r} is finer than a microsecond"
+        raise ValueError(msg)
+    moment = datetime.fromisoformat(text)
+    offset = moment.utcoffset() or timedelta()
+    try:
+        naive = moment.replace(tzinfo=None) - offset
+    except OverflowError as exc:
+        raise ValueError(str(exc)) from exc
+    return timestamp_text((naive - _EPOCH) // timedelta(microseconds=1), standard, zoned=True)
+
+
+def widen(raw: bytes, steps: int, standard: str = SQL) -> bytes:
+    """A date's text as a timestamp's (1 step), or with a zone (2 steps)."""
+    separator = b" " if standard == SQL else b"T"
+    text = raw[:-1]
+    if len(text) == 11:
+        text += separator + b"00:00:00"
+    return text + (b'Z"' if steps > 1 else b'"')

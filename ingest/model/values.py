@@ -1,0 +1,195 @@
+"""Values of a column as JSON text: which fit a type, and how a value reads in a column of another type.
+
+In: JSON text as it came. Out: whether it fits, exactly and by value; or its text. Rules: decisions, "Types and
+merging".
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    CharType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    NullType,
+    ShortType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+    TimeType,
+    VarcharType,
+)
+
+from ingest.model import temporal
+from ingest.model.jsontext import MALFORMED, fields_of
+from ingest.model.types import INTEGER_BITS, TEXTS, TIMES, is_text, merge
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql.types import DataType
+
+
+def fits(data_type: DataType, raw: bytes, standard: str = temporal.SQL) -> bool:
+    """Whether a JSON value fits a type exactly: by value, not by inferred type. Null fits every type.
+
+    A STRING takes every value (as its JSON text). `standard` is how timestamps are written.
+    """
+    if raw[:1] == b"n":
+        return True
+    check = _CHECKS.get(type(data_type))
+    return check is None or check(data_type, raw, standard)
+
+
+def _fits_boolean(_: DataType, raw: bytes, __: str) -> bool:
+    return raw[:1] in (b"t", b"f")
+
+
+def _is_number(raw: bytes) -> bool:
+    first = raw[:1]
+    return first == b"-" or first.isdigit()
+
+
+def _fits_float(_: DataType, raw: bytes, __: str) -> bool:
+    return _is_number(raw)
+
+
+def _fits_integer(data_type: DataType, raw: bytes, _: str) -> bool:
+    if not _is_number(raw) or len(raw) > 20 or not raw.lstrip(b"-").isdigit():
+        return False
+    bound = 1 << (INTEGER_BITS[type(data_type)] - 1)
+    return -bound <= int(raw) < bound
+
+
+def _fits_decimal(data_type: DataType, raw: bytes, _: str) -> bool:
+    assert isinstance(data_type, DecimalType)
+    whole, _point, fraction = raw.lstrip(b"-").partition(b".")
+    if not whole.isdigit() or not (fraction or b"0").isdigit():
+        return False
+    digits = len(whole.lstrip(b"0"))
+    return digits <= data_type.precision - data_type.scale and len(fraction.rstrip(b"0")) <= data_type.scale
+
+
+def _fits_text(data_type: DataType, raw: bytes, _: str) -> bool:
+    assert isinstance(data_type, TEXTS)
+    return raw[:1] == b'"' and len(msgspec.json.decode(raw)) <= data_type.length
+
+
+_is_base64: Final = re.compile(rb'"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"').fullmatch
+_elements_of: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
+
+
+def _fits_bytes(_: DataType, raw: bytes, __: str) -> bool:
+    return _is_base64(raw) is not None
+
+
+def _fits_date(_: DataType, raw: bytes, __: str) -> bool:
+    return temporal.is_date(raw)
+
+
+def _fits_time(_: DataType, raw: bytes, __: str) -> bool:
+    return temporal.is_time(raw)
+
+
+def _fits_timestamp(_: DataType, raw: bytes, standard: str) -> bool:
+    return temporal.is_timestamp(raw, standard)
+
+
+def _fits_timestamp_ltz(_: DataType, raw: bytes, standard: str) -> bool:
+    return temporal.is_timestamp(raw, standard, zoned=True)
+
+
+def _fits_array(data_type: DataType, raw: bytes, standard: str) -> bool:
+    assert isinstance(data_type, ArrayType)
+    try:
+        return raw[:1] == b"[" and all(fits(data_type.elementType, bytes(e), standard) for e in _elements_of(raw))
+    except MALFORMED:
+        return False
+
+
+def _fits_map(data_type: DataType, raw: bytes, standard: str) -> bool:
+    assert isinstance(data_type, MapType)
+    try:
+        return raw[:1] == b"{" and all(fits(data_type.valueType, bytes(v), standard) for v in fields_of(raw).values())
+    except MALFORMED:
+        return False
+
+
+def _fits_row(data_type: DataType, raw: bytes, standard: str) -> bool:
+    assert isinstance(data_type, StructType)
+    try:
+        values = fields_of(raw) if raw[:1] == b"{" else None
+    except MALFORMED:
+        return False
+    if values is None:
+        return False
+    types_of = {field.name: field.dataType for field in data_type.fields}
+    return all(name in types_of and fits(types_of[name], bytes(value), standard) for name, value in values.items())
+
+
+def _fits_nothing(_: DataType, __: bytes, ___: str) -> bool:
+    return False
+
+
+_CHECKS: dict[type[DataType], Callable[[DataType, bytes, str], bool]] = {
+    NullType: _fits_nothing,
+    BooleanType: _fits_boolean,
+    ByteType: _fits_integer,
+    ShortType: _fits_integer,
+    IntegerType: _fits_integer,
+    LongType: _fits_integer,
+    FloatType: _fits_float,
+    DoubleType: _fits_float,
+    DecimalType: _fits_decimal,
+    CharType: _fits_text,
+    VarcharType: _fits_text,
+    BinaryType: _fits_bytes,
+    DateType: _fits_date,
+    TimeType: _fits_time,
+    TimestampNTZType: _fits_timestamp,
+    TimestampType: _fits_timestamp_ltz,
+    ArrayType: _fits_array,
+    MapType: _fits_map,
+    StructType: _fits_row,
+}
+
+
+def accepts(data_type: DataType, raw: bytes, declared: DataType | None, standard: str) -> bool:
+    """Whether a column takes a value: the value fits, or the type that its message declares needs no wider one."""
+    return fits(data_type, raw, standard) or (
+        declared is not None and merge(data_type, declared) == data_type and fits(declared, raw, standard)
+    )
+
+
+def needs_writing(before: DataType, after: DataType) -> bool:
+    """Whether the JSON text of a value may change when it goes from a column of one type to one of the other."""
+    if isinstance(before, TIMES) and isinstance(after, TIMES):
+        return before != after
+    return is_text(after) > (is_text(before) or isinstance(before, (*TIMES, TimeType, BinaryType)))
+
+
+def written(raw: bytes, before: DataType, after: DataType, standard: str = temporal.SQL) -> bytes:
+    """The JSON text of a value in a column of type `after`; the same object where nothing changes."""
+    if raw == b"null":
+        return raw
+    if raw[:1] == b'"':
+        if isinstance(before, TIMES) and isinstance(after, TIMES) and before != after:
+            return temporal.widen(raw, TIMES.index(type(after)), standard)
+        return raw
+    if not is_text(after):
+        return raw
+    if raw[:1] in (b"{", b"["):
+        return msgspec.json.encode(msgspec.json.format(raw, indent=-1).decode())
+    return b'"' + raw + b'"'

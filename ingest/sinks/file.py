@@ -1,0 +1,198 @@
+"""Lines of files: one file for each table and run, below a directory. For trying pipelines, and for tests.
+
+Each line is a value as Kafka would get it. Reference: decisions, "Files" and "Sinks" (the values).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+
+import msgspec
+from pydantic import Field
+
+from ingest.errors import ConfigError, Unavailable
+from ingest.flow.rows import RowPlan
+from ingest.model.event import Kind
+from ingest.model.table import TableId, show
+from ingest.sinks.sink import SinkOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from ingest.flow.evolve import SourceTable
+    from ingest.flow.infer import Inference
+    from ingest.flow.plan import Record
+    from ingest.flow.rows import Image
+    from ingest.kafka.admin import Split
+    from ingest.model.schema import SchemaChange, TableSchema
+
+_MAX_NAME: Final = 150
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
+_OPS: Final = {Kind.INSERT: b"c", Kind.UPDATE: b"u", Kind.DELETE: b"d"}
+
+
+class FileSink(SinkOptions):
+    """Options of `sink:` with `type: file`."""
+
+    needs_key: ClassVar[bool] = False
+
+    type: Literal["file"]
+    """`file`."""
+
+    path: str = Field(min_length=1)
+    """A directory; it is made where it is not there. Each table has a file of its own for each run in it."""
+
+    value_format: Literal["debezium-json", "json"] = Field("debezium-json", alias="value.format")
+    """`debezium-json`: each line tells what happened to a row. `json`: the row after an insert or update; a delete is
+    an empty line, or with `file.envelope` a null value under its key."""
+
+    envelope: bool = Field(False, alias="file.envelope")
+    """Each line is `{"key":…,"value":…}`: the primary key's columns beside the value."""
+
+    def plan(
+        self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference
+    ) -> RowPlan:
+        """How rows of a table are written."""
+        name = _file_name(target)
+        origin = _source(target)
+        debezium = self.value_format == "debezium-json"
+
+        def render(kind: Kind, before: Image | None, after: Image | None) -> Iterator[Record]:
+            if debezium:
+                value = b'{"before":%b,"after":%b,"op":"%b","source":%b}' % (
+                    _object(before), _object(after), _OPS[kind], origin,
+                )  # fmt: skip
+            else:
+                value = b"" if after is None else _object(after)
+            if self.envelope:
+                row = (before if after is None else after) or {}
+                key = {column: row.get(column, b"null") for column in sink.primary_key}
+                value = b'{"key":%b,"value":%b}' % (_object(key or None), value or b"null")
+            yield (name, b"", value)
+
+        return RowPlan(table, source.schema, sink, render, inference, key_from_message=source.key_from_message)
+
+    def example(self) -> str:
+        """A file that it may write."""
+        return str(Path(self.path) / "table.1.jsonl")
+
+    def control(self, _pipeline: str, _warn: Callable[[str], None]) -> FileSinkControl:
+        """The driver's side."""
+        return FileSinkControl(self)
+
+    def writer(self, _pipeline: str, run: int) -> FileWriter:
+        """A task's side."""
+        return FileWriter(Path(self.path), run)
+
+
+def _object(image: Image | None) -> bytes:
+    if image is None:
+        return b"null"
+    return b"{" + b",".join(msgspec.json.encode(name) + b":" + value for name, value in image.items()) + b"}"
+
+
+def _source(table: TableId) -> bytes:
+    names = {1: ("table",), 2: ("db", "table"), 3: ("db", "schema", "table")}[len(table)]
+    return msgspec.json.encode({"db": None, **dict(zip(names, table, strict=True))})
+
+
+def _file_name(table: TableId) -> str:
+    """A name that stays below the directory, whatever the table is called: names come from messages."""
+    text = show(table)
+    if _PLAIN.fullmatch(text) and len(text) <= _MAX_NAME:
+        return text
+    safe = re.sub(r"[^A-Za-z0-9_.-]", "_", text).lstrip(".")[:_MAX_NAME]
+    return f"{safe}-{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
+
+
+class FileSinkControl:
+    """The driver's side."""
+
+    stream: Literal["out", "err"] = "out"
+
+    def __init__(self, options: FileSink) -> None:
+        """Make nothing yet."""
+        self._path = Path(options.path)
+
+    def connect(self) -> str:
+        """Make the directory; raises ConfigError."""
+        try:
+            self._path.mkdir(parents=True, exist_ok=True)
+        except OSError as exc:
+            msg = f"cannot make the directory {self._path} (sink.path): {exc.strerror or exc}"
+            raise ConfigError(msg, "choose a directory that can be written to") from exc
+        return str(self._path)
+
+    def fingerprint(self, _identity: str) -> dict[str, Any]:
+        """What a checkpoint of this sink depends on."""
+        return {"type": "file"}
+
+    def topics(self, _tables: Iterable[TableId]) -> set[str]:
+        """None."""
+        return set()
+
+    def prepare(self, _tables: Iterable[TableId]) -> None:
+        """Files appear with their first line."""
+
+    def changed(self, _events: Iterable[SchemaChange]) -> list[str]:
+        """Nothing to show."""
+        return []
+
+    def lines(self, _delivered: Iterable[Any]) -> list[str]:
+        """Nothing to show."""
+        return []
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class FileWriter:
+    """A task's side: adds whole lines, of which a commit sees to it that they are on the disk."""
+
+    failures = 0
+
+    def __init__(self, folder: Path, run: int) -> None:
+        """Open nothing yet."""
+        self._folder = folder
+        self._run = run
+        self._lines: dict[str, list[bytes]] = {}
+
+    def resume(self, _split: Split, start: int) -> int:
+        """As the plan says."""
+        return start
+
+    def write(self, records: Sequence[Record]) -> None:
+        """Keep the lines until the commit."""
+        for name, _, value in records:
+            self._lines.setdefault(name, []).append(bytes(value or b""))
+
+    def commit(self, _positions: Mapping[Split, int]) -> None:
+        """Add the lines to their files; raises Unavailable."""
+        for name, lines in self._lines.items():
+            path = self._folder / f"{name}.{self._run}.jsonl"
+            try:
+                with path.open("ab", buffering=0) as file:
+                    fcntl.flock(file, fcntl.LOCK_EX)  # other tasks write to the same file
+                    data = b"\n".join(lines) + b"\n"
+                    while data:
+                        data = data[file.write(data) :]
+                    os.fsync(file.fileno())
+            except OSError as exc:
+                msg = f"cannot write {path}: {exc.strerror or exc}"
+                raise Unavailable(
+                    msg, "see whether there is room, and whether the directory can be written to"
+                ) from exc
+        self._lines = {}
+
+    def delivered(self) -> list[Any]:
+        """Nothing for the driver."""
+        return []
+
+    def abort(self) -> None:
+        """Forget what was not committed."""
+        self._lines = {}

@@ -1,0 +1,152 @@
+"""Shows changes: a line for each schema change and each row, on the driver's standard output. For looking, and tests.
+
+Reference: alibaba-upsert-kafka.txt (the form of the lines); decisions, "Sinks".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import msgspec
+from pydantic import Field
+
+from ingest.flow.rows import RowPlan
+from ingest.model.event import Kind
+from ingest.model.table import TableId, show
+from ingest.sinks.sink import SinkOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from ingest.flow.evolve import SourceTable
+    from ingest.flow.infer import Inference
+    from ingest.flow.plan import Record
+    from ingest.flow.rows import Image
+    from ingest.kafka.admin import Split
+    from ingest.model.schema import SchemaChange, TableSchema
+
+
+class PrintSink(SinkOptions):
+    """Options of `sink:` with `type: print`, or `values`."""
+
+    needs_key: ClassVar[bool] = False
+    most_per_batch: ClassVar[int | None] = 20_000
+
+    type: Literal["print", "values"]
+    """`print`, or `values`, which is the same."""
+
+    identifier: str | None = Field(None, alias="print-identifier")
+    """A text in front of each line."""
+
+    standard_error: bool = Field(False, alias="standard-error")
+    """Whether the lines go to standard error instead of standard output."""
+
+    def plan(
+        self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference
+    ) -> RowPlan:
+        """How rows of a table are shown."""
+        name = clean(show(target))
+        columns = [column.name for column in sink.columns]
+
+        def line(kind: str, image: Image) -> Record:
+            values = ", ".join(_shown(image.get(column)) for column in columns)
+            return (None, b"", f"{name}> {kind}[{values}]".encode())
+
+        def render(kind: Kind, before: Image | None, after: Image | None) -> Iterator[Record]:
+            if kind is Kind.UPDATE and before is not None:
+                yield line("-U", before)
+            image = before if after is None else after
+            yield line(kind, image or {})
+
+        return RowPlan(table, source.schema, sink, render, inference, key_from_message=source.key_from_message)
+
+    def control(self, _pipeline: str, _warn: Callable[[str], None]) -> PrintControl:
+        """The driver's side."""
+        return PrintControl(self)
+
+    def writer(self, _pipeline: str, _run: int) -> PrintWriter:
+        """A task's side."""
+        return PrintWriter()
+
+
+class PrintControl:
+    """The driver's side: turns what happened into lines."""
+
+    def __init__(self, options: PrintSink) -> None:
+        """Nothing to connect to."""
+        self._prefix = "" if options.identifier is None else f"{clean(options.identifier)}> "
+        self.stream: Literal["out", "err"] = "err" if options.standard_error else "out"
+
+    def connect(self) -> str:
+        """There is only one place."""
+        return "print"
+
+    def fingerprint(self, _identity: str) -> dict[str, Any]:
+        """What a checkpoint of this sink depends on."""
+        return {"type": "print"}
+
+    def topics(self, _tables: Iterable[TableId]) -> set[str]:
+        """None."""
+        return set()
+
+    def prepare(self, _tables: Iterable[TableId]) -> None:
+        """Nothing to prepare."""
+
+    def changed(self, events: Iterable[SchemaChange]) -> list[str]:
+        """The lines for schema changes."""
+        return [f"{self._prefix}{clean(show(event.table))}> {clean(str(event))}" for event in events]
+
+    def lines(self, delivered: Iterable[bytes]) -> list[str]:
+        """The lines for what the tasks delivered."""
+        return [self._prefix + line.decode() for line in delivered]
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class PrintWriter:
+    """A task's side: keeps the lines for the driver."""
+
+    failures = 0
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._lines: list[bytes] = []
+        self._committed: list[bytes] = []
+
+    def resume(self, _split: Split, start: int) -> int:
+        """As the plan says."""
+        return start
+
+    def write(self, records: Sequence[Record]) -> None:
+        """Keep the lines."""
+        self._lines += [bytes(value or b"") for _, _, value in records]
+
+    def commit(self, _positions: Mapping[Split, int]) -> None:
+        """They are the driver's now."""
+        self._committed += self._lines
+        self._lines = []
+
+    def delivered(self) -> list[bytes]:
+        """The lines since the last time."""
+        out, self._committed = self._committed, []
+        return out
+
+    def abort(self) -> None:
+        """Forget what was not committed."""
+        self._lines = []
+        self._committed = []
+
+
+def clean(text: str) -> str:
+    """On one line, whatever it holds: names and values come from messages."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def _shown(value: bytes | None) -> str:
+    """A value as people read it; `?` is one that the message did not tell."""
+    if value is None:
+        return "?"
+    if value[:1] == b'"':
+        return clean(msgspec.json.decode(value, type=str))
+    return clean(value.decode())

@@ -1,0 +1,339 @@
+"""Lines of files: the options of `source:` with `type: file`, and both its sides. For trying pipelines, and tests.
+
+A split is a file, a position the number of a line, from 0; the file's name without its ending stands for the topic. A
+line without its end belongs to nobody yet, unless the run drains what is there. Reference: decisions, "Files".
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import glob
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Final, Literal, NamedTuple
+
+import msgspec
+from pydantic import Field, field_validator
+
+from ingest.errors import ConfigError, DataLoss, Unavailable
+from ingest.model.jsontext import MALFORMED
+from ingest.sources.records import RecordOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Mapping
+
+    from ingest.kafka.admin import Split
+    from ingest.model.record import Headers
+
+CHUNK: Final = 2_000
+_BLOCK: Final = 1 << 20
+_MAX_FILES: Final = 10_000
+
+
+class FileSource(RecordOptions):
+    """Options of `source:` with `type: file`."""
+
+    left_out: ClassVar[str] = "left-out"
+
+    type: Literal["file"]
+    """`file`."""
+
+    name: str | None = None
+    """A label for logs and metrics."""
+
+    path: str = Field(min_length=1)
+    """Files to read, one record a line; a pattern with `*`, `?`, `[…]` and `**`, relative to where the command runs.
+    Files that appear while the pipeline runs are read, too, and lines that are added."""
+
+    envelope: bool = Field(False, alias="file.envelope")
+    """Each line is `{"key":…,"value":…,"headers":{…},"timestamp":…,"topic":…}` and not a value alone. Keys and values
+    are JSON, or texts that hold the very bytes; all but `value` may be absent."""
+
+    @field_validator("path")
+    @classmethod
+    def _check_path(cls, value: str) -> str:
+        if "\x00" in value:
+            msg = "not a path"
+            raise ValueError(msg)
+        return value
+
+    @property
+    def wanted(self) -> None:
+        """Every record is."""
+        return None
+
+    @property
+    def rate_limit(self) -> None:
+        """None."""
+        return None
+
+    def matches(self, path: str) -> bool:
+        """Whether a file of this name would be read."""
+        return fnmatch.fnmatch(os.path.abspath(path), os.path.abspath(self.path))  # noqa: PTH100  (nothing is followed)
+
+    def control(self, _pipeline: str, _warn: Callable[[str], None]) -> FileControl:
+        """The driver's side."""
+        return FileControl(self)
+
+    def reader(self, _pipeline: str) -> FileReader:
+        """A task's side."""
+        return FileReader(envelope=self.envelope)
+
+
+class _Topic(NamedTuple):
+    id: str
+    partitions: int
+
+
+class FileControl:
+    """What the driver asks about the files."""
+
+    def __init__(self, options: FileSource) -> None:
+        """Look at nothing yet."""
+        self.options = options
+        self.ids: dict[str, str] = {}
+        self._counted: dict[str, tuple[int, int]] = {}
+        """By file: bytes that were looked at, and line ends in them."""
+
+    def connect(self) -> str:
+        """Where the files are, as the option says it."""
+        return self.options.path
+
+    def fingerprint(self, _identity: str) -> dict[str, Any]:
+        """What a checkpoint of this source depends on."""
+        return {"type": "file", "value.format": self.options.value_format}
+
+    def _files(self) -> list[str]:
+        found = sorted(name for name in glob.iglob(self.options.path, recursive=True) if Path(name).is_file())  # noqa: PTH207  (the whole pattern is the user's)
+        if len(found) > _MAX_FILES:
+            msg = f"source.path {self.options.path!r} matches {len(found)} files, more than {_MAX_FILES}"
+            raise ConfigError(msg, "split the pipeline, or write the lines into fewer files")
+        return found
+
+    def start(
+        self,
+        stored: Mapping[Split, int],
+        ids: Mapping[str, str],  # noqa: ARG002
+        owner: str,  # noqa: ARG002
+        from_time: int | None,  # noqa: ARG002
+    ) -> dict[Split, int]:
+        """Where each file's reading starts."""
+        files = self._files()
+        if not files and not stored:
+            msg = f"source.path {self.options.path!r} matches no file"
+            raise ConfigError(msg, "correct the path; it is relative to where the command runs")
+        gone = [name for name, _ in stored if name not in files]
+        self.ids = dict.fromkeys((*files, *gone), "file")
+        return self.check({**{(name, 0): 0 for name in files}, **stored})
+
+    def check(self, positions: Mapping[Split, int]) -> dict[Split, int]:
+        """The positions; raises DataLoss for a file that has fewer lines than were read."""
+        for (name, _), at in positions.items():
+            lines = self._lines(name) if Path(name).is_file() else at
+            if lines < at:
+                msg = f"data loss: {name} has {lines} lines, and {at} of them were read already"
+                raise DataLoss(msg, "put the file back, or use another pipeline.name to read it afresh")
+        return dict(positions)
+
+    def _lines(self, name: str) -> int:
+        """How many lines a file has; the last one counts without its end, too."""
+        try:
+            with Path(name).open("rb") as file:
+                size, lines = self._counted.get(name, (0, 0))
+                if file.seek(0, 2) < size:
+                    size = lines = 0
+                file.seek(size)
+                while block := file.read(_BLOCK):
+                    size, lines = size + len(block), lines + block.count(b"\n")
+                self._counted[name] = (size, lines)
+                open_end = False
+                if size:
+                    file.seek(size - 1)
+                    open_end = file.read(1) != b"\n"
+        except OSError as exc:
+            msg = f"cannot read {name}: {exc.strerror or exc}"
+            raise Unavailable(msg) from exc
+        return lines + open_end
+
+    def ends(self, positions: Mapping[Split, int]) -> dict[Split, int]:
+        """Where each file ends now."""
+        return {split: self._lines(split[0]) if Path(split[0]).is_file() else at for split, at in positions.items()}
+
+    def extent(self, ends: Mapping[Split, int]) -> dict[Split, tuple[int, int]]:
+        """All of each file."""
+        return {split: (0, end) for split, end in ends.items()}
+
+    def finished(self, positions: Mapping[Split, int]) -> bool:  # noqa: ARG002
+        """Never: lines may be added."""
+        return False
+
+    def discover(self, positions: Mapping[Split, int]) -> dict[Split, int]:
+        """Files that are new."""
+        new = {(name, 0): 0 for name in self._files() if (name, 0) not in positions}
+        self.ids.update({name: "file" for name, _ in new})
+        return new
+
+    def resolve(self, splits: Iterable[Split], to: Literal["earliest", "latest"] | int) -> dict[Split, int]:
+        """The first line, or the end; lines have no time."""
+        if to not in {"earliest", "latest"}:
+            msg = "lines of files have no time to set positions by"
+            raise ConfigError(msg, "use --to earliest, latest or offset:N")
+        return {split: 0 if to == "earliest" else self._lines(split[0]) for split in splits}
+
+    def topics(self, names: Iterable[str]) -> dict[str, _Topic]:
+        """Those of these files that are there."""
+        return {name: _Topic("file", 1) for name in names if Path(name).is_file()}
+
+    def commit(self, positions: Mapping[Split, int]) -> None:
+        """Nobody watches."""
+
+    def keep(self, positions: Mapping[Split, int]) -> None:
+        """Nobody watches."""
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+@dataclass(slots=True)
+class FileRecord:
+    """One line, as a record."""
+
+    line: int
+    stands_for: str
+    key_bytes: bytes | None
+    value_bytes: bytes | None
+    sent: Headers = field(default_factory=list)
+    millis: int | None = None
+
+    def key(self) -> bytes | None:
+        """The key's bytes."""
+        return self.key_bytes
+
+    def value(self) -> bytes | None:
+        """The value's bytes."""
+        return self.value_bytes
+
+    def topic(self) -> str:
+        """The line's own, or the file's name without its ending."""
+        return self.stands_for
+
+    def partition(self) -> int:
+        """Files have one."""
+        return 0
+
+    def offset(self) -> int:
+        """The line's number, from 0."""
+        return self.line
+
+    def timestamp(self) -> tuple[int, int]:
+        """When it was made, where the line says it."""
+        return (0, -1) if self.millis is None else (1, self.millis)
+
+    def headers(self) -> Headers:
+        """Names and values."""
+        return self.sent
+
+    def leader_epoch(self) -> None:
+        """Files have no leader."""
+        return
+
+
+@dataclass(slots=True)
+class FileChunk:
+    """Consecutive lines of one file, of one topic."""
+
+    split: Split
+    topic: str
+    messages: list[FileRecord]
+
+
+class _Line(msgspec.Struct):
+    key: msgspec.Raw = msgspec.Raw(b"null")
+    value: msgspec.Raw = msgspec.Raw(b"null")
+    headers: dict[str, str | None] = {}
+    timestamp: int | None = None
+    topic: str | None = None
+
+
+_line = msgspec.json.Decoder(_Line).decode
+
+
+class FileReader:
+    """Reads ranges of lines. Remembers where lines begin, so that going on costs nothing."""
+
+    def __init__(self, *, envelope: bool) -> None:
+        """Open nothing yet."""
+        self._envelope = envelope
+        self._known: dict[str, tuple[int, int]] = {}
+        """By file: a line's number, and the byte where it begins."""
+        self._position: dict[Split, int] = {}
+
+    def read(self, ranges: Mapping[Split, tuple[int, int]]) -> Generator[FileChunk | None]:
+        """Chunks until every range is read. Raises Unavailable."""
+        self._position = {split: start for split, (start, _) in ranges.items()}
+        for split, (start, end) in ranges.items():
+            try:
+                with Path(split[0]).open("rb") as file:
+                    yield from self._chunks(file, split, start, end)
+            except OSError as exc:
+                msg = f"cannot read {split[0]}: {exc.strerror or exc}"
+                raise Unavailable(msg) from exc
+            self._position[split] = max(self._position[split], end)
+
+    def _chunks(self, file: BinaryIO, split: Split, start: int, end: int) -> Generator[FileChunk]:
+        name = split[0]
+        line, begins = self._known.get(name, (0, 0))
+        if line > start:
+            line = begins = 0
+        file.seek(begins)
+        while line < start and file.readline():
+            line += 1
+        chunk: FileChunk | None = None
+        while line < end and (text := file.readline()):
+            record = self._record(name, line, text.rstrip(b"\r\n"))
+            line += 1
+            if chunk is not None and (chunk.topic != record.stands_for or len(chunk.messages) >= CHUNK):
+                self._position[split] = record.line
+                yield chunk
+                chunk = None
+            if chunk is None:
+                chunk = FileChunk(split, record.stands_for, [])
+            chunk.messages.append(record)
+        self._known[name] = (line, file.tell())
+        if chunk is not None:
+            self._position[split] = line
+            yield chunk
+
+    def _record(self, name: str, line: int, text: bytes) -> FileRecord:
+        stem = Path(name).name.split(".", 1)[0] or name
+        if not self._envelope:
+            return FileRecord(line, stem, None, text)
+        try:
+            found = _line(text)
+        except MALFORMED:
+            return FileRecord(line, stem, None, text)  # the format says what is wrong with it
+        headers: Headers = [(k, None if v is None else v.encode()) for k, v in found.headers.items()]
+        return FileRecord(
+            line, found.topic or stem, _content(found.key), _content(found.value), headers, found.timestamp
+        )
+
+    def position(self, split: Split) -> int:
+        """The next line that this file's range would give."""
+        return self._position[split]
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def _content(raw: msgspec.Raw) -> bytes | None:
+    """The bytes that a line stands for: null is none, a text is itself, other JSON its own text."""
+    text = bytes(raw)
+    if text == b"null":
+        return None
+    if text[:1] != b'"':
+        return text
+    try:
+        return msgspec.json.decode(text, type=str).encode()
+    except MALFORMED:
+        return text

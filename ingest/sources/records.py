@@ -1,0 +1,141 @@
+"""What the options of every source have in common: how its records become rows, and what to do with broken ones.
+
+Reference: alibaba-kafka.txt, "Data ingestion", the source table's options; decisions, "Sources" and "Dirty data".
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from ingest.flow.columns import METADATA, Extra
+from ingest.flow.infer import Inference
+from ingest.formats.debezium_json import DebeziumJson
+from ingest.formats.options import OptionErrors, Options
+from ingest.model.ddl import parse_tables
+from ingest.model.text import TextError
+
+if TYPE_CHECKING:
+    from ingest.formats import Format
+
+
+class RecordOptions(Options):
+    """Options that sources share."""
+
+    formats: ClassVar[str | None] = "value.format"
+    """The option that chooses the format whose own options may stand beside these."""
+
+    value_format: Literal["debezium-json", "canal-json", "json"] = Field("debezium-json", alias="value.format")
+    """The format of the records' values."""
+
+    key_format: Literal["json"] | None = Field(None, alias="key.format")
+    """`json`: the fields of the records' keys become columns, in front of the others. With `value.format: json` they
+    are the table's primary key, and a record without a value is a delete."""
+
+    key_prefix: str = Field("", alias="key.fields-prefix")
+    """A text in front of the names of columns that come from the key. It must not be the beginning of
+    `value.fields-prefix`, nor the other way round."""
+
+    value_prefix: str = Field("", alias="value.fields-prefix")
+    """A text in front of the names of columns that come from the value."""
+
+    metadata: str | None = Field(None, alias="metadata.list")
+    """Columns about the record itself, separated by commas: `topic`, `partition`, `offset`, `timestamp`,
+    `timestamp-type`, `headers`, `leader-epoch`, `__raw_key__`, `__raw_value__`. They come last."""
+
+    ddls: str | None = Field(None, alias="scan.value.initial-schemas.ddls")
+    """Schemas that tables have before their first record: Flink SQL's `CREATE TABLE db.t (id BIGINT, name
+    VARCHAR(10))`, separated by `;`. A primary key in it is the table's."""
+
+    strategy: Literal["continuous", "static"] = Field("continuous", alias="schema.inference.strategy")
+    """`continuous`: every record may change its table's schema. `static`: a table's first schema is its last: columns
+    that it lacks are left out and counted, values that do not fit are rejects."""
+
+    prefetch: int = Field(50, alias="scan.max.pre.fetch.records", ge=0, le=100_000)
+    """Before its very first batch, a pipeline looks at this many of the newest records of each partition to learn its
+    tables' schemas. A table that it does not meet there gets its schema from its first record. Zero: do not look."""
+
+    ignore_errors: bool = Field(False, alias="ingestion.ignore-errors")
+    """Count records that cannot be taken, instead of stopping at the first."""
+
+    max_errors: int = Field(-1, alias="ingestion.error-tolerance.max-count", ge=-1)
+    """With `ingestion.ignore-errors`: stop when there are more than this many, over all runs. -1: never."""
+
+    format: Any = Field(default_factory=DebeziumJson, alias="*format", exclude=True)
+    """Filled in from the options that start with the format's name."""
+
+    @field_validator("metadata")
+    @classmethod
+    def _check_metadata(cls, value: str | None) -> str | None:
+        at = 0
+        seen = set()
+        for part in (value or "").split(","):
+            name = part.strip()
+            if name and (name not in METADATA or name in seen):
+                what = "is there twice" if name in METADATA else f"is none of {', '.join(METADATA)}"
+                msg = f"{name[:100]!r} {what}"
+                raise TextError(msg, at + part.index(name), len(name))
+            seen.add(name)
+            at += len(part) + 1
+        return value
+
+    @field_validator("ddls")
+    @classmethod
+    def _check_ddls(cls, value: str | None) -> str | None:
+        if value is not None:
+            parse_tables(value)
+        return value
+
+    @model_validator(mode="after")
+    def _check_columns(self) -> RecordOptions:
+        problems = []
+        first, second = self.key_prefix, self.value_prefix
+        if first and second and (first.startswith(second) or second.startswith(first)):
+            text = f"key.fields-prefix {first!r} and value.fields-prefix {second!r}: neither may begin with the other"
+            problems.append(("key.fields-prefix", text))
+        if first and self.key_format is None:
+            problems.append(("key.fields-prefix", "key.fields-prefix needs key.format: json"))
+        if problems:
+            raise OptionErrors(*problems)
+        return self
+
+    def with_format(self, chosen: Format) -> tuple[RecordOptions, list[tuple[str, str]]]:
+        """These options with those of the format; and what is wrong between them: the option to point at, and why."""
+        problems = []
+        if chosen.reading.fixed and self.prefetch:
+            text = "json.infer-schema.fixed-types needs scan.max.pre.fetch.records: 0"
+            problems.append(("json.infer-schema.fixed-types", text))
+        return self.model_copy(update={"format": chosen}), problems
+
+    @property
+    def metadata_names(self) -> tuple[str, ...]:
+        """The metadata columns."""
+        return tuple(part.strip() for part in (self.metadata or "").split(",") if part.strip())
+
+    @property
+    def extra(self) -> Extra:
+        """The columns that come from elsewhere than the value."""
+        return Extra(
+            self.key_format is not None,
+            self.value_format == "json",
+            self.key_prefix,
+            self.value_prefix,
+            self.metadata_names,
+            self.format.reading.standard,
+        )
+
+    def inference(self, max_columns: int) -> Inference:
+        """How schemas are found."""
+        reading = self.format.reading
+        if self.value_prefix:
+            fixed = {self.value_prefix + name: data_type for name, data_type in reading.fixed.items()}
+            reading = replace(reading, fixed=fixed)
+        initial = {} if self.ddls is None else parse_tables(self.ddls)
+        return Inference(reading, self.strategy == "static", initial, max_columns)
+
+    @property
+    def tolerated(self) -> int:
+        """How many rejects the pipeline tolerates over all runs."""
+        return 0 if not self.ignore_errors else (1 << 62 if self.max_errors < 0 else self.max_errors)
