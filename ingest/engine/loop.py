@@ -201,11 +201,11 @@ class Loop(Starting):
         if changed or any(self.progress.positions[s] != at for s, at in before.items()):
             self.stalled = 0.0
             return
-        if any(outcome.observed for outcome in outcomes):
-            tables = {show(table) for outcome in outcomes for table in outcome.observed}
-            names = ", ".join(sorted(tables)[:5])
-            msg = f"a batch came to nothing: the schemas of {names} take their rows, and yet do not"
-            raise InternalError(msg, "please report this with a message of that table")
+        stuck = [split for outcome in outcomes if outcome.drifted for split in outcome.positions]
+        if stuck:
+            places = ", ".join(f"{topic}[{p}] at offset {self.progress.positions[topic, p]}" for topic, p in stuck[:5])
+            msg = f"a batch came to nothing: a schema takes a row and yet does not; at one of {places}"
+            raise InternalError(msg, "please report this with the message")
         self.stalled = self.stalled or time.monotonic()
         if time.monotonic() - self.stalled > PATIENCE_S:
             msg = f"nothing could be read for {PATIENCE_S:.0f} s though there are records"

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ingest.engine import worker
 from ingest.errors import ConfigError, IngestError, InternalError
 from ingest.flow.conform import KeyChanged
-from ingest.flow.encode import encode
+from ingest.flow.encode import encode, stage_of
 from ingest.flow.infer import observe
 from ingest.model.event import Bad
 from ingest.model.reject import Reject, RowError
@@ -92,6 +92,8 @@ class Outcome:
     """Those that count against the tolerance."""
     stopped_by_reject: bool = False
     observed: dict[TableId, TableSchema] = field(default_factory=dict)
+    drifted: bool = False
+    """Whether it stopped at a record that did not fit its table's schema."""
     failure: IngestError | None = None
     withheld: dict[tuple[TableId, str], int] = field(default_factory=dict)
     """By table and column: values that the sink's table was not to have."""
@@ -324,8 +326,10 @@ class _Shard:
                 self.see(change)
         except RowError as exc:
             self.outcome.observed = before
-            stops = self.outcome.rejected >= self.task.tolerated
-            self.reject(split, message, "conform", Bad(exc.code, str(exc), change[0]), passed=not stops)
+            bad = Bad(exc.code, str(exc), change[0])
+            counts = not (self.ignore_decode and stage_of(bad) == "decode")
+            stops = counts and self.outcome.rejected >= self.task.tolerated
+            self.reject(split, message, stage_of(bad), bad, passed=not stops)
             if stops:
                 self.stop_at_reject()
                 return False
@@ -333,6 +337,7 @@ class _Shard:
         if not self.drifted:
             self.look_until = time.monotonic() + LOOK_S
         self.drifted[split] = offset_of(message)
+        self.outcome.drifted = True
         self.looked, self.news = 0, time.monotonic()
         return False
 

@@ -41,6 +41,7 @@ class Conformer:
 
     def __init__(self, source: TableSchema, sink: TableSchema, inference: Inference) -> None:
         """Compare both schemas once."""
+        self._reading = inference.reading
         self.standard = inference.reading.standard
         self.withheld: dict[str, int] = {}
         """By column: values that did not get into the sink, because its table was not to have the column."""
@@ -81,7 +82,8 @@ class Conformer:
             said = None
             if not fits(column_type, value, self.standard):
                 said = None if declared is None else declared.types.get(name)
-                if said is None or not accepts(column_type, value, said, self.standard):
+                said = self._reading.infer(value) if said is None else said
+                if not accepts(column_type, value, said, self.standard):
                     raise Drift
             sink_type = self.sink_types.get(name)
             if sink_type is None:

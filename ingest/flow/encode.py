@@ -80,8 +80,7 @@ def encode(changes: Sequence[Decoded], plans: Plans, tolerated: int, *, ignore_d
             result.skipped[change.reason] = result.skipped.get(change.reason, 0) + 1  # type: ignore[union-attr]
             continue
         index = len(changes) - length_hint(remaining) - 1
-        # What is not JSON at all is the format's affair, whoever notices
-        stage = "decode" if type(change) is Bad or bad.code == "malformed" else "conform"
+        stage = "decode" if type(change) is Bad else stage_of(bad)
         result.rejects.append((index, stage, bad))
         counted += not (ignore_decode and stage == "decode")
         if counted > tolerated:
@@ -89,6 +88,11 @@ def encode(changes: Sequence[Decoded], plans: Plans, tolerated: int, *, ignore_d
             return result
     result.stop = len(changes)
     return result
+
+
+def stage_of(bad: Bad) -> str:
+    """Where a row was refused: what is not JSON at all is the format's affair, whoever notices."""
+    return "decode" if bad.code == "malformed" else "conform"
 
 
 def _encode_all(changes: list[Change], plans: Plans, records: list[Record]) -> Bad | None:

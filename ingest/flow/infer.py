@@ -94,17 +94,14 @@ def _type_of(
         if not fits(forced, value, reading.standard):
             raise _mismatch(name, value, f"fixed as {types.name(forced)}")
         return forced
-    if expected is not None and accepts(expected, value, said, reading.standard):
+    guess = reading.infer(value) if said is None else said
+    if expected is not None and accepts(expected, value, guess, reading.standard):
         return expected if not isinstance(expected, NullType) or said is None else said
     if fixed and expected is not None and not isinstance(expected, NullType):
         raise _mismatch(name, value, f"{types.name(expected)}, and schema.inference.strategy is static")
-    if said is not None:
-        if not fits(said, value, reading.standard):
-            raise _mismatch(name, value, f"declared {types.name(said)}")
-        return said
-    if reading.as_string:
-        return types.STRING
-    return types.infer(value, reading.standard if reading.timestamps else None)
+    if said is not None and not fits(said, value, reading.standard):
+        raise _mismatch(name, value, f"declared {types.name(said)}")
+    return guess
 
 
 def _mismatch(name: str, value: bytes, what: str) -> RowError:

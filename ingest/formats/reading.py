@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ingest.model import temporal
+from ingest.model import temporal, types
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,3 +25,9 @@ class Reading:
     """Whether texts that look like timestamps are taken for such."""
     fixed: Mapping[str, DataType] = field(default_factory=dict)
     """Types of columns of every table that no value changes."""
+
+    def infer(self, raw: bytes) -> DataType:
+        """The type of a value that nothing else describes."""
+        if self.as_string:
+            return types.STRING
+        return types.infer(raw, self.standard if self.timestamps else None)

@@ -38,14 +38,17 @@ class TableSchema:
     def merge(self, other: TableSchema) -> TableSchema:
         """This schema, widened so that it takes the other's rows: new columns come last, none goes away."""
         incoming = {column.name: column for column in other.columns}
-        columns = [
-            column
-            if (new := incoming.pop(column.name, None)) is None
-            else Column(column.name, types.merge(column.type, new.type), column.nullable or new.nullable)
-            for column in self.columns
-        ]
+        key = self.primary_key or other.primary_key
+        columns = []
+        for column in self.columns:
+            new = incoming.pop(column.name, None)
+            if new is not None:
+                nullable = (column.nullable or new.nullable) and not (column.name in key and not column.nullable)
+                columns.append(Column(column.name, types.merge(column.type, new.type), nullable))
+            else:
+                columns.append(column)
         columns += (replace(column, nullable=True) for column in incoming.values())
-        return TableSchema(tuple(columns), self.primary_key or other.primary_key)
+        return TableSchema(tuple(columns), key)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, types by their Flink SQL names."""
