@@ -11,8 +11,10 @@ import typer
 from ingest import __version__
 from ingest.cli.check import check
 from ingest.cli.checkpoint import app as checkpoint_app
+from ingest.cli.replay import replay
 from ingest.cli.run import run
 from ingest.cli.sandbox import app as sandbox_app
+from ingest.cli.schema import app as schema_app
 from ingest.cli.test import test
 from ingest.cli.warmup import warmup
 from ingest.errors import IngestError, InternalError
@@ -30,9 +32,11 @@ app = typer.Typer(
 )
 app.command()(run)
 app.command()(check)
+app.command()(replay)
 app.command()(test)
 app.command()(warmup)
 app.add_typer(checkpoint_app, name="checkpoint")
+app.add_typer(schema_app, name="schema")
 app.add_typer(sandbox_app, name="sandbox")
 
 

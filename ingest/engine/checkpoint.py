@@ -6,6 +6,7 @@
     batches/N.plan         ranges, topic ids, schema version: written before any task starts
     batches/N.done         positions reached, counters: written when the batch is over
     schemas/V.json         what version V changed; every hundredth holds everything
+    replays/               replays of dead letters (replay.py)
 
 Files appear whole or not at all. A plan without a done is run again: nothing of a batch is lost with its driver. Where
 there is no lock, a run that finds a newer one's number stops before it plans.
@@ -13,6 +14,7 @@ there is no lock, a run that finds a newer one's number stops before it plans.
 
 from __future__ import annotations
 
+import time
 import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -24,12 +26,13 @@ from ingest.flow.evolve import Schemas, SourceTable
 from ingest.model.schema import TableSchema
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from ingest.engine.storage import Storage
     from ingest.flow.evolve import Evolution
     from ingest.flow.route import Rules
     from ingest.kafka.admin import Split
+    from ingest.model.table import TableId
 
 FORMAT: Final = 1
 KEEP_BATCHES: Final = 20
@@ -68,13 +71,15 @@ class Checkpoint:
         self.storage = storage
         self.where = storage.where
         self.run = 0
+        self.batches = "batches"
+        """Where plans and progress are: a replay has a folder of its own."""
         try:
             self.meta: dict[str, Any] = orjson.loads(storage.read("checkpoint.json") or b"{}")
             if self.meta.get("format", FORMAT) != FORMAT:
                 msg = f"checkpoint {self.where} was written by a newer version (format {self.meta['format']})"
                 raise CheckpointError(msg, "run it with that version")
         except (ValueError, AttributeError) as exc:
-            raise self._damaged("checkpoint.json", exc) from exc
+            raise self.damaged("checkpoint.json", exc) from exc
 
     def begin(self, note: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
         """Take the next run's number, leaving a note with it; returns the note of the run before, which None keeps."""
@@ -83,7 +88,7 @@ class Checkpoint:
         try:
             before = orjson.loads(self.storage.read(f"runs/{self.run}") or b"{}")
         except ValueError as exc:
-            raise self._damaged(f"runs/{self.run}", exc) from exc
+            raise self.damaged(f"runs/{self.run}", exc) from exc
         while True:
             self.run += 1
             if self.storage.create(f"runs/{self.run}", orjson.dumps(before if note is None else note)):
@@ -107,7 +112,8 @@ class Checkpoint:
         stems = [name.removesuffix(ending) for name in self.storage.names(folder) if name.endswith(ending)]
         return sorted(int(stem) for stem in stems if stem.isdigit())
 
-    def _damaged(self, what: str, exc: Exception) -> CheckpointError:
+    def damaged(self, what: str, exc: Exception) -> CheckpointError:
+        """The error for a file that cannot be read."""
         return CheckpointError(
             f"checkpoint {self.where} is damaged: {what}: {exc}", "restore it, or start over with another --checkpoint"
         )
@@ -141,17 +147,17 @@ class Checkpoint:
     def progress(self) -> tuple[Progress, Batch | None]:
         """Where the last finished batch ended, and the planned batch that is not finished, if there is one."""
         try:
-            done = max(self._numbers("batches", ".done"), default=-1)
+            done = max(self._numbers(self.batches, ".done"), default=-1)
             progress = self._progress(done)
-            planned = max(self._numbers("batches", ".plan"), default=-1)
+            planned = max(self._numbers(self.batches, ".plan"), default=-1)
             return progress, self._batch(planned) if planned > done else None
         except (ValueError, KeyError, TypeError) as exc:
-            raise self._damaged("batches", exc) from exc
+            raise self.damaged("batches", exc) from exc
 
     def _progress(self, number: int) -> Progress:
         if number < 0:
             return Progress()
-        stored = orjson.loads(self.storage.read(f"batches/{number}.done") or b"")
+        stored = orjson.loads(self.storage.read(f"{self.batches}/{number}.done") or b"")
         return Progress(
             number,
             {(t, p): at for t, p, at, _ in stored["positions"]},
@@ -161,7 +167,7 @@ class Checkpoint:
         )
 
     def _batch(self, number: int) -> Batch:
-        stored = orjson.loads(self.storage.read(f"batches/{number}.plan") or b"")
+        stored = orjson.loads(self.storage.read(f"{self.batches}/{number}.plan") or b"")
         ranges = {(t, p): (start, end) for t, p, start, end in stored["ranges"]}
         return Batch(number, stored["run"], stored["ids"], ranges, stored["schema_version"])
 
@@ -170,7 +176,7 @@ class Checkpoint:
         self.own()
         ranges = [[t, p, start, end] for (t, p), (start, end) in batch.ranges.items()]
         plan = {"run": batch.run, "ids": batch.ids, "schema_version": batch.schema_version, "ranges": ranges}
-        self.storage.write(f"batches/{batch.number}.plan", orjson.dumps(plan))
+        self.storage.write(f"{self.batches}/{batch.number}.plan", orjson.dumps(plan))
 
     def done(self, progress: Progress, counts: Mapping[str, Any]) -> None:
         """Store where the pipeline stands now, and forget old batches; raises CheckpointError as `plan` does."""
@@ -183,10 +189,10 @@ class Checkpoint:
             "counts": counts,
             "positions": positions,
         }
-        self.storage.write(f"batches/{progress.batch}.done", orjson.dumps(done))
+        self.storage.write(f"{self.batches}/{progress.batch}.done", orjson.dumps(done))
         old = progress.batch - KEEP_BATCHES
         for kind in ("plan", "done") if old >= 0 else ():
-            self.storage.remove(f"batches/{old}.{kind}")
+            self.storage.remove(f"{self.batches}/{old}.{kind}")
 
     # -- schemas -----------------------------------------------------------------------------------------------------
 
@@ -207,8 +213,24 @@ class Checkpoint:
                 for table, value in stored[version]["sinks"]:
                     sinks[tuple(table)] = TableSchema.from_json(value)
         except (ValueError, KeyError, TypeError) as exc:
-            raise self._damaged("schemas", exc) from exc
+            raise self.damaged("schemas", exc) from exc
         return Schemas(versions[-1] if versions else 0, sources, sinks)
+
+    def versions(
+        self,
+    ) -> Iterator[tuple[int, int | None, dict[TableId, TableSchema], dict[TableId, TableSchema]]]:
+        """Each version of the schemas: number, time in milliseconds, and the source and sink tables it changed.
+
+        Versions that hold everything give everything. Raises CheckpointError.
+        """
+        for version in self._numbers("schemas", ".json"):
+            try:
+                stored = orjson.loads(self.storage.read(f"schemas/{version}.json") or b"")
+                sources = {tuple(table): TableSchema.from_json(value) for table, value in stored["sources"]}
+                sinks = {tuple(table): TableSchema.from_json(value) for table, value in stored["sinks"]}
+            except (ValueError, KeyError, TypeError) as exc:
+                raise self.damaged(f"schemas/{version}.json", exc) from exc
+            yield version, stored.get("time"), sources, sinks
 
     def store(self, evolution: Evolution) -> None:
         """Store a version of the schemas: what it changed, or everything now and then."""
@@ -218,6 +240,7 @@ class Checkpoint:
         sinks = evolution.schemas.sinks if full else evolution.sinks
         value = {
             "full": full,
+            "time": int(time.time() * 1000),
             "sources": [[table, source.to_json()] for table, source in sources.items()],
             "sinks": [[table, schema.to_json()] for table, schema in sinks.items()],
         }

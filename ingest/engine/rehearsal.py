@@ -374,7 +374,7 @@ class _Collector(_Staged):
         super().__init__(options)
         self._out = out
 
-    def prepare(self, _sink: dict[str, str], _pipeline: str) -> str:
+    def prepare(self, _sink: dict[str, str], _pipeline: str, _warn: Any) -> str:  # noqa: ANN401
         return "memory letters"
 
     def letters(self, _pipeline: str, _writer: Any) -> _Letters | None:  # noqa: ANN401
@@ -392,8 +392,8 @@ class _Letters:
 
         headers = {
             name.removeprefix(PREFIX): (value or b"").decode()
-            for name, value in headers_of(record, stage, bad)
-            if name.startswith(PREFIX) and not name.endswith(".time")
+            for name, value in headers_of(record, stage, bad, "")
+            if name.startswith(PREFIX) and not name.endswith((".time", ".pipeline"))
         }
         self._queued.append((self._topic, record.key(), record.value(), headers))
 

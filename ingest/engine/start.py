@@ -149,7 +149,7 @@ class Starting:
         """Make the topic of dead letters; raises ConfigError where the pipeline would read it."""
         name = self.pipeline.pipeline.name
         sink = {} if collector.properties else self.pipeline.sink.client(name)
-        written_to = collector.prepare(sink, name)
+        written_to = collector.prepare(sink, name, self.warn)
         topic = collector.topic or ""
         if written_to == read_from and (topic in self.source.ids or self.source.options.chooses(topic)):
             msg = f"the pipeline reads its own dead letters: topic {topic} is one of its source's"

@@ -93,6 +93,7 @@ class LocalStorage:
         path = self._root / name
         temporary = path.with_name(f".{path.name}.tmp")
         try:
+            path.parent.mkdir(exist_ok=True)
             with temporary.open("wb") as file:
                 file.write(data)
                 file.flush()

@@ -18,6 +18,7 @@ from ingest.flow.rowtext import key_image
 from ingest.model import temporal, types
 from ingest.model.event import Bad, Declared
 from ingest.model.jsontext import MALFORMED, check_text, fields_of, reason
+from ingest.model.record import origin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -196,8 +197,8 @@ def _value_of(name: str, standard: str) -> Callable[[Record], bytes]:
 
     values: dict[str, Callable[[Record], bytes]] = {
         "topic": lambda record: msgspec.json.encode(record.topic()),
-        "partition": lambda record: b"%d" % (record.partition() or 0),
-        "offset": lambda record: b"%d" % (record.offset() or 0),
+        "partition": lambda record: b"%d" % (origin(record).partition() or 0),
+        "offset": lambda record: b"%d" % (origin(record).offset() or 0),
         "timestamp": timestamp,
         "timestamp-type": lambda record: b'"%b"' % _TIMESTAMP_TYPES[record.timestamp()[0]].encode(),
         "headers": headers,

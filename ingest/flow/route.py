@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ingest.model.table import MAX_PARTS, TableId, selector
+from ingest.model.table import TableId, selector, table_id
 
 _GROUP = re.compile(r"\$(\d)")
 
@@ -28,12 +28,6 @@ class KeyRule:
 
     source_table: str
     primary_key: tuple[str, ...]
-
-
-def table_id(text: str) -> TableId:
-    """`shop.orders` as an id; a text of more than three parts is one part."""
-    parts = tuple(text.split("."))
-    return parts if len(parts) <= MAX_PARTS else (text,)
 
 
 @dataclass(frozen=True, slots=True)

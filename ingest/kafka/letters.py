@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
+from ingest.model.record import origin
 from ingest.model.table import show
 
 if TYPE_CHECKING:
@@ -17,21 +18,22 @@ if TYPE_CHECKING:
     from ingest.model.record import Headers, Record
 
 PREFIX: Final = "__ingest.errors."
-NAMES: Final = ("topic", "partition", "offset", "stage", "code", "message", "table", "time")
 _MAX_TEXT: Final = 1000
 
 
-def headers_of(record: Record, stage: str, bad: Bad) -> Headers:
+def headers_of(record: Record, stage: str, bad: Bad, pipeline: str) -> Headers:
     """The record's headers, and ours; those that it has from an earlier rejection are replaced."""
+    original = origin(record)
     found: dict[str, str] = {
-        "topic": record.topic() or "",
-        "partition": str(record.partition() or 0),
-        "offset": str(record.offset() or 0),
+        "topic": original.topic() or "",
+        "partition": str(original.partition() or 0),
+        "offset": str(original.offset() or 0),
         "stage": stage,
         "code": bad.code,
         "message": bad.message[:_MAX_TEXT],
         "table": "" if bad.table is None else show(bad.table)[:_MAX_TEXT],
         "time": str(int(time.time() * 1000)),
+        "pipeline": pipeline,
     }
     own = [(name, value) for name, value in record.headers() or [] if not name.startswith(PREFIX)]
     ours: Headers = [(PREFIX + name, text.encode("utf-8", "backslashreplace")) for name, text in found.items()]
@@ -41,8 +43,9 @@ def headers_of(record: Record, stage: str, bad: Bad) -> Headers:
 class DeadLetters:
     """A task's way to the topic."""
 
-    def __init__(self, topic: str, writer: KafkaWriter, *, shared: bool) -> None:
+    def __init__(self, topic: str, pipeline: str, writer: KafkaWriter, *, shared: bool) -> None:
         """`shared`: the writer is the sink's, whose commit is the letters' as well."""
+        self._pipeline = pipeline
         self._topic = topic
         self._writer = writer
         self._shared = shared
@@ -50,9 +53,8 @@ class DeadLetters:
     def add(self, record: Record, stage: str, bad: Bad) -> None:
         """Queue a letter; raises IngestError."""
         kind, millis = record.timestamp()
-        self._writer.send(
-            self._topic, record.key(), record.value(), headers_of(record, stage, bad), millis if kind else None
-        )
+        headers = headers_of(record, stage, bad, self._pipeline)
+        self._writer.send(self._topic, record.key(), record.value(), headers, millis if kind else None)
 
     def commit(self) -> None:
         """Wait until all letters are acknowledged; raises IngestError."""

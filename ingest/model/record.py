@@ -33,3 +33,9 @@ class Record(Protocol):
 
     def leader_epoch(self) -> int | None:
         """The epoch of the partition's leader, where that is known."""
+
+
+def origin(record: Record) -> Record:
+    """The record at its original position: a dead letter's is not its own."""
+    found: Record = getattr(record, "origin", record)
+    return found

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ingest.model import types
+from ingest.model.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,7 +26,7 @@ class Column:
 
     def __str__(self) -> str:
         """As in DDL."""
-        return f"{self.name} {types.name(self.type)}{'' if self.nullable else ' NOT NULL'}"
+        return f"{one_line(self.name)} {types.name(self.type)}{'' if self.nullable else ' NOT NULL'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ class CreateTable:
         """`CREATE TABLE (id BIGINT NOT NULL, …, PRIMARY KEY (id))`."""
         parts = [str(column) for column in self.schema.columns]
         if self.schema.primary_key:
-            parts.append(f"PRIMARY KEY ({', '.join(self.schema.primary_key)})")
+            parts.append(f"PRIMARY KEY ({', '.join(map(one_line, self.schema.primary_key))})")
         return f"CREATE TABLE ({', '.join(parts)})"
 
 
@@ -99,7 +100,7 @@ class AlterColumnType:
 
     def __str__(self) -> str:
         """`ALTER COLUMN n INT -> BIGINT`."""
-        return f"ALTER COLUMN {self.name} {types.name(self.before)} -> {types.name(self.after)}"
+        return f"ALTER COLUMN {one_line(self.name)} {types.name(self.before)} -> {types.name(self.after)}"
 
 
 SchemaChange: TypeAlias = CreateTable | AddColumn | AlterColumnType

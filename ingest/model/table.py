@@ -26,6 +26,12 @@ def show(table: TableId) -> str:
     return ".".join(table)
 
 
+def table_id(text: str) -> TableId:
+    """`shop.orders` as an id; a text of more than three parts is one part."""
+    parts = tuple(text.split("."))
+    return parts if len(parts) <= MAX_PARTS else (text,)
+
+
 class SelectorError(ValueError):
     """A selector that is no regular expression; the text says why, in one line."""
 

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 
+def one_line(text: str) -> str:
+    """On one line, whatever it holds: names and values come from messages."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode() for c in text)
+
+
 class TextError(ValueError):
     """What is wrong with an option's text, at which character of it, counted from 0."""
 

@@ -14,6 +14,8 @@ from ingest.kafka.connection import KafkaConnection
 from ingest.kafka.properties import translate
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ingest.kafka.letters import DeadLetters
 
 CONNECT_S = 20.0
@@ -60,10 +62,10 @@ class DirtyDataCollector(KafkaConnection):
         from ingest.kafka.writer import KafkaWriter  # noqa: PLC0415
 
         if self.properties:
-            return DeadLetters(self.topic, KafkaWriter(self.client(pipeline), checked=True), shared=False)
-        return DeadLetters(self.topic, writer, shared=True)
+            return DeadLetters(self.topic, pipeline, KafkaWriter(self.client(pipeline), checked=True), shared=False)
+        return DeadLetters(self.topic, pipeline, writer, shared=True)
 
-    def prepare(self, sink: dict[str, str], pipeline: str) -> str:
+    def prepare(self, sink: dict[str, str], pipeline: str, warn: Callable[[str], None]) -> str:
         """Make the topic where it is not there; `sink` is the sink's client configuration. Returns the cluster's id."""
         from ingest.kafka.admin import Cluster  # noqa: PLC0415  (as above)
 
@@ -72,8 +74,14 @@ class DirtyDataCollector(KafkaConnection):
         try:
             identity = cluster.connect(CONNECT_S)
             if not cluster.topics([self.topic]):
-                cluster.create([self.topic], -1, -1, {})
+                # Letters keep the times of their records, by which Kafka would forget those of old ones at once
+                cluster.create([self.topic], -1, -1, {"retention.ms": "-1", "cleanup.policy": "delete"})
                 cluster.wait_until(lambda: bool(cluster.topics([self.topic or ""])), 10)
+            elif (kept := cluster.topic_config(self.topic, "retention.ms")) not in {None, "-1"}:
+                warn(
+                    f"topic {self.topic} forgets dead letters by the times of their records (retention.ms={kept}): "
+                    "those of old records are gone at once; set retention.ms=-1"
+                )
             return identity
         finally:
             cluster.close()

@@ -13,6 +13,7 @@ from pydantic import Field
 from ingest.flow.rows import RowPlan
 from ingest.model.event import Kind
 from ingest.model.table import TableId, show
+from ingest.model.text import one_line
 from ingest.sinks.sink import SinkOptions
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class PrintSink(SinkOptions):
         self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference
     ) -> RowPlan:
         """How rows of a table are shown."""
-        name = clean(show(target))
+        name = one_line(show(target))
         columns = [column.name for column in sink.columns]
 
         def line(kind: str, image: Image) -> Record:
@@ -74,7 +75,7 @@ class PrintControl:
 
     def __init__(self, options: PrintSink) -> None:
         """Nothing to connect to."""
-        self._prefix = "" if options.identifier is None else f"{clean(options.identifier)}> "
+        self._prefix = "" if options.identifier is None else f"{one_line(options.identifier)}> "
         self.stream: Literal["out", "err"] = "err" if options.standard_error else "out"
 
     def connect(self) -> str:
@@ -94,7 +95,7 @@ class PrintControl:
 
     def changed(self, events: Iterable[SchemaChange]) -> list[str]:
         """The lines for schema changes."""
-        return [f"{self._prefix}{clean(show(event.table))}> {clean(str(event))}" for event in events]
+        return [f"{self._prefix}{one_line(show(event.table))}> {one_line(str(event))}" for event in events]
 
     def lines(self, delivered: Iterable[bytes]) -> list[str]:
         """The lines for what the tasks delivered."""
@@ -138,15 +139,10 @@ class PrintWriter:
         self._committed = []
 
 
-def clean(text: str) -> str:
-    """On one line, whatever it holds: names and values come from messages."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
 def _shown(value: bytes | None) -> str:
     """A value as people read it; `?` is one that the message did not tell."""
     if value is None:
         return "?"
     if value[:1] == b'"':
-        return clean(msgspec.json.decode(value, type=str))
-    return clean(value.decode())
+        return one_line(msgspec.json.decode(value, type=str))
+    return one_line(value.decode())

@@ -1,0 +1,141 @@
+"""`ingest schema show | history | diff`: the schemas that a pipeline found."""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ingest.cli.check import SetOption, parse_variables
+from ingest.cli.checkpoint import CheckpointOption, ConfOption, TargetArgument  # noqa: TC001  (typer reads them)
+from ingest.cli.sandbox import Format, FormatOption
+from ingest.model.text import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ingest.engine.checkpoint import Checkpoint
+    from ingest.engine.history import Version
+    from ingest.model.schema import TableSchema
+    from ingest.model.table import TableId
+
+app = typer.Typer(help="The schemas that a pipeline found.", no_args_is_help=True, rich_markup_mode=None)
+
+TableArgument = Annotated[str | None, typer.Argument(metavar="[TABLE]", help="Only this table. [default: all]")]
+ObservedOption = Annotated[
+    bool, typer.Option("--observed", help="The source's tables as their messages show them, not the sink's.")
+]
+
+
+@contextmanager
+def _opened(
+    target: str, checkpoint: str | None, variables: list[str] | None, conf: list[str] | None
+) -> Iterator[Checkpoint]:
+    from ingest.engine.inspect import opened  # noqa: PLC0415  (`--help` should not wait for it)
+    from ingest.spec.load import load  # noqa: PLC0415
+
+    where = target
+    file = Path(target)
+    if file.is_file():
+        pipeline = load(file, parse_variables(variables)).pipeline
+        where = checkpoint or str(Path(".ingest") / (file.stem if pipeline is None else pipeline.pipeline.name))
+    with opened(where, parse_variables(conf), write=False) as found:
+        yield found
+
+
+@app.command()
+def show(
+    target: TargetArgument,
+    table: TableArgument = None,
+    observed: ObservedOption = False,
+    version: Annotated[int | None, typer.Option(min=0, help="As it was then. [default: now]")] = None,
+    form: FormatOption = Format.TEXT,
+    checkpoint: CheckpointOption = None,
+    variables: SetOption = None,
+    conf: ConfOption = None,
+) -> None:
+    """Show each table's columns and primary key."""
+    from ingest.engine.history import current, history  # noqa: PLC0415  (as above)
+
+    with _opened(target, checkpoint, variables, conf) as found:
+        _print(current(history(found, observed=observed, table=table), version), form)
+
+
+@app.command("history")
+def history_(
+    target: TargetArgument,
+    table: TableArgument = None,
+    observed: ObservedOption = False,
+    form: FormatOption = Format.TEXT,
+    checkpoint: CheckpointOption = None,
+    variables: SetOption = None,
+    conf: ConfOption = None,
+) -> None:
+    """Show every version of each table: what changed, and when."""
+    from ingest.engine.history import history  # noqa: PLC0415  (as above)
+    from ingest.model.schema import changes  # noqa: PLC0415
+    from ingest.model.table import show as shown  # noqa: PLC0415
+
+    with _opened(target, checkpoint, variables, conf) as found:
+        versions = history(found, observed=observed, table=table)
+    if form is Format.JSON:
+        _print(versions, form)
+        return
+    before: dict[TableId, TableSchema] = {}
+    for version in versions:
+        when = ""
+        if version.millis is not None:
+            when = f"  {datetime.fromtimestamp(version.millis / 1000, UTC):%Y-%m-%d %H:%M:%SZ}"
+        for event in changes(version.table, before.get(version.table), version.schema):
+            typer.echo(f"version {version.version}{when}  {one_line(shown(version.table))}> {event}")
+        before[version.table] = version.schema
+
+
+@app.command()
+def diff(
+    target: TargetArgument,
+    table: TableArgument = None,
+    first: Annotated[int | None, typer.Option("--from", min=0, help="[default: the version before the last]")] = None,
+    last: Annotated[int | None, typer.Option("--to", min=0, help="[default: the last version]")] = None,
+    observed: ObservedOption = False,
+    form: FormatOption = Format.TEXT,
+    checkpoint: CheckpointOption = None,
+    variables: SetOption = None,
+    conf: ConfOption = None,
+) -> None:
+    """Show what changed between two versions."""
+    from ingest.engine.history import difference, history  # noqa: PLC0415  (as above)
+    from ingest.model.table import show as shown  # noqa: PLC0415
+
+    with _opened(target, checkpoint, variables, conf) as found:
+        versions = history(found, observed=observed, table=table)
+    newest = max((version.version for version in versions), default=0) if last is None else last
+    oldest = max((v.version for v in versions if v.version < newest), default=0) if first is None else first
+    found_changes = difference(versions, oldest, newest)
+    if form is Format.JSON:
+        value = [{"table": shown(t), "from": oldest, "to": newest, "changes": events} for t, events in found_changes]
+        typer.echo(json.dumps(value, indent=2))
+        return
+    typer.echo(f"from version {oldest} to {newest}: {len(found_changes)} tables changed")
+    for name, events in found_changes:
+        for event in events:
+            typer.echo(f"{one_line(shown(name))}> {event}")
+
+
+def _print(versions: list[Version], form: Format) -> None:
+    if form is Format.JSON:
+        typer.echo(json.dumps([version.to_json() for version in versions], indent=2))
+        return
+    for version in versions:
+        said = version.to_json()
+        typer.echo(f"{one_line(said['table'])} (version {version.version})")
+        width = max((len(column["name"]) for column in said["columns"]), default=0)
+        for column in said["columns"]:
+            null = "" if column["nullable"] else " NOT NULL"
+            typer.echo(f"  {one_line(column['name']).ljust(width)}  {column['type']}{null}")
+        if said["primary_key"]:
+            typer.echo(f"  primary key ({', '.join(said['primary_key'])})")

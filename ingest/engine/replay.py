@@ -1,0 +1,108 @@
+"""Sends dead letters back through their pipeline, under the pipeline's checkpoint.
+
+    replays/N.note         which letters, and where reading began: written before anything else
+    replays/N/             plans and progress of that replay, as of any run
+
+In: a pipeline whose dirty data goes to Kafka, and a selection. Out: a summary. What is rejected again is a new letter.
+A letter was replayed when the progress of an earlier replay that selected it had passed it.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from ingest.engine.loop import Loop
+from ingest.engine.storage import HadoopStorage
+from ingest.errors import ConfigError, IngestError
+from ingest.flow.evolve import reroute
+from ingest.kafka.properties import translate
+from ingest.observe.events import RunEnded
+from ingest.sources.letters import LetterSource, Replayed, Selection
+
+if TYPE_CHECKING:
+    from ingest.engine.checkpoint import Checkpoint
+    from ingest.engine.start import Settings
+    from ingest.observe.events import Observer
+    from ingest.spec.pipeline import Pipeline
+
+_FOLDER = "replays"
+
+
+def replay(pipeline: Pipeline, settings: Settings, observer: Observer, selection: Selection) -> RunEnded:
+    """Replay what is selected and was not replayed before; raises IngestError."""
+    options = pipeline.pipeline
+    collector = options.collector
+    if collector is None or collector.topic is None:
+        msg = "this pipeline has no topic of dead letters (pipeline.dirty-data.collector, type: kafka)"
+        raise ConfigError(msg, "there is nothing to replay from")
+    properties = collector.properties or getattr(pipeline.sink, "properties", {})
+    conf = {**translate(properties), "group.id": f"ingest.{options.name}.replay"}
+    conf.pop("auto.offset.reset", None)
+    source = LetterSource(pipeline.source, collector.topic, conf, options.name, selection)
+    summary = RunEnded(f"{options.name} (replay)")
+    started = time.monotonic()
+    run = _Replay(pipeline.model_copy(update={"source": source}), settings, observer, summary)
+    try:
+        run.run()
+    except IngestError as exc:
+        summary.stopped = str(exc)
+        raise
+    finally:
+        run.resources.close()
+        summary.seconds = time.monotonic() - started
+        observer(summary)
+    return summary
+
+
+class _Replay(Loop):
+    """Main street, from the topic of dead letters, with progress of its own."""
+
+    def connect(self) -> None:
+        """Everything that needs Kafka and the checkpoint only."""
+        if self.remote:
+            self.open(HadoopStorage(self.settings.checkpoint, *self.session.hadoop))
+        checkpoint = self.checkpoint
+        if not checkpoint.exists:
+            msg = f"there is no checkpoint at {checkpoint.where}: this pipeline never ran"
+            raise ConfigError(msg, "give its --checkpoint, if it has another one")
+        checkpoint.begin()
+        self.source.connect()
+        self.sink.connect()
+        earlier, number = replays(checkpoint)
+        positions = self.source.start({}, {}, checkpoint.id, None)
+        staged = LetterSource(
+            self.pipeline.source.source, self.pipeline.source.letters_topic, self.pipeline.source.conf,
+            self.pipeline.source.pipeline, self.pipeline.source.selection, tuple(earlier),
+        )  # fmt: skip
+        self.pipeline = self.pipeline.model_copy(update={"source": staged})
+        note = {"selection": staged.selection.to_json(), "starts": [[t, p, at] for (t, p), at in positions.items()]}
+        checkpoint.storage.write(f"{_FOLDER}/{number}.note", orjson.dumps(note))
+        checkpoint.batches = f"{_FOLDER}/{number}"
+        self.progress.positions = positions
+        self.progress.ids = dict(self.source.ids)
+        rerouted = reroute(checkpoint.schemas(self.rules), self.rules, self.policy)
+        self.prepare_sink(rerouted.schemas.sinks)
+        if rerouted.sinks:
+            self.apply(rerouted)
+        self.schemas = rerouted.schemas
+        self.targets = self.ends = self.source.ends(positions)
+
+
+def replays(checkpoint: Checkpoint) -> tuple[list[Replayed], int]:
+    """What earlier replays did, and the number of the next one. Raises CheckpointError."""
+    out = []
+    numbers = [int(n.removesuffix(".note")) for n in checkpoint.storage.names(_FOLDER) if n.endswith(".note")]
+    for number in sorted(numbers):
+        try:
+            note: dict[str, Any] = orjson.loads(checkpoint.storage.read(f"{_FOLDER}/{number}.note") or b"")
+            checkpoint.batches = f"{_FOLDER}/{number}"
+            reached = checkpoint.progress()[0].positions
+            starts = {(topic, p): at for topic, p, at in note["starts"]}
+            ranges = {split: (at, reached.get(split, at)) for split, at in starts.items()}
+            out.append(Replayed(Selection.from_json(note["selection"]), ranges))
+        except (ValueError, KeyError, TypeError) as exc:
+            raise checkpoint.damaged(f"{_FOLDER}/{number}.note", exc) from exc
+    return out, max(numbers, default=0) + 1

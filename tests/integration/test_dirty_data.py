@@ -1,0 +1,164 @@
+"""Rejects in a real topic of dead letters, and back through the pipeline."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from harness import INGEST, Kafka, Pipeline, debezium, finish, message, until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PREFIX = "__ingest.errors."
+UNAVAILABLE = "__debezium_unavailable_value"
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture
+def pipeline(kafka: Kafka, tmp_path: Path) -> Pipeline:
+    topic = kafka.create(f"{kafka.name}.in", partitions=2)
+    return Pipeline(tmp_path, kafka, topic)
+
+
+def collector(kafka: Kafka, more: str = "") -> str:
+    return f"pipeline:\n  dirty-data.collector:\n    type: kafka\n    topic: {kafka.name}.dead\n{more}"
+
+
+def said(headers: list[tuple[str, bytes]]) -> dict[str, str]:
+    return {name.removeprefix(PREFIX): value.decode() for name, value in headers if name.startswith(PREFIX)}
+
+
+def replay(pipeline: Pipeline, *arguments: str) -> Any:
+    command = [INGEST, "replay", str(pipeline.file), "--checkpoint", str(pipeline.checkpoint), "--master", "local[2]"]
+    return finish(subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+
+
+def test_dead_letters_are_the_records_as_they_were_and_can_be_replayed_once(kafka: Kafka, pipeline: Pipeline) -> None:
+    pipeline.write("  ingestion.ignore-errors: true\n", rest=collector(kafka))
+    producer = kafka.producer()
+    producer.produce(pipeline.topic, b"{", b"\x00key", partition=1, headers=[("h", b"v")], timestamp=1_700_000_000_000)
+    for number in (1, 2):
+        key, value = message("c", None, {"id": number, "t": UNAVAILABLE if number == 2 else "x"})
+        producer.produce(pipeline.topic, value, key, partition=0)
+    bad = debezium("c", None, {"id": 3, "t": UNAVAILABLE}, table="users")
+    producer.produce(pipeline.topic, bad, b'{"id":3}', partition=0)
+    assert producer.flush(20) == 0
+
+    ran = pipeline.run()
+    assert ran.code == 0, ran.err
+    assert kafka.table(pipeline.out("orders")) == {'{"id":1}': {"id": 1, "t": "x"}}
+    letters = kafka.read(f"{kafka.name}.dead")
+    assert len(letters) == 3
+    broken = next(letter for letter in letters if letter.value == b"{")
+    assert broken.key == b"\x00key"
+    assert broken.headers[0] == ("h", b"v")
+    about = said(broken.headers)
+    assert about.pop("time").isdigit()
+    assert about == {
+        "topic": pipeline.topic, "partition": "1", "offset": "0", "stage": "decode", "code": "malformed",
+        "message": "not a Debezium message: truncated, or a lone surrogate", "table": "", "pipeline": "pipe",
+    }  # fmt: skip
+    assert pipeline.run().code == 0
+    assert len(kafka.read(f"{kafka.name}.dead")) == 3, "what is passed is not collected again"
+
+    # Nothing was mended yet: it is rejected again, as a new letter that knows where the record came from first
+    again = replay(pipeline, "--table", r"shop.o\.*")
+    assert again.code == 0, again.err
+    letters = kafka.read(f"{kafka.name}.dead")
+    assert len(letters) == 4
+    newest = max(letters, key=lambda letter: (said(letter.headers)["time"], letter.offset))
+    assert said(newest.headers)["table"] == "shop.orders"
+    assert (said(newest.headers)["topic"], said(newest.headers)["offset"]) == (pipeline.topic, "1")
+
+    pipeline.write(
+        "  ingestion.ignore-errors: true\n  debezium-json.unavailable-value: keep\n  metadata.list: offset\n",
+        rest=collector(kafka),
+    )
+    mended = replay(pipeline, "--code", "unavailable-value")
+    assert mended.code == 0, mended.err
+    assert "2 records" in mended.out
+    assert kafka.table(pipeline.out("orders"))['{"id":2}'] == {"id": 2, "t": UNAVAILABLE, "offset": 1}
+    assert kafka.table(pipeline.out("users")) == {'{"id":3}': {"id": 3, "t": UNAVAILABLE, "offset": 2}}
+    assert len(kafka.read(f"{kafka.name}.dead")) == 4
+
+    before = kafka.end(pipeline.out("orders"))
+    nothing = replay(pipeline, "--code", "unavailable-value")
+    assert nothing.code == 0, nothing.err
+    assert kafka.end(pipeline.out("orders")) == before, "a letter is replayed once"
+    rest = replay(pipeline)
+    assert rest.code == 0, rest.err
+    assert len(kafka.read(f"{kafka.name}.dead")) == 5, "only the broken one was left, and is broken still"
+
+    shown = subprocess.run(
+        [INGEST, "schema", "history", str(pipeline.checkpoint), f"{pipeline.out('orders')}"],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    assert "ADD COLUMN offset BIGINT" in shown
+    found = json.loads(
+        subprocess.run(
+            [INGEST, "schema", "show", str(pipeline.checkpoint), "shop.users", "--observed", "--format", "json"],
+            capture_output=True, text=True, check=True,
+        ).stdout
+    )  # fmt: skip
+    assert found[0]["primary_key"] == ["id"]
+    assert {"name": "offset", "type": "BIGINT", "nullable": True} in found[0]["columns"]
+
+
+def test_a_replay_waits_for_nobody_and_disturbs_nobody(kafka: Kafka, pipeline: Pipeline) -> None:
+    assert replay(pipeline).code == 78, "no collector"
+    pipeline.write(rest=collector(kafka))
+    assert replay(pipeline).code == 78, "never ran"
+    kafka.send(pipeline.topic, message("c", None, {"id": 1}))
+    process = pipeline.start()
+    until(lambda: pipeline.out("orders") in kafka.cluster.topics([pipeline.out("orders")]), 90, process)
+    refused = replay(pipeline)
+    assert refused.code == 78
+    assert "in use by another run" in refused.err
+    process.terminate()
+    assert finish(process).code == 0
+    assert replay(pipeline).code == 0, "nothing to do"
+
+
+def test_dead_letters_of_a_pipeline_that_is_tolerant_to_nothing_and_that_would_read_them(
+    kafka: Kafka, pipeline: Pipeline
+) -> None:
+    pipeline.write(rest=collector(kafka))
+    kafka.send(pipeline.topic, (None, b"{"))
+    stopped = pipeline.run()
+    assert stopped.code == 65
+    assert kafka.read(f"{kafka.name}.dead") == [], "it is not passed: the next run meets it again"
+    pipeline.write(rest=collector(kafka).replace(f"{kafka.name}.dead", pipeline.topic))
+    refused = pipeline.run()
+    assert refused.code == 78
+    assert "reads its own dead letters" in refused.err
+
+
+def test_the_logger_has_every_reject(kafka: Kafka, pipeline: Pipeline) -> None:
+    pipeline.write("  ingestion.ignore-errors: true\n", rest="pipeline: {dirty-data.collector: {type: logger}}\n")
+    kafka.send(pipeline.topic, *[(b"k", b"{%d" % n) for n in range(300)])
+    ran = pipeline.run()
+    assert ran.code == 0, ran.err
+    logged = [event for event in ran.events if event["event"] == "dirty data"]
+    assert [event["offset"] for event in logged] == [*range(300)]
+    assert logged[0] | {"time": ""} == {
+        "event": "dirty data", "level": "warning", "time": "", "topic": pipeline.topic, "partition": 0, "offset": 0,
+        "stage": "decode", "code": "malformed", "table": "", "key": "k", "value": "{0", "passed": True,
+        "message": logged[0]["message"],
+    }  # fmt: skip
+
+
+def test_letters_of_another_cluster_and_a_print_sink(kafka: Kafka, pipeline: Pipeline) -> None:
+    more = f"    properties:\n      bootstrap.servers: {kafka.bootstrap}\n"
+    text = pipeline.file.read_text().partition("sink:")[0]
+    pipeline.file.write_text(
+        f"{text}  ingestion.ignore-errors: true\n  value.format: json\nsink: {{type: print}}\n{collector(kafka, more)}"
+    )
+    kafka.send(pipeline.topic, (None, b'{"a":1}'), (None, b"["))
+    ran = pipeline.run()
+    assert ran.code == 0, ran.err
+    assert f"{pipeline.topic}> CREATE TABLE (a BIGINT)\n{pipeline.topic}> +I[1]\n" in ran.out
+    assert [letter.value for letter in kafka.read(f"{kafka.name}.dead")] == [b"["]
