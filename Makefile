@@ -38,6 +38,7 @@ check: setup ## Format, lint, types, layers, docs
 bench: setup ## Measure against a raw Kafka copy, in one run (bench/README.md)
 	@$(BIN)/python bench/throughput.py
 	@$(BIN)/python bench/latency.py
+	@$(BIN)/python bench/schemas.py
 
 docs: setup ## Generate the JSON Schema and the option reference from the models
 	@$(BIN)/python tools/docs.py

@@ -1,4 +1,4 @@
-"""The messages of the benchmarks: a shop's tables through Debezium, with updates, deletes and drift in them.
+"""The messages of the benchmarks: a shop's tables through Debezium, Canal or as they are, with updates, deletes, drift.
 
 Written with templates, because making JSON of two million rows would take longer than what is measured.
 """
@@ -6,6 +6,7 @@ Written with templates, because making JSON of two million rows would take longe
 from __future__ import annotations
 
 import random
+from dataclasses import dataclass
 from multiprocessing import get_context
 
 from confluent_kafka import Producer
@@ -25,13 +26,43 @@ _ROW = (
 )
 _MESSAGE = '{"before":%s,"after":%s,"source":%s,"op":"%s","ts_ms":%d,"transaction":null}'
 _NOW = 1_700_000_000_000
+_CANAL = (
+    '{"data":[%s],"database":"inventory","es":%d,"gtid":"","id":%d,"isDdl":false,"mysqlType":{"id":"bigint(20)",'
+    '"customer_id":"bigint(20)","status":"varchar(20)","amount":"decimal(12,2)","quantity":"int(11)","sku":"varchar(20)",'
+    '"note":"varchar(200)","created_at":"bigint(20)","updated_at":"bigint(20)","active":"varchar(5)",'
+    '"address":"varchar(200)"},"old":%s,"pkNames":["id"],"sql":"","sqlType":{"id":-5,"customer_id":-5,"status":12,'
+    '"amount":3,"quantity":4,"sku":12,"note":12,"created_at":-5,"updated_at":-5,"active":12,"address":12},'
+    '"table":"t%d","ts":%d,"type":"%s"}'
+)
+_CANAL_ROW = (
+    '{"id":"%d","customer_id":"%d","status":"%s","amount":"%.2f","quantity":"%d","sku":"%s","note":"%s","created_at":"%d",'
+    '"updated_at":"%d","active":"%s","address":"%d Main Street, Springfield"%s}'
+)
 
 
-def write(bootstrap: str, topic: str, count: int, partitions: int, processes: int = 2) -> None:
+@dataclass(frozen=True)
+class Load:
+    """What messages there are to be."""
+
+    form: str = "debezium"
+    """`debezium`, `canal`, or `json`: rows as they are, and no deletes."""
+    tables: int = TABLES
+    drift: bool = True
+    """Whether t1 gets a column after a third and t2's number becomes a text after a half."""
+    column_every: int = 0
+    """After so many messages each, t0 gets one more column."""
+    late_tables: int = 0
+    """So many tables appear at once after a half."""
+
+
+def write(
+    bootstrap: str, topic: str, count: int, partitions: int, processes: int = 2, load: Load | None = None
+) -> None:
     """Write `count` messages, spread over the partitions by primary key."""
     spawn = get_context("spawn")  # Kafka clients do not survive a fork
     each = [
-        spawn.Process(target=_write, args=(bootstrap, topic, count, partitions, i, processes)) for i in range(processes)
+        spawn.Process(target=_write, args=(bootstrap, topic, count, partitions, i, processes, load or Load()))
+        for i in range(processes)
     ]
     for process in each:
         process.start()
@@ -41,7 +72,7 @@ def write(bootstrap: str, topic: str, count: int, partitions: int, processes: in
             raise SystemExit(process.exitcode)
 
 
-def _write(bootstrap: str, topic: str, count: int, partitions: int, part: int, parts: int) -> None:
+def _write(bootstrap: str, topic: str, count: int, partitions: int, part: int, parts: int, load: Load) -> None:
     """One process's part: the partitions whose number modulo `parts` is `part`, so that order per key is kept."""
     random_ = random.Random(7 + part)  # noqa: S311  (the same messages every time)
     producer = Producer({
@@ -53,16 +84,36 @@ def _write(bootstrap: str, topic: str, count: int, partitions: int, part: int, p
     mine = count // parts
     for n in range(mine):
         key = random_.randrange(KEYS // partitions) * partitions + own[n % len(own)]
-        table = random_.randrange(TABLES)
+        late = load.late_tables and n * 2 > mine and random_.random() < 0.1
+        table = load.tables + random_.randrange(load.late_tables) if late else random_.randrange(load.tables)
         now = _NOW + n
         # Drift: after a third of the messages t1 has a column more, after a half t2's number is a text
-        extra = ',"channel":"web"' if table == 1 and n * 3 > mine else ""
-        sku = f'"S{key}"' if table == 2 and n * 2 > mine else str(key)
+        extra = ',"channel":"web"' if load.drift and table == 1 and n * 3 > mine else ""
+        if load.column_every and table == 0:
+            extra = "".join(f',"new{i}":{i}' for i in range(n * parts // load.column_every))
+        text = load.drift and table == 2 and n * 2 > mine
+        sku = (f"S{key}" if text else str(key)) if load.form == "canal" else (f'"S{key}"' if text else str(key))
         known = last.get((table, key))
         before = "null" if known is None else known[0]
         version = 0 if known is None else known[1] + 1
         source = _SOURCE % (now, table, n)
-        if known is not None and random_.random() < 0.1:
+        gone = known is not None and random_.random() < 0.1
+        if load.form != "debezium":
+            columns = (
+                key, key % 9973, _STATUS[version % 4], (key % 100_000) / 100 + version, n % 19, sku,
+                _NOTE[: 5 + key % 50], _NOW + key, now, "true" if version % 2 else "false", key % 999, extra,
+            )  # fmt: skip
+            if load.form == "json":
+                value = _ROW % columns
+            else:
+                kind = "DELETE" if gone else "INSERT" if known is None else "UPDATE"
+                changed = f'[{{"status":"{_STATUS[(version - 1) % 4]}","updated_at":"{now}"}}]'
+                old = changed if kind == "UPDATE" else "null"
+                value = _CANAL % (_CANAL_ROW % columns, now, n, old, table, now, kind)
+            last[table, key] = ("", version)
+            if gone and load.form == "canal":
+                del last[table, key]
+        elif gone:
             value = _MESSAGE % (before, "null", source, "d", now)
             del last[table, key]
         else:

@@ -21,13 +21,13 @@ source:
   properties.bootstrap.servers: {bootstrap}
   topic: {topic}
   scan.startup.mode: earliest-offset
-sink:
+{source}sink:
   type: upsert-kafka
   properties.bootstrap.servers: {bootstrap}
   sink.topic.partitions: {partitions}
 route:
   - source-table: \\.*
-    sink-table: {into}.<>
+    sink-table: {into}.{table}
     replace-symbol: <>
 """
 
@@ -43,10 +43,23 @@ def own_broker() -> Iterator[tuple[str, Path]]:
             broker.down(folder / "kafka", wipe=True)
 
 
-def pipeline_file(folder: Path, bootstrap: str, topic: str, into: str, partitions: int, more: str = "") -> Path:
-    """A pipeline from a topic to a topic for each table, `<into>.<table>`."""
+def pipeline_file(
+    folder: Path,
+    bootstrap: str,
+    topic: str,
+    into: str,
+    partitions: int,
+    more: str = "",
+    *,
+    source: str = "",
+    table: str = "<>",
+) -> Path:
+    """A pipeline from a topic to a topic for each table, `<into>.<table>`; `source` is more lines of that section."""
     file = folder / f"{into}.yaml"
-    file.write_text(_PIPELINE.format(bootstrap=bootstrap, topic=topic, into=into, partitions=partitions) + more)
+    file.write_text(
+        _PIPELINE.format(bootstrap=bootstrap, topic=topic, into=into, partitions=partitions, source=source, table=table)
+        + more
+    )
     return file
 
 

@@ -45,6 +45,8 @@ class Result:
     rss_mib: int = 0
     wall: float = 0.0
     messages: int = 0
+    bytes: int = 0
+    """Of keys and values, where they were counted."""
 
 
 def raw_worker(bootstrap: str, topic: str, to: str, part: int, parts: int, results: Any) -> None:  # noqa: ANN401
@@ -56,7 +58,7 @@ def raw_worker(bootstrap: str, topic: str, to: str, part: int, parts: int, resul
     ends = [consumer.get_watermark_offsets(split) for split in splits]
     left = sum(end - first for first, end in ends)
     consumer.assign([TopicPartition(s.topic, s.partition, first) for s, (first, _) in zip(splits, ends, strict=True)])
-    count, started, cpu = 0, 0.0, 0.0
+    count, size, started, cpu = 0, 0, 0.0, 0.0
     while left:
         chunk = consumer.consume(min(10_000, left), 0.1)
         if chunk and not count:
@@ -72,8 +74,10 @@ def raw_worker(bootstrap: str, topic: str, to: str, part: int, parts: int, resul
         producer.poll(0)
         left -= len(chunk)
         count += len(chunk)
+        if not size and chunk:
+            size = sum(len(m.value() or b"") + len(m.key() or b"") for m in chunk) // len(chunk)
     producer.flush()
-    results.put((count, started, time.time(), time.process_time() - cpu))
+    results.put((count, started, time.time(), time.process_time() - cpu, size))
 
 
 def raw(bootstrap: str, topic: str, to: str) -> Result:
@@ -88,12 +92,13 @@ def raw(bootstrap: str, topic: str, to: str) -> Result:
         worker.join()
     count = sum(d[0] for d in done)
     seconds = max(d[2] for d in done) - min(d[1] for d in done)
-    return Result(count / seconds, sum(d[3] for d in done) / count * 1e6, wall=seconds, messages=count)
+    size = sum(d[4] for d in done) // len(done) * count
+    return Result(count / seconds, sum(d[3] for d in done) / count * 1e6, wall=seconds, messages=count, bytes=size)
 
 
-def pipeline(bootstrap: str, topic: str, prefix: str, folder: Path) -> Result:
-    """`ingest run --once`, measured by what it logs."""
-    file = pipeline_file(folder, bootstrap, topic, prefix, PARTITIONS)
+def pipeline(bootstrap: str, topic: str, prefix: str, folder: Path, **more: str) -> Result:
+    """`ingest run --once`, measured by what it logs; `more` is more of the pipeline's file."""
+    file = pipeline_file(folder, bootstrap, topic, prefix, PARTITIONS, **more)
     command = [INGEST, "run", str(file), "--once", "--checkpoint", str(folder / prefix), "--master", f"local[{SLOTS}]"]
     started = time.time()
     done = subprocess.run(command, capture_output=True, text=True, check=False)

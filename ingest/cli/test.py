@@ -16,20 +16,31 @@ def test(
     Exit codes: 0 all as expected, 1 differences, 78 a file that is no test.
     """
     from ingest.engine.trial import differences  # noqa: PLC0415  (`--help` should not wait for any of this)
-    from ingest.spec.scenario import read  # noqa: PLC0415
+    from ingest.spec.scenario import NoTest, read  # noqa: PLC0415
 
-    files = sorted({file for path in paths for file in (path.rglob("*.yaml") if path.is_dir() else [path])})
-    if not files:
-        msg = f"no test files in {', '.join(map(str, paths))}"
-        raise typer.BadParameter(msg)
-    failed = 0
-    for file in files:
-        scenario = read(file)
+    tests, failed = 0, 0
+    for file, searched in _files(paths):
+        try:
+            scenario = read(file)
+        except NoTest:
+            if searched:
+                continue  # pipelines and their tests may live together
+            raise
         found = differences(scenario)
-        failed += bool(found)
+        tests, failed = tests + 1, failed + bool(found)
         typer.echo(f"{'FAILED' if found else 'ok    '} {file}: {scenario.title}")
         for text in found:
             typer.echo("    " + text.replace("\n", "\n    "))
-    typer.echo(f"{len(files)} tests, {failed} failed")
+    if not tests:
+        msg = f"no tests in {', '.join(map(str, paths))}"
+        raise typer.BadParameter(msg)
+    typer.echo(f"{tests} tests, {failed} failed")
     if failed:
         raise typer.Exit(1)
+
+
+def _files(paths: list[Path]) -> list[tuple[Path, bool]]:
+    """Each file once, and whether it was found in a directory."""
+    named = {path: False for path in paths if not path.is_dir()}
+    searched = {f: True for path in paths if path.is_dir() for end in ("yaml", "yml") for f in path.rglob(f"*.{end}")}
+    return sorted({**searched, **named}.items())

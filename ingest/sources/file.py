@@ -116,9 +116,12 @@ class FileControl:
         stored: Mapping[Split, int],
         ids: Mapping[str, str],  # noqa: ARG002
         owner: str,  # noqa: ARG002
-        from_time: int | None,  # noqa: ARG002
+        from_time: int | None,
     ) -> dict[Split, int]:
         """Where each file's reading starts."""
+        if from_time is not None:
+            msg = "--from-timestamp: lines of files have no time"
+            raise ConfigError(msg, "leave it out, or set a position: ingest checkpoint reset")
         files = self._files()
         if not files and not stored:
             msg = f"source.path {self.options.path!r} matches no file"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from ingest.flow.columns import METADATA, Extra
 from ingest.flow.infer import Inference
@@ -88,17 +88,19 @@ class RecordOptions(Options):
             parse_tables(value)
         return value
 
+    @field_validator("value_prefix")
+    @classmethod
+    def _check_prefixes(cls, value: str, info: ValidationInfo) -> str:
+        first = info.data.get("key_prefix") or ""
+        if first and value and (first.startswith(value) or value.startswith(first)):
+            msg = f"{value!r} and key.fields-prefix {first!r}: neither may begin with the other"
+            raise ValueError(msg)
+        return value
+
     @model_validator(mode="after")
     def _check_columns(self) -> RecordOptions:
-        problems = []
-        first, second = self.key_prefix, self.value_prefix
-        if first and second and (first.startswith(second) or second.startswith(first)):
-            text = f"key.fields-prefix {first!r} and value.fields-prefix {second!r}: neither may begin with the other"
-            problems.append(("key.fields-prefix", text))
-        if first and self.key_format is None:
-            problems.append(("key.fields-prefix", "key.fields-prefix needs key.format: json"))
-        if problems:
-            raise OptionErrors(*problems)
+        if self.key_prefix and self.key_format is None:
+            raise OptionErrors(("key.fields-prefix", "key.fields-prefix needs key.format: json"))
         return self
 
     def with_format(self, chosen: Format) -> tuple[RecordOptions, list[tuple[str, str]]]:

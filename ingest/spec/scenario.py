@@ -58,7 +58,11 @@ class Scenario:
 
 
 class ScenarioError(ConfigError):
-    """A file that is no test."""
+    """A test that is not as it has to be."""
+
+
+class NoTest(ScenarioError):
+    """A file that is no test at all."""
 
 
 def read(file: Path) -> Scenario:
@@ -70,7 +74,7 @@ def read(file: Path) -> Scenario:
     except (OSError, UnicodeDecodeError, YAMLError) as exc:
         raise ScenarioError(f"{file}: cannot be read: {str(exc).splitlines()[0]}") from exc
     if not isinstance(found, dict) or not isinstance(found.get("messages"), list):
-        raise ScenarioError(f"{file}: a test is a map with at least `messages`, a list")
+        raise NoTest(f"{file}: a test is a map with at least `messages`, a list")
     unknown = sorted(str(key) for key in found.keys() - _KEYS)
     if unknown:
         raise ScenarioError(f"{file}: unknown key {unknown[0]!r} (known: {', '.join(sorted(_KEYS))})")
