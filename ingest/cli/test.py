@@ -16,7 +16,7 @@ def test(
     Exit codes: 0 all as expected, 1 differences, 78 a file that is no test.
     """
     from ingest.engine.trial import differences  # noqa: PLC0415  (`--help` should not wait for any of this)
-    from ingest.spec.scenario import NoTest, read  # noqa: PLC0415
+    from ingest.spec.scenario import NoTest, ScenarioError, read  # noqa: PLC0415
 
     tests, failed = 0, 0
     for file, searched in _files(paths):
@@ -26,6 +26,10 @@ def test(
             if searched:
                 continue  # pipelines and their tests may live together
             raise
+        except ScenarioError as exc:
+            tests, failed = tests + 1, failed + 1
+            typer.echo(f"FAILED {exc}")
+            continue
         found = differences(scenario)
         tests, failed = tests + 1, failed + bool(found)
         typer.echo(f"{'FAILED' if found else 'ok    '} {file}: {scenario.title}")

@@ -1,0 +1,118 @@
+"""Pipelines without a broker: files in, lines and files out, and the command that tests pipelines."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness import INGEST, Result, finish
+
+if TYPE_CHECKING:
+    import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def run(file: Path, checkpoint: Path, folder: Path) -> Result:
+    command = [INGEST, "run", str(file), "--once", "--checkpoint", str(checkpoint), "--master", "local[2]"]
+    return finish(subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+
+
+def test_the_quickstart_runs_as_the_readme_says(tmp_path: Path) -> None:
+    ran = run(ROOT / "pipelines" / "quickstart.yaml", tmp_path / "c", ROOT)
+    assert ran.code == 0, ran.err
+    assert ran.out.splitlines()[:4] == [
+        "shop.orders> CREATE TABLE (id BIGINT NOT NULL, customer STRING, total DOUBLE, note STRING, PRIMARY KEY (id))",
+        "shop.products> CREATE TABLE (id BIGINT NOT NULL, name STRING, stock STRING, PRIMARY KEY (id))",
+        "shop.orders> +I[1, Ada, 12.50, null]",
+        "shop.orders> +I[2, Grace, 7, null]",
+    ]
+
+
+def test_a_file_pipeline_goes_on_where_it_stood_and_its_output_reads_back(tmp_path: Path) -> None:
+    source, sink = tmp_path / "in", tmp_path / "out"
+    source.mkdir()
+    first = tmp_path / "first.yaml"
+    first.write_text(
+        "source: {type: file, path: 'in/**/*.jsonl', file.envelope: true, value.format: json, key.format: json,\n"
+        "  metadata.list: 'topic,offset,headers,timestamp', scan.max.pre.fetch.records: 0}\n"
+        "sink: {type: file, path: out}\n"
+    )
+    lines = [
+        {"key": {"id": 1}, "value": {"n": 1}, "headers": {"h": "v"}, "timestamp": 0, "topic": "orders"},
+        {"key": {"id": 2}, "value": {"n": 2}, "topic": "orders"},
+        {"key": '{"id":3}', "value": '{"n":1.10}'},
+    ]
+    file = source / "a.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    ran = run(first, tmp_path / "c1", tmp_path)
+    assert ran.code == 0, ran.err
+    (orders,) = sink.glob("orders.*.jsonl")
+    assert [json.loads(line)["after"] for line in orders.read_text().splitlines()] == [
+        {
+            "id": 1,
+            "n": 1,
+            "topic": "orders",
+            "offset": 0,
+            "headers": {"h": "dg=="},
+            "timestamp": "1970-01-01 00:00:00Z",
+        },
+        {"id": 2, "n": 2, "topic": "orders", "offset": 1, "headers": {}, "timestamp": None},
+    ]
+    (other,) = sink.glob("a.*.jsonl")
+    assert '"n":1.10' in other.read_text()
+
+    with file.open("a") as added:
+        added.write(json.dumps({"key": {"id": 1}, "value": None, "topic": "orders"}) + "\n")
+    (source / "more").mkdir()
+    (source / "more" / "b.jsonl").write_text(json.dumps({"key": {"id": 9}, "value": {"n": 9}}))  # no line end
+    assert run(first, tmp_path / "c1", tmp_path).code == 0
+    assert len([*sink.glob("orders.*.jsonl")]) == 2, "a file for each run"
+
+    second = tmp_path / "second.yaml"
+    second.write_text(
+        "source: {type: file, path: 'out/orders.*.jsonl', scan.max.pre.fetch.records: 0}\n"
+        "sink: {type: print}\ntransform: [{source-table: orders, primary-keys: id}]\n"
+    )
+    back = run(second, tmp_path / "c2", tmp_path)
+    assert back.code == 0, back.err
+    assert [line.split("> ")[1][:6] for line in back.out.splitlines() if "[" in line] == ["+I[1, ", "+I[2, ", "-D[1, "]
+
+    shown = subprocess.run(
+        [INGEST, "checkpoint", "show", "c1", "--format", "json"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert {at["topic"]: at["offset"] for at in json.loads(shown)["positions"]} == {
+        "in/a.jsonl": 4, "in/more/b.jsonl": 1,
+    }  # fmt: skip
+    file.write_text("")
+    lost = run(first, tmp_path / "c1", tmp_path)
+    assert lost.code == 1
+    assert "data loss: in/a.jsonl has 0 lines, and 4 of them were read already" in lost.err
+
+
+def test_the_command_that_tests_pipelines(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "pipeline.yaml").write_text(
+        "source: {type: kafka, properties.bootstrap.servers: '${servers}', topic: t, value.format: json}\n"
+        "sink: {type: print}\n"
+    )
+    good = "pipeline: pipeline.yaml\nset: {servers: 'x:1'}\nmessages: [{topic: t, value: {id: 1}}]\n"
+    (tmp_path / "good.yaml").write_text(f"{good}lines: ['t> CREATE TABLE (id BIGINT)', 't> +I[1]']\n")
+    assert subprocess.run([INGEST, "test", str(tmp_path)], check=False).returncode == 0
+    assert "1 tests, 0 failed" in capfd.readouterr().out
+    (tmp_path / "bad.yaml").write_text(f"{good}lines: ['t> CREATE TABLE (id BIGINT)', 't> +I[2]']\nrejects: [0 a/b]\n")
+    assert subprocess.run([INGEST, "test", str(tmp_path)], check=False).returncode == 1
+    out = capfd.readouterr().out
+    assert "-t> +I[2]" in out
+    assert "+t> +I[1]" in out
+    assert "2 tests, 1 failed" in out
+    (tmp_path / "no.yaml").write_text("messages: [1]\n")
+    assert subprocess.run([INGEST, "test", str(tmp_path / "no.yaml")], check=False).returncode == 1
+    assert "message 0: a message is a map" in capfd.readouterr().out
+    assert subprocess.run([INGEST, "test", str(tmp_path / "pipeline.yaml")], check=False).returncode == 78
+    assert subprocess.run([INGEST, "test", str(tmp_path / "nothing")], check=False).returncode == 78
