@@ -22,11 +22,11 @@ def test(
     for file, searched in _files(paths):
         try:
             scenario = read(file)
-        except NoTest:
-            if searched:
-                continue  # pipelines and their tests may live together
-            raise
         except ScenarioError as exc:
+            if not searched:
+                raise
+            if isinstance(exc, NoTest):
+                continue  # pipelines and their tests may live together
             tests, failed = tests + 1, failed + 1
             typer.echo(f"FAILED {exc}")
             continue
