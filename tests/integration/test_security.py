@@ -70,13 +70,16 @@ def lines(properties: Mapping[str, str]) -> str:
     return "".join(f"  properties.{name}: '{value}'\n" for name, value in properties.items())
 
 
-def run(folder: Path, kafka: Kafka, source: Mapping[str, str], sink: Mapping[str, str], **env: str) -> Result:
-    """A pipeline from the topic `in` with other properties for source and sink."""
+def run(
+    folder: Path, kafka: Kafka, source: Mapping[str, str], sink: Mapping[str, str], more: str = "", **env: str
+) -> Result:
+    """A pipeline from the topic `in` with other properties for source and sink; `more` is more of its file."""
     file = folder / "pipe.yaml"
     file.write_text(
         f"source:\n  type: kafka\n  topic: {kafka.name}.in\n  scan.startup.mode: earliest-offset\n{lines(source)}"
+        f"  ingestion.ignore-errors: {bool(more)}\n"
         f"sink:\n  type: upsert-kafka\n{lines(sink)}"
-        f"route:\n  - {{source-table: '\\.*', sink-table: {kafka.name}.out.<>, replace-symbol: <>}}\n"
+        f"route:\n  - {{source-table: '\\.*', sink-table: {kafka.name}.out.<>, replace-symbol: <>}}\n{more}"
     )
     command = [INGEST, "run", str(file), "--once", "--checkpoint", str(folder / "checkpoint"), "--master", "local[2]"]
     done = subprocess.run(command, check=False, capture_output=True, text=True, env={**os.environ, **env}, timeout=120)
@@ -99,6 +102,35 @@ def test_pipelines_run_on_each_listener(
     done = run(tmp_path, plain, clients[source], clients[sink])
     assert done.code == 0, done.err
     assert len(plain.table(f"{plain.name}.out.orders")) == 5
+
+
+def test_dead_letters_go_where_only_those_get_in_who_may(
+    tmp_path: Path, plain: Kafka, secure: Secure, clients: dict[str, dict[str, str]]
+) -> None:
+    feed(plain)
+    plain.send(f"{plain.name}.in", (None, b"{"))
+
+    def collector(properties: Mapping[str, str]) -> str:
+        return f"pipeline:\n  dirty-data.collector.type: kafka\n  dirty-data.collector.topic: {plain.name}.dead\n" + (
+            "".join(f"  dirty-data.collector.properties.{name}: '{value}'\n" for name, value in properties.items())
+        )
+
+    scram = clients["SASL_SSL"]
+    wrong = run(tmp_path, plain, clients["SSL"], clients["SSL"], collector({**scram, "sasl.password": "no"}))
+    assert wrong.code == 78, wrong.err
+    last = [line for line in wrong.err.splitlines() if line and not line.startswith("{")]
+    assert last[0].startswith("error: ")
+    assert "uthenticat" in last[0]
+    assert secure.password not in wrong.err
+    done = run(tmp_path, plain, clients["SSL"], clients["SSL"], collector(scram))
+    assert done.code == 0, done.err
+    assert [letter.value for letter in plain.read(f"{plain.name}.dead")] == [b"{"]
+    plain.send(f"{plain.name}.in", (None, b"["))
+    done = run(tmp_path, plain, clients["SSL"], scram, collector({}))  # through the sink's producer
+    assert done.code == 0, done.err
+    assert sorted(letter.value or b"" for letter in plain.read(f"{plain.name}.dead")) == [b"[", b"{"]
+    for note in (tmp_path / "checkpoint").rglob("runs/*"):
+        assert secure.password not in note.read_text()
 
 
 def test_properties_pasted_from_a_java_pipeline(
