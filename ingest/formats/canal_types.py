@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from pyspark.sql.types import CharType, DecimalType, TimeType, VarcharType
 
+from ingest.formats.typed import Column, quoted, texts
 from ingest.model import types
 
 if TYPE_CHECKING:
@@ -110,24 +111,31 @@ def _zoned(raw: bytes) -> bytes:
     return raw[:-1] + b'Z"' if raw[:1] == b'"' else raw
 
 
-_Column = tuple["DataType", "Convert | None"]
+def _num(data_type: DataType) -> Column:
+    return Column(data_type, _decimal if isinstance(data_type, DecimalType) else _number, quoted(data_type))
+
+
+def _txt(data_type: DataType) -> Column:
+    return Column(data_type, _text, texts(data_type))
+
+
 _INTEGERS: Final[tuple[DataType, ...]] = (
     types.TINYINT, types.SMALLINT, types.INT, types.INT, types.BIGINT, DecimalType(20, 0),
 )  # fmt: skip
-_STRING: Final[_Column] = (types.STRING, _text)
+_STRING: Final = _txt(types.STRING)
 
-_BY_CODE: Final[dict[int, _Column]] = {
-    -7: (types.BOOLEAN, _boolean), 16: (types.BOOLEAN, _boolean),
-    -6: (types.TINYINT, _number), 5: (types.SMALLINT, _number), 4: (types.INT, _number), -5: (types.BIGINT, _number),
-    3: (DecimalType(38, 18), _decimal), 2: (DecimalType(38, 18), _decimal),
-    7: (types.FLOAT, _number), 6: (types.FLOAT, _number), 8: (types.DOUBLE, _number),
-    -2: (types.BYTES, _bytes), -3: (types.BYTES, _bytes), -4: (types.BYTES, _bytes), 2004: (types.BYTES, _bytes),
-    91: (types.DATE, None), 92: (TimeType(6), None), 93: (types.TIMESTAMP, None),
+_BY_CODE: Final[dict[int, Column]] = {
+    **dict.fromkeys((-7, 16), Column(types.BOOLEAN, _boolean)),
+    -6: _num(types.TINYINT), 5: _num(types.SMALLINT), 4: _num(types.INT), -5: _num(types.BIGINT),
+    **dict.fromkeys((3, 2), _num(DecimalType(38, 18))),
+    **dict.fromkeys((7, 6), _num(types.FLOAT)), 8: _num(types.DOUBLE),
+    **dict.fromkeys((-2, -3, -4, 2004), Column(types.BYTES, _bytes)),
+    91: Column(types.DATE), 92: Column(TimeType(6)), 93: Column(types.TIMESTAMP),
 }  # fmt: skip
 """The reference's table. SMALLINT is 5 in JDBC; the -5 printed there is BIGINT. Other codes are STRING."""
 
 
-def by_code(sql_types: dict[str, Any]) -> dict[str, _Column]:
+def by_code(sql_types: dict[str, Any]) -> dict[str, Column]:
     """Columns from `sqlType`."""
     return {name: _BY_CODE.get(code, _STRING) for name, code in sql_types.items() if type(code) is int}
 
@@ -137,7 +145,7 @@ _WHOLE: Final = {"tinyint": 0, "smallint": 1, "mediumint": 2, "int": 3, "integer
 _BYTES: Final = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
 
 
-def by_mysql_name(mysql_types: dict[str, Any], *, timestamp_ltz: bool, tinyint1_boolean: bool) -> dict[str, _Column]:
+def by_mysql_name(mysql_types: dict[str, Any], *, timestamp_ltz: bool, tinyint1_boolean: bool) -> dict[str, Column]:
     """Columns from `mysqlType`, as Flink CDC's MySQL connector has them."""
     return {
         name: _mysql(text, timestamp_ltz=timestamp_ltz, tinyint1_boolean=tinyint1_boolean)
@@ -146,7 +154,7 @@ def by_mysql_name(mysql_types: dict[str, Any], *, timestamp_ltz: bool, tinyint1_
     }
 
 
-def _mysql(text: str, *, timestamp_ltz: bool, tinyint1_boolean: bool) -> _Column:
+def _mysql(text: str, *, timestamp_ltz: bool, tinyint1_boolean: bool) -> Column:
     found = _NAME.match(text)
     if found is None:
         return _STRING
@@ -155,25 +163,25 @@ def _mysql(text: str, *, timestamp_ltz: bool, tinyint1_boolean: bool) -> _Column
     if name in _WHOLE:
         unsigned = "unsigned" in rest or "zerofill" in rest
         if name == "tinyint" and numbers == [1] and not unsigned and tinyint1_boolean:
-            return types.BOOLEAN, _boolean
+            return Column(types.BOOLEAN, _boolean)
         step = 1 if unsigned and name != "mediumint" else 0
-        return _INTEGERS[_WHOLE[name] + step], _number
+        return _num(_INTEGERS[_WHOLE[name] + step])
     if name in {"decimal", "numeric", "dec", "fixed"}:
         precision, scale = ([*numbers, *([10] if not numbers else []), 0])[:2]
         exact = scale <= precision <= types.MAX_PRECISION and precision > 0
-        return (DecimalType(precision, scale), _decimal) if exact else _STRING
+        return _num(DecimalType(precision, scale)) if exact else _STRING
     sized = numbers[0] if numbers else 1
-    simple: dict[str, _Column] = {
-        "float": (types.DOUBLE if numbers else types.FLOAT, _number),
-        "double": (types.DOUBLE, _number), "real": (types.DOUBLE, _number),
-        "bool": (types.BOOLEAN, _boolean), "boolean": (types.BOOLEAN, _boolean),
-        "date": (types.DATE, None), "datetime": (types.TIMESTAMP, None), "year": (types.INT, _number),
-        "time": (TimeType(min(numbers[0] if numbers else 0, 6)), None),
-        "timestamp": (types.TIMESTAMP_LTZ, _zoned) if timestamp_ltz else (types.TIMESTAMP, None),
-        "bit": (types.BOOLEAN, _boolean) if sized == 1 else (types.BYTES, _bits((sized + 7) // 8)),
-        "char": (CharType(max(sized, 1)), _text), "nchar": (CharType(max(sized, 1)), _text),
-        "varchar": (VarcharType(max(sized, 1)), _text), "nvarchar": (VarcharType(max(sized, 1)), _text),
+    simple: dict[str, Column] = {
+        "float": _num(types.DOUBLE if numbers else types.FLOAT),
+        "double": _num(types.DOUBLE), "real": _num(types.DOUBLE),
+        "bool": Column(types.BOOLEAN, _boolean), "boolean": Column(types.BOOLEAN, _boolean),
+        "date": Column(types.DATE, None), "datetime": Column(types.TIMESTAMP, None), "year": _num(types.INT),
+        "time": Column(TimeType(min(numbers[0] if numbers else 0, 6))),
+        "timestamp": Column(types.TIMESTAMP_LTZ, _zoned) if timestamp_ltz else Column(types.TIMESTAMP, None),
+        "bit": Column(types.BOOLEAN, _boolean) if sized == 1 else Column(types.BYTES, _bits((sized + 7) // 8)),
+        "char": _txt(CharType(max(sized, 1))), "nchar": _txt(CharType(max(sized, 1))),
+        "varchar": _txt(VarcharType(max(sized, 1))), "nvarchar": _txt(VarcharType(max(sized, 1))),
     }  # fmt: skip
     if name in _BYTES:
-        return types.BYTES, _bytes
+        return Column(types.BYTES, _bytes)
     return simple.get(name, _STRING)

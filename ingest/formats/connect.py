@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from pyspark.sql.types import DecimalType, TimeType
 
+from ingest.formats.typed import Column, plain, texts
 from ingest.model import temporal, types
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark.sql.types import DataType
-
-    from ingest.formats.typed import Convert
 
 
 class Field(msgspec.Struct, gc=False):
@@ -43,7 +42,7 @@ _PLAIN: Final[dict[str, DataType]] = {
 }  # fmt: skip
 
 
-def row_columns(schema: bytes) -> dict[str, tuple[DataType, Convert | None]]:
+def row_columns(schema: bytes) -> dict[str, Column]:
     """The columns of the `after` (or `before`) struct of an envelope's schema; raises one of MALFORMED."""
     envelope = _schema(schema)
     images = {field.field: field for field in envelope.fields or []}
@@ -53,17 +52,17 @@ def row_columns(schema: bytes) -> dict[str, tuple[DataType, Convert | None]]:
     return {field.field: _column(field) for field in row.fields or [] if field.field is not None and field.type}
 
 
-def _column(field: Field) -> tuple[DataType, Convert | None]:
+def _column(field: Field) -> Column:
     logical = _LOGICAL.get(field.name or "")
     if logical is not None:
-        found = logical(field)
-        if found is not None:
-            return found
+        column = logical(field)
+        if column is not None:
+            return column
     if field.type == "bytes":
-        return types.BYTES, None
-    plain = _PLAIN.get(field.type or "")
+        return Column(types.BYTES)
+    found = _PLAIN.get(field.type or "")
     # Arrays, maps and structs are texts that hold their JSON
-    return (types.STRING, None) if plain is None else (plain, None)
+    return Column(types.STRING, None, texts(types.STRING)) if found is None else Column(found, None, plain(found))
 
 
 # -- logical types ---------------------------------------------------------------------------------------------------
@@ -73,22 +72,22 @@ def _count(raw: bytes, text: Callable[[int], bytes]) -> bytes:
     return text(int(raw))
 
 
-def _days(_: Field) -> tuple[DataType, Convert | None]:
-    return types.DATE, partial(_count, text=temporal.date_text)
+def _days(_: Field) -> Column:
+    return Column(types.DATE, partial(_count, text=temporal.date_text))
 
 
-def _time(micros: int, precision: int) -> Callable[[Field], tuple[DataType, Convert | None]]:
-    column = TimeType(precision), partial(_count, text=lambda n: temporal.time_text(n * micros))
+def _time(micros: int, precision: int) -> Callable[[Field], Column]:
+    column = Column(TimeType(precision), partial(_count, text=lambda n: temporal.time_text(n * micros)))
     return lambda _: column
 
 
-def _timestamp(micros: int) -> Callable[[Field], tuple[DataType, Convert | None]]:
-    column = types.TIMESTAMP, partial(_count, text=lambda n: temporal.timestamp_text(n * micros))
+def _timestamp(micros: int) -> Callable[[Field], Column]:
+    column = Column(types.TIMESTAMP, partial(_count, text=lambda n: temporal.timestamp_text(n * micros)))
     return lambda _: column
 
 
-def _zoned(_: Field) -> tuple[DataType, Convert | None]:
-    return types.TIMESTAMP_LTZ, lambda raw: temporal.zoned_text(_text(raw))
+def _zoned(_: Field) -> Column:
+    return Column(types.TIMESTAMP_LTZ, lambda raw: temporal.zoned_text(_text(raw)))
 
 
 def _text(raw: bytes) -> str:
@@ -113,7 +112,7 @@ def decimal_text(unscaled: int, scale: int) -> bytes:
     return f"{'-' if unscaled < 0 else ''}{digits[:-scale]}.{digits[-scale:]}".encode()
 
 
-def _decimal(field: Field) -> tuple[DataType, Convert | None] | None:
+def _decimal(field: Field) -> Column | None:
     parameters = field.parameters or {}
     try:
         scale = int(parameters.get("scale", 0))
@@ -126,7 +125,7 @@ def _decimal(field: Field) -> tuple[DataType, Convert | None] | None:
         number = raw if raw[:1] != b'"' else decimal_text(_unscaled(raw), scale)
         return number if exact else b'"' + number + b'"'
 
-    return DecimalType(precision, scale) if exact else types.STRING, convert
+    return Column(DecimalType(precision, scale) if exact else types.STRING, convert)
 
 
 class _Variable(msgspec.Struct):
@@ -137,7 +136,7 @@ class _Variable(msgspec.Struct):
 _variable = msgspec.json.Decoder(_Variable).decode
 
 
-def _variable_decimal(_: Field) -> tuple[DataType, Convert | None]:
+def _variable_decimal(_: Field) -> Column:
     """Every value has a scale of its own, so no DECIMAL holds them all: a text with the exact number."""
 
     def convert(raw: bytes) -> bytes:
@@ -147,10 +146,10 @@ def _variable_decimal(_: Field) -> tuple[DataType, Convert | None]:
             raise ValueError(msg)
         return b'"' + decimal_text(_unscaled(bytes(found.value)), found.scale) + b'"'
 
-    return types.STRING, convert
+    return Column(types.STRING, convert)
 
 
-_LOGICAL: Final[dict[str, Callable[[Field], tuple[DataType, Convert | None] | None]]] = {
+_LOGICAL: Final[dict[str, Callable[[Field], Column | None]]] = {
     "io.debezium.time.Date": _days,
     "org.apache.kafka.connect.data.Date": _days,
     "io.debezium.time.Time": _time(1000, 3),
