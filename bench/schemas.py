@@ -56,7 +56,7 @@ def formats(bootstrap: str, folder: Path, count: int, rounds: int) -> None:
     print("\nformat           bytes  raw k/s  raw MB/s  ingest k/s  ingest MB/s  ratio   µs   raw µs")
     for form in ("debezium", "json", "canal"):
         create(bootstrap, form)
-        messages.write(bootstrap, form, count, PARTITIONS, load=Load(form))
+        messages.write(bootstrap, form, count, PARTITIONS, load=Load(form, drift=form != "json"))
     for name, (source, more) in FORMATS.items():
         topic = name.split()[0]
         a, b = [], []

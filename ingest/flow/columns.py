@@ -129,6 +129,22 @@ class Columns:
             key = _renamed(key, self._extra.value_prefix)
         return (table, kind, images[0], images[1], key, self._declared(declared, tuple(key_fields)))
 
+    def _reader(self, read: Callable[[msgspec.Raw], msgspec.Raw] | None) -> Callable[[msgspec.Raw], msgspec.Raw] | None:
+        """How a before image that is read later is read, now that its columns have other names."""
+        prefix = self._extra.value_prefix
+        if read is None or not (prefix or self._extra.key or self._extra.metadata):
+            return read
+        added = {*self._extra.metadata}
+
+        def renamed(raw: msgspec.Raw) -> msgspec.Raw:
+            fields = {name: bytes(value) for name, value in fields_of(raw).items()}
+            own = {n.removeprefix(prefix): v for n, v in fields.items() if n.startswith(prefix) and n not in added}
+            rest = {n: v for n, v in fields.items() if not n.startswith(prefix) or n in added}
+            done = {prefix + n: bytes(v) for n, v in fields_of(read(msgspec.Raw(_object(own)))).items()}
+            return msgspec.Raw(_object({**rest, **done}))
+
+        return renamed
+
     def _may_clash(self, text: bytes) -> bool:
         return b"\\" in text or any(name in text for name in self._names)
 
@@ -143,8 +159,8 @@ class Columns:
         clash = next((name for name in self._extra.metadata if name in out), None)
         if clash is not None:
             return clash
-        parts = b",".join(msgspec.json.encode(name) + b":" + value for name, value in out.items())
-        return b"{" + parts + (metadata if parts else metadata[1:]) + b"}"
+        made = _object(out)
+        return made[:-1] + (metadata if out else metadata[1:]) + b"}"
 
     def _declared(self, declared: Declared | None, key_names: tuple[str, ...]) -> Declared | None:
         saying = (id(declared), key_names)
@@ -158,11 +174,16 @@ class Columns:
                 primary = tuple(extra.key_prefix + name for name in key_names)
             renamed = {extra.value_prefix + name: data_type for name, data_type in said.items()}
             overlay = declared is not None and declared.overlay
-            found = (declared, Declared({**renamed, **self._types}, primary, overlay))
+            read = None if declared is None else declared.read_before
+            found = (declared, Declared({**renamed, **self._types}, primary, overlay, self._reader(read)))
             if len(self._sayings) >= _MAX_SAYINGS:
                 self._sayings.clear()
             self._sayings[saying] = found
         return found[1]
+
+
+def _object(fields: dict[str, bytes]) -> bytes:
+    return b"{" + b",".join(msgspec.json.encode(name) + b":" + value for name, value in fields.items()) + b"}"
 
 
 def _renamed(key: bytes, prefix: str) -> bytes:
@@ -172,7 +193,7 @@ def _renamed(key: bytes, prefix: str) -> bytes:
         fields = {} if image is None else fields_of(image)
     except MALFORMED:
         return key
-    return b"{" + b",".join(msgspec.json.encode(prefix + n) + b":" + bytes(v) for n, v in fields.items()) + b"}"
+    return _object({prefix + name: bytes(value) for name, value in fields.items()})
 
 
 def _bytes(value: bytes | None) -> bytes:
@@ -193,7 +214,7 @@ def _value_of(name: str, standard: str) -> Callable[[Record], bytes]:
 
     def headers(record: Record) -> bytes:
         found = {name: _bytes(value) for name, value in record.headers() or []}
-        return b"{" + b",".join(msgspec.json.encode(name) + b":" + value for name, value in found.items()) + b"}"
+        return _object(found)
 
     values: dict[str, Callable[[Record], bytes]] = {
         "topic": lambda record: msgspec.json.encode(record.topic()),

@@ -75,7 +75,7 @@ class Plan(Protocol):
 class _Shape:
     """A decoder for the rows that lack some columns, or have values to convert in some."""
 
-    __slots__ = ("checked", "converted", "decode", "plain", "suffix")
+    __slots__ = ("checked", "converted", "decode", "plain", "rewrites", "suffix")
 
     def __init__(
         self,
@@ -91,7 +91,8 @@ class _Shape:
         """Attribute, how the column begins in the row's text, its type, and its type in the sink's table."""
         self.checked = checked
         """Attribute and type of values that the decoder could not check."""
-        self.plain = not (suffix or converted or checked)
+        self.rewrites = bool(suffix or converted)
+        self.plain = not (self.rewrites or checked)
         """Whether a row that is decoded is written as it is."""
 
 
@@ -115,12 +116,17 @@ class TablePlan:
         self._standard = conformer.standard
         self._declared: Declared | None = None
         """What was declared last and agrees with the primary key."""
+        self._trusted: Declared | None = None
+        """The same, where values that a decoder cannot check are of their types already because their messages said so:
+        that was looked at when the messages were decoded."""
+        self._unchecked = {c.name: c.type for c in source.columns if _annotation(c.type) is None}
         self.inserted = self.updated = self.deleted = 0
         self._source = source
         self._sink = sink
         self._destination = destination
         self._key_from_message = key_from_message
         self._primary_key = sink.primary_key
+        self._key_texts = [msgspec.json.encode(name) for name in sink.primary_key]
         self._sink_types = conformer.sink_types
         plain = all(_plain_name(column.name) for column in source.columns)
         self._fast = plain and not conformer.absent and not conformer.narrow
@@ -156,7 +162,7 @@ class TablePlan:
                 key = self._key_of_integer % self._key_values(row)
             else:
                 key = self._key_text(row) if self._key_text is not None else self._slow_key(after)
-            if not shape.plain:
+            if not shape.plain and (shape.rewrites or declared is None or declared is not self._trusted):
                 value = self._finish(shape, row, after, declared)
         if message_key is not None and message_key != key and self._key_from_message:
             self._check_message_key(message_key)
@@ -165,12 +171,12 @@ class TablePlan:
         if kind is _UPDATE:
             if before is not None:
                 try:  # `row` is None and `_key_decode` refuses all where there is no fast way
-                    same = self._key_values(self._key_decode(before)) == self._key_values(row)
+                    same = declared is None and self._key_values(self._key_decode(before)) == self._key_values(row)
                 except (*MALFORMED, AttributeError):
                     same = False
                 if not same:
                     overlay = declared is not None and declared.overlay
-                    old = self._key_under(before, after) if overlay else self._key_of_image(before)
+                    old = self._key_under(before, after, declared) if overlay else self._key_of_image(before)
                     if old is not None and old != key:
                         emit((self._destination, old, None))
             self.updated += 1
@@ -223,15 +229,22 @@ class TablePlan:
         if self._key_from_message and names and set(names) != set(self._primary_key):
             raise KeyChanged(self._primary_key, names)
         self._declared = declared
+        said = declared.types
+        self._trusted = declared if all(said.get(name) == t for name, t in self._unchecked.items()) else None
 
-    def _key_under(self, old: msgspec.Raw, after: msgspec.Raw) -> bytes | None:
+    def _key_under(self, old: msgspec.Raw, after: msgspec.Raw, declared: Declared | None) -> bytes | None:
         """The key before an update whose before image holds the changed columns only; None where it is the same."""
         text = bytes(old)
-        names = self._primary_key
-        if b"\\" not in text and not any(msgspec.json.encode(name) in text for name in names):
-            return None
+        for name in self._key_texts:
+            if name in text:
+                break
+        else:
+            if b"\\" not in text:
+                return None
+        if declared is not None and declared.read_before is not None:
+            old = declared.read_before(old)
         fields = {**parse_row(after), **parse_row(old)}
-        return self._key_of_values({name: fields[name] for name in names if name in fields})
+        return self._key_of_values({name: fields[name] for name in self._primary_key if name in fields})
 
     def _other_shape(self, raw: msgspec.Raw, declared: Declared | None) -> tuple[Any, bytes, bytes | msgspec.Raw]:
         """Decoded row (None the slow way), key and value of a row that has not the shape of the last one."""

@@ -66,6 +66,8 @@ class RowPlan:
         self._check(row, message_key, declared)
         old = None
         if kind is Kind.UPDATE and before is not None:
+            if declared is not None and declared.read_before is not None:
+                before = declared.read_before(before)
             old = self._conformer.image(before)
             if declared is not None and declared.overlay:
                 old = {**row, **old}

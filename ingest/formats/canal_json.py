@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 _NULL: Final = msgspec.Raw(b"null")
 _MAX_SAYINGS: Final = 10_000
 _MAX_PATTERN: Final = 1000
-_KINDS: Final = {"INSERT": Kind.INSERT, "UPDATE": Kind.UPDATE, "DELETE": Kind.DELETE}
+_KINDS: Final[dict[str | None, Kind]] = {"INSERT": Kind.INSERT, "UPDATE": Kind.UPDATE, "DELETE": Kind.DELETE}
+_UPDATE: Final = Kind.UPDATE
+_DELETE: Final = Kind.DELETE
 _STATEMENTS: Final = frozenset({"CREATE", "ALTER", "ERASE", "DROP", "RENAME", "CINDEX", "DINDEX", "QUERY", "INIT_DDL"})
 TOMBSTONE: Final = Skip("tombstone")
 _DDL: Final = Skip("ddl")
@@ -134,17 +136,50 @@ class CanalDecoder:
         self._typed = options.strategy != "AUTO"
         self._tables: dict[tuple[str | None, str | None], TableId | Skip | Bad] = {}
         self._sayings: dict[tuple[tuple[str, ...], bytes], Typed] = {}
+        self._last: dict[tuple[str | None, str | None], tuple[TableId, list[str] | None, msgspec.Raw, Typed]] = {}
+        """What each table's last message said, as it said it: the next one will probably say the same."""
 
     def decode(self, _keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> list[Decoded]:
         """One result per value, in order; a list where a message has several rows."""
-        return [TOMBSTONE if value is None else self._decode_one(value) for value in values]
+        try:
+            messages = [None if value is None else _message(value) for value in values]
+        except MALFORMED:
+            return [self._decode_one(value) for value in values]
+        of = self._of
+        return [TOMBSTONE if message is None else of(message) for message in messages]
 
-    def _decode_one(self, value: bytes) -> Decoded:
+    def _decode_one(self, value: bytes | None) -> Decoded:
+        if value is None:
+            return TOMBSTONE
         try:
             message = _message(value)
         except MALFORMED as exc:
             return Bad("malformed", f"not a Canal message: {reason(exc)}")
-        kind = _KINDS.get(message.type or "")
+        return self._of(message)
+
+    def _of(self, message: _Message) -> Decoded:
+        """The way of most messages: one row, of a table whose last message said the same about its rows."""
+        last = self._last.get((message.database, message.table))
+        kind = _KINDS.get(message.type)
+        data, old = message.data, message.old
+        if last is None or kind is None or message.isDdl or not data or len(data) > 1 or (old and len(old) > 1):
+            return self._any(message)
+        if last[1] != message.pkNames or (self._typed and last[2] != self._said(message)):
+            return self._any(message)
+        table, _, _, typed = last
+        row = data[0]
+        if self._typed:
+            try:
+                row = typed.image(row)
+            except (Contradiction, *MALFORMED):
+                return self._any(message)
+        if kind is _DELETE:
+            return (table, kind, row, None, None, typed.declared)
+        before = old[0] if old and kind is _UPDATE and old[0] != _NULL else None
+        return (table, kind, before, row, None, typed.declared)
+
+    def _any(self, message: _Message) -> Decoded:
+        kind = _KINDS.get(message.type)
         if kind is None or message.isDdl:
             return self._no_rows(message)
         table = self._tables.get((message.database, message.table)) or self._table(message)
@@ -154,12 +189,16 @@ class CanalDecoder:
             return Bad("no-data", f"type {message.type} needs rows in data", table)
         if not message.data:
             return _NO_ROWS
+        said = self._said(message)
         try:
-            typed = self._saying(message)
+            typed = self._saying(message, bytes(said))
         except MALFORMED as exc:
             what = "sqlType" if self._options.strategy == "SQL_TYPE" else "mysqlType"
             return Bad("no-types", f"{what} is missing or not as Canal writes it: {reason(exc)}", table)
-        old = message.old or []
+        if len(self._last) >= _MAX_SAYINGS:
+            self._last.clear()
+        self._last[message.database, message.table] = (table, message.pkNames, said, typed)
+        old = message.old
         if old and len(old) != len(message.data):
             return Bad("malformed", f"{len(message.data)} rows in data and {len(old)} in old", table)
         try:
@@ -175,23 +214,24 @@ class CanalDecoder:
     def _change(self, table: TableId, kind: Kind, row: msgspec.Raw, old: msgspec.Raw, typed: Typed) -> Change:
         if self._typed:
             row = typed.image(row)
-            old = old if old == _NULL else typed.image(old)
         if kind is Kind.DELETE:
             return (table, kind, row, None, None, typed.declared)
         before = None if kind is Kind.INSERT or old == _NULL else old
         return (table, kind, before, row, None, typed.declared)
 
-    def _saying(self, message: _Message) -> Typed:
+    def _said(self, message: _Message) -> msgspec.Raw:
+        """The part of a message that tells its columns' types."""
+        if not self._typed:
+            return _NULL
+        return message.sqlType if self._options.strategy == "SQL_TYPE" else message.mysqlType
+
+    def _saying(self, message: _Message, said: bytes) -> Typed:
         """What a message says about its rows, made once for all that say the same. Raises one of MALFORMED."""
         options = self._options
-        if options.strategy == "AUTO":
-            said = b""
-        else:
-            said = bytes(message.sqlType if options.strategy == "SQL_TYPE" else message.mysqlType)
         saying = (tuple(message.pkNames or ()), said)
         found = self._sayings.get(saying)
         if found is None:
-            if not said:
+            if not self._typed:
                 columns = {}
             elif options.strategy == "SQL_TYPE":
                 columns = by_code(_codes(said))

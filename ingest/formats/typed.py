@@ -17,7 +17,8 @@ from pyspark.sql.types import BooleanType, CharType, DecimalType, DoubleType, Fl
 
 from ingest.model import types, values
 from ingest.model.event import Declared
-from ingest.model.jsontext import fields_of
+from ingest.model.jsontext import MALFORMED, fields_of, reason
+from ingest.model.reject import RowError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -103,7 +104,8 @@ class Typed:
         """Learn patterns later, from the rows that come."""
         self._columns = columns
         declared = {name: types.STRING if as_string else column.type for name, column in columns.items()}
-        self.declared = Declared(declared, primary_key, overlay)
+        lazily = self.before if overlay and columns else None
+        self.declared = Declared(declared, primary_key, overlay, lazily)
         self._patterns: list[_Pattern] = []
         self._known: set[tuple[str, ...]] = set()
 
@@ -124,6 +126,15 @@ class Typed:
                 parts = tuple(values_)
             return msgspec.Raw(template % parts)
         return self._read(raw)
+
+    def before(self, raw: msgspec.Raw) -> msgspec.Raw:
+        """As `image`, for whoever looks at a row long after it was decoded; raises RowError."""
+        try:
+            return self.image(raw)
+        except Contradiction as exc:
+            raise RowError("type-mismatch", str(exc)) from None
+        except MALFORMED as exc:
+            raise RowError("malformed", f"the row is not a JSON object: {reason(exc)}") from None
 
     def _read(self, raw: msgspec.Raw) -> msgspec.Raw:
         """Value by value."""

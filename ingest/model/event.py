@@ -11,7 +11,7 @@ import msgspec
 from ingest.model.table import TableId  # noqa: TC001  (msgspec reads the annotations)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from pyspark.sql.types import DataType
 
@@ -34,6 +34,9 @@ class Declared:
     """The primary key's columns; empty where the message does not tell."""
     overlay: bool = False
     """A before image holds the changed columns only: what it lacks is as in the after image."""
+    read_before: Callable[[msgspec.Raw], msgspec.Raw] | None = None
+    """How such a before image is to be read, where its values are not yet the JSON of their types; raises RowError. It
+    is looked into only where somebody needs it."""
 
 
 Change: TypeAlias = "tuple[TableId, Kind, msgspec.Raw | None, msgspec.Raw | None, bytes | None, Declared | None]"
