@@ -80,7 +80,7 @@ def against(bootstrap: str, folder: Path, rounds: int, topics: tuple[str, str], 
     """The second topic's throughput against the first's, all tables into one sink topic, interleaved."""
     ratios = []
     for i in range(rounds):
-        a, b = (run(bootstrap, topic, f"{topic}{i}", folder, table="all") for topic in topics)
+        a, b = (run(bootstrap, topic, f"{''.join(topics)}.{topic}{i}", folder, table="all") for topic in topics)
         ratios.append(b.rate / a.rate)
         print(f"{what}: {a.rate / 1e3:.1f} and {b.rate / 1e3:.1f} k/s, ratio {ratios[-1]:.2f}", flush=True)
     print(f"{what}, median of {rounds}: {median(ratios):.2f}")

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 MAX_DELTAS = 50
 """Versions that travel with each task before everything is broadcast anew."""
+MAX_DELTA_TABLES = 200
+"""Tables in them, for the same reason: a broadcast travels once, a task's own luggage each time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,8 @@ class Starting:
         self.shards = 1
         self.batch_started = 0.0
         self.deltas: list[Delta] = []
+        self.prepared = False
+        """Whether schemas can be sent to workers."""
         self.budget = planner.Budget(most=pipeline.sink.most_per_batch)
         self.rate = planner.Rate(pipeline.source.rate_limit)
         self.counts: dict[TableId, Counts] = {}
@@ -195,6 +199,7 @@ class Starting:
                 options.collector, self.inference, options.max_tables, self.look_ahead,
             )
         )  # fmt: skip
+        self.prepared = True
         self.rebase()
         lag = self.lag()
         self.observer(
@@ -226,7 +231,8 @@ class Starting:
             self.table(show(table)).schema_changes += count
         self.schemas = evolution.schemas
         self.deltas.append(Delta(self.schemas.version, evolution.sources, evolution.sinks))
-        if len(self.deltas) > MAX_DELTAS:
+        tables = sum(len(delta.sources) + len(delta.sinks) for delta in self.deltas)
+        if self.prepared and (len(self.deltas) > MAX_DELTAS or tables > MAX_DELTA_TABLES):
             self.rebase()
         return True
 

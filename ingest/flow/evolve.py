@@ -35,6 +35,10 @@ class SourceTable:
     targets: tuple[TableId, ...]
     key_from_message: bool
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel between processes as a few plain values: there are ten thousands of tables."""
+        return SourceTable, (self.schema, self.targets, self.key_from_message)
+
     def to_json(self) -> dict[str, Any]:
         """Plain values; the targets follow from the rules and are not stored."""
         return {**self.schema.to_json(), "key_from_message": self.key_from_message}

@@ -8,6 +8,7 @@ column that became a STRING), the shape gets a decoder of its own.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias
 
@@ -336,7 +337,7 @@ class TablePlan:
         fields = [_field(c, i, required=c.name in self._primary_key, raw=c.name in converted) for i, c in present]
         if not fields:
             return
-        struct = msgspec.defstruct("Row", fields, forbid_unknown_fields=True, gc=False)
+        decode = _decoder(tuple(fields), forbid_unknown=True)
         names = {c.name for _, c in present}
         filled = b"".join(b",%b:null" % msgspec.json.encode(c.name) for c in self._sink.columns if c.name not in names)
         begins = [
@@ -349,7 +350,7 @@ class TablePlan:
             for i, c in present
             if _annotation(c.type) is None or (c.name in converted and not isinstance(c.type, StringType))
         ]
-        shape = _Shape(msgspec.json.Decoder(struct).decode, filled + b"}" if filled else b"", begins, checked)
+        shape = _Shape(decode, filled + b"}" if filled else b"", begins, checked)
         self._shapes.insert(0, shape)
 
     def _compile_key(self) -> None:
@@ -365,7 +366,7 @@ class TablePlan:
             if not (integer or text) or types.is_text(self._sink_types[column.name]) != text:
                 return
         fields = [_field(c, positions[c.name], required=True) for c in columns]
-        self._key_decode = msgspec.json.Decoder(msgspec.defstruct("Key", fields, gc=False)).decode
+        self._key_decode = _decoder(tuple(fields), forbid_unknown=False)
         self._key_values = values = attrgetter(*(f"c{positions[name]}" for name in names))
         begins = [msgspec.json.encode(name).replace(b"%", b"%%") for name in names]
         template = b"{" + b",".join(b + (b":%d" if i else b":%b") for b, i in zip(begins, integers, strict=True)) + b"}"
@@ -409,13 +410,26 @@ def _annotation(data_type: DataType) -> Any:  # noqa: ANN401  (a type expression
     return None
 
 
-def _field(column: Column, index: int, *, required: bool, raw: bool = False) -> tuple[str, Any, Any]:
-    annotation = _annotation(column.type)
-    if annotation is None or raw:
-        annotation = msgspec.Raw
-    elif not required:
-        annotation |= None
-    return f"c{index}", annotation, msgspec.field(name=column.name)
+def _field(column: Column, index: int, *, required: bool, raw: bool = False) -> tuple[str, str, DataType, bool, bool]:
+    """A field of a decoder: attribute, column, type, whether null is refused, whether the value is not looked at."""
+    return f"c{index}", column.name, column.type, required, raw
+
+
+@lru_cache(maxsize=10_000)
+def _decoder(
+    fields: tuple[tuple[str, str, DataType, bool, bool], ...], *, forbid_unknown: bool
+) -> Callable[[Any], Any]:
+    """A decoder for rows with these fields. Tables that look alike share it: of a thousand, few differ."""
+    made = []
+    for attribute, name, data_type, required, raw in fields:
+        annotation = _annotation(data_type)
+        if annotation is None or raw:
+            annotation = msgspec.Raw
+        elif not required:
+            annotation |= None
+        made.append((attribute, annotation, msgspec.field(name=name)))
+    struct = msgspec.defstruct("Row", made, forbid_unknown_fields=forbid_unknown, gc=False)
+    return msgspec.json.Decoder(struct).decode
 
 
 def _refuse(_: object) -> Any:  # noqa: ANN401  (it never returns)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ingest.model import types
@@ -24,9 +25,18 @@ class Column:
     type: DataType
     nullable: bool = True
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel between processes as a few plain values: there are hundreds of thousands of columns."""
+        return _column, (self.name, types.name(self.type), self.nullable)
+
     def __str__(self) -> str:
         """As in DDL."""
         return f"{one_line(self.name)} {types.name(self.type)}{'' if self.nullable else ' NOT NULL'}"
+
+
+@lru_cache(maxsize=100_000)
+def _column(name: str, type_name: str, nullable: bool) -> Column:  # noqa: FBT001  (as `__reduce__` gives it)
+    return Column(name, types.parse(type_name), nullable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +45,10 @@ class TableSchema:
 
     columns: tuple[Column, ...]
     primary_key: tuple[str, ...]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As for a column."""
+        return TableSchema, (self.columns, self.primary_key)
 
     def merge(self, other: TableSchema) -> TableSchema:
         """This schema, widened so that it takes the other's rows: new columns come last, none goes away."""
@@ -58,7 +72,7 @@ class TableSchema:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> TableSchema:
         """Undo `to_json`; raises ValueError or KeyError on anything else."""
-        columns = tuple(Column(name, types.parse(text), nullable) for name, text, nullable in value["columns"])
+        columns = tuple(_column(name, text, bool(nullable)) for name, text, nullable in value["columns"])
         return cls(columns, tuple(value["key"]))
 
 

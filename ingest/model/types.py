@@ -83,6 +83,9 @@ INTEGER_BITS: dict[type[DataType], int] = {ByteType: 8, ShortType: 16, IntegerTy
 
 def name(data_type: DataType) -> str:
     """The Flink SQL name of a type, e.g. `DECIMAL(10,2)`; what schemas are stored with."""
+    simple = _BY_CLASS.get(type(data_type))
+    if simple is not None:
+        return simple
     if isinstance(data_type, DecimalType):
         return f"DECIMAL({data_type.precision},{data_type.scale})"
     if isinstance(data_type, CharType):
@@ -97,7 +100,8 @@ def name(data_type: DataType) -> str:
         return f"MAP<{name(data_type.keyType)}, {name(data_type.valueType)}>"
     if isinstance(data_type, StructType):
         return f"ROW<{', '.join(f'{quoted(field.name)} {name(field.dataType)}' for field in data_type.fields)}>"
-    return _BY_CLASS[type(data_type)]
+    msg = f"{data_type} is no type of a column"
+    raise TypeError(msg)
 
 
 def quoted(identifier: str) -> str:

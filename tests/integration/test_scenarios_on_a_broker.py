@@ -1,0 +1,117 @@
+"""The scenarios of tests/spec once more, with a real broker on both sides: real topics, records, headers, positions.
+
+Spark is left out, as it has no part in what an option means; the other tests of this folder have it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from harness import Kafka, free_port
+
+from ingest.engine.rehearsal import _Inline
+from ingest.engine.start import Settings
+from ingest.errors import IngestError
+from ingest.observe.events import RunEnded, SchemaChanged
+from ingest.sandbox import broker as sandbox
+from ingest.spec.load import load_text
+from ingest.spec.pipeline import Route
+from ingest.spec.scenario import read
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FILES = sorted((Path(__file__).parent.parent / "spec").glob("*.yaml"))
+SERVERS = "memory:1"
+"""What scenarios have for a broker's address."""
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+    folder = tmp_path_factory.mktemp("own")
+    yield Kafka(sandbox.up(folder, free_port(), heap="384m").bootstrap)
+    sandbox.down(folder, wipe=True)
+
+
+def written_for_kafka(file: Path) -> bool:
+    return "type: print" not in (text := file.read_text()) and "type: file" not in text and "type: values" not in text
+
+
+@pytest.fixture
+def empty(own: Kafka) -> Kafka:
+    """The broker without any topic: scenarios name theirs as they like."""
+    admin = AdminClient({"bootstrap.servers": own.bootstrap})
+    deadline = time.monotonic() + 30
+    while names := [name for name in admin.list_topics(timeout=10).topics if not name.startswith("__")]:
+        for future in admin.delete_topics(names).values():
+            future.exception(10)
+        assert time.monotonic() < deadline, names
+        time.sleep(0.05)
+    return own
+
+
+@pytest.mark.parametrize("file", [f for f in FILES if written_for_kafka(f)], ids=lambda file: file.stem)
+def test_scenario_on_a_broker(file: Path, empty: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "ingest.spec.scenario.load_text",
+        lambda name, text, *rest: load_text(name, text.replace(SERVERS, empty.bootstrap), *rest),
+    )
+    scenario = read(file)
+    pipeline = scenario.loaded.pipeline
+    assert pipeline is not None
+    source = pipeline.source.model_copy(update={"startup_mode": "earliest-offset"})
+    # A pipeline must not write to the topics that it reads
+    route = Route.model_validate({"source-table": r"(\.*)", "sink-table": "out.$1"})
+    topics = {m.topic for m in scenario.messages}
+    for topic in topics:
+        empty.create(topic, 1 + max(m.partition for m in scenario.messages if m.topic == topic))
+    producer = empty.producer()
+    for m in scenario.messages:
+        more: Any = {} if m.timestamp is None else {"timestamp": m.timestamp}
+        headers: Any = m.headers
+        producer.produce(m.topic, m.value, m.key, partition=m.partition, headers=headers, **more)
+    assert producer.flush(20) == 0
+
+    changes: list[str] = []
+    summary = RunEnded("test")
+
+    def observe(event: Any) -> None:
+        if isinstance(event, SchemaChanged):
+            changes.append(f"{event.table.removeprefix('out.')}> {event.change}")
+
+    settings = Settings(str(tmp_path / "c"), tmp_path / "logs", once=True)
+    staged = pipeline.model_copy(update={"source": source, "route": pipeline.route or (route,)})
+    run = _Inline(staged, settings, observe, summary, scenario.look_ahead - 1)
+    error = None
+    try:
+        run.run()
+    except IngestError as exc:
+        error = exc
+    finally:
+        run.resources.close()
+    expected = scenario.expected
+    assert (error is None) == ("error" not in expected), error
+    happened = []
+    for topic in set(AdminClient({"bootstrap.servers": empty.bootstrap}).list_topics(timeout=10).topics) - topics:
+        if topic.startswith("__") or topic == "dead":
+            continue
+        for record in empty.read(topic):
+            value = "null" if record.value is None else record.value.decode()
+            happened.append(f"{topic.removeprefix('out.')} {(record.key or b'').decode()} {value}")
+    assert sorted(happened) == sorted(expected.get("records", []))
+    assert [f"{r.stage}/{r.code}" for r in run.rejected] == [r.split(" ")[1] for r in expected.get("rejects", [])]
+    assert dict(summary.skipped) == expected.get("skipped", {})
+    if "changes" in expected:
+        assert changes == expected["changes"]
+    if "letters" in expected:
+        letters = empty.read("dead")
+        assert [json.loads(json.dumps(x.value and x.value.decode())) for x in letters] == [
+            letter["value"] for letter in expected["letters"]
+        ]
