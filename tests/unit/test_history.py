@@ -46,7 +46,7 @@ def ask(*arguments: str, code: int = 0) -> str:
 
 def test_schemas_are_shown_as_they_are_and_as_they_were(place: str) -> None:
     assert ask("show", place) == (
-        "out.b (version 3)\n  id             BIGINT NOT NULL\n  n              BIGINT\n"
+        f"out.b (version 3)\n  {'id'.ljust(14)}  BIGINT NOT NULL\n  {'n'.ljust(14)}  BIGINT\n"
         "  evil\\n\\x1b[31m  STRING\n  primary key (id)\n"
     )
     assert "a.b (version 1)" in ask("show", place, "a.b", "--observed", "--version", "1")
