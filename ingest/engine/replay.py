@@ -83,7 +83,7 @@ class _Replay(Loop):
         checkpoint.batches = f"{_FOLDER}/{number}"
         self.progress.positions = positions
         self.progress.ids = dict(self.source.ids)
-        rerouted = reroute(checkpoint.schemas(self.rules), self.rules, self.policy)
+        rerouted = reroute(checkpoint.schemas(self.rules), self.rules, self.policy, self.inference.initial)
         self.prepare_sink(rerouted.schemas.sinks)
         if rerouted.sinks:
             self.apply(rerouted)

@@ -133,7 +133,7 @@ class Starting:
             self.unfinished = self.still_there(self.unfinished)
         if self.pipeline.pipeline.collector is not None and self.pipeline.pipeline.collector.type == "kafka":
             self.prepare_letters(self.pipeline.pipeline.collector, read_from)
-        rerouted = reroute(self.checkpoint.schemas(self.rules), self.rules, self.policy)
+        rerouted = reroute(self.checkpoint.schemas(self.rules), self.rules, self.policy, self.inference.initial)
         self.prepare_sink(rerouted.schemas.sinks)
         if rerouted.sinks:
             self.apply(rerouted)

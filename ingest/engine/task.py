@@ -204,10 +204,11 @@ class _Shard:
             counts.updated += plan.updated
             counts.deleted += plan.deleted
             plan.inserted = plan.updated = plan.deleted = 0
-        for column, count in plan.withheld.items():
+        withheld = plan.withheld
+        for column, number in withheld.items():
             key = plan.table, column
-            self.outcome.withheld[key] = self.outcome.withheld.get(key, 0) + count
-        plan.withheld.clear()
+            self.outcome.withheld[key] = self.outcome.withheld.get(key, 0) + number
+        withheld.clear()
 
     def commit(self) -> None:
         """Make what was written durable; only then is it progress."""

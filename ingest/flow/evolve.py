@@ -132,17 +132,20 @@ def evolve(
     return Evolution(after, sources, sinks, events, withheld)
 
 
-def reroute(before: Schemas, rules: Rules, policy: Policy) -> Evolution:
+def reroute(
+    before: Schemas, rules: Rules, policy: Policy, initial: Mapping[TableId, TableSchema] | None = None
+) -> Evolution:
     """What changes when the rules are not those that the schemas were made with: sink tables that a new route names.
 
-    Raises ConfigError where a transform gives a known table another primary key.
+    `initial` as for `evolve`. Raises ConfigError where a known table is given another primary key.
     """
-    for table, source in before.sources.items():
-        configured = rules.primary_key(table)
+    for table, source in before.sources.items() if policy.needs_key else ():
+        given = (initial or {}).get(table)
+        configured = rules.primary_key(table) or (() if given is None else given.primary_key)
         known = source.schema.primary_key
         if configured != known and (configured or not source.key_from_message):
             now = f"({', '.join(configured)})" if configured else "none"
-            msg = f"the primary-keys of transform changed for table {show(table)}: ({', '.join(known)}), now {now}"
+            msg = f"the primary key that the file gives table {show(table)} changed: ({', '.join(known)}), now {now}"
             raise ConfigError(msg, "rows written under the old key cannot be found again: use another pipeline.name")
     sinks, events, withheld = _sinks(before.sources, before, policy)
     after = Schemas(before.version + bool(sinks), before.sources, {**before.sinks, **sinks})

@@ -49,8 +49,10 @@ class Plan(Protocol):
     inserted: int
     updated: int
     deleted: int
-    withheld: dict[str, int]
-    """By column: values that did not get into the sink, because its table was not to have the column."""
+
+    @property
+    def withheld(self) -> dict[str, int]:
+        """By column: values that did not get into the sink, because its table was not to have the column."""
 
     def upsert(
         self,

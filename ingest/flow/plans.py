@@ -55,7 +55,16 @@ class Several:
         self.table = table
         self.inserted = self.updated = self.deleted = 0
         self._plans = plans
-        self.withheld = plans[0].withheld
+
+    @property
+    def withheld(self) -> dict[str, int]:
+        """What all plans withheld since the last time."""
+        out: dict[str, int] = {}
+        for plan in self._plans:
+            for column, count in plan.withheld.items():
+                out[column] = out.get(column, 0) + count
+            plan.withheld.clear()
+        return out
 
     def upsert(
         self,

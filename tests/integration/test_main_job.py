@@ -234,4 +234,4 @@ def test_a_new_route_under_a_checkpoint_is_allowed_and_another_key_is_not(kafka:
     pipeline.write(rest="transform:\n  - {source-table: shop.orders, primary-keys: v}\n")
     refused = pipeline.run()
     assert refused.code == 78
-    assert "the primary-keys of transform changed for table shop.orders: (id), now (v)" in refused.err
+    assert "the primary key that the file gives table shop.orders changed: (id), now (v)" in refused.err

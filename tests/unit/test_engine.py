@@ -17,7 +17,7 @@ from ingest.engine.session import with_retries
 from ingest.engine.storage import LocalStorage
 from ingest.engine.worker import Delta, Setup, State
 from ingest.errors import CheckpointError, ConfigError, NoPrimaryKey, SchemaChangeRefused
-from ingest.flow.evolve import Policy, Schemas, SourceTable, evolve
+from ingest.flow.evolve import Policy, Schemas, SourceTable, evolve, reroute
 from ingest.flow.route import KeyRule, RouteRule, Rules
 from ingest.kafka.failures import is_away
 from ingest.model import types
@@ -25,6 +25,8 @@ from ingest.model.schema import Column, TableSchema
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from ingest.model.table import TableId
 
 A, B = ("t", 0), ("t", 1)
 
@@ -209,3 +211,15 @@ def test_workers_import_pyspark_from_its_folder_and_not_from_its_archive() -> No
 @pytest.mark.parametrize("code", [KafkaError._TRANSPORT, KafkaError._NOENT, KafkaError.NOT_LEADER_FOR_PARTITION])
 def test_a_broker_that_is_coming_back_is_waited_for(code: int) -> None:
     assert is_away(KafkaError(code))
+
+
+def test_a_key_of_an_initial_schema_is_the_same_after_a_restart() -> None:
+    given: dict[TableId, TableSchema] = {("t",): schema("n")}
+    seen = evolve(Schemas(), [(("t",), schema("n"))], Rules(), Policy(), given).schemas
+    assert not seen.sources[("t",)].key_from_message
+    assert reroute(seen, Rules(), Policy(), given).sinks == {}
+    with pytest.raises(ConfigError, match=r"gives table t changed: \(id\), now none"):
+        reroute(seen, Rules(), Policy(), {})
+    with pytest.raises(ConfigError, match=r"now \(n\)"):
+        reroute(seen, Rules(keys=(KeyRule("t", ("n",)),)), Policy(), given)
+    assert reroute(seen, Rules(), Policy(needs_key=False), {}).sinks == {}, "nobody needs it"
