@@ -39,23 +39,25 @@ CHECK_S: Final = 30.0
 
 def run(pipeline: Pipeline, settings: Settings, observer: Observer) -> RunEnded:
     """Run a pipeline until it is drained (`once`), told to stop, or failed; raises IngestError."""
-    summary = RunEnded(pipeline.pipeline.name)
-    started = time.monotonic()
-    run_ = Loop(pipeline, settings, observer, summary)
-    try:
-        run_.run()
-    except IngestError as exc:
-        summary.stopped = str(exc)
-        raise
-    finally:
-        run_.resources.close()
-        summary.seconds = time.monotonic() - started
-        observer(summary)
-    return summary
+    return Loop(pipeline, settings, observer, RunEnded(pipeline.pipeline.name)).to_the_end()
 
 
 class Loop(Starting):
     """One run, from its first batch on."""
+
+    def to_the_end(self) -> RunEnded:
+        """Run, and tell how it went; raises IngestError."""
+        started = time.monotonic()
+        try:
+            self.run()
+        except IngestError as exc:
+            self.summary.stopped = str(exc)
+            raise
+        finally:
+            self.resources.close()
+            self.summary.seconds = time.monotonic() - started
+            self.observer(self.summary)
+        return self.summary
 
     # -- main street -------------------------------------------------------------------------------------------------
 

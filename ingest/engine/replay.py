@@ -9,14 +9,13 @@ A letter was replayed when the progress of an earlier replay that selected it ha
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from ingest.engine.loop import Loop
 from ingest.engine.storage import HadoopStorage
-from ingest.errors import ConfigError, IngestError
+from ingest.errors import ConfigError
 from ingest.flow.evolve import reroute
 from ingest.kafka.properties import translate
 from ingest.observe.events import RunEnded
@@ -42,19 +41,8 @@ def replay(pipeline: Pipeline, settings: Settings, observer: Observer, selection
     conf = {**translate(properties), "group.id": f"ingest.{options.name}.replay"}
     conf.pop("auto.offset.reset", None)
     source = LetterSource(pipeline.source, collector.topic, conf, options.name, selection)
-    summary = RunEnded(f"{options.name} (replay)")
-    started = time.monotonic()
-    run = _Replay(pipeline.model_copy(update={"source": source}), settings, observer, summary)
-    try:
-        run.run()
-    except IngestError as exc:
-        summary.stopped = str(exc)
-        raise
-    finally:
-        run.resources.close()
-        summary.seconds = time.monotonic() - started
-        observer(summary)
-    return summary
+    staged = pipeline.model_copy(update={"source": source})
+    return _Replay(staged, settings, observer, RunEnded(f"{options.name} (replay)")).to_the_end()
 
 
 class _Replay(Loop):

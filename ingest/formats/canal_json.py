@@ -6,11 +6,9 @@ row. Reference: alibaba-kafka.txt, "Canal JSON format for source tables"; traps:
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
 import msgspec
-import re2
 from pydantic import Field, field_validator
 
 from ingest.formats.canal_types import by_code, by_mysql_name
@@ -19,6 +17,7 @@ from ingest.formats.reading import Reading
 from ingest.formats.typed import Contradiction, Typed
 from ingest.model.event import Bad, Kind, Skip
 from ingest.model.jsontext import MALFORMED, reason
+from ingest.model.pattern import checked, whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,17 +70,7 @@ class CanalJson(Options):
     tinyint1_boolean: bool = Field(True, alias="canal-json.mysql.treat-tinyint1-as-boolean.enabled")
     """With `MYSQL_TYPE`: whether TINYINT(1) is BOOLEAN; a value other than 0 and 1 is a reject then."""
 
-    @field_validator("databases", "tables")
-    @classmethod
-    def _check_pattern(cls, value: str | None) -> str | None:
-        if value is not None:
-            try:
-                _pattern(value)
-            except re2.error as exc:
-                why = exc.args[0].decode() if exc.args and isinstance(exc.args[0], bytes) else str(exc)
-                msg = f"not a regular expression: {why.partition(': (?s:')[0]}"
-                raise ValueError(msg) from None
-        return value
+    _check_patterns = field_validator("databases", "tables")(checked)
 
     @property
     def reading(self) -> Reading:
@@ -95,17 +84,9 @@ class CanalJson(Options):
     def includes(self, database: str | None, table: str | None) -> bool:
         """Whether changes of this table are to be read."""
         for pattern, name in ((self.databases, database), (self.tables, table)):
-            if pattern is not None and _pattern(pattern).fullmatch(name or "") is None:
+            if pattern is not None and whole(pattern)(name or "") is None:
                 return False
         return True
-
-
-@lru_cache(maxsize=100)
-def _pattern(text: str) -> re2._Regexp:
-    options = re2.Options()
-    options.log_errors = False
-    options.max_mem = 8 << 20
-    return re2.compile(f"(?s:{text})", options)
 
 
 class _Message(msgspec.Struct, gc=False):

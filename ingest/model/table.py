@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TypeAlias
 
-import re2
+from ingest.model.pattern import PatternError, whole
 
 TableId: TypeAlias = tuple[str, ...]
 
@@ -76,14 +76,10 @@ class Selector:
     def __init__(self, text: str) -> None:
         """Compile; raises SelectorError."""
         self.text = text
-        options = re2.Options()
-        options.log_errors = False
-        options.max_mem = 8 << 20
         try:
-            self._match = re2.compile(f"(?s:{to_regex(text)})", options).fullmatch
-        except re2.error as exc:
-            reason = exc.args[0].decode() if exc.args and isinstance(exc.args[0], bytes) else str(exc)
-            raise SelectorError(reason.partition(": (?s:")[0]) from exc
+            self._match = whole(to_regex(text))
+        except PatternError as exc:
+            raise SelectorError(str(exc)) from exc
 
     def match(self, table: TableId) -> tuple[str, ...] | None:
         """The whole id and the capture groups (empty where one took no part), or None."""

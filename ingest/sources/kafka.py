@@ -7,10 +7,8 @@ A split is a partition, a position is an offset. The driver's side is in `kafka_
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
 
-import re2
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from ingest.formats.options import Duration, OptionErrors
@@ -18,6 +16,7 @@ from ingest.kafka import headers
 from ingest.kafka.connection import KafkaConnection
 from ingest.kafka.offsets import parse_offsets
 from ingest.kafka.properties import translate
+from ingest.model.pattern import checked, whole
 from ingest.sources.records import RecordOptions
 
 if TYPE_CHECKING:
@@ -107,17 +106,7 @@ class KafkaSource(KafkaConnection, RecordOptions):
                 raise ValueError(msg)
         return value
 
-    @field_validator("topic_pattern")
-    @classmethod
-    def _check_pattern(cls, value: str | None) -> str | None:
-        if value is not None:
-            try:
-                _pattern(value)
-            except re2.error as exc:
-                reason = exc.args[0].decode() if exc.args and isinstance(exc.args[0], bytes) else str(exc)
-                msg = f"not a regular expression: {reason.partition(': (?s:')[0]}"
-                raise ValueError(msg) from None
-        return value
+    _check_pattern = field_validator("topic_pattern")(checked)
 
     @field_validator("header_filter")
     @classmethod
@@ -166,7 +155,7 @@ class KafkaSource(KafkaConnection, RecordOptions):
 
     def chooses(self, topic: str) -> bool:
         """Whether `topic-pattern` matches this topic."""
-        return self.topic_pattern is not None and _pattern(self.topic_pattern).fullmatch(topic) is not None
+        return self.topic_pattern is not None and whole(self.topic_pattern)(topic) is not None
 
     @property
     def start_at(self) -> dict[Split, int]:
@@ -204,11 +193,3 @@ class KafkaSource(KafkaConnection, RecordOptions):
 
 def _names(topic: str | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(part.strip() for part in (topic or "").split(";") if part.strip()))
-
-
-@lru_cache(maxsize=100)
-def _pattern(text: str) -> re2._Regexp:
-    options = re2.Options()
-    options.log_errors = False
-    options.max_mem = 8 << 20
-    return re2.compile(f"(?s:{text})", options)
