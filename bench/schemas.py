@@ -31,8 +31,8 @@ FORMATS = {
 def main() -> None:
     """Measure, and print."""
     arguments = argparse.ArgumentParser()
-    arguments.add_argument("--messages", type=int, default=1_000_000)
-    arguments.add_argument("--rounds", type=int, default=3)
+    arguments.add_argument("--messages", type=int, default=800_000)
+    arguments.add_argument("--rounds", type=int, default=2)
     arguments.add_argument("--only", choices=["formats", "tables", "columns", "late"])
     options = arguments.parse_args()
     parts = {"formats": formats, "tables": tables, "columns": columns, "late": late}

@@ -76,7 +76,7 @@ def nested(schema: dict[str, Any]) -> dict[str, Any]:
 
 def pipeline_schema() -> dict[str, Any]:
     """The whole file's JSON Schema."""
-    sources = [component(cls, FORMATS) for cls in SOURCES.values()]
+    sources = [component(cls, dict(FORMATS)) for cls in SOURCES.values()]
     sinks = [component(cls, {}) for cls in SINKS.values()]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

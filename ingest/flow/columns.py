@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _MAX_SAYINGS: Final = 10_000
 _TIMESTAMP_TYPES: Final = ("NoTimestampType", "CreateTime", "LogAppendTime")
 
-METADATA: Final[dict[str, DataType]] = {
+TYPES: Final[dict[str, DataType]] = {
     "topic": types.STRING,
     "partition": types.INT,
     "offset": types.BIGINT,
@@ -42,7 +42,7 @@ METADATA: Final[dict[str, DataType]] = {
     "__raw_key__": types.BYTES,
     "__raw_value__": types.BYTES,
 }
-"""The columns that `metadata.list` may name, with their types."""
+"""Of the columns that `metadata.list` may name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Columns:
         self._names = [msgspec.json.encode(name) for name in extra.metadata]
         self._begins = [b"," + name + b":" for name in self._names]
         self._values = [_value_of(name, extra.standard) for name in extra.metadata]
-        self._types = {name: METADATA[name] for name in extra.metadata}
+        self._types = {name: TYPES[name] for name in extra.metadata}
         self._sayings: dict[tuple[int, tuple[str, ...]], tuple[Declared | None, Declared]] = {}
         self._simple = not extra.key and not extra.value_prefix
 

@@ -77,11 +77,6 @@ class Policy:
 
 
 KINDS = {CreateTable: "create.table", AddColumn: "add.column", AlterColumnType: "alter.column.type"}
-FAMILIES = (
-    "all", "add", "alter", "create", "drop", "rename", "truncate", "table", "column", "add.column",
-    "alter.column.type", "create.table", "drop.column", "drop.table", "rename.column", "truncate.table",
-)  # fmt: skip
-"""What `include.schema.changes` and `exclude.schema.changes` may hold. Changes that drop or rename do not occur."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from ingest.formats.canal_json import CanalJson
-from ingest.formats.debezium_json import DebeziumJson
-from ingest.formats.json import Json
+from ingest.formats.registry import Registry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,5 +43,11 @@ class Format(Protocol):
         """A decoder for one split's records; `keyed`: their keys are columns, too."""
 
 
-FORMATS: dict[str, type[Options]] = {cls.name: cls for cls in (DebeziumJson, CanalJson, Json)}
+FORMATS: Registry[Options] = Registry(
+    {
+        "debezium-json": "ingest.formats.debezium_json:DebeziumJson",
+        "canal-json": "ingest.formats.canal_json:CanalJson",
+        "json": "ingest.formats.json:Json",
+    }
+)
 """The formats that come with the package."""

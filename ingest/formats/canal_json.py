@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, ClassVar, Final, Literal
 import msgspec
 from pydantic import Field, field_validator
 
-from ingest.formats.canal_types import by_code, by_mysql_name
 from ingest.formats.options import Options
 from ingest.formats.reading import Reading
-from ingest.formats.typed import Contradiction, Typed
 from ingest.model.event import Bad, Kind, Skip
 from ingest.model.jsontext import MALFORMED, reason
 from ingest.model.pattern import checked, whole
+from ingest.model.reject import Contradiction
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ingest.formats.typed import Typed
     from ingest.model.event import Change, Decoded
     from ingest.model.table import TableId
 
@@ -212,6 +212,9 @@ class CanalDecoder:
         saying = (tuple(message.pkNames or ()), said)
         found = self._sayings.get(saying)
         if found is None:
+            from ingest.formats.canal_types import by_code, by_mysql_name  # noqa: PLC0415  (pyspark's types are slow to import; `check` needs none)
+            from ingest.formats.typed import Typed  # noqa: PLC0415
+
             if not self._typed:
                 columns = {}
             elif options.strategy == "SQL_TYPE":

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import msgspec
 from pydantic import Field
 
-from ingest.formats.connect import row_columns
 from ingest.formats.options import Options
 from ingest.formats.reading import Reading
-from ingest.formats.typed import Contradiction, Typed
 from ingest.model.event import Bad, Kind, Skip
 from ingest.model.jsontext import MALFORMED, fields_of, reason
+from ingest.model.reject import Contradiction
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ingest.formats.typed import Typed
     from ingest.model.event import Change, Decoded
     from ingest.model.table import TableId
 
@@ -195,6 +195,9 @@ class DebeziumDecoder:
         """What an envelope's schema says about the rows, made once for all that say the same."""
         found = self._sayings.get(schema)
         if found is None:
+            from ingest.formats.connect import row_columns  # noqa: PLC0415  (pyspark's types are slow to import; `check` needs none)
+            from ingest.formats.typed import Typed  # noqa: PLC0415
+
             found = Typed(row_columns(schema), as_string=self._options.as_string)
             if len(self._sayings) >= _MAX_SAYINGS:
                 self._sayings.clear()

@@ -13,7 +13,6 @@ from pydantic import Field, field_validator
 
 from ingest.formats.options import Options
 from ingest.formats.reading import Reading
-from ingest.model.ddl import parse_columns
 from ingest.model.event import Bad, Kind, Skip
 from ingest.model.jsontext import MALFORMED, fields_of, reason
 from ingest.model.table import MAX_PARTS
@@ -68,13 +67,19 @@ class Json(Options):
     @classmethod
     def _check_types(cls, value: str | None) -> str | None:
         if value is not None:
+            from ingest.model.ddl import parse_columns  # noqa: PLC0415  (pyspark's types are slow to import; `check` needs none)
+
             parse_columns(value)
         return value
 
     @property
     def reading(self) -> Reading:
         """What inference goes by."""
-        fixed = {} if self.fixed_types is None else parse_columns(self.fixed_types)
+        if self.fixed_types is None:
+            return Reading(self.as_string, self.standard, not self.as_string)
+        from ingest.model.ddl import parse_columns  # noqa: PLC0415  (pyspark's types are slow to import; `check` needs none)
+
+        fixed = parse_columns(self.fixed_types)
         return Reading(self.as_string, self.standard, not self.as_string, fixed)
 
     def decoder(self, topic: str, *, keyed: bool = False) -> JsonDecoder:

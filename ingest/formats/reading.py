@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ingest.model import temporal, types
+from ingest.model import temporal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,6 +28,8 @@ class Reading:
 
     def infer(self, raw: bytes) -> DataType:
         """The type of a value that nothing else describes."""
+        from ingest.model import types  # noqa: PLC0415  (pyspark's types are slow to import; `check` needs none)
+
         if self.as_string:
             return types.STRING
         return types.infer(raw, self.standard if self.timestamps else None)

@@ -18,7 +18,7 @@ from pyspark.sql.types import BooleanType, CharType, DecimalType, DoubleType, Fl
 from ingest.model import types, values
 from ingest.model.event import Declared
 from ingest.model.jsontext import MALFORMED, fields_of, reason
-from ingest.model.reject import RowError
+from ingest.model.reject import Contradiction, RowError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -39,10 +39,6 @@ _NUMBER: Final = rb"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+"
 
 _Pattern: TypeAlias = "tuple[Callable[[bytes], re.Match[bytes] | None], bytes, list[tuple[int, str, Column]]]"
 """What matches a row, what it is written with (empty: as it came), and the values that are to be looked at."""
-
-
-class Contradiction(ValueError):
-    """A value that is not of the type that its message declares."""
 
 
 class Column(NamedTuple):

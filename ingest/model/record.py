@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 Headers: TypeAlias = "list[tuple[str, bytes | None]]"
+
+METADATA: Final = (
+    "topic", "partition", "offset", "timestamp", "timestamp-type", "headers", "leader-epoch", "__raw_key__",
+    "__raw_value__",
+)  # fmt: skip
+"""What of a record may become a column (`metadata.list`)."""
 
 
 class Record(Protocol):

@@ -39,6 +39,10 @@ class Reject:
         )
 
 
+class Contradiction(ValueError):
+    """A value that is not of the type that its message declares."""
+
+
 class RowError(Exception):
     """The row cannot be written whatever the schema; `code` and text make a reject."""
 

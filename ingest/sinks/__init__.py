@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from ingest.sinks.file import FileSink
-from ingest.sinks.print import PrintSink
-from ingest.sinks.upsert_kafka import UpsertKafka
+from ingest.formats.registry import Registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -92,10 +90,12 @@ class Sink(Protocol):
         """A task's side."""
 
 
-SINKS: dict[str, type[SinkOptions]] = {
-    "upsert-kafka": UpsertKafka,
-    "print": PrintSink,
-    "values": PrintSink,
-    "file": FileSink,
-}
+SINKS: Registry[SinkOptions] = Registry(
+    {
+        "upsert-kafka": "ingest.sinks.upsert_kafka:UpsertKafka",
+        "print": "ingest.sinks.print:PrintSink",
+        "values": "ingest.sinks.print:PrintSink",
+        "file": "ingest.sinks.file:FileSink",
+    }
+)
 """The sinks that come with the package, by their `type`."""

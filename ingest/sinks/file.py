@@ -16,7 +16,6 @@ import msgspec
 from pydantic import Field
 
 from ingest.errors import ConfigError, Unavailable
-from ingest.flow.rows import RowPlan
 from ingest.model.event import Kind
 from ingest.model.table import TableId, show
 from ingest.sinks.sink import SinkOptions
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from ingest.flow.evolve import SourceTable
     from ingest.flow.infer import Inference
     from ingest.flow.plan import Record
-    from ingest.flow.rows import Image
+    from ingest.flow.rows import Image, RowPlan
     from ingest.kafka.admin import Split
     from ingest.model.schema import SchemaChange, TableSchema
 
@@ -58,6 +57,8 @@ class FileSink(SinkOptions):
         self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference
     ) -> RowPlan:
         """How rows of a table are written."""
+        from ingest.flow.rows import RowPlan  # noqa: PLC0415  (pyspark's types are slow to import; `check` needs none)
+
         name = _file_name(target)
         origin = _source(target)
         debezium = self.value_format == "debezium-json"

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import msgspec
 from pydantic import Field
 
-from ingest.flow.rows import RowPlan
 from ingest.model.event import Kind
 from ingest.model.table import TableId, show
 from ingest.model.text import one_line
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from ingest.flow.evolve import SourceTable
     from ingest.flow.infer import Inference
     from ingest.flow.plan import Record
-    from ingest.flow.rows import Image
+    from ingest.flow.rows import Image, RowPlan
     from ingest.kafka.admin import Split
     from ingest.model.schema import SchemaChange, TableSchema
 
@@ -46,6 +45,8 @@ class PrintSink(SinkOptions):
         self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference
     ) -> RowPlan:
         """How rows of a table are shown."""
+        from ingest.flow.rows import RowPlan  # noqa: PLC0415  (pyspark's types are slow to import; `check` needs none)
+
         name = one_line(show(target))
         columns = [column.name for column in sink.columns]
 

@@ -5,12 +5,17 @@ Reference: decisions, "Schema changes".
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from ingest.flow.evolve import FAMILIES
 from ingest.formats.options import Options
+
+FAMILIES: Final = (
+    "all", "add", "alter", "create", "drop", "rename", "truncate", "table", "column", "add.column",
+    "alter.column.type", "create.table", "drop.column", "drop.table", "rename.column", "truncate.table",
+)  # fmt: skip
+"""What the two options may hold. Changes that drop or rename do not occur."""
 
 
 def _split(value: Any) -> Any:  # noqa: ANN401  (whatever the file has)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple
 from pydantic import Field
 
 from ingest.errors import TopicMissing
-from ingest.flow.plan import TablePlan
 from ingest.kafka.connection import KafkaConnection
 from ingest.kafka.properties import translate
 from ingest.model.reject import RowError
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 
     from ingest.flow.evolve import SourceTable
     from ingest.flow.infer import Inference
+    from ingest.flow.plan import TablePlan
     from ingest.kafka.admin import Cluster
     from ingest.kafka.writer import KafkaWriter
     from ingest.model.schema import SchemaChange, TableSchema
@@ -95,6 +95,8 @@ class UpsertKafka(KafkaConnection, SinkOptions):
         self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference
     ) -> TablePlan:
         """How rows of a table become keyed rows; raises RowError for an id that cannot be a topic's name."""
+        from ingest.flow.plan import TablePlan  # noqa: PLC0415  (pyspark's types are slow to import; `check` needs none)
+
         destination = self.destination(target)
         return TablePlan(table, source.schema, sink, destination, inference, key_from_message=source.key_from_message)
 

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
-from ingest.sources.file import FileSource
-from ingest.sources.kafka import KafkaSource
+from ingest.formats.registry import Registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping
@@ -134,5 +133,10 @@ class Source(Protocol):
         """A task's side."""
 
 
-SOURCES: dict[str, type[RecordOptions]] = {"kafka": KafkaSource, "file": FileSource}
+SOURCES: Registry[RecordOptions] = Registry(
+    {
+        "kafka": "ingest.sources.kafka:KafkaSource",
+        "file": "ingest.sources.file:FileSource",
+    }
+)
 """The sources that come with the package, by their `type`."""

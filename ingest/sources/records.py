@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from ingest.flow.columns import METADATA, Extra
-from ingest.flow.infer import Inference
 from ingest.formats.debezium_json import DebeziumJson
 from ingest.formats.options import OptionErrors, Options
-from ingest.model.ddl import parse_tables
+from ingest.model.record import METADATA
 from ingest.model.text import TextError
 
 if TYPE_CHECKING:
+    from ingest.flow.columns import Extra
+    from ingest.flow.infer import Inference
     from ingest.formats import Format
 
 
@@ -85,6 +85,8 @@ class RecordOptions(Options):
     @classmethod
     def _check_ddls(cls, value: str | None) -> str | None:
         if value is not None:
+            from ingest.model.ddl import parse_tables  # noqa: PLC0415  (pyspark's types are slow to import; `check` needs none)
+
             parse_tables(value)
         return value
 
@@ -119,6 +121,8 @@ class RecordOptions(Options):
     @property
     def extra(self) -> Extra:
         """The columns that come from elsewhere than the value."""
+        from ingest.flow.columns import Extra  # noqa: PLC0415  (pyspark's types are slow to import; `check` needs none)
+
         return Extra(
             self.key_format is not None,
             self.value_format == "json",
@@ -130,6 +134,9 @@ class RecordOptions(Options):
 
     def inference(self, max_columns: int) -> Inference:
         """How schemas are found."""
+        from ingest.flow.infer import Inference  # noqa: PLC0415  (pyspark's types are slow to import; `check` needs none)
+        from ingest.model.ddl import parse_tables  # noqa: PLC0415
+
         reading = self.format.reading
         if self.value_prefix:
             fixed = {self.value_prefix + name: data_type for name, data_type in reading.fixed.items()}

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    from ingest.formats.registry import Registry
+
 _SECTIONS: Final = ("source", "sink", "route", "transform", "pipeline")
 _PREFIXED: Final = "properties."
 _COLLECTOR: Final = "dirty-data.collector."
@@ -190,7 +192,7 @@ class _Loader:
             return [self._plain(item) for item in value.items]
         return {key: self._plain(item) for key, item in value.items.items()}
 
-    def _component(self, root: Mapping, section: str, registry: dict[str, Any]) -> Any:  # noqa: ANN401
+    def _component(self, root: Mapping, section: str, registry: Registry[Any]) -> Any:  # noqa: ANN401
         """A source or sink: its class by its type, its format's options set apart."""
         value = root.items.get(section)
         if value is None:
@@ -230,7 +232,7 @@ class _Loader:
         if connects:
             own["properties.*"] = properties
         fmt = self._format(cls, value, formats)
-        model = self._model(cls, value, own, section, prefix_known=FORMATS if cls.formats else {})
+        model = self._model(cls, value, own, section, with_formats=cls.formats is not None)
         if model is not None and fmt is not None:
             model, problems = model.with_format(fmt)
             for key, text in problems:
@@ -321,7 +323,7 @@ class _Loader:
             return None
         chosen = section.items.get(cls.formats)
         name = chosen.value if isinstance(chosen, Scalar) else cls.model_fields["value_format"].default
-        if name not in FORMATS:
+        if not isinstance(name, str) or name not in FORMATS:
             return None
         for key in [k for k in options if k.split(".", 1)[0] != name]:
             self._document.report(
@@ -354,13 +356,14 @@ class _Loader:
         where: Mapping,
         plain: dict[str, Any],
         section: str,
-        prefix_known: dict[str, Any] | None = None,
+        *,
+        with_formats: bool = False,
     ) -> _Model | None:
         try:
             return cls.model_validate(plain)
         except ValidationError as exc:
             known = [f.alias or n for n, f in cls.model_fields.items() if f.alias != "*format"]
-            for fmt in (prefix_known or {}).values():
+            for fmt in FORMATS.values() if with_formats else ():
                 known += [f.alias for f in fmt.model_fields.values() if f.alias]
             for error in exc.errors():
                 self._report(error, where, known, section)
