@@ -134,7 +134,8 @@ class Starting:
         if self.pipeline.pipeline.collector is not None and self.pipeline.pipeline.collector.type == "kafka":
             self.prepare_letters(self.pipeline.pipeline.collector, read_from)
         rerouted = reroute(self.checkpoint.schemas(self.rules), self.rules, self.policy, self.inference.initial)
-        self.prepare_sink(rerouted.schemas.sinks)
+        known = rerouted.schemas.sinks.items()
+        self.prepare_sink(table for table, schema in known if self.policy.allows(CreateTable(table, schema)))
         if rerouted.sinks:
             self.apply(rerouted)
         self.schemas = rerouted.schemas

@@ -8,14 +8,14 @@ column that became a STRING), the shape gets a decoder of its own.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from operator import attrgetter
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import msgspec
-from pyspark.sql.types import BooleanType, DoubleType, FloatType, NullType, StringType, VarcharType
+from pyspark.sql.types import StringType, VarcharType
 
 from ingest.flow.conform import Conformer, KeyChanged
+from ingest.flow.decoders import annotation_of, decoder_of, field_of, plain_name, refuse
 from ingest.flow.rowtext import canonical, key_image, parse_row
 from ingest.model import types
 from ingest.model.event import Kind
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from ingest.flow.infer import Inference
     from ingest.model.event import Declared
-    from ingest.model.schema import Column, TableSchema
+    from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
 
 MAX_SHAPES = 8
@@ -122,7 +122,7 @@ class TablePlan:
         self._trusted: Declared | None = None
         """The same, where values that a decoder cannot check are of their types already because their messages said so:
         that was looked at when the messages were decoded."""
-        self._unchecked = {c.name: c.type for c in source.columns if _annotation(c.type) is None}
+        self._unchecked = {c.name: c.type for c in source.columns if annotation_of(c.type) is None}
         self.inserted = self.updated = self.deleted = 0
         self._source = source
         self._sink = sink
@@ -131,12 +131,12 @@ class TablePlan:
         self._primary_key = sink.primary_key
         self._key_texts = [msgspec.json.encode(name) for name in sink.primary_key]
         self._sink_types = conformer.sink_types
-        plain = all(_plain_name(column.name) for column in source.columns)
+        plain = all(plain_name(column.name) for column in source.columns)
         self._fast = plain and not conformer.absent and not conformer.narrow
         self._shapes: list[_Shape] = []
         self._known_shapes: set[tuple[frozenset[str], frozenset[str]]] = set()
-        self._key_decode: Callable[[Any], Any] = _refuse
-        self._key_values: Callable[[Any], Any] = _refuse
+        self._key_decode: Callable[[Any], Any] = refuse
+        self._key_values: Callable[[Any], Any] = refuse
         self._key_of_integer: bytes | None = None
         self._key_text: Callable[[Any], bytes] | None = None
         self._compile_key()
@@ -336,10 +336,10 @@ class TablePlan:
             return
         self._known_shapes.add((missing, converted))
         present = [(i, c) for i, c in enumerate(self._source.columns) if c.name not in missing]
-        fields = [_field(c, i, required=c.name in self._primary_key, raw=c.name in converted) for i, c in present]
+        fields = [field_of(c, i, required=c.name in self._primary_key, raw=c.name in converted) for i, c in present]
         if not fields:
             return
-        decode = _decoder(tuple(fields), forbid_unknown=True)
+        decode = decoder_of(tuple(fields), forbid_unknown=True)
         names = {c.name for _, c in present}
         filled = b"".join(b",%b:null" % msgspec.json.encode(c.name) for c in self._sink.columns if c.name not in names)
         begins = [
@@ -350,7 +350,7 @@ class TablePlan:
         checked = [
             (f"c{i}", c.type)
             for i, c in present
-            if _annotation(c.type) is None or (c.name in converted and not isinstance(c.type, StringType))
+            if annotation_of(c.type) is None or (c.name in converted and not isinstance(c.type, StringType))
         ]
         shape = _Shape(decode, filled + b"}" if filled else b"", begins, checked)
         self._shapes.insert(0, shape)
@@ -367,8 +367,8 @@ class TablePlan:
             text = isinstance(column.type, (StringType, VarcharType))
             if not (integer or text) or types.is_text(self._sink_types[column.name]) != text:
                 return
-        fields = [_field(c, positions[c.name], required=True) for c in columns]
-        self._key_decode = _decoder(tuple(fields), forbid_unknown=False)
+        fields = [field_of(c, positions[c.name], required=True) for c in columns]
+        self._key_decode = decoder_of(tuple(fields), forbid_unknown=False)
         self._key_values = values = attrgetter(*(f"c{positions[name]}" for name in names))
         begins = [msgspec.json.encode(name).replace(b"%", b"%%") for name in names]
         template = b"{" + b",".join(b + (b":%d" if i else b":%b") for b, i in zip(begins, integers, strict=True)) + b"}"
@@ -382,58 +382,3 @@ class TablePlan:
             self._key_text = lambda row: (
                 template % tuple(v if i else encode(v) for v, i in zip(values(row), integers, strict=True))
             )
-
-
-def _plain_name(name: str) -> bool:
-    """Whether msgspec can name a struct's field so."""
-    return '"' not in name and "\\" not in name and all(c >= " " for c in name)
-
-
-_INTEGER: dict[type[DataType], Any] = {
-    cls: Annotated[int, msgspec.Meta(ge=-(1 << (bits - 1)), le=(1 << (bits - 1)) - 1)]
-    for cls, bits in types.INTEGER_BITS.items()
-}
-
-
-def _annotation(data_type: DataType) -> Any:  # noqa: ANN401  (a type expression)
-    """What msgspec shall accept for a type; None where it cannot say it exactly, so that the value is looked at."""
-    if isinstance(data_type, NullType):
-        return type(None)
-    if type(data_type) in _INTEGER:
-        return _INTEGER[type(data_type)]
-    if isinstance(data_type, BooleanType):
-        return bool
-    if isinstance(data_type, (FloatType, DoubleType)):
-        return float
-    if isinstance(data_type, VarcharType):
-        return Annotated[str, msgspec.Meta(max_length=data_type.length)]
-    if isinstance(data_type, StringType):
-        return str
-    return None
-
-
-def _field(column: Column, index: int, *, required: bool, raw: bool = False) -> tuple[str, str, DataType, bool, bool]:
-    """A field of a decoder: attribute, column, type, whether null is refused, whether the value is not looked at."""
-    return f"c{index}", column.name, column.type, required, raw
-
-
-@lru_cache(maxsize=10_000)
-def _decoder(
-    fields: tuple[tuple[str, str, DataType, bool, bool], ...], *, forbid_unknown: bool
-) -> Callable[[Any], Any]:
-    """A decoder for rows with these fields. Tables that look alike share it: of a thousand, few differ."""
-    made = []
-    for attribute, name, data_type, required, raw in fields:
-        annotation = _annotation(data_type)
-        if annotation is None or raw:
-            annotation = msgspec.Raw
-        elif not required:
-            annotation |= None
-        made.append((attribute, annotation, msgspec.field(name=name)))
-    struct = msgspec.defstruct("Row", made, forbid_unknown_fields=forbid_unknown, gc=False)
-    return msgspec.json.Decoder(struct).decode
-
-
-def _refuse(_: object) -> Any:  # noqa: ANN401  (it never returns)
-    """Stand in for the fast way to a key that has none."""
-    raise msgspec.DecodeError
