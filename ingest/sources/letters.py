@@ -238,10 +238,8 @@ class LetterControl:
 
     def check(self, positions: Mapping[Split, int]) -> dict[Split, int]:
         """Where letters expired meanwhile, the first that there are: they are not ours to keep."""
-        return {
-            split: max(at, first)
-            for (split, at), first in zip(positions.items(), self.cluster.earliest(positions).values(), strict=True)
-        }
+        first = self.cluster.earliest(positions)
+        return {split: max(at, first[split]) for split, at in positions.items()}
 
     def extent(self, ends: Mapping[Split, int]) -> dict[Split, tuple[int, int]]:
         """Not needed: there is no first look."""
