@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import re
 import sys
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+os.environ["INGEST_DOCS"] = "1"  # before the models are made
 
 from ingest.formats import FORMATS
 from ingest.model import types
@@ -149,6 +152,14 @@ def untested() -> list[str]:
     return [name for name in names if name != HIDDEN and not tested_by(name)]
 
 
+def undocumented() -> list[str]:
+    """Options of any section that say nothing about themselves."""
+    models: list[type[Options]] = [
+        *SOURCES.values(), *SINKS.values(), *FORMATS.values(), DirtyDataCollector, PipelineOptions, Route, Transform,
+    ]  # fmt: skip
+    return [f.alias or name for model in models for name, f in model.model_fields.items() if not f.description]
+
+
 def table(cls: type[Options]) -> str:
     """A model's options, a line each."""
     schema = cls.model_json_schema(by_alias=True)["properties"]
@@ -217,7 +228,9 @@ def main() -> None:
             print(f"{path.relative_to(FOLDER.parent)} is not what the models say: run make docs")
         for name in untested():
             print(f"option {name} is in no test")
-        sys.exit(bool(stale or untested()))
+        for name in undocumented():
+            print(f"option {name} has no docstring")
+        sys.exit(bool(stale or untested() or undocumented()))
     for path, text in made.items():
         path.write_text(text, encoding="utf-8")
 

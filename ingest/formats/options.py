@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Annotated, Final
 
@@ -14,13 +15,17 @@ def key(attribute: str) -> str:
 
 
 class Options(BaseModel):
-    """Frozen; unknown keys are errors; keys are aliases; attribute docstrings are the documentation."""
+    """Frozen; unknown keys are errors; keys are aliases; attribute docstrings are the documentation.
+
+    They are the fields' descriptions where the environment has INGEST_DOCS, as `make docs` sets it.
+    """
 
     model_config = ConfigDict(
         frozen=True,
         extra="forbid",
         alias_generator=key,
-        use_attribute_docstrings=True,
+        # Pydantic reads the sources for them, which a start need not wait for
+        use_attribute_docstrings="INGEST_DOCS" in os.environ,
     )
 
     def warnings(self) -> list[tuple[str, str]]:
