@@ -114,7 +114,7 @@ class _Statements:
         schema = statement.this if isinstance(statement, exp.Create) and statement.kind == "TABLE" else None
         if not isinstance(schema, exp.Schema) or not isinstance(schema.this, exp.Table):
             raise self._error("only CREATE TABLE with its columns is understood here", statement)
-        if statement.args.get("expression") is not None:
+        if statement.args.get("expression") is not None or statement.find(exp.LikeProperty) is not None:
             raise self._error("only columns and a primary key are understood here", statement)
         table = tuple(part.name for part in schema.this.parts)
         if not 1 <= len(table) <= 3 or not all(table):

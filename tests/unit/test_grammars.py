@@ -1,4 +1,4 @@
-"""Options whose text has a grammar: header filters, named offsets, times. And the rate limit."""
+"""Options whose text has a grammar: header filters, named offsets, times, DDL. And the rate limit."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import pytest
 from ingest.engine import planner
 from ingest.kafka.headers import Headers, compile_filter
 from ingest.kafka.offsets import parse_offsets, parse_time
+from ingest.model import types
+from ingest.model.ddl import parse_columns, parse_tables
 from ingest.model.text import TextError
 
 TOY, BOOK, TEST = ("depart", b"toy"), ("depart", b"book"), ("env", b"test")
@@ -109,3 +111,39 @@ def test_a_rate_limit_narrows_ranges_and_saves_up_a_second() -> None:
     rate.take(100)
     assert not rate.ready()
     assert planner.Rate(None).available() is None
+
+
+@pytest.mark.parametrize(
+    ("text", "why", "place"),
+    [
+        ("CREATE TABLE x (a INT) LIKE y", "only columns and a primary key", "x"),
+        ("CREATE TABLE x (a BIGNT)", "BIGNT is no type of Flink SQL", "a"),
+        ("CREATE TABLE x (a INT, a INT)", "column 'a' is there twice", "a"),
+        ("CREATE TABLE x (a INT, PRIMARY KEY (b) NOT ENFORCED)", "which is no column", "x"),
+        ("CREATE TABLE x (a INT); CREATE TABLE x (b INT)", "table x is there twice", "x"),
+        ("CREATE TABLE x (a INT, t AS NOW())", "has no type", "t"),
+        ("CREATE TABLE x (a ROW<b DECIMAL(50,1)>)", "has wrong numbers", "a"),
+        ("DROP TABLE x", "only CREATE TABLE", "x"),
+        ("CREATE TABLE x (a 'INT)", "is not closed", "CREATE TABLE x (a 'INT)"),
+        ("", "no table is named", ""),
+    ],
+)
+def test_ddl_that_is_not_understood_says_what_and_where(text: str, why: str, place: str) -> None:
+    with pytest.raises(TextError, match=why) as caught:
+        parse_tables(text)
+    assert text[caught.value.at : caught.value.at + caught.value.length] == place
+
+
+def test_ddl_of_flink_with_everything_that_is_understood() -> None:
+    schema = parse_tables(
+        "CREATE TABLE IF NOT EXISTS a.b.`x y` (id INT, n ROW<x INT, y ARRAY<STRING>> COMMENT 'c',"
+        " t TIMESTAMP(3) NOT NULL, l TIMESTAMP(3) WITH LOCAL TIME ZONE, m MAP<STRING, BYTES>, CONSTRAINT k PRIMARY KEY (id) NOT ENFORCED)"
+        " WITH ('connector' = 'kafka');"
+    )[("a", "b", "x y")]
+    assert [str(column) for column in schema.columns] == [
+        "id INT NOT NULL", "n ROW<x INT, y ARRAY<STRING>>", "t TIMESTAMP", "l TIMESTAMP_LTZ", "m MAP<STRING, BYTES>",
+    ]  # fmt: skip
+    assert schema.primary_key == ("id",)
+    assert {n: types.name(t) for n, t in parse_columns("`a.b` STRING, date DATE").items()} == {
+        "a.b": "STRING", "date": "DATE",
+    }  # fmt: skip
