@@ -137,7 +137,8 @@ def test_ddl_that_is_not_understood_says_what_and_where(text: str, why: str, pla
 def test_ddl_of_flink_with_everything_that_is_understood() -> None:
     schema = parse_tables(
         "CREATE TABLE IF NOT EXISTS a.b.`x y` (id INT, n ROW<x INT, y ARRAY<STRING>> COMMENT 'c',"
-        " t TIMESTAMP(3) NOT NULL, l TIMESTAMP(3) WITH LOCAL TIME ZONE, m MAP<STRING, BYTES>, CONSTRAINT k PRIMARY KEY (id) NOT ENFORCED)"
+        " t TIMESTAMP(3) NOT NULL, l TIMESTAMP(3) WITH LOCAL TIME ZONE, m MAP<STRING, BYTES>,"
+        " CONSTRAINT k PRIMARY KEY (id) NOT ENFORCED)"
         " WITH ('connector' = 'kafka');"
     )[("a", "b", "x y")]
     assert [str(column) for column in schema.columns] == [
