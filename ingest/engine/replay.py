@@ -9,6 +9,7 @@ A letter was replayed when the progress of an earlier replay that selected it ha
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -16,7 +17,6 @@ import orjson
 from ingest.engine.loop import Loop
 from ingest.engine.storage import HadoopStorage
 from ingest.errors import ConfigError
-from ingest.flow.evolve import reroute
 from ingest.kafka.properties import translate
 from ingest.observe.events import RunEnded
 from ingest.sources.letters import LetterSource, Replayed, Selection
@@ -61,21 +61,14 @@ class _Replay(Loop):
         self.sink.connect()
         earlier, number = replays(checkpoint)
         positions = self.source.start({}, {}, checkpoint.id, None)
-        staged = LetterSource(
-            self.pipeline.source.source, self.pipeline.source.letters_topic, self.pipeline.source.conf,
-            self.pipeline.source.pipeline, self.pipeline.source.selection, tuple(earlier),
-        )  # fmt: skip
+        staged = replace(self.pipeline.source, earlier=tuple(earlier))
         self.pipeline = self.pipeline.model_copy(update={"source": staged})
         note = {"selection": staged.selection.to_json(), "starts": [[t, p, at] for (t, p), at in positions.items()]}
         checkpoint.storage.write(f"{_FOLDER}/{number}.note", orjson.dumps(note))
         checkpoint.batches = f"{_FOLDER}/{number}"
         self.progress.positions = positions
         self.progress.ids = dict(self.source.ids)
-        rerouted = reroute(checkpoint.schemas(self.rules), self.rules, self.policy, self.inference.initial)
-        self.prepare_sink(rerouted.schemas.sinks)
-        if rerouted.sinks:
-            self.apply(rerouted)
-        self.schemas = rerouted.schemas
+        self.take_schemas()
         self.targets = self.ends = self.source.ends(positions)
 
 

@@ -133,12 +133,7 @@ class Starting:
             self.unfinished = self.still_there(self.unfinished)
         if self.pipeline.pipeline.collector is not None and self.pipeline.pipeline.collector.type == "kafka":
             self.prepare_letters(self.pipeline.pipeline.collector, read_from)
-        rerouted = reroute(self.checkpoint.schemas(self.rules), self.rules, self.policy, self.inference.initial)
-        known = rerouted.schemas.sinks.items()
-        self.prepare_sink(table for table, schema in known if self.policy.allows(CreateTable(table, schema)))
-        if rerouted.sinks:
-            self.apply(rerouted)
-        self.schemas = rerouted.schemas
+        self.take_schemas()
         self.ends = self.source.ends(self.progress.positions)
         self.targets = self.ends if self.settings.once else {}
         if not self.schemas.sources and self.pipeline.source.prefetch:
@@ -236,6 +231,15 @@ class Starting:
         if self.prepared and (len(self.deltas) > MAX_DELTAS or tables > MAX_DELTA_TABLES):
             self.rebase()
         return True
+
+    def take_schemas(self) -> None:
+        """Take the checkpoint's schemas over, with the targets that the rules give the tables now."""
+        rerouted = reroute(self.checkpoint.schemas(self.rules), self.rules, self.policy, self.inference.initial)
+        known = rerouted.schemas.sinks.items()
+        self.prepare_sink(table for table, schema in known if self.policy.allows(CreateTable(table, schema)))
+        if rerouted.sinks:
+            self.apply(rerouted)
+        self.schemas = rerouted.schemas
 
     def apply(self, evolution: Evolution) -> None:
         """Let the sink take a version of the schemas, then store it."""

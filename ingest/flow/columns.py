@@ -17,7 +17,7 @@ from pyspark.sql.types import MapType
 from ingest.flow.rowtext import key_image
 from ingest.model import temporal, types
 from ingest.model.event import Bad, Declared
-from ingest.model.jsontext import MALFORMED, check_text, fields_of, reason
+from ingest.model.jsontext import MALFORMED, check_text, fields_of, object_of, reason
 from ingest.model.record import origin
 
 if TYPE_CHECKING:
@@ -132,16 +132,16 @@ class Columns:
     def _reader(self, read: Callable[[msgspec.Raw], msgspec.Raw] | None) -> Callable[[msgspec.Raw], msgspec.Raw] | None:
         """How a before image that is read later is read, now that its columns have other names."""
         prefix = self._extra.value_prefix
-        if read is None or not (prefix or self._extra.key or self._extra.metadata):
-            return read
+        if read is None:
+            return None
         added = {*self._extra.metadata}
 
         def renamed(raw: msgspec.Raw) -> msgspec.Raw:
             fields = {name: bytes(value) for name, value in fields_of(raw).items()}
             own = {n.removeprefix(prefix): v for n, v in fields.items() if n.startswith(prefix) and n not in added}
             rest = {n: v for n, v in fields.items() if not n.startswith(prefix) or n in added}
-            done = {prefix + n: bytes(v) for n, v in fields_of(read(msgspec.Raw(_object(own)))).items()}
-            return msgspec.Raw(_object({**rest, **done}))
+            done = {prefix + n: bytes(v) for n, v in fields_of(read(msgspec.Raw(object_of(own)))).items()}
+            return msgspec.Raw(object_of({**rest, **done}))
 
         return renamed
 
@@ -159,7 +159,7 @@ class Columns:
         clash = next((name for name in self._extra.metadata if name in out), None)
         if clash is not None:
             return clash
-        made = _object(out)
+        made = object_of(out)
         return made[:-1] + (metadata if out else metadata[1:]) + b"}"
 
     def _declared(self, declared: Declared | None, key_names: tuple[str, ...]) -> Declared | None:
@@ -182,10 +182,6 @@ class Columns:
         return found[1]
 
 
-def _object(fields: dict[str, bytes]) -> bytes:
-    return b"{" + b",".join(msgspec.json.encode(name) + b":" + value for name, value in fields.items()) + b"}"
-
-
 def _renamed(key: bytes, prefix: str) -> bytes:
     """A message key whose fields are named as the row's columns are; the same where it is no object."""
     image = key_image(key)
@@ -193,7 +189,7 @@ def _renamed(key: bytes, prefix: str) -> bytes:
         fields = {} if image is None else fields_of(image)
     except MALFORMED:
         return key
-    return _object({prefix + name: bytes(value) for name, value in fields.items()})
+    return object_of({prefix + name: bytes(value) for name, value in fields.items()})
 
 
 def _bytes(value: bytes | None) -> bytes:
@@ -214,7 +210,7 @@ def _value_of(name: str, standard: str) -> Callable[[Record], bytes]:
 
     def headers(record: Record) -> bytes:
         found = {name: _bytes(value) for name, value in record.headers() or []}
-        return _object(found)
+        return object_of(found)
 
     values: dict[str, Callable[[Record], bytes]] = {
         "topic": lambda record: msgspec.json.encode(record.topic()),

@@ -15,7 +15,6 @@ from ingest.model.values import accepts, fits, needs_writing, written
 
 if TYPE_CHECKING:
     import msgspec
-    from pyspark.sql.types import DataType
 
     from ingest.flow.infer import Inference
     from ingest.model.event import Declared
@@ -117,9 +116,8 @@ class Conformer:
                 out[name] = written(value, self.source_types.get(name, sink_type), sink_type, self.standard)
         return out
 
-    def sink_value(self, name: str, value: bytes) -> tuple[bytes, DataType]:
-        """A value of a column as the sink's table has it, with its type there; raises Drift."""
+    def sink_value(self, name: str, value: bytes) -> bytes:
+        """A value of a column as the sink's table has it; raises Drift."""
         if not fits(self.source_types[name], value, self.standard):
             raise Drift
-        sink_type = self.sink_types[name]
-        return written(value, self.source_types[name], sink_type, self.standard), sink_type
+        return written(value, self.source_types[name], self.sink_types[name], self.standard)

@@ -315,7 +315,7 @@ class TablePlan:
         return self._key_of_values({name: fields[name] for name in self._primary_key if name in fields})
 
     def _key_of_values(self, fields: dict[str, bytes]) -> bytes:
-        return self._key_of({name: self._conformer.sink_value(name, value)[0] for name, value in fields.items()})
+        return self._key_of({name: self._conformer.sink_value(name, value) for name, value in fields.items()})
 
     def _key_of(self, text: dict[str, bytes]) -> bytes:
         parts = []

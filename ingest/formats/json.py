@@ -14,7 +14,7 @@ from pydantic import Field, field_validator
 from ingest.formats.options import Options
 from ingest.formats.reading import Reading
 from ingest.model.event import Bad, Kind, Skip
-from ingest.model.jsontext import MALFORMED, fields_of, reason
+from ingest.model.jsontext import MALFORMED, fields_of, object_of, reason
 from ingest.model.table import MAX_PARTS
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class JsonDecoder:
                 clash = _flatten(text, "", fields, 0)
                 if clash is not None:
                     return Bad("column-clash", f"column {clash[:100]!r} is there twice once the row is flattened")
-                text = _text(fields)
+                text = object_of(fields)
             table = self._table if self._ids is None else self._table_of(text)
         except MALFORMED as exc:
             return Bad("malformed", f"not a JSON object: {reason(exc)}")
@@ -170,7 +170,3 @@ def _flatten(text: bytes, prefix: str, into: dict[str, bytes], depth: int) -> st
         else:
             into[column] = value
     return None
-
-
-def _text(fields: dict[str, bytes]) -> bytes:
-    return b"{" + b",".join(msgspec.json.encode(name) + b":" + value for name, value in fields.items()) + b"}"

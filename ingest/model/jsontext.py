@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What msgspec raises for text that is not JSON, or not of the shape asked for."""
 
 fields_of = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 """A row's columns with the JSON text of each; raises one of MALFORMED."""
+
+
+def object_of(fields: Mapping[str, bytes]) -> bytes:
+    """Undo `fields_of`: an object's text from that of its values."""
+    return b"{" + b",".join([msgspec.json.encode(name) + b":" + value for name, value in fields.items()]) + b"}"
 
 
 def reason(exc: BaseException) -> str:

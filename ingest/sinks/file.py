@@ -17,6 +17,7 @@ from pydantic import Field
 
 from ingest.errors import ConfigError, Unavailable
 from ingest.model.event import Kind
+from ingest.model.jsontext import object_of
 from ingest.model.table import TableId, show
 from ingest.sinks.sink import SinkOptions
 
@@ -92,9 +93,7 @@ class FileSink(SinkOptions):
 
 
 def _object(image: Image | None) -> bytes:
-    if image is None:
-        return b"null"
-    return b"{" + b",".join(msgspec.json.encode(name) + b":" + value for name, value in image.items()) + b"}"
+    return b"null" if image is None else object_of(image)
 
 
 def _source(table: TableId) -> bytes:
