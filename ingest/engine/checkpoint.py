@@ -3,13 +3,14 @@
     checkpoint.json        identity and fingerprint
     lock                   held by the run that owns a local checkpoint, and by its Java process
     runs/N                 one for each run: the options it had, without secrets
-    batches/N.plan         ranges, topic ids, schema version: written before any task starts
-    batches/N.done         positions reached, counters: written when the batch is over
+    batches/N.R.plan       ranges, topic ids, schema version: written by run R before any task starts
+    batches/N.R.done       positions reached, counters: written by run R when the batch is over
     schemas/V.json         what version V changed; every hundredth holds everything
     replays/               replays of dead letters (replay.py)
 
 Files appear whole or not at all. A plan without a done is run again: nothing of a batch is lost with its driver. Where
-there is no lock, a run that finds a newer one's number stops before it plans.
+there is no lock, a run that finds a newer one's number stops before it plans; what it has written until then has its
+own number in its name, and of two files of one batch the newer run's counts.
 """
 
 from __future__ import annotations
@@ -49,6 +50,19 @@ class Batch:
     ids: Mapping[str, str]
     ranges: Mapping[Split, tuple[int, int]]
     schema_version: int
+    shards: Mapping[Split, int]
+    """Which shard writes what comes from a split."""
+    prefix: str | None = None
+    """What the sink's transactions were called; None where it has none."""
+    time: int = 0
+    """When it was planned, in milliseconds since 1970."""
+
+    def by_shard(self) -> dict[int, dict[Split, tuple[int, int]]]:
+        """The ranges of each shard."""
+        out: dict[int, dict[Split, tuple[int, int]]] = {}
+        for split, span in self.ranges.items():
+            out.setdefault(self.shards[split], {})[split] = span
+        return dict(sorted(out.items()))
 
 
 @dataclass(slots=True)
@@ -73,6 +87,8 @@ class Checkpoint:
         self.run = 0
         self.batches = "batches"
         """Where plans and progress are: a replay has a folder of its own."""
+        self._kept: list[tuple[int, str]] = []
+        """The batches' files that are to be forgotten at some time."""
         try:
             self.meta: dict[str, Any] = orjson.loads(storage.read("checkpoint.json") or b"{}")
             if self.meta.get("format", FORMAT) != FORMAT:
@@ -144,20 +160,37 @@ class Checkpoint:
 
     # -- batches -----------------------------------------------------------------------------------------------------
 
+    @property
+    def scope(self) -> str:
+        """Whose progress it is that a sink keeps with the data: this checkpoint's, or that of one of its replays."""
+        return self.id if self.batches == "batches" else f"{self.id}.{self.batches.replace('/', '-')}"
+
+    def _files(self, ending: str) -> list[tuple[int, int]]:
+        """Batch and run of each file of a kind, in their order."""
+        found = []
+        for name in self.storage.names(self.batches):
+            if name.endswith(ending):
+                number, _, run = name.removesuffix(ending).partition(".")
+                if number.isdigit() and run.isdigit():
+                    found.append((int(number), int(run)))
+                    self._kept.append((int(number), name))
+        return sorted(found)
+
     def progress(self) -> tuple[Progress, Batch | None]:
         """Where the last finished batch ended, and the planned batch that is not finished, if there is one."""
         try:
-            done = max(self._numbers(self.batches, ".done"), default=-1)
-            progress = self._progress(done)
-            planned = max(self._numbers(self.batches, ".plan"), default=-1)
-            return progress, self._batch(planned) if planned > done else None
+            self._kept = []
+            done = max(self._files(".done"), default=(-1, 0))
+            progress = self._progress(*done)
+            planned = max(self._files(".plan"), default=(-1, 0))
+            return progress, self._batch(*planned) if planned[0] > done[0] else None
         except (ValueError, KeyError, TypeError) as exc:
             raise self.damaged("batches", exc) from exc
 
-    def _progress(self, number: int) -> Progress:
+    def _progress(self, number: int, run: int) -> Progress:
         if number < 0:
             return Progress()
-        stored = orjson.loads(self.storage.read(f"{self.batches}/{number}.done") or b"")
+        stored = orjson.loads(self.storage.read(f"{self.batches}/{number}.{run}.done") or b"")
         return Progress(
             number,
             {(t, p): at for t, p, at, _ in stored["positions"]},
@@ -166,33 +199,45 @@ class Checkpoint:
             stored["errors"],
         )
 
-    def _batch(self, number: int) -> Batch:
-        stored = orjson.loads(self.storage.read(f"{self.batches}/{number}.plan") or b"")
-        ranges = {(t, p): (start, end) for t, p, start, end in stored["ranges"]}
-        return Batch(number, stored["run"], stored["ids"], ranges, stored["schema_version"])
+    def _batch(self, number: int, run: int) -> Batch:
+        stored = orjson.loads(self.storage.read(f"{self.batches}/{number}.{run}.plan") or b"")
+        ranges = {(t, p): (start, end) for t, p, start, end, _ in stored["ranges"]}
+        shards = {(t, p): shard for t, p, _, _, shard in stored["ranges"]}
+        return Batch(
+            number, run, stored["ids"], ranges, stored["schema_version"], shards, stored["prefix"], stored["time"]
+        )
 
     def plan(self, batch: Batch) -> None:
         """Store a plan; only then may its tasks start. Raises CheckpointError where a newer run has taken over."""
         self.own()
-        ranges = [[t, p, start, end] for (t, p), (start, end) in batch.ranges.items()]
-        plan = {"run": batch.run, "ids": batch.ids, "schema_version": batch.schema_version, "ranges": ranges}
-        self.storage.write(f"{self.batches}/{batch.number}.plan", orjson.dumps(plan))
+        plan = {
+            "ids": batch.ids,
+            "schema_version": batch.schema_version,
+            "prefix": batch.prefix,
+            "time": batch.time,
+            "ranges": [[t, p, start, end, batch.shards[t, p]] for (t, p), (start, end) in batch.ranges.items()],
+        }
+        self._write(batch.number, f"{batch.number}.{batch.run}.plan", plan)
 
     def done(self, progress: Progress, counts: Mapping[str, Any]) -> None:
         """Store where the pipeline stands now, and forget old batches; raises CheckpointError as `plan` does."""
         self.own()
         positions = [[t, p, at, progress.shards.get((t, p), 0)] for (t, p), at in progress.positions.items()]
         done = {
-            "run": self.run,
             "ids": progress.ids,
             "errors": progress.errors,
             "counts": counts,
             "positions": positions,
         }
-        self.storage.write(f"{self.batches}/{progress.batch}.done", orjson.dumps(done))
-        old = progress.batch - KEEP_BATCHES
-        for kind in ("plan", "done") if old >= 0 else ():
-            self.storage.remove(f"{self.batches}/{old}.{kind}")
+        self._write(progress.batch, f"{progress.batch}.{self.run}.done", done)
+        old = [(number, name) for number, name in self._kept if number <= progress.batch - KEEP_BATCHES]
+        for entry in old:
+            self.storage.remove(f"{self.batches}/{entry[1]}")
+            self._kept.remove(entry)
+
+    def _write(self, number: int, name: str, value: Any) -> None:  # noqa: ANN401  (plain values)
+        self.storage.write(f"{self.batches}/{name}", orjson.dumps(value))
+        self._kept.append((number, name))
 
     # -- schemas -----------------------------------------------------------------------------------------------------
 

@@ -122,27 +122,42 @@ class Loop(Starting):
         progress.shards = planner.assign(progress.positions, progress.shards, self.shards)
         ranges = planner.ranges(progress.positions, ends, progress.shards, self.budget.records)
         ranges = planner.limit(ranges, self.rate.available())
-        batch = Batch(progress.batch + 1, self.checkpoint.run, self.source.ids, ranges, self.schemas.version)
+        batch = Batch(
+            progress.batch + 1, self.checkpoint.run, self.source.ids, ranges, self.schemas.version, progress.shards,
+            self.pipeline.sink.prefix(self.pipeline.pipeline.name), int(time.time() * 1000),
+        )  # fmt: skip
         self.checkpoint.plan(batch)
         return batch
 
     def tasks(self, batch: Batch) -> list[Task]:
         """One task for each shard that has ranges."""
         self.batch_started = time.monotonic()
-        by_shard: dict[int, dict[Split, tuple[int, int]]] = {}
-        for split, span in batch.ranges.items():
-            by_shard.setdefault(self.progress.shards.get(split, 0), {})[split] = span
+        by_shard = batch.by_shard()
+        self.sink.mark(batch.number, max(by_shard) + 1)
         tolerated = max(0, self.pipeline.source.tolerated - self.progress.errors)
         base, version, deltas = self.base, self.base_version, tuple(self.deltas)
         return [
-            Task(batch.number, shard, spans, tolerated, planner.DEADLINE_S, self.setup, base, version, deltas)
-            for shard, spans in sorted(by_shard.items())
+            Task(
+                batch.number,
+                batch.run,
+                shard,
+                spans,
+                tolerated,
+                planner.DEADLINE_S,
+                self.writers.get(shard, ""),
+                self.setup,
+                base,
+                version,
+                deltas,
+            )
+            for shard, spans in by_shard.items()
         ]
 
     def finish(self, batch: Batch, outcomes: list[Outcome]) -> None:
         """Merge what the tasks did, evolve the schemas, store the progress."""
         progress = self.progress
         before = dict(progress.positions)
+        self.writers = {outcome.shard: outcome.worker for outcome in outcomes}
         for outcome in outcomes:
             progress.positions.update(outcome.positions)
             progress.errors += outcome.rejected

@@ -22,7 +22,9 @@ from ingest.observe.events import RunEnded
 from ingest.sources.letters import LetterSource, Replayed, Selection
 
 if TYPE_CHECKING:
-    from ingest.engine.checkpoint import Checkpoint
+    from collections.abc import Callable
+
+    from ingest.engine.checkpoint import Batch, Checkpoint, Progress
     from ingest.engine.start import Settings
     from ingest.observe.events import Observer
     from ingest.spec.pipeline import Pipeline
@@ -59,28 +61,36 @@ class _Replay(Loop):
         checkpoint.begin()
         self.source.connect()
         self.sink.connect()
-        earlier, number = replays(checkpoint)
+        self.sink.own(checkpoint.id, checkpoint.run)
+        earlier, number = replays(checkpoint, self.settle)
         positions = self.source.start({}, {}, checkpoint.id, None)
         staged = replace(self.pipeline.source, earlier=tuple(earlier))
         self.pipeline = self.pipeline.model_copy(update={"source": staged})
         note = {"selection": staged.selection.to_json(), "starts": [[t, p, at] for (t, p), at in positions.items()]}
         checkpoint.storage.write(f"{_FOLDER}/{number}.note", orjson.dumps(note))
         checkpoint.batches = f"{_FOLDER}/{number}"
+        self.settle(self.progress, None)
         self.progress.positions = positions
         self.progress.ids = dict(self.source.ids)
         self.take_schemas()
         self.targets = self.ends = self.source.ends(positions)
 
 
-def replays(checkpoint: Checkpoint) -> tuple[list[Replayed], int]:
-    """What earlier replays did, and the number of the next one. Raises CheckpointError."""
+def replays(checkpoint: Checkpoint, settle: Callable[[Progress, Batch | None], bool]) -> tuple[list[Replayed], int]:
+    """What earlier replays did, and the number of the next one. Raises CheckpointError.
+
+    `settle` adds to a replay's progress what it wrote of a batch whose end it did not see, where the sink knows that.
+    """
     out = []
     numbers = [int(n.removesuffix(".note")) for n in checkpoint.storage.names(_FOLDER) if n.endswith(".note")]
     for number in sorted(numbers):
         try:
             note: dict[str, Any] = orjson.loads(checkpoint.storage.read(f"{_FOLDER}/{number}.note") or b"")
             checkpoint.batches = f"{_FOLDER}/{number}"
-            reached = checkpoint.progress()[0].positions
+            progress, unfinished = checkpoint.progress()
+            if unfinished is not None and settle(progress, unfinished):
+                checkpoint.done(progress, {})
+            reached = progress.positions
             starts = {(topic, p): at for topic, p, at in note["starts"]}
             ranges = {split: (at, reached.get(split, at)) for split, at in starts.items()}
             out.append(Replayed(Selection.from_json(note["selection"]), ranges))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ingest.errors import TopicMissing
 from ingest.kafka.letters import PREFIX, headers_of
 from ingest.model.table import show
+from ingest.sinks.sink import PlainControl, PlainWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -141,9 +142,7 @@ class KeptSink(Staged):
         return _Writer(self._out)
 
 
-class _KeptControl:
-    stream = "out"
-
+class _KeptControl(PlainControl):
     def __init__(self, options: Any) -> None:  # noqa: ANN401
         self._options = options
         self._known: set[Any] = set()
@@ -154,9 +153,6 @@ class _KeptControl:
     def fingerprint(self, _identity: str) -> dict[str, Any]:
         return {"type": "memory"}
 
-    def topics(self, _tables: Iterable[Any]) -> set[str]:
-        return set()
-
     def prepare(self, tables: Iterable[Any]) -> None:
         if not getattr(self._options, "create", True):
             missing = next(iter(tables), None)
@@ -164,37 +160,20 @@ class _KeptControl:
                 msg = f"topic {show(missing)!r} does not exist, and sink.topic.create is false"
                 raise TopicMissing(msg, "create it (compacted), or let the tool do it")
 
-    def changed(self, _events: Iterable[Any]) -> list[str]:
-        return []
 
-    def lines(self, _delivered: Iterable[Any]) -> list[str]:
-        return []
-
-    def close(self) -> None:
-        return
-
-
-class _Writer:
-    failures = 0
-
+class _Writer(PlainWriter):
     def __init__(self, out: Rehearsed) -> None:
         self._out = out
         self._queued: list[tuple[str, bytes, bytes | None]] = []
-
-    def resume(self, _split: Split, start: int) -> int:
-        return start
 
     def write(self, records: Sequence[Any]) -> None:
         for destination, key, value in records:
             topic = destination if isinstance(destination, str) else destination.topic
             self._queued.append((topic, bytes(key), None if value is None else bytes(value)))
 
-    def commit(self, _positions: Mapping[Split, int]) -> None:
+    def commit(self, _positions: Mapping[Split, int], _tally: Any, *, final: bool) -> None:  # noqa: ANN401, ARG002
         self._out.records += self._queued
         self._queued = []
-
-    def delivered(self) -> list[Any]:
-        return []
 
     def abort(self) -> None:
         self._queued = []

@@ -5,8 +5,9 @@ In: a pipeline and how to run it. Out: the state that main street (`loop.py`) wo
 
 from __future__ import annotations
 
+import time
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from ingest.engine.checkpoint import Batch, Checkpoint, Progress
 from ingest.engine.prefetch import first_look
 from ingest.engine.session import Session, Stop
 from ingest.engine.storage import HadoopStorage, LocalStorage, is_remote
+from ingest.engine.tally import Tally
 from ingest.engine.worker import Delta, Setup
 from ingest.errors import ConfigError, IngestError
 from ingest.flow.evolve import Policy, Schemas, evolve, reroute
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from ingest.engine.storage import Storage
-    from ingest.engine.task import Counts
+    from ingest.engine.tally import Counts
     from ingest.flow.evolve import Evolution
     from ingest.kafka.admin import Split
     from ingest.model.table import TableId
@@ -86,6 +88,8 @@ class Starting:
         self.resumed = False
         self.same_cluster = False
         self.shards = 1
+        self.writers: dict[int, str] = {}
+        """Which worker wrote each shard last."""
         self.batch_started = 0.0
         self.deltas: list[Delta] = []
         self.prepared = False
@@ -118,7 +122,11 @@ class Starting:
         self.same_cluster = read_from == write_to
         fingerprint = {"source": self.source.fingerprint(read_from), "sink": self.sink.fingerprint(write_to)}
         self.checkpoint.bind(fingerprint)
+        self.sink.own(self.checkpoint.id, self.checkpoint.run)
         self.progress, self.unfinished = self.checkpoint.progress()
+        if self.settle(self.progress, self.unfinished):
+            self.unfinished = None
+            self.checkpoint.done(self.progress, {})
         self.resumed = bool(self.progress.positions) or self.unfinished is not None
         stored, ids = self.progress.positions, self.progress.ids
         if self.unfinished is not None and not stored:
@@ -145,6 +153,37 @@ class Starting:
             # Where this pipeline starts is decided once, whatever becomes of its first batch
             self.checkpoint.done(self.progress, {})
 
+    def settle(self, progress: Progress, batch: Batch | None) -> bool:
+        """Ask a sink with transactions how far a batch was written whose end no driver saw; whether it knows.
+
+        What is known becomes the progress. In any case nothing of an older run is committed after this.
+        """
+        name = self.pipeline.pipeline.name
+        prefix = self.pipeline.sink.prefix(name)
+        if batch is not None and batch.prefix is not None and batch.prefix != prefix:
+            if prefix is not None:
+                msg = f"batch {batch.number} was begun under sink.transactional-id-prefix {batch.prefix}, now {prefix}"
+                raise ConfigError(msg, "run it once as it was, with --once; then change the prefix")
+            self.warn(
+                f"batch {batch.number} was begun exactly-once and is finished without: all of it is written again"
+            )
+        known = batch if batch is not None and batch.prefix == prefix else None
+        starts = {} if known is None else {
+            shard: {split: start for split, (start, _) in ranges.items()} for shard, ranges in known.by_shard().items()
+        }  # fmt: skip
+        number, planned, age_s = (
+            (0, 0, 0.0) if known is None else (known.number, known.run, time.time() - known.time / 1000)
+        )
+        found = self.sink.settle(self.checkpoint.scope, number, planned, starts, age_s)
+        if known is None or prefix is None:
+            return False
+        progress.batch = known.number
+        progress.ids = dict(known.ids)
+        for resumed in found.values():
+            progress.positions.update(resumed.positions)
+            progress.errors += Tally.read_from(resumed.tally).rejected
+        return True
+
     def prepare_letters(self, collector: DirtyDataCollector, read_from: str) -> None:
         """Make the topic of dead letters; raises ConfigError where the pipeline would read it."""
         name = self.pipeline.pipeline.name
@@ -159,7 +198,7 @@ class Starting:
         """A planned batch, where its ranges still begin at the positions; `scan.on-data-loss` may have moved them."""
         positions = self.progress.positions
         ranges = {s: (start, end) for s, (start, end) in batch.ranges.items() if positions.get(s) == start}
-        return Batch(batch.number, batch.run, batch.ids, ranges, batch.schema_version) if ranges else None
+        return replace(batch, ranges=ranges) if ranges else None
 
     def start_spark(self, connecting: Future[None] | None) -> Session:
         """Java and Spark; when the other half of the start fails first, its error is the one to show."""
@@ -185,13 +224,12 @@ class Starting:
         """What needs both halves of the start."""
         options = self.pipeline.pipeline
         shards = self.progress.shards
-        self.shards = max(shards.values()) + 1 if shards else options.parallelism or self.session.slots
-        if not shards or options.parallelism:
-            self.shards = options.parallelism or self.shards
+        self.shards = options.parallelism or (max(shards.values()) + 1 if shards else self.session.slots)
+        self.shards = min(self.shards, self.pipeline.sink.parallelism or self.shards)
         self.progress.shards = planner.assign(self.progress.positions, shards, self.shards)
         self.setup = self.session.broadcast(
             Setup(
-                self.checkpoint.id, self.checkpoint.run, options.name, self.pipeline.source, self.pipeline.sink,
+                self.checkpoint.scope, self.checkpoint.run, options.name, self.pipeline.source, self.pipeline.sink,
                 options.collector, self.inference, options.max_tables, self.look_ahead,
             )
         )  # fmt: skip

@@ -15,12 +15,16 @@ from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from pyspark import TaskContext
+
 from ingest.engine import worker
-from ingest.errors import ConfigError, IngestError, InternalError
+from ingest.engine.tally import Counts, Tally
+from ingest.errors import ConfigError, IngestError, InternalError, Superseded, Unsettled
 from ingest.flow.conform import KeyChanged
 from ingest.flow.encode import encode, stage_of
 from ingest.flow.infer import observe
 from ingest.model.event import Bad
+from ingest.model.portion import Portion
 from ingest.model.reject import Reject, RowError
 from ingest.model.table import show
 
@@ -56,26 +60,19 @@ class Task:
     """What one shard has to do in one batch."""
 
     batch: int
+    planned: int
+    """The run that planned the batch."""
     shard: int
     ranges: dict[Split, tuple[int, int]]
     tolerated: int
     seconds: float
     """When to end, wherever it is."""
+    last: str
+    """The worker that wrote this shard last, in this run."""
     setup: Broadcast[Setup]
     base: Broadcast[Schemas]
     base_version: int
     deltas: tuple[Delta, ...]
-
-
-@dataclass(slots=True)
-class Counts:
-    """What happened to one table's records."""
-
-    read: int = 0
-    inserted: int = 0
-    updated: int = 0
-    deleted: int = 0
-    rejected: int = 0
 
 
 @dataclass(slots=True)
@@ -106,6 +103,8 @@ class Outcome:
     rss_kib: int = 0
     first_ack: float | None = None
     """When the first record was acknowledged, in seconds since the epoch."""
+    worker: str = ""
+    """Which worker it was."""
     pid: int = 0
 
 
@@ -124,6 +123,9 @@ def run_task(task: Task) -> Outcome:
     gc.disable()
     try:
         _Shard(task, outcome, started + task.seconds).run()
+    except Unsettled:
+        worker.discard()
+        raise
     except IngestError as exc:
         outcome.failure = exc
         worker.discard()
@@ -166,8 +168,9 @@ class _Shard:
         self.ended = False
 
     def run(self) -> None:
-        starts = {s: (self.writer.resume(s, start), end) for s, (start, end) in self.task.ranges.items()}
-        self.written.update({split: start for split, (start, _) in starts.items()})
+        if self.resume():
+            return
+        starts = {split: (self.written[split], end) for split, (_, end) in self.task.ranges.items()}
         committed = time.monotonic()
         failed = True
         chunks = self.reader.read(starts)
@@ -186,7 +189,7 @@ class _Shard:
             for split in self.written:  # gaps at the end of a range have no record to show how far it was read
                 if split not in self.drifted and not self.ended:
                     self.written[split] = max(self.written[split], self.reader.position(split))
-            self.commit()
+            self.commit(final=True)
             failed = False
         finally:
             chunks.close()
@@ -195,6 +198,38 @@ class _Shard:
                 self.writer.abort()
             for plan in self.state.plans.compiled.values():
                 self.count(plan)
+
+    def resume(self) -> bool:
+        """Go on where an earlier attempt ended, if the sink knows that; whether nothing is left to do."""
+        task, outcome = self.task, self.outcome
+        outcome.worker = self.state.token
+        context = TaskContext.get()
+        first = context is None or context.attemptNumber() == 0
+        starts = {split: start for split, (start, _) in task.ranges.items()}
+        kept = first and task.last == self.state.token
+        portion = Portion(self.setup.scope, self.setup.run, task.batch, task.planned, task.shard, starts, kept)
+        try:
+            resumed = self.writer.begin(portion)
+        except (Unsettled, Superseded):
+            raise
+        except IngestError as exc:
+            if first:
+                raise
+            # How far an earlier attempt came is not known: that must not look as if it had not begun
+            raise Unsettled(exc.message, exc.hint) from exc
+        if resumed is None:
+            return False
+        tally = Tally.read_from(resumed.tally)
+        outcome.read, outcome.rejected, outcome.counts = tally.read, tally.rejected, tally.tables
+        outcome.positions.update(resumed.positions)
+        self.written.update(resumed.positions)
+        return resumed.final
+
+    def tally(self) -> bytes:
+        """What was counted so far."""
+        for plan in self.state.plans.compiled.values():
+            self.count(plan)
+        return Tally(self.outcome.read, self.outcome.rejected, self.outcome.counts).text()
 
     def count(self, plan: Plan) -> None:
         """Move a plan's counters into the outcome."""
@@ -210,12 +245,12 @@ class _Shard:
             self.outcome.withheld[key] = self.outcome.withheld.get(key, 0) + number
         withheld.clear()
 
-    def commit(self) -> None:
+    def commit(self, *, final: bool = False) -> None:
         """Make what was written durable; only then is it progress."""
         positions = dict(self.written)
         if self.letters is not None:
             self.letters.commit()
-        self.writer.commit(positions)
+        self.writer.commit(positions, self.tally, final=final)
         self.outcome.delivered += self.writer.delivered()
         if self.outcome.first_ack is None and self.outcome.read:
             self.outcome.first_ack = time.time()

@@ -5,6 +5,7 @@ Clients do not survive a fork, and workers are forked: everything here is made i
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
 class Setup:
     """What stays the same for a whole run."""
 
-    checkpoint: str
+    scope: str
+    """Whose progress it is: the checkpoint's, or that of a replay."""
     run: int
     pipeline: str
     source: Source
@@ -58,6 +60,8 @@ class State:
     def __init__(self, setup: Setup) -> None:
         """Make nothing yet."""
         self.setup = setup
+        self.token = uuid.uuid4().hex
+        """Which worker this is, for the driver."""
         self.plans = Plans(setup.sink.plan, setup.inference)
         self.columns = Columns(setup.source.extra) if setup.source.extra else None
         self._reader: Reader | None = None
@@ -103,6 +107,8 @@ class State:
         """Let go of the clients: what failed may have left them in any state."""
         if self._reader is not None:
             self._reader.close()
+        if self._writer is not None:
+            self._writer.abort()
         self._reader = self._writer = self._letters = None
 
 
@@ -112,7 +118,7 @@ _state: State | None = None
 def state(setup: Setup, base: Broadcast[Schemas], base_version: int, deltas: Sequence[Delta]) -> State:
     """This worker's state for a run, at the task's version of the schemas."""
     global _state  # noqa: PLW0603  (a worker is one process with one state)
-    if _state is None or (_state.setup.checkpoint, _state.setup.run) != (setup.checkpoint, setup.run):
+    if _state is None or (_state.setup.scope, _state.setup.run) != (setup.scope, setup.run):
         discard()
         _state = State(setup)
     _state.update(base, base_version, deltas)

@@ -31,7 +31,7 @@ from confluent_kafka.admin import (
 from ingest.errors import AccessError, IngestError, TopicMissing, Unavailable
 from ingest.kafka.client import usable
 from ingest.kafka.failures import error_of, explain, is_away, is_settling, refuse
-from ingest.kafka.properties import BOOTSTRAP
+from ingest.kafka.properties import BOOTSTRAP, shared
 from ingest.kafka.tls import own_certificate, why_untrusted
 
 if TYPE_CHECKING:
@@ -46,11 +46,6 @@ SETTLE_S: Final = 15.0
 """How long a broker that was just started, or a leader that just moved, is given to answer, in seconds."""
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
-_CONSUMER_ONLY: Final = ("group.", "fetch.", "auto.", "isolation", "queued", "check.crcs", "max.poll", "max.partition",
-                         "session.", "heartbeat.", "partition.assignment", "enable.auto", "offset.store")  # fmt: skip
-_PRODUCER_ONLY: Final = ("linger", "batch", "compression", "acks", "request.required", "enable.idem", "queue.buf",
-                         "message.timeout", "delivery.", "transaction", "retries", "max.in", "partitioner",
-                         "message.send", "sticky", "retry.")  # fmt: skip
 
 
 def _settled(ask: Callable[_P, _T]) -> Callable[_P, _T]:
@@ -88,10 +83,9 @@ class Cluster:
         self.conf = dict(conf)
         self.servers = conf[BOOTSTRAP]
         self.last_error: KafkaError | None = None
-        shared = {k: v for k, v in conf.items() if not k.startswith((*_CONSUMER_ONLY, *_PRODUCER_ONLY))}
         self._shared = {
             "socket.connection.setup.timeout.ms": "10000",
-            **shared,
+            **shared(conf),
             "log_level": 0,
             "error_cb": self._note,
         }
@@ -291,6 +285,17 @@ class Cluster:
         try:
             entry = self._get(future, f"read the settings of topic {name}").get(key)
         except IngestError:
+            return None
+        return None if entry is None else str(entry.value)
+
+    def broker_config(self, key: str) -> str | None:
+        """One setting of the brokers, None where it may not be read."""
+        try:
+            brokers = self._admin.list_topics(timeout=REQUEST_S).brokers
+            resource = ConfigResource(ConfigResource.Type.BROKER, str(min(brokers)))
+            (future,) = self._admin.describe_configs([resource], request_timeout=REQUEST_S).values()
+            entry = self._get(future, "read the settings of the brokers").get(key)
+        except (IngestError, KafkaException, ValueError):
             return None
         return None if entry is None else str(entry.value)
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from ingest.errors import AccessError, ConfigError, DataLoss, IngestError, TopicMissing, Unavailable
+from ingest.errors import AccessError, ConfigError, DataLoss, IngestError, TopicMissing, Unavailable, Unsettled
 
 _ACCESS: Final = {
     KafkaError._AUTHENTICATION,  # noqa: SLF001  (confluent_kafka names librdkafka's own codes so)
@@ -20,7 +20,7 @@ _RIGHTS: Final = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "Read or Write on the topic",
     KafkaError.GROUP_AUTHORIZATION_FAILED: "Read on the consumer group (properties.group.id)",
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: "the operation on the cluster",
-    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Write on the transactional id",
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Write on the transactional ids (sink.transactional-id-prefix)",
 }
 _MISSING: Final = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}  # noqa: SLF001
 _LOST: Final = {KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET}  # noqa: SLF001
@@ -59,6 +59,20 @@ _AWAY: Final = {
     KafkaError.REPLICA_NOT_AVAILABLE,
     KafkaError.THROTTLING_QUOTA_EXCEEDED,
 }
+
+_FENCED: Final = {
+    KafkaError._FENCED,  # noqa: SLF001
+    KafkaError._FATAL,  # noqa: SLF001
+    KafkaError._STATE,  # noqa: SLF001
+    KafkaError.INVALID_PRODUCER_EPOCH,
+    KafkaError.INVALID_PRODUCER_ID_MAPPING,
+    KafkaError.INVALID_TXN_STATE,
+    KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    KafkaError.PRODUCER_FENCED,
+    KafkaError.TRANSACTION_COORDINATOR_FENCED,
+    KafkaError.UNKNOWN_PRODUCER_ID,
+}
+"""The producer is of no more use: a newer one has its id, or its transaction was ended for it."""
 
 _SETTLING: Final = {
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
@@ -156,6 +170,15 @@ def explain(exc: KafkaException | KafkaError, what: str, servers: str) -> Ingest
         return DataLoss(
             f"cannot {what} at {servers}: {text}",
             "the records were deleted before they were read; set scan.on-data-loss to earliest or latest to go on",
+        )
+    if code in _FENCED or error.fatal():
+        return Unsettled(
+            f"cannot {what} at {servers}: {error.name()}: {text}", "a newer attempt has taken over; nothing is lost"
+        )
+    if code == KafkaError.INVALID_TRANSACTION_TIMEOUT:
+        return ConfigError(
+            f"cannot {what} at {servers}: properties.transaction.timeout.ms is above what the broker allows",
+            "lower it, or raise the broker's transaction.max.timeout.ms",
         )
     if is_away(error):
         return Unavailable(

@@ -59,4 +59,4 @@ class DeadLetters:
     def commit(self) -> None:
         """Wait until all letters are acknowledged; raises IngestError."""
         if not self._shared:
-            self._writer.commit({})
+            self._writer.flush()

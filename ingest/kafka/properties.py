@@ -83,6 +83,13 @@ _JAAS: Final = re.compile(r"\s*(\S+)\s+(?:required|requisite|sufficient|optional
 _JAAS_OPTION: Final = re.compile(r"""([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([^\s"';]+))""")
 
 
+_CONSUMER_ONLY: Final = ("group.", "fetch.", "auto.", "isolation", "queued", "check.crcs", "max.poll", "max.partition",
+                         "session.", "heartbeat.", "partition.assignment", "enable.auto", "offset.store")  # fmt: skip
+_PRODUCER_ONLY: Final = ("linger", "batch", "compression", "acks", "request.required", "enable.idem", "queue.buf",
+                         "message.timeout", "delivery.", "transaction", "retries", "max.in", "partitioner",
+                         "message.send", "sticky", "retry.")  # fmt: skip
+
+
 class PropertyError(ValueError):
     """Properties that cannot be used: for each its name, why, and what to do."""
 
@@ -124,6 +131,11 @@ def translate(properties: Mapping[str, str]) -> dict[str, str]:
     if problems:
         raise PropertyError(*problems)
     return out
+
+
+def shared(conf: Mapping[str, str]) -> dict[str, str]:
+    """What of a client's configuration any other client takes, too."""
+    return {k: v for k, v in conf.items() if not k.startswith((*_CONSUMER_ONLY, *_PRODUCER_ONLY))}
 
 
 def _refused(name: str, value: str) -> str:

@@ -7,6 +7,7 @@ nothing where all is well. A full local queue is back-pressure, not an error.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
+from zlib import crc32
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
@@ -15,11 +16,12 @@ from ingest.kafka.failures import error_of, explain, is_access, is_away, refuse
 from ingest.kafka.properties import BOOTSTRAP
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from confluent_kafka import Message
 
     from ingest.kafka.admin import Split
+    from ingest.model.portion import Portion, Resumed
     from ingest.model.record import Headers
 
 DEFAULTS: Final = {
@@ -38,6 +40,7 @@ A long linger makes large batches of many topics' partitions; it delays nothing,
 """
 
 FLUSH_S: Final = 1.0
+COUNT_S: Final = 10.0
 
 
 class KafkaWriter:
@@ -51,6 +54,7 @@ class KafkaWriter:
         self._refused: KafkaError | None = None
         self._where = ""
         self.failures = 0
+        self._counts: dict[str, int] = {}
         try:
             self._producer = Producer(
                 {
@@ -77,25 +81,48 @@ class KafkaWriter:
         if is_access(error):
             self._refused = error
 
-    def resume(self, _split: Split, start: int) -> int:
-        """Where to write from: at-least-once starts where the plan says."""
-        return start
+    @property
+    def producer(self) -> Producer:
+        """The client, for what else it can do."""
+        return self._producer
 
-    def write(self, records: Sequence[tuple[Any, bytes, Any]]) -> None:
-        """Queue records; raises IngestError when one before failed."""
+    def begin(self, _portion: Portion) -> Resumed | None:
+        """At-least-once starts where the plan says."""
+        return None
+
+    def write(self, records: Sequence[tuple[Any, bytes | None, Any]]) -> None:
+        """Queue records; raises IngestError when one before failed.
+
+        A destination is a topic, headers or None, and a partition: -1 for the key's, bytes for the one of their hash.
+        """
         produce = self._producer.produce
-        for (topic, headers), key, value in records:
+        for (topic, headers, partition), key, value in records:
+            if type(partition) is bytes:
+                partition = crc32(partition) % self._count(topic)  # noqa: PLW2901
             try:
                 if headers is None:
-                    produce(topic, value, key)
+                    produce(topic, value, key, partition)
                 else:
-                    produce(topic, value, key, headers=[*headers])
+                    produce(topic, value, key, partition, headers=[*headers])
             except BufferError:
-                self._wait(topic, value, key, headers)
+                self._wait(topic, value, key, partition, headers)
             except KafkaException as exc:
                 raise explain(exc, f"write a record of {len(value or b'')} bytes to {topic}", self._servers) from exc
         self._producer.poll(0)
         self._check()
+
+    def _count(self, topic: str) -> int:
+        """How many partitions a topic has; what was once written by a count is always written by it."""
+        known = self._counts.get(topic)
+        if known is None:
+            try:
+                found = self._producer.list_topics(topic, timeout=COUNT_S).topics[topic]
+            except KafkaException as exc:
+                raise explain(exc, f"ask for the partitions of {topic}", self._servers) from exc
+            if found.error is not None:
+                raise explain(found.error, f"ask for the partitions of {topic}", self._servers)
+            known = self._counts[topic] = max(1, len(found.partitions))
+        return known
 
     def send(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers, timestamp: int | None) -> None:
         """Queue one record with headers and a time (milliseconds since 1970); raises IngestError as `write` does."""
@@ -113,13 +140,13 @@ class KafkaWriter:
         self._producer.poll(0)
         self._check()
 
-    def _wait(self, topic: str, value: Any, key: bytes, headers: Any) -> None:  # noqa: ANN401  (as produce takes them)
+    def _wait(self, topic: str, value: Any, key: bytes | None, partition: int, headers: Any) -> None:  # noqa: ANN401
         """Hold on until the local queue has room again."""
         while True:
             self._producer.poll(0.05)
             self._check()
             try:
-                self._producer.produce(topic, value, key, headers=None if headers is None else [*headers])
+                self._producer.produce(topic, value, key, partition, headers=None if headers is None else [*headers])
             except BufferError:
                 continue
             except KafkaException as exc:
@@ -137,11 +164,20 @@ class KafkaWriter:
             raise Unavailable(f"cannot {what}: the broker at {self._servers} did not take it in time: {failed.str()}")
         raise explain(failed, what, self._servers)
 
-    def commit(self, _positions: Mapping[Split, int]) -> None:
+    def commit(self, _positions: Mapping[Split, int], _tally: Callable[[], bytes], *, final: bool) -> None:  # noqa: ARG002
+        """Wait until all is delivered, or has failed for good; raises IngestError for a failure."""
+        self.flush()
+
+    def flush(self) -> None:
         """Wait until all is delivered, or has failed for good; raises IngestError for a failure."""
         while self._producer.flush(FLUSH_S) > 0:
             self._check()
         self._refused = None  # all is delivered, so whatever was refused has been accepted since
+        self._check()
+
+    def check(self) -> None:
+        """Raise IngestError where a delivery is known to have failed."""
+        self._producer.poll(0)
         self._check()
 
     def delivered(self) -> list[Any]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ingest.flow.infer import Inference
     from ingest.flow.plan import Plan, Record
     from ingest.kafka.admin import Split
+    from ingest.model.portion import Portion, Resumed
     from ingest.model.schema import SchemaChange, TableSchema
     from ingest.model.table import TableId
     from ingest.sinks.sink import SinkOptions
@@ -28,14 +29,17 @@ class Writer(Protocol):
     failures: int
     """Records that were lost, which only the guarantee `none` goes on after."""
 
-    def resume(self, split: Split, start: int) -> int:
-        """The position from which to write: `start`, or where this split's last commit ended (exactly-once)."""
+    def begin(self, portion: Portion) -> Resumed | None:
+        """Get ready to write a portion; how far an earlier attempt came, where that is known (exactly-once)."""
 
     def write(self, records: Sequence[Record]) -> None:
         """Take records; blocks while too much is under way. Raises IngestError."""
 
-    def commit(self, positions: Mapping[Split, int]) -> None:
-        """Make durable all that was written up to these positions. Raises IngestError; then the outcome is unknown."""
+    def commit(self, positions: Mapping[Split, int], tally: Callable[[], bytes], *, final: bool) -> None:
+        """Make durable all that was written up to these positions. Raises IngestError; then the outcome is unknown.
+
+        `tally`: what was counted so far, for whoever resumes. `final`: the portion ends here, wherever that is.
+        """
 
     def delivered(self) -> list[Any]:
         """What of the committed the driver is to get; once."""
@@ -62,6 +66,21 @@ class Control(Protocol):
     def prepare(self, tables: Iterable[TableId]) -> None:
         """See to it that these tables can be written to. Idempotent: a crash may repeat it."""
 
+    def own(self, checkpoint: str, run: int) -> None:
+        """Become the only run that writes there (exactly-once)."""
+
+    def settle(
+        self, scope: str, number: int, planned: int, starts: Mapping[int, Mapping[Split, int]], age_s: float
+    ) -> dict[int, Resumed]:
+        """How far each shard has written a batch whose end no driver saw, as far as that is known (exactly-once).
+
+        `starts`: where the ranges of each shard begin; `planned`: the run that planned the batch, `age_s` ago. Nothing
+        of an older run is committed after this. Raises DataLoss where it cannot be known any more.
+        """
+
+    def mark(self, batch: int, shards: int) -> None:
+        """Say that a batch is about to be written; raises Superseded where a newer run has begun (exactly-once)."""
+
     def changed(self, events: Iterable[SchemaChange]) -> list[str]:
         """Lines to show for schema changes."""
 
@@ -77,6 +96,10 @@ class Sink(Protocol):
 
     needs_key: bool
     most_per_batch: int | None
+    parallelism: int | None
+
+    def prefix(self, pipeline: str) -> str | None:
+        """What the names of its transactions begin with; None where it has none."""
 
     def plan(
         self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference

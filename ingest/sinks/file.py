@@ -19,17 +19,17 @@ from ingest.errors import ConfigError, Unavailable
 from ingest.model.event import Kind
 from ingest.model.jsontext import object_of
 from ingest.model.table import TableId, show
-from ingest.sinks.sink import SinkOptions
+from ingest.sinks.sink import PlainControl, PlainWriter, SinkOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from ingest.flow.evolve import SourceTable
     from ingest.flow.infer import Inference
     from ingest.flow.plan import Record
     from ingest.flow.rows import Image, RowPlan
     from ingest.kafka.admin import Split
-    from ingest.model.schema import SchemaChange, TableSchema
+    from ingest.model.schema import TableSchema
 
 _MAX_NAME: Final = 150
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
@@ -110,10 +110,8 @@ def _file_name(table: TableId) -> str:
     return f"{safe}-{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
 
 
-class FileSinkControl:
+class FileSinkControl(PlainControl):
     """The driver's side."""
-
-    stream: Literal["out", "err"] = "out"
 
     def __init__(self, options: FileSink) -> None:
         """Make nothing yet."""
@@ -132,29 +130,9 @@ class FileSinkControl:
         """What a checkpoint of this sink depends on."""
         return {"type": "file"}
 
-    def topics(self, _tables: Iterable[TableId]) -> set[str]:
-        """None."""
-        return set()
 
-    def prepare(self, _tables: Iterable[TableId]) -> None:
-        """Files appear with their first line."""
-
-    def changed(self, _events: Iterable[SchemaChange]) -> list[str]:
-        """Nothing to show."""
-        return []
-
-    def lines(self, _delivered: Iterable[Any]) -> list[str]:
-        """Nothing to show."""
-        return []
-
-    def close(self) -> None:
-        """Nothing is held."""
-
-
-class FileWriter:
+class FileWriter(PlainWriter):
     """A task's side: adds whole lines, of which a commit sees to it that they are on the disk."""
-
-    failures = 0
 
     def __init__(self, folder: Path, run: int) -> None:
         """Open nothing yet."""
@@ -162,16 +140,12 @@ class FileWriter:
         self._run = run
         self._lines: dict[str, list[bytes]] = {}
 
-    def resume(self, _split: Split, start: int) -> int:
-        """As the plan says."""
-        return start
-
     def write(self, records: Sequence[Record]) -> None:
         """Keep the lines until the commit."""
         for name, _, value in records:
             self._lines.setdefault(name, []).append(bytes(value or b""))
 
-    def commit(self, _positions: Mapping[Split, int]) -> None:
+    def commit(self, _positions: Mapping[Split, int], _tally: Callable[[], bytes], *, final: bool) -> None:  # noqa: ARG002
         """Add the lines to their files; raises Unavailable."""
         for name, lines in self._lines.items():
             path = self._folder / f"{name}.{self._run}.jsonl"
@@ -188,10 +162,6 @@ class FileWriter:
                     msg, "see whether there is room, and whether the directory can be written to"
                 ) from exc
         self._lines = {}
-
-    def delivered(self) -> list[Any]:
-        """Nothing for the driver."""
-        return []
 
     def abort(self) -> None:
         """Forget what was not committed."""

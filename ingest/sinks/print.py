@@ -13,7 +13,7 @@ from pydantic import Field
 from ingest.model.event import Kind
 from ingest.model.table import TableId, show
 from ingest.model.text import one_line
-from ingest.sinks.sink import SinkOptions
+from ingest.sinks.sink import PlainControl, PlainWriter, SinkOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -71,7 +71,7 @@ class PrintSink(SinkOptions):
         return PrintWriter()
 
 
-class PrintControl:
+class PrintControl(PlainControl):
     """The driver's side: turns what happened into lines."""
 
     def __init__(self, options: PrintSink) -> None:
@@ -87,13 +87,6 @@ class PrintControl:
         """What a checkpoint of this sink depends on."""
         return {"type": "print"}
 
-    def topics(self, _tables: Iterable[TableId]) -> set[str]:
-        """None."""
-        return set()
-
-    def prepare(self, _tables: Iterable[TableId]) -> None:
-        """Nothing to prepare."""
-
     def changed(self, events: Iterable[SchemaChange]) -> list[str]:
         """The lines for schema changes."""
         return [f"{self._prefix}{one_line(show(event.table))}> {one_line(str(event))}" for event in events]
@@ -102,29 +95,20 @@ class PrintControl:
         """The lines for what the tasks delivered."""
         return [self._prefix + line.decode() for line in delivered]
 
-    def close(self) -> None:
-        """Nothing is held."""
 
-
-class PrintWriter:
+class PrintWriter(PlainWriter):
     """A task's side: keeps the lines for the driver."""
-
-    failures = 0
 
     def __init__(self) -> None:
         """Start empty."""
         self._lines: list[bytes] = []
         self._committed: list[bytes] = []
 
-    def resume(self, _split: Split, start: int) -> int:
-        """As the plan says."""
-        return start
-
     def write(self, records: Sequence[Record]) -> None:
         """Keep the lines."""
         self._lines += [bytes(value or b"") for _, _, value in records]
 
-    def commit(self, _positions: Mapping[Split, int]) -> None:
+    def commit(self, _positions: Mapping[Split, int], _tally: Callable[[], bytes], *, final: bool) -> None:  # noqa: ARG002
         """They are the driver's now."""
         self._committed += self._lines
         self._lines = []

@@ -1,15 +1,23 @@
-"""What the options of every sink have in common: which schema changes it is to see.
+"""What sinks have in common: which schema changes they are to see, and what most of them need not do.
 
 Reference: decisions, "Schema changes".
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
 
 from ingest.formats.options import Options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ingest.kafka.admin import Split
+    from ingest.model.portion import Portion, Resumed
+    from ingest.model.schema import SchemaChange
+    from ingest.model.table import TableId
 
 FAMILIES: Final = (
     "all", "add", "alter", "create", "drop", "rename", "truncate", "table", "column", "add.column",
@@ -34,6 +42,9 @@ class SinkOptions(Options):
     most_per_batch: ClassVar[int | None] = None
     """Records of a shard in one batch, where the sink cannot take any number."""
 
+    parallelism: int | None = Field(None, alias="sink.parallelism", ge=1, le=10_000)
+    """How many tasks write at once, at most."""
+
     name: str | None = None
     """A label for logs and metrics."""
 
@@ -54,3 +65,62 @@ class SinkOptions(Options):
                 msg = f"{change[:60]!r} is no schema change (known: {', '.join(FAMILIES)})"
                 raise ValueError(msg)
         return value
+
+    def prefix(self, _pipeline: str) -> str | None:
+        """What the names of its transactions begin with; None where it has none."""
+        return None
+
+
+class PlainControl:
+    """The driver's side of a sink that has no topics, shows nothing and has no transactions."""
+
+    stream: Literal["out", "err"] = "out"
+
+    def topics(self, _tables: Iterable[TableId]) -> set[str]:
+        """None."""
+        return set()
+
+    def prepare(self, _tables: Iterable[TableId]) -> None:
+        """Nothing to prepare."""
+
+    def own(self, _checkpoint: str, _run: int) -> None:
+        """One run at a time is the checkpoint's affair."""
+
+    def settle(
+        self,
+        _scope: str,
+        _number: int,
+        _planned: int,
+        _starts: Mapping[int, Mapping[Split, int]],
+        _age_s: float,
+    ) -> dict[int, Resumed]:
+        """Nothing is known: a batch whose end was not seen is written again."""
+        return {}
+
+    def mark(self, _batch: int, _shards: int) -> None:
+        """As `own`."""
+
+    def changed(self, _events: Iterable[SchemaChange]) -> list[str]:
+        """Nothing to show."""
+        return []
+
+    def lines(self, _delivered: Iterable[Any]) -> list[str]:
+        """Nothing to show."""
+        return []
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class PlainWriter:
+    """A task's side of a sink that always starts where the plan says."""
+
+    failures = 0
+
+    def begin(self, _portion: Portion) -> Resumed | None:
+        """As the plan says."""
+        return None
+
+    def delivered(self) -> list[Any]:
+        """Nothing for the driver."""
+        return []

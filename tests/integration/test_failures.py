@@ -272,7 +272,7 @@ def test_kill_9_at_20_random_moments_loses_nothing(
     rows = kafka.table(pipeline.out("orders"))
     assert len(rows) == count
     assert all(row["v"] == row["id"] * 3 for row in rows.values())
-    done = [int(path.stem) for path in (pipeline.checkpoint / "batches").glob("*.done")]
+    done = [int(path.name.partition(".")[0]) for path in (pipeline.checkpoint / "batches").glob("*.done")]
     assert max(done) > 1, "no run before the last one came to a batch: the kills proved nothing"
 
 

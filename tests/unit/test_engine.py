@@ -71,7 +71,7 @@ def test_progress_plans_and_schemas_read_back(tmp_path: Path) -> None:
     checkpoint.begin({"a": "1"})
     checkpoint.bind({"source": {"cluster": "x"}})
     assert checkpoint.progress() == (Progress(batch=0), None)
-    batch = Batch(1, checkpoint.run, {"t": "id"}, {A: (0, 5)}, 0)
+    batch = Batch(1, checkpoint.run, {"t": "id"}, {A: (0, 5)}, 0, {A: 1}, "p", 7)
     checkpoint.plan(batch)
     assert checkpoint.progress()[1] == batch
     progress = Progress(1, {A: 5, B: 0}, {"t": "id"}, {A: 0, B: 1}, 3)
@@ -96,7 +96,7 @@ def test_progress_plans_and_schemas_read_back(tmp_path: Path) -> None:
 def test_old_batches_are_forgotten(tmp_path: Path) -> None:
     checkpoint = opened(tmp_path)
     for number in range(1, 60):
-        checkpoint.plan(Batch(number, 1, {}, {A: (0, 1)}, 0))
+        checkpoint.plan(Batch(number, 1, {}, {A: (0, 1)}, 0, {A: 0}))
         checkpoint.done(Progress(number, {A: number}, {}, {A: 0}), {})
     assert len([*(tmp_path / "batches").iterdir()]) <= 42
     assert checkpoint.progress()[0].positions == {A: 59}
@@ -129,7 +129,7 @@ def looked_at(path: Path) -> None:
     checkpoint.progress()
 
 
-@pytest.mark.parametrize("file", ["checkpoint.json", "runs/7", "batches/7.done", "batches/7.plan"])
+@pytest.mark.parametrize("file", ["checkpoint.json", "runs/7", "batches/7.1.done", "batches/7.1.plan"])
 def test_a_damaged_checkpoint_is_said_to_be(tmp_path: Path, file: str) -> None:
     opened(tmp_path).close()
     (tmp_path / file).write_bytes(b"{")

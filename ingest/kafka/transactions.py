@@ -1,0 +1,311 @@
+"""Exactly-once into Kafka: a shard's records and its progress, committed in one transaction every few seconds.
+
+    transactional ids   <prefix>/<shard>, <prefix>/driver   a newer producer of an id fences the older one
+    progress            <prefix>/<scope>/<shard>            a consumer group's offsets; what they say is in their notes
+    ownership           <prefix>/driver                     which checkpoint and run writes, in how many shards
+
+The order matters. A new producer asks for its id first, which ends what an older one left open and fences it for good,
+and only then reads how far the shard was written. Nobody can move that any more but this producer itself. Whatever
+goes wrong in a commit, the producer is thrown away: the next one reads the truth.
+"""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import msgspec
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from ingest.errors import IngestError, Superseded, Unsettled
+from ingest.kafka import progress
+from ingest.kafka.failures import error_of, explain, is_away, is_settling
+from ingest.kafka.progress import Note, Owner, group_of, transactional_id
+from ingest.kafka.properties import BOOTSTRAP, shared
+from ingest.kafka.writer import KafkaWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from ingest.kafka.admin import Split
+    from ingest.model.portion import Portion, Resumed
+    from ingest.model.record import Headers
+
+REQUEST_S: Final = 30.0
+"""How long a step of a transaction is waited for, in seconds; less than a transaction may take."""
+SETTLE_S: Final = 30.0
+"""How long a coordinator that has just moved is given to answer, in seconds."""
+TRIES: Final = 3
+_T = TypeVar("_T")
+_AT_ONCE: Final = 8
+"""Shards that a starting driver takes over at the same time."""
+
+
+def read_notes(conf: Mapping[str, str], group: str, partitions: int) -> tuple[list[str], Any]:
+    """The notes of a group, by partition of the progress topic, and what a transaction calls the group by."""
+    quiet = {"enable.auto.commit": False, "isolation.level": "read_committed", "log_level": 0}
+    reader = Consumer({**shared(conf), **quiet, "group.id": group})
+    deadline = time.monotonic() + SETTLE_S
+    wanted = [TopicPartition(progress.TOPIC, partition) for partition in range(partitions)]
+    try:
+        while True:
+            try:
+                found = reader.committed(wanted, timeout=REQUEST_S)
+                failed = next((tp.error for tp in found if tp.error is not None), None)
+                if failed is None:
+                    notes = [tp.metadata or "" if tp.offset >= 0 else "" for tp in found]
+                    return notes, reader.consumer_group_metadata()
+                error = KafkaException(failed)
+            except KafkaException as exc:
+                error = exc
+            if not is_settling(error) or time.monotonic() > deadline:
+                raise explain(error, f"read the progress of consumer group {group}", conf[BOOTSTRAP]) from error
+            time.sleep(0.1)
+    finally:
+        reader.close()
+
+
+def persistently(step: Callable[[], _T]) -> _T:
+    """Try a step again whose outcome was not known: a new producer reads the truth."""
+    for _ in range(TRIES - 1):
+        try:
+            return step()
+        except Unsettled:
+            time.sleep(0.2)
+    return step()
+
+
+class Channel:
+    """One transactional id, and the notes that are committed with what is written under it. Raises IngestError."""
+
+    def __init__(self, conf: Mapping[str, str], prefix: str, who: int | str, group: str) -> None:
+        """Connect, fence whoever had the id before, and end what they left open."""
+        self._conf = conf
+        self._servers = conf[BOOTSTRAP]
+        self._group = group
+        self._what = f"transactional id {transactional_id(prefix, who)}"
+        self.writer = KafkaWriter({**conf, "transactional.id": transactional_id(prefix, who)}, checked=True)
+        self._producer = self.writer.producer
+        self._members: Any = None
+        self.partitions = 0
+        try:
+            # Asking for metadata first makes what follows several times faster
+            found = self._producer.list_topics(progress.TOPIC, timeout=REQUEST_S).topics[progress.TOPIC]
+            self._producer.init_transactions(REQUEST_S)
+        except KafkaException as exc:
+            self.close()
+            raise explain(exc, f"take {self._what}", self._servers) from exc
+        self.partitions = max(1, len(found.partitions))
+
+    def notes(self) -> list[str]:
+        """What was committed last, by partition of the progress topic; empty where nothing was."""
+        notes, self._members = read_notes(self._conf, self._group, self.partitions)
+        return notes
+
+    def begin(self) -> None:
+        """Begin a transaction."""
+        try:
+            self._producer.begin_transaction()
+        except KafkaException as exc:
+            raise explain(exc, f"begin a transaction of {self._what}", self._servers) from exc
+
+    def commit(self, notes: Sequence[str], number: int) -> None:
+        """Commit what was written since `begin`, and these notes; raises Unsettled where the outcome is not known."""
+        self.writer.check()
+        offsets = [TopicPartition(progress.TOPIC, p, number, note) for p, note in enumerate(notes)]
+        what = f"commit a transaction of {self._what}"
+        try:
+            self._producer.send_offsets_to_transaction(offsets, self._members, REQUEST_S)
+        except KafkaException as exc:
+            raise self._again(exc, what) from exc
+        try:
+            self._producer.commit_transaction(REQUEST_S)
+        except KafkaException as exc:
+            self.writer.check()  # a record that the broker does not take says more
+            raise self._again(exc, what) from exc
+
+    def _again(self, exc: KafkaException, what: str) -> IngestError:
+        error = explain(exc, what, self._servers)
+        inner = error_of(exc)
+        if is_away(inner) or inner.txn_requires_abort() or type(error) is IngestError:
+            return Unsettled(error.message, error.hint)
+        return error
+
+    def abort(self) -> None:
+        """End the transaction in hand without what was written, if that is still ours to do."""
+        with suppress(KafkaException):
+            self._producer.purge()
+            self._producer.abort_transaction(REQUEST_S / 3)
+
+    def close(self) -> None:
+        """Let go of the connections. A transaction that is open is left to the next producer of the id, or to time."""
+        with suppress(KafkaException, RuntimeError):
+            self._producer.purge()
+            self._producer.close(1)  # type: ignore[attr-defined]  # the stubs do not know it
+
+
+class TransactionalWriter:
+    """A task's side: writes one shard at a time, in transactions."""
+
+    failures = 0
+
+    def __init__(self, conf: Mapping[str, str], prefix: str) -> None:
+        """Connect to nothing yet."""
+        self._conf = conf
+        self._prefix = prefix
+        self._channel: Channel | None = None
+        self._of: tuple[str, int, int] | None = None
+        """Scope, run and shard of the channel."""
+        self._portion: Portion
+        self._begun = False
+
+    def begin(self, portion: Portion) -> Resumed | None:
+        """Take the shard over, unless it is ours already, and see how far an earlier attempt came.
+
+        Raises Superseded where a newer run has taken it over.
+        """
+        of = (portion.scope, portion.run, portion.shard)
+        resumed = None
+        if not portion.kept or self._channel is None or self._of != of:
+            self._close()
+            group = group_of(self._prefix, portion.scope, portion.shard)
+            self._channel = Channel(self._conf, self._prefix, portion.shard, group)
+            self._of = of
+            notes = [progress.read_note(text, group) for text in self._channel.notes() if text]
+            newest = max(((note.run, note.batch) for note in notes), default=(0, 0))
+            if newest > (portion.run, portion.batch):
+                msg = f"run {portion.run} of the pipeline was to write shard {portion.shard}, which has been taken over"
+                msg += f" by run {newest[0]}, batch {newest[1]}"
+                raise Superseded(msg, "nothing is lost; see that only one run of a pipeline is started")
+            resumed = progress.unpack(notes, portion.starts, portion.batch, portion.planned)
+        self._portion = portion
+        return resumed
+
+    def _writer(self) -> KafkaWriter:
+        assert self._channel is not None
+        if not self._begun:
+            self._channel.begin()
+            self._begun = True
+        return self._channel.writer
+
+    def write(self, records: Sequence[tuple[Any, bytes, Any]]) -> None:
+        """Queue records in the transaction in hand; raises IngestError when one before failed."""
+        if records:
+            self._writer().write(records)
+
+    def send(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers, timestamp: int | None) -> None:
+        """Queue one record with headers and a time, in the transaction in hand; raises as `write` does."""
+        self._writer().send(topic, key, value, headers, timestamp)
+
+    def commit(self, positions: Mapping[Split, int], tally: Callable[[], bytes], *, final: bool) -> None:
+        """Commit what was written and that it was; raises Unsettled where the outcome is not known."""
+        portion = self._portion
+        self._writer()
+        assert self._channel is not None
+        note = Note(portion.run, portion.batch, portion.planned, final=final, tally=msgspec.Raw(tally()))
+        notes = progress.pack(note, portion.starts, positions, self._channel.partitions)
+        self._channel.commit(notes, portion.batch)
+        self._begun = False
+
+    def delivered(self) -> list[Any]:
+        """Nothing for the driver: it is in Kafka."""
+        return []
+
+    def abort(self) -> None:
+        """Give up what was written since the last commit, and the producer: it may be in any state."""
+        if self._channel is not None and self._begun:
+            self._channel.abort()
+        self._close()
+
+    def _close(self) -> None:
+        channel, self._channel, self._begun = self._channel, None, False
+        if channel is not None:
+            channel.close()
+
+
+class Ownership:
+    """The driver's side: one run at a time writes under a prefix."""
+
+    def __init__(self, conf: Mapping[str, str], prefix: str, pipeline: str) -> None:
+        """Connect to nothing yet."""
+        self._conf = conf
+        self._prefix = prefix
+        self._pipeline = pipeline
+        self._group = transactional_id(prefix, "driver")
+        self._channel: Channel | None = None
+        self._owner = Owner(pipeline, "", 0, 0, 0)
+
+    def take(self, checkpoint: str, run: int) -> Owner | None:
+        """Fence the drivers of older runs; returns who wrote last. Raises IngestError.
+
+        When this returns, no older run can begin another batch.
+        """
+        return persistently(lambda: self._take(checkpoint, run))
+
+    def _take(self, checkpoint: str, run: int) -> Owner | None:
+        self.close()
+        self._channel = Channel(self._conf, self._prefix, "driver", self._group)
+        notes = [progress.read_owner(text, self._group) for text in self._channel.notes() if text]
+        before = notes[0] if notes else None
+        if before is not None and (before.checkpoint, before.run) == (checkpoint, run):
+            before = None  # our own, of the try before
+        else:
+            self._owner = Owner(self._pipeline, checkpoint, run, 0 if before is None else before.shards, 0)
+        self._note(0)
+        return before
+
+    def _note(self, batch: int) -> None:
+        assert self._channel is not None
+        self._owner.time = int(time.time() * 1000)
+        self._channel.begin()
+        self._channel.commit([msgspec.json.encode(self._owner).decode()], batch)
+
+    def fence(self, scope: str, shards: int) -> list[list[Note]]:
+        """End what tasks of older runs left open, in so many shards at least; what each shard's notes say.
+
+        When this returns, no task of an older run can commit anything any more. Raises IngestError.
+        """
+        with ThreadPoolExecutor(_AT_ONCE) as threads:
+            everyone = range(max(shards, self._owner.shards))
+            return list(threads.map(lambda shard: persistently(lambda: self._claim(shard, scope)), everyone))
+
+    def _claim(self, shard: int, scope: str) -> list[Note]:
+        """See to it that a task of an older run that wakes up late finds this run's note, and stops."""
+        group = group_of(self._prefix, scope, shard)
+        channel = Channel(self._conf, self._prefix, shard, group)
+        try:
+            notes = [progress.read_note(text, group) for text in channel.notes() if text] or [Note(0)]
+            channel.begin()
+            claimed = [msgspec.structs.replace(note, run=self._owner.run) for note in notes]
+            channel.commit([msgspec.json.encode(note).decode() for note in claimed], notes[0].batch)
+        finally:
+            channel.close()
+        return notes
+
+    def mark(self, batch: int, shards: int) -> None:
+        """Say that a batch is about to be written, in so many shards; raises Superseded where a newer run has begun."""
+        self._owner.shards = max(self._owner.shards, shards)
+        for _ in range(TRIES):
+            try:
+                return self._note(batch)
+            except Unsettled as exc:
+                failed = exc
+            # Whose turn it is now is in the note: a newer run's would be fenced by asking for the id again
+            now = [progress.read_owner(text, self._group) for text in read_notes(self._conf, self._group, 1)[0] if text]
+            if now and (now[0].checkpoint, now[0].run) != (self._owner.checkpoint, self._owner.run):
+                who = f"pipeline {now[0].pipeline}, checkpoint {now[0].checkpoint}, run {now[0].run}"
+                msg = f"another run has taken over sink.transactional-id-prefix {self._prefix}: {who}"
+                hint = "nothing is lost; see that only one run of a pipeline is started, and that no two share a prefix"
+                raise Superseded(msg, hint) from failed
+            self.close()
+            self._channel = Channel(self._conf, self._prefix, "driver", self._group)
+            self._channel.notes()
+        raise failed
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
