@@ -37,6 +37,7 @@ check: setup ## Format, lint, types, layers, docs
 
 bench: setup ## Measure against a raw Kafka copy, in one run (bench/README.md)
 	@$(BIN)/python bench/throughput.py
+	@$(BIN)/python bench/delivery.py
 	@$(BIN)/python bench/latency.py
 	@$(BIN)/python bench/schemas.py
 

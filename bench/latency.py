@@ -109,15 +109,17 @@ class Reader:
         self.consumer.close()
 
 
-def measure(bootstrap: str, folder: Path, options: argparse.Namespace) -> None:
-    """The whole measurement, in one run of the pipeline."""
-    topic = "latency"
+def measure(bootstrap: str, folder: Path, options: argparse.Namespace, guarantee: str) -> None:
+    """The whole measurement for a guarantee, in one run of the pipeline."""
+    topic = f"latency-{guarantee}"
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result()
-    file = pipeline_file(folder, bootstrap, topic, f"{topic}.out", PARTITIONS)
+    sink = f"  sink.delivery-guarantee: {guarantee}\n"
+    file = pipeline_file(folder, bootstrap, topic, f"{topic}.out", PARTITIONS, sink=sink)
     feed = Feed(bootstrap, topic)
     feed.run(100, 1)
-    pipeline = start(file, folder)
+    (folder / guarantee).mkdir()
+    pipeline = start(file, folder / guarantee)
     reader = Reader(bootstrap, f"{topic}.out.orders")
     try:
         wait(lambda: len(reader.delays) >= feed.sent, pipeline, 60)
@@ -127,14 +129,14 @@ def measure(bootstrap: str, folder: Path, options: argparse.Namespace) -> None:
         delays = [delay for sent, delay in reader.delays if sent >= begun]
         percent = quantiles(delays, n=100)
         print(
-            f"end to end at {options.rate:,} messages/s for {options.seconds} s: p50 {median(delays) * 1e3:.0f} ms, "
-            f"p99 {percent[98] * 1e3:.0f} ms, longest {max(delays) * 1e3:.0f} ms"
+            f"{guarantee}, end to end at {options.rate:,} messages/s for {options.seconds} s: "
+            f"p50 {median(delays) * 1e3:.0f} ms, p99 {percent[98] * 1e3:.0f} ms, longest {max(delays) * 1e3:.0f} ms"
         )
         time.sleep(options.idle)
         feed.one()
         feed.producer.flush()
         wait(lambda: len(reader.delays) >= feed.sent, pipeline, 60)
-        print(f"first record after {options.idle} s of idleness: {reader.delays[-1][1]:.2f} s")
+        print(f"{guarantee}, first record after {options.idle} s of idleness: {reader.delays[-1][1]:.2f} s")
     finally:
         pipeline.terminate()
         pipeline.wait(60)
@@ -187,7 +189,8 @@ def main() -> None:
     arguments.add_argument("--idle", type=float, default=120)
     options = arguments.parse_args()
     with own_broker() as (bootstrap, folder):
-        measure(bootstrap, folder, options)
+        for guarantee in ("at-least-once", "exactly-once"):
+            measure(bootstrap, folder, options, guarantee)
         planning(bootstrap)
 
 

@@ -25,7 +25,7 @@ source:
   type: upsert-kafka
   properties.bootstrap.servers: {bootstrap}
   sink.topic.partitions: {partitions}
-route:
+{sink}route:
   - source-table: \\.*
     sink-table: {into}.{table}
     replace-symbol: <>
@@ -43,7 +43,7 @@ def own_broker() -> Iterator[tuple[str, Path]]:
             broker.down(folder / "kafka", wipe=True)
 
 
-def pipeline_file(
+def pipeline_file(  # noqa: PLR0913  (each is one piece of the file)
     folder: Path,
     bootstrap: str,
     topic: str,
@@ -52,12 +52,15 @@ def pipeline_file(
     more: str = "",
     *,
     source: str = "",
+    sink: str = "",
     table: str = "<>",
 ) -> Path:
-    """A pipeline from a topic to a topic for each table, `<into>.<table>`; `source` is more lines of that section."""
+    """A pipeline from a topic to a topic for each table, `<into>.<table>`; `source`, `sink`: more lines."""
     file = folder / f"{into}.yaml"
     file.write_text(
-        _PIPELINE.format(bootstrap=bootstrap, topic=topic, into=into, partitions=partitions, source=source, table=table)
+        _PIPELINE.format(
+            bootstrap=bootstrap, topic=topic, into=into, partitions=partitions, source=source, sink=sink, table=table
+        )
         + more
     )
     return file

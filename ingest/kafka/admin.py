@@ -21,6 +21,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import (
     AdminClient,
     ConfigResource,
+    NewPartitions,
     NewTopic,
     OffsetSpec,
     ScramCredentialInfo,
@@ -277,6 +278,15 @@ class Cluster:
                 if error_of(exc).code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise self._explain(exc, f"create topic {name}") from exc
         return created
+
+    def widen(self, name: str, partitions: int) -> None:
+        """See to it that a topic has so many partitions at least."""
+        found = self.topics([name]).get(name)
+        if found is None or found.partitions >= partitions:
+            return
+        (future,) = self._admin.create_partitions([NewPartitions(name, partitions)], request_timeout=REQUEST_S).values()
+        self._get(future, f"add partitions to topic {name}")
+        self.wait_until(lambda: self.topics([name])[name].partitions >= partitions, 10)
 
     def topic_config(self, name: str, key: str) -> str | None:
         """One setting of a topic, None where it may not be read."""

@@ -1,8 +1,9 @@
 """How far a shard has written, as notes that are committed together with what it wrote.
 
-A note is the metadata of a committed offset; brokers take up to 4,096 bytes of it. One note holds the positions of
-some splits, as distances from where their ranges begin: whoever has the plan of a batch can read it, nobody else needs
-to. Pure: asks no broker.
+A note is the metadata of an offset that is committed for the partition of the progress topic that has the shard's
+number; brokers take up to 4,096 bytes. It holds the positions of some splits, as distances from where their ranges
+begin: whoever has the plan of a batch can read it, nobody else needs to. Where a shard has more splits, their notes go
+under further groups. Pure: asks no broker.
 """
 
 from __future__ import annotations
@@ -15,16 +16,15 @@ from ingest.errors import ConfigError
 from ingest.model.portion import Resumed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from ingest.kafka.admin import Split
 
 TOPIC: Final = "ingest-progress"
 """Holds no record: an offset can only be committed for a partition that exists on the sink's cluster."""
 PARTITIONS: Final = 16
-SPLITS_PER_NOTE: Final = 32
-MAX_TALLY: Final = 1500
-"""Bytes of a note that counters may take."""
+"""How many it is made with; it gets more where a pipeline has more shards."""
+SPLITS_PER_NOTE: Final = 200
 
 
 class Note(msgspec.Struct, omit_defaults=True):
@@ -36,7 +36,7 @@ class Note(msgspec.Struct, omit_defaults=True):
     at: list[int] = []
     """How far beyond the beginnings of their ranges the splits were written."""
     final: bool = False
-    tally: msgspec.Raw = msgspec.Raw(b"")
+    tally: msgspec.Raw = msgspec.Raw(b"null")
 
 
 class Owner(msgspec.Struct):
@@ -59,22 +59,31 @@ def transactional_id(prefix: str, who: int | str) -> str:
     return f"{prefix}/{who}"
 
 
-def group_of(prefix: str, scope: str, shard: int) -> str:
-    """The consumer group under which a shard's notes are committed."""
-    return f"{prefix}/{scope}/{shard}"
+def group_of(prefix: str, scope: str, part: int = 0) -> str:
+    """The consumer group under which the notes of all shards are committed: the first ones, or further ones."""
+    return f"{prefix}/{scope}/{part}" if part else f"{prefix}/{scope}"
 
 
-def pack(note: Note, starts: Mapping[Split, int], positions: Mapping[Split, int], partitions: int) -> list[str]:
-    """The notes that say so, one for each partition of the topic from the first on."""
+def parts(starts: Mapping[Split, int]) -> int:
+    """How many notes the positions of so many splits take."""
+    return max(1, -(-len(starts) // SPLITS_PER_NOTE))
+
+
+def pack(note: Note, starts: Mapping[Split, int], positions: Mapping[Split, int]) -> list[str]:
+    """The notes that say so, for the groups from the first on. The first one has the tally."""
     splits = sorted(starts)
-    size = max(SPLITS_PER_NOTE, -(-len(splits) // partitions))
     out = []
-    for first in range(0, max(len(splits), 1), size):
-        at = [positions[split] - starts[split] for split in splits[first : first + size]]
-        tally = note.tally if not first and len(note.tally) <= MAX_TALLY else msgspec.Raw(b"null")
-        part = Note(note.run, note.batch, note.planned, at, note.final, tally)
-        out.append(msgspec.json.encode(part).decode())
+    for part in range(parts(starts)):
+        first = part * SPLITS_PER_NOTE
+        at = [positions[split] - starts[split] for split in splits[first : first + SPLITS_PER_NOTE]]
+        tally = msgspec.Raw(b"null") if part else note.tally
+        out.append(encode(Note(note.run, note.batch, note.planned, at, note.final, tally)))
     return out
+
+
+def encode(note: Note | Owner) -> str:
+    """As it is committed."""
+    return msgspec.json.encode(note).decode()
 
 
 def read_note(text: str, group: str) -> Note:
@@ -95,14 +104,14 @@ def read_owner(text: str, group: str) -> Owner:
         raise ConfigError(msg, "choose another sink.transactional-id-prefix") from exc
 
 
-def unpack(notes: list[Note], starts: Mapping[Split, int], batch: int, planned: int) -> Resumed | None:
+def unpack(notes: Sequence[Note | None], starts: Mapping[Split, int], batch: int, planned: int) -> Resumed | None:
     """What the notes say of a batch; None where they are not of this batch as it was planned by that run."""
-    if not notes or (notes[0].batch, notes[0].planned) != (batch, planned):
+    head = notes[0]
+    if head is None or (head.batch, head.planned) != (batch, planned):
         return None
-    distances = [distance for note in notes for distance in note.at if (note.batch, note.planned) == (batch, planned)]
+    # All notes are committed together, so the further ones are of this batch, too
+    distances = [distance for note in notes if note is not None for distance in note.at]
     splits = sorted(starts)
-    if len(distances) != len(splits):
-        return None
     positions = {split: starts[split] + distance for split, distance in zip(splits, distances, strict=True)}
-    tally = bytes(notes[0].tally)
-    return Resumed(positions, b"" if tally == b"null" else tally, notes[0].final)
+    tally = bytes(head.tally)
+    return Resumed(positions, b"" if tally == b"null" else tally, head.final)

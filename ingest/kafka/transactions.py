@@ -1,7 +1,7 @@
 """Exactly-once into Kafka: a shard's records and its progress, committed in one transaction every few seconds.
 
     transactional ids   <prefix>/<shard>, <prefix>/driver   a newer producer of an id fences the older one
-    progress            <prefix>/<scope>/<shard>            a consumer group's offsets; what they say is in their notes
+    progress            <prefix>/<scope>                    a consumer group's offsets; what they say is in their notes
     ownership           <prefix>/driver                     which checkpoint and run writes, in how many shards
 
 The order matters. A new producer asks for its id first, which ends what an older one left open and fences it for good,
@@ -43,28 +43,39 @@ _AT_ONCE: Final = 8
 """Shards that a starting driver takes over at the same time."""
 
 
-def read_notes(conf: Mapping[str, str], group: str, partitions: int) -> tuple[list[str], Any]:
-    """The notes of a group, by partition of the progress topic, and what a transaction calls the group by."""
-    quiet = {"enable.auto.commit": False, "isolation.level": "read_committed", "log_level": 0}
-    reader = Consumer({**shared(conf), **quiet, "group.id": group})
-    deadline = time.monotonic() + SETTLE_S
-    wanted = [TopicPartition(progress.TOPIC, partition) for partition in range(partitions)]
-    try:
+class Notes:
+    """What is committed under one consumer group. It joins nothing and reads no records."""
+
+    def __init__(self, conf: Mapping[str, str], group: str) -> None:
+        """Connect when somebody asks."""
+        quiet = {"enable.auto.commit": False, "isolation.level": "read_committed", "log_level": 0}
+        self._servers = conf[BOOTSTRAP]
+        self._group = group
+        self._member = Consumer({**shared(conf), **quiet, "group.id": group})
+
+    def read(self, shard: int) -> str:
+        """The note of a shard, empty where there is none; raises IngestError."""
+        deadline = time.monotonic() + SETTLE_S
         while True:
             try:
-                found = reader.committed(wanted, timeout=REQUEST_S)
-                failed = next((tp.error for tp in found if tp.error is not None), None)
-                if failed is None:
-                    notes = [tp.metadata or "" if tp.offset >= 0 else "" for tp in found]
-                    return notes, reader.consumer_group_metadata()
-                error = KafkaException(failed)
+                (found,) = self._member.committed([TopicPartition(progress.TOPIC, shard)], timeout=REQUEST_S)
+                if found.error is None:
+                    return found.metadata or "" if found.offset >= 0 else ""
+                error = KafkaException(found.error)
             except KafkaException as exc:
                 error = exc
             if not is_settling(error) or time.monotonic() > deadline:
-                raise explain(error, f"read the progress of consumer group {group}", conf[BOOTSTRAP]) from error
-            time.sleep(0.1)
-    finally:
-        reader.close()
+                raise explain(error, f"read the progress of consumer group {self._group}", self._servers) from error
+            time.sleep(0.05)
+
+    @property
+    def group(self) -> Any:  # noqa: ANN401  (the client's own)
+        """What a transaction calls the group by."""
+        return self._member.consumer_group_metadata()
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._member.close()
 
 
 def persistently(step: Callable[[], _T]) -> _T:
@@ -78,31 +89,21 @@ def persistently(step: Callable[[], _T]) -> _T:
 
 
 class Channel:
-    """One transactional id, and the notes that are committed with what is written under it. Raises IngestError."""
+    """One transactional id: what is written under it, and notes that are committed together with that."""
 
-    def __init__(self, conf: Mapping[str, str], prefix: str, who: int | str, group: str) -> None:
-        """Connect, fence whoever had the id before, and end what they left open."""
-        self._conf = conf
+    def __init__(self, conf: Mapping[str, str], prefix: str, who: int | str) -> None:
+        """Connect, fence whoever had the id before, and end what they left open. Raises IngestError."""
         self._servers = conf[BOOTSTRAP]
-        self._group = group
         self._what = f"transactional id {transactional_id(prefix, who)}"
         self.writer = KafkaWriter({**conf, "transactional.id": transactional_id(prefix, who)}, checked=True)
         self._producer = self.writer.producer
-        self._members: Any = None
-        self.partitions = 0
         try:
             # Asking for metadata first makes what follows several times faster
-            found = self._producer.list_topics(progress.TOPIC, timeout=REQUEST_S).topics[progress.TOPIC]
+            self._producer.list_topics(progress.TOPIC, timeout=REQUEST_S)
             self._producer.init_transactions(REQUEST_S)
         except KafkaException as exc:
             self.close()
             raise explain(exc, f"take {self._what}", self._servers) from exc
-        self.partitions = max(1, len(found.partitions))
-
-    def notes(self) -> list[str]:
-        """What was committed last, by partition of the progress topic; empty where nothing was."""
-        notes, self._members = read_notes(self._conf, self._group, self.partitions)
-        return notes
 
     def begin(self) -> None:
         """Begin a transaction."""
@@ -111,13 +112,14 @@ class Channel:
         except KafkaException as exc:
             raise explain(exc, f"begin a transaction of {self._what}", self._servers) from exc
 
-    def commit(self, notes: Sequence[str], number: int) -> None:
-        """Commit what was written since `begin`, and these notes; raises Unsettled where the outcome is not known."""
+    def commit(self, shard: int, notes: Sequence[tuple[Notes, str]], number: int) -> None:
+        """Commit what was written since `begin`, and notes; raises Unsettled where the outcome is not known."""
         self.writer.check()
-        offsets = [TopicPartition(progress.TOPIC, p, number, note) for p, note in enumerate(notes)]
         what = f"commit a transaction of {self._what}"
         try:
-            self._producer.send_offsets_to_transaction(offsets, self._members, REQUEST_S)
+            for group, note in notes:
+                offset = TopicPartition(progress.TOPIC, shard, number, note)
+                self._producer.send_offsets_to_transaction([offset], group.group, REQUEST_S)
         except KafkaException as exc:
             raise self._again(exc, what) from exc
         try:
@@ -146,6 +148,36 @@ class Channel:
             self._producer.close(1)  # type: ignore[attr-defined]  # the stubs do not know it
 
 
+class Groups:
+    """The groups of one scope, by number; those that were used once stay connected."""
+
+    def __init__(self, conf: Mapping[str, str], prefix: str, scope: str) -> None:
+        """Connect to none yet."""
+        self._conf, self._prefix, self.scope = conf, prefix, scope
+        self._known: list[Notes] = []
+
+    def notes(self, count: int) -> list[Notes]:
+        """The first so many."""
+        while len(self._known) < count:
+            name = group_of(self._prefix, self.scope, len(self._known))
+            self._known.append(Notes(self._conf, name))
+        return self._known[:count]
+
+    def read(self, shard: int, count: int) -> list[Note | None]:
+        """The first so many notes of a shard; raises IngestError."""
+        out = []
+        for i, notes in enumerate(self.notes(count)):
+            text = notes.read(shard)
+            out.append(progress.read_note(text, group_of(self._prefix, self.scope, i)) if text else None)
+        return out
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        for notes in self._known:
+            notes.close()
+        self._known = []
+
+
 class TransactionalWriter:
     """A task's side: writes one shard at a time, in transactions."""
 
@@ -156,6 +188,7 @@ class TransactionalWriter:
         self._conf = conf
         self._prefix = prefix
         self._channel: Channel | None = None
+        self._groups: Groups | None = None
         self._of: tuple[str, int, int] | None = None
         """Scope, run and shard of the channel."""
         self._portion: Portion
@@ -166,22 +199,24 @@ class TransactionalWriter:
 
         Raises Superseded where a newer run has taken it over.
         """
-        of = (portion.scope, portion.run, portion.shard)
-        resumed = None
-        if not portion.kept or self._channel is None or self._of != of:
-            self._close()
-            group = group_of(self._prefix, portion.scope, portion.shard)
-            self._channel = Channel(self._conf, self._prefix, portion.shard, group)
-            self._of = of
-            notes = [progress.read_note(text, group) for text in self._channel.notes() if text]
-            newest = max(((note.run, note.batch) for note in notes), default=(0, 0))
-            if newest > (portion.run, portion.batch):
-                msg = f"run {portion.run} of the pipeline was to write shard {portion.shard}, which has been taken over"
-                msg += f" by run {newest[0]}, batch {newest[1]}"
-                raise Superseded(msg, "nothing is lost; see that only one run of a pipeline is started")
-            resumed = progress.unpack(notes, portion.starts, portion.batch, portion.planned)
         self._portion = portion
-        return resumed
+        of = (portion.scope, portion.run, portion.shard)
+        if portion.kept and self._channel is not None and self._of == of:
+            return None
+        self._close()
+        if self._groups is None or self._groups.scope != portion.scope:
+            self._groups = Groups(self._conf, self._prefix, portion.scope)
+        self._channel = Channel(self._conf, self._prefix, portion.shard)
+        self._of = of
+        notes = self._groups.read(portion.shard, progress.parts(portion.starts))
+        head = notes[0]
+        if head is not None and (head.run, head.batch) > (portion.run, portion.batch):
+            msg = (
+                f"run {portion.run} of the pipeline was to write shard {portion.shard}, which has been taken over by "
+                f"run {head.run}, batch {head.batch}"
+            )
+            raise Superseded(msg, "nothing is lost; see that only one run of a pipeline is started")
+        return progress.unpack(notes, portion.starts, portion.batch, portion.planned)
 
     def _writer(self) -> KafkaWriter:
         assert self._channel is not None
@@ -204,9 +239,11 @@ class TransactionalWriter:
         portion = self._portion
         self._writer()
         assert self._channel is not None
+        assert self._groups is not None
         note = Note(portion.run, portion.batch, portion.planned, final=final, tally=msgspec.Raw(tally()))
-        notes = progress.pack(note, portion.starts, positions, self._channel.partitions)
-        self._channel.commit(notes, portion.batch)
+        texts = progress.pack(note, portion.starts, positions)
+        notes = [*zip(self._groups.notes(len(texts)), texts, strict=True)]
+        self._channel.commit(portion.shard, notes, portion.batch)
         self._begun = False
 
     def delivered(self) -> list[Any]:
@@ -218,6 +255,9 @@ class TransactionalWriter:
         if self._channel is not None and self._begun:
             self._channel.abort()
         self._close()
+        groups, self._groups = self._groups, None
+        if groups is not None:
+            groups.close()
 
     def _close(self) -> None:
         channel, self._channel, self._begun = self._channel, None, False
@@ -234,6 +274,7 @@ class Ownership:
         self._prefix = prefix
         self._pipeline = pipeline
         self._group = transactional_id(prefix, "driver")
+        self._notes = Notes(conf, self._group)
         self._channel: Channel | None = None
         self._owner = Owner(pipeline, "", 0, 0, 0)
 
@@ -245,10 +286,8 @@ class Ownership:
         return persistently(lambda: self._take(checkpoint, run))
 
     def _take(self, checkpoint: str, run: int) -> Owner | None:
-        self.close()
-        self._channel = Channel(self._conf, self._prefix, "driver", self._group)
-        notes = [progress.read_owner(text, self._group) for text in self._channel.notes() if text]
-        before = notes[0] if notes else None
+        self._open()
+        before = self._read()
         if before is not None and (before.checkpoint, before.run) == (checkpoint, run):
             before = None  # our own, of the try before
         else:
@@ -256,30 +295,46 @@ class Ownership:
         self._note(0)
         return before
 
+    def _open(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
+        self._channel = None
+        self._channel = Channel(self._conf, self._prefix, "driver")
+
+    def _read(self) -> Owner | None:
+        text = self._notes.read(0)
+        return progress.read_owner(text, self._group) if text else None
+
     def _note(self, batch: int) -> None:
         assert self._channel is not None
         self._owner.time = int(time.time() * 1000)
         self._channel.begin()
-        self._channel.commit([msgspec.json.encode(self._owner).decode()], batch)
+        self._channel.commit(0, [(self._notes, progress.encode(self._owner))], batch)
 
-    def fence(self, scope: str, shards: int) -> list[list[Note]]:
-        """End what tasks of older runs left open, in so many shards at least; what each shard's notes say.
+    def fence(self, scope: str, shards: int, parts: int) -> list[list[Note | None]]:
+        """End what tasks of older runs left open, in so many shards at least; what each shard's first notes say.
 
         When this returns, no task of an older run can commit anything any more. Raises IngestError.
         """
-        with ThreadPoolExecutor(_AT_ONCE) as threads:
-            everyone = range(max(shards, self._owner.shards))
-            return list(threads.map(lambda shard: persistently(lambda: self._claim(shard, scope)), everyone))
-
-    def _claim(self, shard: int, scope: str) -> list[Note]:
-        """See to it that a task of an older run that wakes up late finds this run's note, and stops."""
-        group = group_of(self._prefix, scope, shard)
-        channel = Channel(self._conf, self._prefix, shard, group)
+        groups = Groups(self._conf, self._prefix, scope)
+        groups.notes(parts)
         try:
-            notes = [progress.read_note(text, group) for text in channel.notes() if text] or [Note(0)]
+            with ThreadPoolExecutor(_AT_ONCE) as threads:
+                everyone = range(max(shards, self._owner.shards))
+                return list(threads.map(lambda s: persistently(lambda: self._claim(groups, s, parts)), everyone))
+        finally:
+            groups.close()
+
+    def _claim(self, groups: Groups, shard: int, parts: int) -> list[Note | None]:
+        """See to it that a task of an older run that wakes up late finds this run's note, and stops."""
+        channel = Channel(self._conf, self._prefix, shard)
+        try:
+            notes = groups.read(shard, parts)
+            head, run = notes[0] or Note(0), self._owner.run
+            claimed = [head, *(note for note in notes[1:] if note is not None)]
+            texts = [progress.encode(msgspec.structs.replace(note, run=run)) for note in claimed]
             channel.begin()
-            claimed = [msgspec.structs.replace(note, run=self._owner.run) for note in notes]
-            channel.commit([msgspec.json.encode(note).decode() for note in claimed], notes[0].batch)
+            channel.commit(shard, [*zip(groups.notes(len(texts)), texts, strict=True)], head.batch)
         finally:
             channel.close()
         return notes
@@ -292,16 +347,14 @@ class Ownership:
                 return self._note(batch)
             except Unsettled as exc:
                 failed = exc
-            # Whose turn it is now is in the note: a newer run's would be fenced by asking for the id again
-            now = [progress.read_owner(text, self._group) for text in read_notes(self._conf, self._group, 1)[0] if text]
-            if now and (now[0].checkpoint, now[0].run) != (self._owner.checkpoint, self._owner.run):
-                who = f"pipeline {now[0].pipeline}, checkpoint {now[0].checkpoint}, run {now[0].run}"
+            # Whose turn it is now is in the note: asking for the id again would fence a newer run
+            now = self._read()
+            if now is not None and (now.checkpoint, now.run) != (self._owner.checkpoint, self._owner.run):
+                who = f"pipeline {now.pipeline}, checkpoint {now.checkpoint}, run {now.run}"
                 msg = f"another run has taken over sink.transactional-id-prefix {self._prefix}: {who}"
                 hint = "nothing is lost; see that only one run of a pipeline is started, and that no two share a prefix"
                 raise Superseded(msg, hint) from failed
-            self.close()
-            self._channel = Channel(self._conf, self._prefix, "driver", self._group)
-            self._channel.notes()
+            self._open()
         raise failed
 
     def close(self) -> None:
@@ -309,3 +362,4 @@ class Ownership:
         if self._channel is not None:
             self._channel.close()
             self._channel = None
+        self._notes.close()

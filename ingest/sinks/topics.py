@@ -179,6 +179,8 @@ class TopicsControl(PlainControl):
         self._metric_names: dict[str, str] = {}
         self._prefix = options.prefix(pipeline)
         self._ownership: Ownership | None = None
+        self._places = 0
+        """Partitions of the progress topic, as far as they are known."""
 
     def connect(self) -> str:
         """The cluster's id; raises Unavailable when it does not answer."""
@@ -242,14 +244,10 @@ class TopicsControl(PlainControl):
         """Become the only run that writes under the prefix; raises IngestError."""
         if self._prefix is None:
             return
-        from ingest.kafka import progress  # noqa: PLC0415  (as above)
         from ingest.kafka.transactions import Ownership  # noqa: PLC0415
 
         assert self._cluster is not None
-        cluster = self._cluster
-        if not cluster.topics([progress.TOPIC]):
-            cluster.create([progress.TOPIC], progress.PARTITIONS, self._options.replication or -1, {})
-            cluster.wait_until(lambda: bool(cluster.topics([progress.TOPIC])), 10)
+        self._enough(1)
         self._ownership = Ownership(self._conf, self._prefix, self._pipeline)
         before = self._ownership.take(checkpoint, run)
         if before is None or before.checkpoint == checkpoint:
@@ -275,13 +273,16 @@ class TopicsControl(PlainControl):
             return {}
         from ingest.kafka import progress  # noqa: PLC0415  (as above)
 
-        notes = self._ownership.fence(scope, max(starts, default=-1) + 1)
+        parts = max(map(progress.parts, starts.values()), default=1)
+        notes = self._ownership.fence(scope, max(starts, default=-1) + 1, parts)
         out = {}
         for shard, of_shard in starts.items():
-            found = progress.unpack(notes[shard], of_shard, number, planned)
+            of_it = notes[shard][: progress.parts(of_shard)]
+            found = progress.unpack(of_it, of_shard, number, planned)
+            head = of_it[0]
             if found is not None:
                 out[shard] = found
-            elif notes[shard][0].batch == 0 and age_s > self._retention_s():
+            elif (head is None or not head.batch) and age_s > self._retention_s():
                 kept = self._retention_s() / 60
                 msg = (
                     f"batch {number} was begun {age_s / 86400:.1f} days ago and never finished, and what of it was "
@@ -293,6 +294,20 @@ class TopicsControl(PlainControl):
                 raise DataLoss(msg, f"{hint}ingest checkpoint reset --drop-batch")
         return out
 
+    def _enough(self, shards: int) -> None:
+        """See to it that the progress topic is there, with a partition for each shard."""
+        from ingest.kafka import progress  # noqa: PLC0415  (as above)
+
+        if shards <= self._places:
+            return
+        assert self._cluster is not None
+        cluster = self._cluster
+        if not cluster.topics([progress.TOPIC]):
+            cluster.create([progress.TOPIC], progress.PARTITIONS, self._options.replication or -1, {})
+            cluster.wait_until(lambda: bool(cluster.topics([progress.TOPIC])), 10)
+        cluster.widen(progress.TOPIC, shards)
+        self._places = max(shards, cluster.topics([progress.TOPIC])[progress.TOPIC].partitions)
+
     def _retention_s(self) -> float:
         assert self._cluster is not None
         text = self._cluster.broker_config("offsets.retention.minutes") or ""
@@ -301,6 +316,7 @@ class TopicsControl(PlainControl):
     def mark(self, batch: int, shards: int) -> None:
         """Say that a batch is about to be written; raises Superseded where a newer run has begun."""
         if self._ownership is not None:
+            self._enough(shards)
             self._ownership.mark(batch, shards)
 
     def fingerprint(self, cluster_id: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from harness import finish, message, until
+from harness import message
 
 if TYPE_CHECKING:
     from harness import Kafka, Pipeline
