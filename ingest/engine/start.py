@@ -63,6 +63,9 @@ class Starting:
 
     def __init__(self, pipeline: Pipeline, settings: Settings, observer: Observer, summary: RunEnded) -> None:
         """Open the checkpoint, if it is a local one; connect to nothing yet."""
+        if pipeline.sink.prefix(pipeline.pipeline.name) and settings.conf.get("spark.speculation", "") == "true":
+            msg = "spark.speculation starts a task twice at a time, and exactly-once lets only one of them write"
+            raise ConfigError(msg, "leave spark.speculation out, or choose another sink.delivery-guarantee")
         self.pipeline, self.settings, self.observer, self.summary = pipeline, settings, observer, summary
         self.remote = is_remote(settings.checkpoint)
         self.resources = ExitStack()

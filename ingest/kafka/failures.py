@@ -171,14 +171,14 @@ def explain(exc: KafkaException | KafkaError, what: str, servers: str) -> Ingest
             f"cannot {what} at {servers}: {text}",
             "the records were deleted before they were read; set scan.on-data-loss to earliest or latest to go on",
         )
-    if code in _FENCED or error.fatal():
-        return Unsettled(
-            f"cannot {what} at {servers}: {error.name()}: {text}", "a newer attempt has taken over; nothing is lost"
-        )
     if code == KafkaError.INVALID_TRANSACTION_TIMEOUT:
         return ConfigError(
             f"cannot {what} at {servers}: properties.transaction.timeout.ms is above what the broker allows",
             "lower it, or raise the broker's transaction.max.timeout.ms",
+        )
+    if code in _FENCED or error.fatal():
+        return Unsettled(
+            f"cannot {what} at {servers}: {error.name()}: {text}", "a newer attempt has taken over; nothing is lost"
         )
     if is_away(error):
         return Unavailable(

@@ -6,6 +6,7 @@ nothing where all is well. A full local queue is back-pressure, not an error.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
@@ -40,6 +41,8 @@ A long linger makes large batches of many topics' partitions; it delays nothing,
 """
 
 FLUSH_S: Final = 1.0
+_SILENT: Final = logging.getLogger("ingest.kafka.silent")
+_SILENT.disabled = True
 COUNT_S: Final = 10.0
 
 
@@ -64,6 +67,7 @@ class KafkaWriter:
                     "on_delivery": self._report,
                     "error_cb": self._note,
                     "log_level": 0,
+                    "logger": _SILENT,  # what is fatal would be printed even so
                 }
             )
         except (KafkaException, ValueError, TypeError) as exc:

@@ -1,17 +1,23 @@
-"""Exactly-once into Kafka, without faults: what is visible, what is remembered, who is let in."""
+"""Exactly-once into Kafka: what is visible, what is remembered, who is let in; with deaths at the worst points."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from harness import message
+from confluent_kafka import Producer, TopicPartition
+from harness import Result, debezium, finish, message, until
 
 if TYPE_CHECKING:
     from harness import Kafka, Pipeline
 
 pytestmark = pytest.mark.kafka
 EXACTLY = "  sink.delivery-guarantee: exactly-once\n"
+FAULTS = Path(__file__).parent.parent / "faults"
 
 
 def ids(kafka: Kafka, topic: str, isolation: str = "read_committed") -> list[int]:
@@ -19,11 +25,163 @@ def ids(kafka: Kafka, topic: str, isolation: str = "read_committed") -> list[int
     return [int((record.key or b"")[6:-1]) for record in kafka.read(topic, isolation)]
 
 
+def fill(kafka: Kafka, pipeline: Pipeline, first: int, end: int, partitions: int = 2) -> None:
+    for partition in range(partitions):
+        changes = [message("c", None, {"id": i}) for i in range(first, end) if i % partitions == partition]
+        kafka.send(pipeline.topic, *changes, partition=partition)
+
+
+def faulty(pipeline: Pipeline, folder: Path, *arguments: str, worker: str = "", driver: str = "") -> Result:
+    """Run to the end, with a death of a worker or of the driver."""
+    env = {**os.environ, "PYTHONPATH": str(FAULTS)}
+    command = pipeline.command("--once", *arguments)
+    if worker:
+        folder.mkdir(exist_ok=True)
+        env["INGEST_FAULT"] = f"{worker}:{folder}"
+        command += ["--conf", "spark.python.daemon.module=faulty_daemon"]
+    if driver:
+        env["INGEST_DRIVER_FAULT"] = driver
+        command = [sys.executable, str(FAULTS / "faulty_driver.py"), *command[1:]]
+    return finish(subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+
+
 def test_everything_arrives_once_over_several_runs(kafka: Kafka, pipeline: Pipeline) -> None:
     pipeline.write(sink=EXACTLY)
-    kafka.send(pipeline.topic, *[message("c", None, {"id": i}) for i in range(1000)])
+    fill(kafka, pipeline, 0, 1000)
     assert pipeline.run().code == 0
-    kafka.send(pipeline.topic, *[message("c", None, {"id": i}) for i in range(1000, 1500)], partition=1)
+    fill(kafka, pipeline, 1000, 1500)
     done = pipeline.run()
     assert done.code == 0, done.err
     assert sorted(ids(kafka, pipeline.out("orders"))) == [*range(1500)]
+
+
+@pytest.mark.parametrize("point", ["before-commit:1", "after-commit:1", "after-commit:2"])
+def test_a_worker_dies_around_a_commit(kafka: Kafka, pipeline: Pipeline, tmp_path: Path, point: str) -> None:
+    pipeline.write(sink=EXACTLY)
+    fill(kafka, pipeline, 0, 5000)
+    done = faulty(pipeline, tmp_path / "fault", worker=point)
+    assert done.code == 0, done.err
+    assert (tmp_path / "fault" / "struck").exists()
+    assert sorted(ids(kafka, pipeline.out("orders"))) == [*range(5000)]
+    (line,) = [line.split() for line in done.out.splitlines() if line.startswith("shop.orders")]
+    assert line[1:3] == ["5,000", "5,000"], "what was counted before is counted on"
+
+
+@pytest.mark.parametrize("point", ["before-done:2", "after-plan:1", "before-done:3"])
+def test_the_driver_dies_around_a_batch(kafka: Kafka, pipeline: Pipeline, tmp_path: Path, point: str) -> None:
+    pipeline.write(sink=EXACTLY)
+    fill(kafka, pipeline, 0, 60_000)  # several batches: the first one takes 20,000 of a shard
+    died = faulty(pipeline, tmp_path, driver=point)
+    assert died.code == -9, died.err
+    done = pipeline.run()
+    assert done.code == 0, done.err
+    assert sorted(ids(kafka, pipeline.out("orders"))) == [*range(60_000)]
+
+
+def test_a_half_written_batch_goes_on_with_other_parallelism_and_new_partitions(
+    kafka: Kafka, pipeline: Pipeline, tmp_path: Path
+) -> None:
+    pipeline.write(sink=EXACTLY)
+    fill(kafka, pipeline, 0, 30_000)
+    assert faulty(pipeline, tmp_path, driver="before-done:2").code == -9
+    kafka.cluster.widen(pipeline.topic, 5)
+    fill(kafka, pipeline, 30_000, 40_000, partitions=5)
+    pipeline.write(sink=EXACTLY, rest="pipeline:\n  parallelism: 3\n")
+    done = pipeline.run()
+    assert done.code == 0, done.err
+    assert sorted(ids(kafka, pipeline.out("orders"))) == [*range(40_000)]
+    pipeline.write(sink=EXACTLY + "  sink.parallelism: 1\n")
+    fill(kafka, pipeline, 40_000, 41_000, partitions=5)
+    assert pipeline.run().code == 0
+    assert sorted(ids(kafka, pipeline.out("orders"))) == [*range(41_000)]
+
+
+def test_what_a_dead_run_left_open_blocks_no_reader_once_the_next_one_has_started(
+    kafka: Kafka, pipeline: Pipeline
+) -> None:
+    pipeline.write(sink=EXACTLY + "  properties.transaction.timeout.ms: 600000\n")
+    fill(kafka, pipeline, 0, 100)
+    assert pipeline.run().code == 0
+    prefix = f"ingest-{pipeline.file.stem}"
+    left = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": f"{prefix}/1"})
+    left.init_transactions(30)
+    left.begin_transaction()
+    left.produce(pipeline.out("orders"), b"never", b'{"id":7}', partition=0)
+    left.flush()
+    ends = [TopicPartition(pipeline.out("orders"), p) for p in range(4)]
+    before = kafka.cluster.latest([(tp.topic, tp.partition) for tp in ends])
+    assert before != kafka.cluster.latest([(tp.topic, tp.partition) for tp in ends], committed=False)
+    fill(kafka, pipeline, 100, 200)
+    assert pipeline.run().code == 0
+    assert sorted(ids(kafka, pipeline.out("orders"))) == [*range(200)]
+
+
+def test_dead_letters_are_part_of_the_transaction(kafka: Kafka, pipeline: Pipeline, tmp_path: Path) -> None:
+    letters = f"{kafka.name}.dead"
+    pipeline.write(
+        source="  ingestion.ignore-errors: true\n  ingestion.error-tolerance.max-count: 100\n", sink=EXACTLY,
+        rest=f"pipeline:\n  dirty-data.collector:\n    type: kafka\n    topic: {letters}\n",
+    )  # fmt: skip
+    fill(kafka, pipeline, 0, 1000)
+    kafka.send(pipeline.topic, *[(b"k", b"broken %d" % i) for i in range(10)], partition=0)
+    kafka.send(pipeline.topic, (b'{"id":1}', debezium("c", None, {"id": None})), partition=1)
+    done = faulty(pipeline, tmp_path / "fault", worker="after-commit:1")
+    assert done.code == 0, done.err
+    again = faulty(pipeline, tmp_path / "fault2", worker="before-commit:1")
+    assert again.code == 0, again.err
+    assert len(kafka.read(letters)) == 11
+    assert sorted(ids(kafka, pipeline.out("orders"))) == [*range(1000)]
+    assert [event["rejected"] for event in (done.events[-1], again.events[-1])] == [11, 0]
+
+
+def test_a_deleted_checkpoint_means_everything_again_with_one_warning(kafka: Kafka, pipeline: Pipeline) -> None:
+    pipeline.write(sink=EXACTLY)
+    fill(kafka, pipeline, 0, 500)
+    assert pipeline.run().code == 0
+    pipeline.checkpoint.rename(pipeline.checkpoint.with_name("lost"))
+    done = pipeline.run()
+    assert done.code == 0, done.err
+    assert sorted(ids(kafka, pipeline.out("orders"))) == sorted([*range(500)] * 2)
+    assert done.err.count("older progress of this pipeline was found") == 1
+    after = pipeline.run()
+    assert after.code == 0
+    assert "older progress" not in after.err
+
+
+def test_the_newer_of_two_runs_with_one_prefix_stops_the_older(kafka: Kafka, pipeline: Pipeline) -> None:
+    pipeline.write(sink=EXACTLY + f"  sink.transactional-id-prefix: {kafka.name}/mine\n")
+    fill(kafka, pipeline, 0, 500)
+    older = pipeline.start()
+    until(lambda: exists(kafka, pipeline) and len(ids(kafka, pipeline.out("orders"))) == 500, 60, older)
+    command = pipeline.command("--once")
+    command[command.index("--checkpoint") + 1] = str(pipeline.checkpoint.with_name("other"))
+    other = finish(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+    assert other.code == 0, other.err
+    fill(kafka, pipeline, 500, 600)
+    stopped = finish(older)
+    assert stopped.code == 78, stopped.err
+    assert "another run has taken over sink.transactional-id-prefix" in stopped.err
+    assert sorted(ids(kafka, pipeline.out("orders"))) == sorted([*range(500)] * 2)
+    assert pipeline.run().code == 0, "its own progress is as it was"
+    assert sorted(ids(kafka, pipeline.out("orders"))) == sorted([*range(500)] * 2 + [*range(500, 600)])
+
+
+def exists(kafka: Kafka, pipeline: Pipeline) -> bool:
+    return bool(kafka.cluster.topics([pipeline.out("orders")]))
+
+
+def test_what_cannot_be_exactly_once_is_refused_at_the_start(kafka: Kafka, pipeline: Pipeline) -> None:
+    fill(kafka, pipeline, 0, 1)
+    pipeline.write(sink=EXACTLY + "  properties.transaction.timeout.ms: 3600000\n")
+    done = pipeline.run()
+    assert done.code == 78, done.err
+    assert "transaction.timeout.ms is above what the broker allows" in done.err
+    pipeline.write(sink=EXACTLY)
+    done = pipeline.run("--conf", "spark.speculation=true")
+    assert done.code == 78, done.err
+    assert "spark.speculation" in done.err
+    pipeline.write(sink=EXACTLY + "  properties.enable.idempotence: false\n  properties.acks: 1\n")
+    done = pipeline.run()
+    assert done.code == 78, done.err
+    assert "exactly-once needs enable.idempotence=true" in done.err
+    assert "exactly-once needs acks=all" in done.err
