@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from ingest.engine import planner
 from ingest.engine.checkpoint import Batch
 from ingest.engine.start import Starting
-from ingest.engine.task import Task, merge_counts, run_tasks
+from ingest.engine.task import UNSAID, Task, merge_counts, run_tasks
 from ingest.errors import DataLoss, DirtyData, IngestError, InternalError, Unavailable
 from ingest.model.reject import head
 from ingest.model.table import show
@@ -239,7 +239,9 @@ class Loop(Starting):
         self.budget.learn(max(o.read for o in outcomes), max(o.seconds for o in outcomes))
         acks = [outcome.first_ack for outcome in outcomes if outcome.first_ack is not None]
         for reason in sorted(self.skipped):
-            if reason not in {"tombstone", "parse-error", "header-filter", "not-included", "not-selected"}:
+            if reason == UNSAID:
+                self.warn_once("deletes are left out and counted: the sink's format cannot say them without key.format")
+            elif reason not in {"tombstone", "parse-error", "header-filter", "not-included", "not-selected"}:
                 self.warn_once(f"messages that are no rows are skipped and counted: {reason}")
         for table, column in sorted(self.withheld):
             self.warn_once(f"table {show(table)}: values of column {column!r} are left out of the sink, and counted")

@@ -79,8 +79,8 @@ class MemoryRecord:
 class Rehearsed:
     """What became of the records. Everything in the order in which it happened."""
 
-    records: list[tuple[str, bytes, bytes | None]] = field(default_factory=list)
-    """Topic, key, value of what an upsert sink would get; for a file sink the file stands for the topic."""
+    records: list[tuple[str, bytes | None, bytes | None]] = field(default_factory=list)
+    """Topic, key, value of what a sink in Kafka would get; for a file sink the file stands for the topic."""
     lines: list[str] = field(default_factory=list)
     """What the sink showed."""
     rejects: list[tuple[int, str, str]] = field(default_factory=list)

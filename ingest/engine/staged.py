@@ -164,12 +164,12 @@ class _KeptControl(PlainControl):
 class _Writer(PlainWriter):
     def __init__(self, out: Rehearsed) -> None:
         self._out = out
-        self._queued: list[tuple[str, bytes, bytes | None]] = []
+        self._queued: list[tuple[str, bytes | None, bytes | None]] = []
 
     def write(self, records: Sequence[Any]) -> None:
         for destination, key, value in records:
             topic = destination if isinstance(destination, str) else destination.topic
-            self._queued.append((topic, bytes(key), None if value is None else bytes(value)))
+            self._queued.append((topic, key, None if value is None else bytes(value)))
 
     def commit(self, _positions: Mapping[Split, int], _tally: Any, *, final: bool) -> None:  # noqa: ANN401, ARG002
         self._out.records += self._queued

@@ -49,6 +49,8 @@ COMMIT_S: Final = 5.0
 LOOK_S: Final = 2.0
 QUIET_S: Final = 0.2
 """Looking ahead ends after `LOOK_S` seconds, or when so many or `Setup.look_ahead` records bring nothing new."""
+UNSAID: Final = "delete-without-key"
+"""Why deletes are skipped that the sink's format has no way to say."""
 MAX_REJECTS: Final = 100
 """Rejects that an outcome holds in full; all are counted."""
 MAX_LOGGED: Final = 10_000
@@ -239,6 +241,9 @@ class _Shard:
             counts.updated += plan.updated
             counts.deleted += plan.deleted
             plan.inserted = plan.updated = plan.deleted = 0
+        if plan.unsaid:
+            self.outcome.skipped[UNSAID] = self.outcome.skipped.get(UNSAID, 0) + plan.unsaid
+            plan.unsaid = 0
         withheld = plan.withheld
         for column, number in withheld.items():
             key = plan.table, column

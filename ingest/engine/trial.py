@@ -60,7 +60,10 @@ def _text(value: bytes | None) -> str:
 
 
 def _records(ran: Rehearsed) -> list[str]:
-    return [" ".join(part for part in (topic, _text(key), _text(value)) if part) for topic, key, value in ran.records]
+    return [
+        " ".join(part for part in (topic, "" if key is None else _text(key), _text(value)) if part)
+        for topic, key, value in ran.records
+    ]
 
 
 def _letters(ran: Rehearsed) -> list[dict[str, Any]]:

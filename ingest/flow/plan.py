@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 MAX_SHAPES = 8
 """How many row shapes of a table have a decoder of their own."""
 
-Record: TypeAlias = "tuple[Any, bytes, bytes | msgspec.Raw | None]"
+Record: TypeAlias = "tuple[Any, bytes | None, bytes | msgspec.Raw | None]"
 """Destination (the sink's own), key, and value; no value is a tombstone."""
 
 _UPDATE = Kind.UPDATE
@@ -49,6 +49,9 @@ class Plan(Protocol):
     inserted: int
     updated: int
     deleted: int
+
+    unsaid: int
+    """Changes that the sink has no way to say."""
 
     @property
     def withheld(self) -> dict[str, int]:
@@ -123,7 +126,7 @@ class TablePlan:
         """The same, where values that a decoder cannot check are of their types already because their messages said so:
         that was looked at when the messages were decoded."""
         self._unchecked = {c.name: c.type for c in source.columns if annotation_of(c.type) is None}
-        self.inserted = self.updated = self.deleted = 0
+        self.inserted = self.updated = self.deleted = self.unsaid = 0
         self._source = source
         self._sink = sink
         self._destination = destination

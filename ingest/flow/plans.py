@@ -30,7 +30,7 @@ _UPDATE = Kind.UPDATE
 class Refused:
     """The plan of a table whose rows cannot be written at all, e.g. for its name: each is a reject."""
 
-    inserted = updated = deleted = 0
+    inserted = updated = deleted = unsaid = 0
 
     def __init__(self, table: TableId, code: str, message: str) -> None:
         """Keep the reject's code and text."""
@@ -53,7 +53,7 @@ class Several:
     def __init__(self, table: TableId, plans: Sequence[Plan]) -> None:
         """Keep the plans, one for each sink table."""
         self.table = table
-        self.inserted = self.updated = self.deleted = 0
+        self.inserted = self.updated = self.deleted = self.unsaid = 0
         self._plans = plans
 
     @property
@@ -97,7 +97,10 @@ class Several:
         made: list[Record] = []
         for plan in self._plans:
             plan.delete(before, message_key, declared, made.append)
-        self.deleted += 1
+        if made:
+            self.deleted += 1
+        else:
+            self.unsaid += 1
         for record in made:
             emit(record)
 

@@ -6,7 +6,7 @@ use it are for looking, for tests and for small things; each row is taken apart.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from ingest.flow.conform import Conformer, KeyChanged
 from ingest.flow.rowtext import key_image, parse_row
@@ -20,12 +20,10 @@ if TYPE_CHECKING:
 
     from ingest.flow.infer import Inference
     from ingest.flow.plan import Record
+    from ingest.formats.writing import Image
     from ingest.model.event import Declared
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
-
-Image: TypeAlias = "dict[str, bytes]"
-"""The JSON text of each column; one that is not there is not known."""
 
 
 class RowPlan:
@@ -43,7 +41,7 @@ class RowPlan:
     ) -> None:
         """`render`: the sink's records for a change, from its images."""
         self.table = table
-        self.inserted = self.updated = self.deleted = 0
+        self.inserted = self.updated = self.deleted = self.unsaid = 0
         self._conformer = Conformer(source, sink, inference)
         self.withheld = self._conformer.withheld
         self._primary_key = sink.primary_key
@@ -93,9 +91,14 @@ class RowPlan:
         if not row:
             raise RowError("no-key", "a delete needs its row in the before image, or its key in the message key")
         self._check(row, message_key, declared)
+        said = False
         for record in self._render(Kind.DELETE, row, None):
             emit(record)
-        self.deleted += 1
+            said = True
+        if said:
+            self.deleted += 1
+        else:
+            self.unsaid += 1
 
     def _check(self, row: Any, message_key: bytes | None, declared: Declared | None) -> None:  # noqa: ANN401
         """See that the row has its key, and that the message tells no other one."""

@@ -5,7 +5,7 @@ Third parties add theirs under the entry point `ingest.formats`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ingest.formats.registry import Registry
 
@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
     from ingest.formats.options import Options
     from ingest.formats.reading import Reading
+    from ingest.formats.writing import Value
     from ingest.model.event import Decoded
+    from ingest.model.schema import TableSchema
+    from ingest.model.table import TableId
 
 
 class Decoder(Protocol):
@@ -39,6 +42,10 @@ class Format(Protocol):
     def reading(self) -> Reading:
         """How values are understood where no message says it."""
 
+    @staticmethod
+    def value_of(table: TableId, schema: TableSchema, *, include_schema: bool = False) -> Value:
+        """What makes the values of a table's records, where the format is written."""
+
     def decoder(self, topic: str, *, keyed: bool = False) -> Decoder:
         """A decoder for one split's records; `keyed`: their keys are columns, too."""
 
@@ -51,3 +58,10 @@ FORMATS: Registry[Options] = Registry(
     }
 )
 """The formats that come with the package."""
+
+
+def value_of(name: str, table: TableId, schema: TableSchema, *, include_schema: bool = False) -> Value:
+    """What makes the values of a table's records in a format."""
+    made: Any = FORMATS[name]
+    value: Value = made.value_of(table, schema, include_schema=include_schema)
+    return value

@@ -13,6 +13,7 @@ from pydantic import Field, field_validator
 
 from ingest.formats.options import Options
 from ingest.formats.reading import Reading
+from ingest.formats.writing import object_or_null
 from ingest.model.event import Bad, Kind, Skip
 from ingest.model.jsontext import MALFORMED, reason
 from ingest.model.pattern import checked, whole
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ingest.formats.typed import Typed
+    from ingest.formats.writing import Image, Value
     from ingest.model.event import Change, Decoded
+    from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
 
 _NULL: Final = msgspec.Raw(b"null")
@@ -80,6 +83,11 @@ class CanalJson(Options):
     def decoder(self, _topic: str, *, keyed: bool = False) -> CanalDecoder:  # noqa: ARG002  (for the rows' columns only)
         """A decoder for one split's records."""
         return CanalDecoder(self)
+
+    @staticmethod
+    def value_of(table: TableId, schema: TableSchema, *, include_schema: bool = False) -> Value:  # noqa: ARG004  (it has none)
+        """What makes the values of a table's records."""
+        return _value_of(table, schema)
 
     def includes(self, database: str | None, table: str | None) -> bool:
         """Whether changes of this table are to be read."""
@@ -253,3 +261,26 @@ class CanalDecoder:
         if message.type is None:
             return Bad("malformed", "not a Canal message: it has no type")
         return Bad("unknown-type", f"type {message.type[:20]!r} is none of INSERT, UPDATE, DELETE, nor a statement's")
+
+
+# -- writing ---------------------------------------------------------------------------------------------------------
+
+_TYPES: Final = {Kind.INSERT: b"INSERT", Kind.UPDATE: b"UPDATE", Kind.DELETE: b"DELETE"}
+
+
+def _value_of(table: TableId, schema: TableSchema) -> Value:
+    """Values like `{"old":null,"data":[{…}],"type":"INSERT","database":"shop","table":"orders","pkNames":["id"]}`.
+
+    An update has the whole row before it in `old`, as far as it is known; a delete has its row in `data`.
+    """
+    said = {
+        "database": ".".join(table[:-1]) or None, "table": table[-1], "pkNames": list(schema.primary_key) or None,
+    }  # fmt: skip
+    rest = msgspec.json.encode(said)[1:]
+
+    def value(kind: Kind, before: Image | None, after: Image | None) -> bytes:
+        row = before if after is None else after
+        old = b"null" if after is None or before is None else b"[%b]" % object_or_null(before)
+        return b'{"old":%b,"data":[%b],"type":"%b",%b' % (old, object_or_null(row), _TYPES[kind], rest)
+
+    return value

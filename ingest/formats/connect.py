@@ -1,6 +1,7 @@
 """Kafka Connect's schemas in JSON: the types of a row's columns, with the logical types of Connect and Debezium.
 
-In: the schema part of a message. Out: for each column of the row its type and how its values are read. Reference:
+In: the schema part of a message. Out: for each column of the row its type and how its values are read; and the other
+way round. Reference:
 alibaba-kafka.txt, `debezium-json.schema-include`; decisions, "Sources".
 """
 
@@ -9,18 +10,22 @@ from __future__ import annotations
 import base64
 import binascii
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 from pyspark.sql.types import DecimalType, TimeType
 
 from ingest.formats.typed import Column, plain, texts
 from ingest.model import temporal, types
+from ingest.model.table import show
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark.sql.types import DataType
+
+    from ingest.model.schema import TableSchema
+    from ingest.model.table import TableId
 
 
 class Field(msgspec.Struct, gc=False):
@@ -163,3 +168,91 @@ _LOGICAL: Final[dict[str, Callable[[Field], Column | None]]] = {
     "io.debezium.data.VariableScaleDecimal": _variable_decimal,
 }
 """What is not here is what its plain type says: NanoTimestamp stays BIGINT, Json, Enum and Uuid are STRING."""
+
+
+# -- writing ---------------------------------------------------------------------------------------------------------
+
+Write: TypeAlias = "Callable[[bytes], bytes]"
+
+
+def envelope_schema(table: TableId, schema: TableSchema) -> bytes:
+    """The schema of a Debezium envelope for a table, as JSON text."""
+    name = show(table)
+    columns = []
+    for column in schema.columns:
+        said, _ = _written(column.type)
+        columns.append({**said, "optional": column.nullable, "field": column.name})
+    row = {"type": "struct", "fields": columns, "optional": True, "name": f"{name}.Value"}
+    parts = {1: ("db", "table"), 2: ("db", "table"), 3: ("db", "schema", "table")}[len(table)]
+    source = [{"type": "string", "optional": part != "table", "field": part} for part in parts]
+    fields = [
+        {**row, "field": "before"},
+        {**row, "field": "after"},
+        {"type": "string", "optional": False, "field": "op"},
+        {"type": "struct", "fields": source, "optional": False, "name": f"{name}.Source", "field": "source"},
+    ]
+    return msgspec.json.encode({"type": "struct", "fields": fields, "optional": False, "name": f"{name}.Envelope"})
+
+
+def payload_of(schema: TableSchema) -> Callable[[dict[str, bytes]], dict[str, bytes]]:
+    """What makes an image whose values are as `envelope_schema` declares them."""
+    writes = {column.name: write for column in schema.columns if (write := _written(column.type)[1]) is not None}
+
+    def payload(image: dict[str, bytes]) -> dict[str, bytes]:
+        changed = {name: writes[name](raw) for name, raw in image.items() if name in writes and raw != b"null"}
+        return {**image, **changed}
+
+    return payload
+
+
+def _unscale(raw: bytes, scale: int) -> bytes:
+    whole, _, fraction = raw.partition(b".")
+    unscaled = int(whole + fraction.ljust(scale, b"0")[:scale])
+    size = (unscaled + (unscaled < 0)).bit_length() // 8 + 1
+    return b'"' + base64.b64encode(unscaled.to_bytes(size, "big", signed=True)) + b'"'
+
+
+def _nested(raw: bytes) -> bytes:
+    return raw if raw[:1] == b'"' else msgspec.json.encode(raw.decode())
+
+
+def _number(count: Callable[[bytes], int], unit: int = 1) -> Write:
+    return lambda raw: b"%d" % (count(raw) // unit)
+
+
+_SIMPLE: Final[dict[DataType, tuple[dict[str, Any], Write | None]]] = {
+    types.TINYINT: ({"type": "int8"}, None),
+    types.SMALLINT: ({"type": "int16"}, None),
+    types.INT: ({"type": "int32"}, None),
+    types.BIGINT: ({"type": "int64"}, None),
+    types.FLOAT: ({"type": "float"}, None),
+    types.DOUBLE: ({"type": "double"}, None),
+    types.BOOLEAN: ({"type": "boolean"}, None),
+    types.BYTES: ({"type": "bytes"}, None),
+    types.DATE: ({"type": "int32", "name": "io.debezium.time.Date", "version": 1}, _number(temporal.days)),
+    types.TIMESTAMP: (
+        {"type": "int64", "name": "io.debezium.time.MicroTimestamp", "version": 1}, _number(temporal.micros),
+    ),
+    types.TIMESTAMP_LTZ: (
+        {"type": "string", "name": "io.debezium.time.ZonedTimestamp", "version": 1},
+        lambda raw: raw.replace(b" ", b"T", 1),
+    ),
+}  # fmt: skip
+
+
+def _written(data_type: DataType) -> tuple[dict[str, Any], Write | None]:
+    """How a type is declared, and how its values are written so."""
+    found = _SIMPLE.get(data_type)
+    if found is not None:
+        return found
+    if isinstance(data_type, DecimalType):
+        parameters = {"scale": str(data_type.scale), "connect.decimal.precision": str(data_type.precision)}
+        said = {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "version": 1}
+        return {**said, "parameters": parameters}, partial(_unscale, scale=data_type.scale)
+    if isinstance(data_type, TimeType):
+        if data_type.precision > 3:
+            said = {"type": "int64", "name": "io.debezium.time.MicroTime", "version": 1}
+            return said, _number(temporal.micros_of_day)
+        said = {"type": "int32", "name": "io.debezium.time.Time", "version": 1}
+        return said, _number(temporal.micros_of_day, 1000)
+    return {"type": "string"}, _nested

@@ -15,6 +15,7 @@ from pydantic import Field
 
 from ingest.formats.options import Options
 from ingest.formats.reading import Reading
+from ingest.formats.writing import object_or_null
 from ingest.model.event import Bad, Kind, Skip
 from ingest.model.jsontext import MALFORMED, fields_of, reason
 from ingest.model.reject import Contradiction
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ingest.formats.typed import Typed
+    from ingest.formats.writing import Image, Value
     from ingest.model.event import Change, Decoded
+    from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
 
 _NULL = msgspec.Raw(b"null")
@@ -69,6 +72,11 @@ class DebeziumJson(Options):
     def decoder(self, _topic: str, *, keyed: bool = False) -> DebeziumDecoder:  # noqa: ARG002  (for the rows' columns only)
         """A decoder for one split's records."""
         return DebeziumDecoder(self)
+
+    @staticmethod
+    def value_of(table: TableId, schema: TableSchema, *, include_schema: bool = False) -> Value:
+        """What makes the values of a table's records."""
+        return _value_of(table, schema, include_schema=include_schema)
 
 
 # The fields stand in the order in which Debezium writes them: msgspec looks for the next one first
@@ -265,3 +273,34 @@ class DebeziumDecoder:
         except MALFORMED as exc:
             return Bad("malformed", f"the row is not a JSON object: {reason(exc)}", table)
         return (table, kind, before, msgspec.Raw(b"{" + b",".join(parts) + b"}"), key, None)
+
+
+# -- writing ---------------------------------------------------------------------------------------------------------
+
+_OPS = {Kind.INSERT: b"c", Kind.UPDATE: b"u", Kind.DELETE: b"d"}
+
+
+def _value_of(table: TableId, schema: TableSchema, *, include_schema: bool) -> Value:
+    """Values like `{"before":null,"after":{…},"op":"c","source":{"db":"shop","table":"orders"}}`.
+
+    With the schema, `{"schema":…,"payload":…}`, in which the values are as the schema says.
+    """
+    parts = {1: ("table",), 2: ("db", "table"), 3: ("db", "schema", "table")}[len(table)]
+    source = msgspec.json.encode({"db": None, **dict(zip(parts, table, strict=True))})
+
+    def plain(kind: Kind, before: Image | None, after: Image | None) -> bytes:
+        images = object_or_null(before), object_or_null(after)
+        return b'{"before":%b,"after":%b,"op":"%b","source":%b}' % (*images, _OPS[kind], source)
+
+    if not include_schema:
+        return plain
+    from ingest.formats.connect import envelope_schema, payload_of  # noqa: PLC0415  (pyspark's types are slow to import; `check` needs none)
+
+    begin = b'{"schema":' + envelope_schema(table, schema) + b',"payload":'
+    row = payload_of(schema)
+
+    def enveloped(kind: Kind, before: Image | None, after: Image | None) -> bytes:
+        images = None if before is None else row(before), None if after is None else row(after)
+        return begin + plain(kind, *images) + b"}"
+
+    return enveloped

@@ -13,6 +13,7 @@ from pydantic import Field, field_validator
 
 from ingest.formats.options import Options
 from ingest.formats.reading import Reading
+from ingest.formats.writing import object_or_null
 from ingest.model.event import Bad, Kind, Skip
 from ingest.model.jsontext import MALFORMED, fields_of, object_of, reason
 from ingest.model.table import MAX_PARTS
@@ -20,7 +21,9 @@ from ingest.model.table import MAX_PARTS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ingest.formats.writing import Image, Value
     from ingest.model.event import Change, Decoded
+    from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
 
 _INSERT: Final = Kind.INSERT
@@ -85,6 +88,11 @@ class Json(Options):
     def decoder(self, topic: str, *, keyed: bool = False) -> JsonDecoder:
         """A decoder for one split's records; `keyed`: their keys are read, too, so that a null value is a delete."""
         return JsonDecoder(self, topic, keyed=keyed)
+
+    @staticmethod
+    def value_of(table: TableId, schema: TableSchema, *, include_schema: bool = False) -> Value:  # noqa: ARG004  (all rows alike)
+        """What makes the values of a table's records."""
+        return _value
 
 
 def _names(text: str) -> list[str]:
@@ -170,3 +178,11 @@ def _flatten(text: bytes, prefix: str, into: dict[str, bytes], depth: int) -> st
         else:
             into[column] = value
     return None
+
+
+# -- writing ---------------------------------------------------------------------------------------------------------
+
+
+def _value(_kind: Kind, _before: Image | None, after: Image | None) -> bytes | None:
+    """The row after an insert or update; nothing, for a delete."""
+    return None if after is None else object_or_null(after)

@@ -117,3 +117,20 @@ def widen(raw: bytes, steps: int, standard: str = SQL) -> bytes:
     if len(text) == 11:
         text += separator + b"00:00:00"
     return text + (b'Z"' if steps > 1 else b'"')
+
+
+def days(raw: bytes) -> int:
+    """Days from 1970 to the date in this JSON text."""
+    return (date.fromisoformat(raw[1:11].decode()) - _EPOCH.date()).days
+
+
+def micros_of_day(raw: bytes) -> int:
+    """Microseconds from midnight to the time of day in this JSON text."""
+    hours, minutes, *seconds = raw[1:-1].split(b":")
+    whole, _, fraction = (seconds[0] if seconds else b"0").partition(b".")
+    return (int(hours) * 3600 + int(minutes) * 60 + int(whole)) * 1_000_000 + int(fraction[:6].ljust(6, b"0"))
+
+
+def micros(raw: bytes) -> int:
+    """Microseconds from 1970 to the timestamp in this JSON text, with or without its `Z`."""
+    return days(raw) * _DAY + micros_of_day(b'"' + raw[12:].rstrip(b'Z"') + b'"')

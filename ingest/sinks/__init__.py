@@ -116,6 +116,7 @@ class Sink(Protocol):
 SINKS: Registry[SinkOptions] = Registry(
     {
         "upsert-kafka": "ingest.sinks.upsert_kafka:UpsertKafka",
+        "kafka": "ingest.sinks.kafka:KafkaSink",
         "print": "ingest.sinks.print:PrintSink",
         "values": "ingest.sinks.print:PrintSink",
         "file": "ingest.sinks.file:FileSink",

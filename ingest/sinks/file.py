@@ -12,12 +12,11 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
-import msgspec
 from pydantic import Field
 
 from ingest.errors import ConfigError, Unavailable
-from ingest.model.event import Kind
-from ingest.model.jsontext import object_of
+from ingest.formats import value_of
+from ingest.formats.writing import object_or_null
 from ingest.model.table import TableId, show
 from ingest.sinks.sink import PlainControl, PlainWriter, SinkOptions
 
@@ -27,13 +26,14 @@ if TYPE_CHECKING:
     from ingest.flow.evolve import SourceTable
     from ingest.flow.infer import Inference
     from ingest.flow.plan import Record
-    from ingest.flow.rows import Image, RowPlan
+    from ingest.flow.rows import RowPlan
+    from ingest.formats.writing import Image
     from ingest.kafka.admin import Split
+    from ingest.model.event import Kind
     from ingest.model.schema import TableSchema
 
 _MAX_NAME: Final = 150
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
-_OPS: Final = {Kind.INSERT: b"c", Kind.UPDATE: b"u", Kind.DELETE: b"d"}
 
 
 class FileSink(SinkOptions):
@@ -47,9 +47,9 @@ class FileSink(SinkOptions):
     path: str = Field(min_length=1)
     """A directory; it is made where it is not there. Each table has a file of its own for each run in it."""
 
-    value_format: Literal["debezium-json", "json"] = Field("debezium-json", alias="value.format")
-    """`debezium-json`: each line tells what happened to a row. `json`: the row after an insert or update; a delete is
-    an empty line, or with `file.envelope` a null value under its key."""
+    value_format: Literal["debezium-json", "canal-json", "json"] = Field("debezium-json", alias="value.format")
+    """`debezium-json`, `canal-json`: each line tells what happened to a row. `json`: the row after an insert or update;
+    a delete is an empty line, or with `file.envelope` a null value under its key."""
 
     envelope: bool = Field(False, alias="file.envelope")
     """Each line is `{"key":…,"value":…}`: the primary key's columns beside the value."""
@@ -61,21 +61,15 @@ class FileSink(SinkOptions):
         from ingest.flow.rows import RowPlan  # noqa: PLC0415  (pyspark's types are slow to import; `check` needs none)
 
         name = _file_name(target)
-        origin = _source(target)
-        debezium = self.value_format == "debezium-json"
+        made = value_of(self.value_format, target, sink)
 
         def render(kind: Kind, before: Image | None, after: Image | None) -> Iterator[Record]:
-            if debezium:
-                value = b'{"before":%b,"after":%b,"op":"%b","source":%b}' % (
-                    _object(before), _object(after), _OPS[kind], origin,
-                )  # fmt: skip
-            else:
-                value = b"" if after is None else _object(after)
+            value = made(kind, before, after)
             if self.envelope:
                 row = (before if after is None else after) or {}
                 key = {column: row.get(column, b"null") for column in sink.primary_key}
-                value = b'{"key":%b,"value":%b}' % (_object(key or None), value or b"null")
-            yield (name, b"", value)
+                value = b'{"key":%b,"value":%b}' % (object_or_null(key or None), value or b"null")
+            yield (name, b"", value or b"")
 
         return RowPlan(table, source.schema, sink, render, inference, key_from_message=source.key_from_message)
 
@@ -90,15 +84,6 @@ class FileSink(SinkOptions):
     def writer(self, _pipeline: str, run: int) -> FileWriter:
         """A task's side."""
         return FileWriter(Path(self.path), run)
-
-
-def _object(image: Image | None) -> bytes:
-    return b"null" if image is None else object_of(image)
-
-
-def _source(table: TableId) -> bytes:
-    names = {1: ("table",), 2: ("db", "table"), 3: ("db", "schema", "table")}[len(table)]
-    return msgspec.json.encode({"db": None, **dict(zip(names, table, strict=True))})
 
 
 def _file_name(table: TableId) -> str:

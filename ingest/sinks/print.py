@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from ingest.flow.evolve import SourceTable
     from ingest.flow.infer import Inference
     from ingest.flow.plan import Record
-    from ingest.flow.rows import Image, RowPlan
+    from ingest.flow.rows import RowPlan
+    from ingest.formats.writing import Image
     from ingest.kafka.admin import Split
     from ingest.model.schema import SchemaChange, TableSchema
 

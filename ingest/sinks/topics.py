@@ -47,6 +47,14 @@ class Destination(NamedTuple):
     partition: int | bytes = BY_KEY
 
 
+def topic_name(text: str) -> str:
+    """A text that can be a topic's name; raises ValueError."""
+    if not _TOPIC.fullmatch(text) or text in {".", ".."}:
+        msg = f"{text[:100]!r} cannot be a topic's name"
+        raise ValueError(msg)
+    return text
+
+
 def _headers(value: Any) -> Any:  # noqa: ANN401  (whatever the file has)
     if not isinstance(value, str):
         return value
@@ -134,11 +142,10 @@ class TopicsOptions(KafkaConnection, SinkOptions):
 
     def topic_of(self, table: TableId) -> str:
         """The topic of a sink table; raises RowError for an id that cannot be a topic's name."""
-        topic = show(table)
-        if not _TOPIC.fullmatch(topic) or topic in {".", ".."}:
-            msg = f"{topic[:100]!r} cannot be a topic's name; route the table to one that can"
-            raise RowError("bad-topic-name", msg)
-        return topic
+        try:
+            return topic_name(show(table))
+        except ValueError as exc:
+            raise RowError("bad-topic-name", f"{exc}; route the table to one that can") from None
 
     def destination(self, table: TableId) -> Destination:
         """The topic and headers of a sink table; raises RowError as `topic_of` does."""

@@ -57,7 +57,7 @@ def test_the_last_state_of_every_key_is_what_its_last_message_said(
     assert ran.rejects == []
     state: dict[int, dict[str, Any]] = {}
     for _, key, value in ran.records:
-        number = json.loads(key)["id"]
+        number = json.loads(key or b"")["id"]
         assert key == b'{"id":%d}' % number
         state.pop(number, None)
         if value is not None:

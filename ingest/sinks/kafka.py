@@ -1,0 +1,149 @@
+"""Change messages into Kafka topics: what happened to each row, in a format of the user's choice.
+
+Reference: alibaba-kafka.txt, "Sink-specific" and "Table name and topic mapping strategy"; decisions, "Sinks".
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from ingest.formats import value_of
+from ingest.formats.options import OptionErrors
+from ingest.formats.writing import csv_key, json_key
+from ingest.model.event import Kind
+from ingest.model.table import Selector, SelectorError, selector
+from ingest.sinks.topics import Destination, TopicsOptions, topic_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ingest.flow.evolve import SourceTable
+    from ingest.flow.infer import Inference
+    from ingest.flow.plan import Record
+    from ingest.flow.rows import RowPlan
+    from ingest.formats.writing import Image, Key
+    from ingest.model.schema import TableSchema
+    from ingest.model.table import TableId
+
+_KEYS = {"json": json_key, "csv": csv_key}
+
+
+class KafkaSink(TopicsOptions):
+    """Options of `sink:` with `type: kafka`."""
+
+    needs_key: ClassVar[bool] = False
+    cleanup: ClassVar[str] = "delete"
+
+    type: Literal["kafka"]
+    """`kafka`."""
+
+    value_format: Literal["debezium-json", "canal-json", "json"] = Field("debezium-json", alias="value.format")
+    """`debezium-json`, `canal-json`: what happened to a row, with the row before it where the source told it. `json`:
+    the row after an insert or update; a delete is a null value under its key, and cannot be said without `key.format`:
+    it is left out and counted."""
+
+    key_format: Literal["json", "csv"] | None = Field(None, alias="key.format")
+    """Records have keys of the table and its primary key: `json` is `{"TableId":"shop.orders","id":1}`, `csv` is
+    `"shop.orders",1`. Default: no keys."""
+
+    include_schema: bool = Field(False, alias="debezium-json.include-schema.enabled")
+    """With `debezium-json`: each value is `{"schema":…,"payload":…}`, and the payload's values are as the schema says:
+    dates and times are counts, decimals are bytes."""
+
+    topic: str | None = Field(None, min_length=1)
+    """The topic of all tables. Default: each table's own, by `sink.tableId-to-topic.mapping`, else by its routed id."""
+
+    mapping: str | None = Field(None, alias="sink.tableId-to-topic.mapping")
+    """Topics of tables: `db.t1,db.t2:topic1;db.x\\.*:topic2`. Table names are regular expressions as in `route:`, over
+    routed ids; the first that matches counts. Messages keep their tables' names."""
+
+    strategy: Literal["all-to-zero", "hash-by-key"] = Field("all-to-zero", alias="partition.strategy")
+    """`all-to-zero`: everything goes to partition 0, in one order. `hash-by-key`: changes of one primary key go to one
+    partition; by the key's hash as the Java client takes it, where records have keys."""
+
+    @field_validator("topic")
+    @classmethod
+    def _check_topic(cls, value: str | None) -> str | None:
+        return None if value is None else topic_name(value)
+
+    @field_validator("mapping")
+    @classmethod
+    def _check_mapping(cls, value: str | None) -> str | None:
+        _mapping(value)
+        return value
+
+    @model_validator(mode="after")
+    def _check_schema(self) -> KafkaSink:
+        if self.include_schema and self.value_format != "debezium-json":
+            key = "debezium-json.include-schema.enabled"
+            raise OptionErrors((key, f"{key} needs value.format: debezium-json"))
+        return self
+
+    def warnings(self) -> list[tuple[str, str]]:
+        """What the file says and what it does not do."""
+        found = super().warnings()
+        if self.value_format == "json" and self.key_format is None:
+            found.append(("value.format", "value.format: json has no way to say a delete without key.format"))
+        if self.topic is not None and self.mapping is not None:
+            found.append(("sink.tableId-to-topic.mapping", "sink.tableId-to-topic.mapping has no effect beside topic"))
+        return found
+
+    def topic_of(self, table: TableId) -> str:
+        """The topic of a sink table; raises RowError for an id that cannot be a topic's name."""
+        if self.topic is not None:
+            return self.topic
+        for tables, topic in _mapping(self.mapping):
+            if tables.match(table) is not None:
+                return topic
+        return super().topic_of(table)
+
+    def plan(
+        self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference
+    ) -> RowPlan:
+        """How changes of a table are written; raises RowError for an id that cannot be a topic's name."""
+        from ingest.flow.rows import RowPlan  # noqa: PLC0415  (pyspark's types are slow to import; `check` needs none)
+
+        to = self.destination(target)
+        value = value_of(self.value_format, target, sink, include_schema=self.include_schema)
+        key_of: Key | None = None if self.key_format is None else _KEYS[self.key_format](target, sink)
+        hashed = json_key(target, sink) if self.strategy == "hash-by-key" and key_of is None else None
+        if self.strategy == "all-to-zero":
+            to = Destination(to.topic, to.headers, 0)
+        upserts, columns = self.value_format == "json", sink.primary_key
+
+        def render(kind: Kind, before: Image | None, after: Image | None) -> Iterator[Record]:
+            row = (before if after is None else after) or {}
+            made = value(kind, before, after)
+            key = None if key_of is None else key_of(row)
+            if upserts:
+                if made is None and key is None:
+                    return
+                if key_of is not None and kind is Kind.UPDATE and before and all(name in before for name in columns):
+                    old = key_of(before)
+                    if old != key:
+                        yield (to, old, None)
+            yield (to if hashed is None else Destination(to.topic, to.headers, hashed(row)), key, made)
+
+        return RowPlan(table, source.schema, sink, render, inference, key_from_message=source.key_from_message)
+
+
+@lru_cache(maxsize=16)
+def _mapping(text: str | None) -> list[tuple[Selector, str]]:
+    """Selectors and topics; raises ValueError."""
+    out = []
+    for part in (text or "").split(";"):
+        if not part.strip():
+            continue
+        tables, colon, topic = part.rpartition(":")
+        if not colon or not tables.strip():
+            msg = f"{part.strip()[:100]!r} is not tables:topic; write db.t1,db.t2:topic1;db.t3:topic2"
+            raise ValueError(msg)
+        try:
+            out.append((selector(tables.strip()), topic_name(topic.strip())))
+        except SelectorError as exc:
+            msg = f"{tables.strip()[:100]!r} is no table selector: {exc}"
+            raise ValueError(msg) from None
+    return out
