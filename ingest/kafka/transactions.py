@@ -225,7 +225,7 @@ class TransactionalWriter:
             self._begun = True
         return self._channel.writer
 
-    def write(self, records: Sequence[tuple[Any, bytes, Any]]) -> None:
+    def write(self, records: Sequence[tuple[Any, bytes | None, Any]]) -> None:
         """Queue records in the transaction in hand; raises IngestError when one before failed."""
         if records:
             self._writer().write(records)

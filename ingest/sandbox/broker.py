@@ -149,8 +149,9 @@ def _start(folder: Path, classpath: str, lock: int, port: int | None, heap: str,
         log.replace(log.with_name("broker.previous.log"))
     with log.open("ab") as out:
         if not (data / "meta.properties").exists():
-            cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-            tool = [*common, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(properties)]
+            # An id may begin with a dash, and would look like an option alone
+            cluster = "--cluster-id=" + urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+            tool = [*common, "kafka.tools.StorageTool", "format", cluster, "-c", str(properties)]
             done = subprocess.run(tool, stdout=out, stderr=out, check=False)  # noqa: S603
             if done.returncode:
                 msg = f"Kafka cannot format its storage in {data}"

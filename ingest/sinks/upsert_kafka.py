@@ -1,18 +1,33 @@
 """Upserts into Kafka topics: a keyed row per insert or update, a tombstone per delete.
 
-Reference: alibaba-upsert-kafka.txt; flip-149; decisions, "Sinks".
+Reference: alibaba-upsert-kafka.txt; huawei-dli-upsert-kafka.txt; flip-149; decisions, "Sinks".
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+import time
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from pydantic import Field, model_validator
+
+from ingest.formats.options import Duration, OptionErrors
+from ingest.formats.writing import csv_field
+from ingest.model.event import Kind
+from ingest.model.jsontext import object_of
 from ingest.sinks.topics import TopicsOptions
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
     from ingest.flow.evolve import SourceTable
     from ingest.flow.infer import Inference
-    from ingest.flow.plan import TablePlan
+    from ingest.flow.plan import Plan, Record
+    from ingest.formats.writing import Image, Key
+    from ingest.kafka.admin import Split
+    from ingest.kafka.transactions import TransactionalWriter
+    from ingest.kafka.writer import KafkaWriter
+    from ingest.model.portion import Portion, Resumed
+    from ingest.model.record import Headers
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
 
@@ -26,11 +41,150 @@ class UpsertKafka(TopicsOptions):
     type: Literal["upsert-kafka"]
     """`upsert-kafka`."""
 
+    key_format: Literal["json", "csv"] = Field("json", alias="key.format")
+    """How keys are written: `json` is `{"id":1}`, `csv` the columns of the primary key in their order, texts in
+    quotes."""
+
+    value_format: Literal["json", "csv"] = Field("json", alias="value.format")
+    """How rows are written: `json` as an object, `csv` as the columns in the order of the table, in which new ones are
+    last; null is empty."""
+
+    fields_include: Literal["ALL", "EXCEPT_KEY"] = Field("ALL", alias="value.fields-include")
+    """`ALL`: rows have all columns. `EXCEPT_KEY`: without those of the primary key."""
+
+    key_prefix: str = Field("", alias="key.fields-prefix")
+    """What the primary key's columns begin with in the table, and not in the keys that are written. Needs
+    `value.fields-include: EXCEPT_KEY`."""
+
+    max_rows: int = Field(0, alias="sink.buffer-flush.max-rows", ge=0)
+    """Hold back so many keys of a task, at most, and write only the last change of each: fewer records for rows that
+    change often. An insert and a delete still leave a tombstone. Needs `sink.buffer-flush.interval`; zero: off."""
+
+    interval: Duration = Field(0.0, alias="sink.buffer-flush.interval", ge=0)
+    """How long changes are held back, at most; a commit, every few seconds, writes them in any case. Needs
+    `sink.buffer-flush.max-rows`; zero: off."""
+
+    @model_validator(mode="after")
+    def _check_prefix(self) -> UpsertKafka:
+        if self.key_prefix and self.fields_include != "EXCEPT_KEY":
+            raise OptionErrors(("key.fields-prefix", "key.fields-prefix needs value.fields-include: EXCEPT_KEY"))
+        return self
+
+    def warnings(self) -> list[tuple[str, str]]:
+        """What the file says and what it does not do."""
+        found = super().warnings()
+        if bool(self.max_rows) != bool(self.interval):
+            set_one = "max-rows" if self.max_rows else "interval"
+            key = f"sink.buffer-flush.{set_one}"
+            found.append(
+                (key, "sink.buffer-flush.max-rows and sink.buffer-flush.interval have an effect together only")
+            )
+        return found
+
+    @property
+    def _as_it_came(self) -> bool:
+        """Whether a row that fits can be written as the very bytes it came in."""
+        return (self.key_format, self.value_format, self.fields_include) == ("json", "json", "ALL")
+
     def plan(
         self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference
-    ) -> TablePlan:
+    ) -> Plan:
         """How rows of a table become keyed rows; raises RowError for an id that cannot be a topic's name."""
-        from ingest.flow.plan import TablePlan  # noqa: PLC0415  (pyspark's types are slow to import; `check` needs none)
+        # Pyspark's types are slow to import, and `check` needs none
+        from ingest.flow.plan import TablePlan  # noqa: PLC0415
+        from ingest.flow.rows import RowPlan  # noqa: PLC0415
 
-        destination = self.destination(target)
-        return TablePlan(table, source.schema, sink, destination, inference, key_from_message=source.key_from_message)
+        to = self.destination(target)
+        keyed = source.key_from_message
+        if self._as_it_came:
+            return TablePlan(table, source.schema, sink, to, inference, key_from_message=keyed)
+        key_of, value_of = self._key(sink), self._value(sink)
+
+        def render(kind: Kind, before: Image | None, after: Image | None) -> Iterator[Record]:
+            key = key_of((before if after is None else after) or {})
+            if kind is Kind.UPDATE and before and all(name in before for name in sink.primary_key):
+                old = key_of(before)
+                if old != key:
+                    yield (to, old, None)
+            yield (to, key, None if after is None else value_of(after))
+
+        return RowPlan(table, source.schema, sink, render, inference, key_from_message=keyed)
+
+    def _key(self, sink: TableSchema) -> Key:
+        from ingest.flow.rowtext import canonical  # noqa: PLC0415  (as above)
+
+        kinds = {column.name: column.type for column in sink.columns}
+        columns = [(name, name.removeprefix(self.key_prefix) or name, kinds[name]) for name in sink.primary_key]
+        if self.key_format == "csv":
+            return lambda row: b",".join(csv_field(canonical(row[name], kind)) for name, _, kind in columns)
+        return lambda row: object_of({short: canonical(row[name], kind) for name, short, kind in columns})
+
+    def _value(self, sink: TableSchema) -> Callable[[Image], bytes]:
+        left_out = set(sink.primary_key) if self.fields_include == "EXCEPT_KEY" else set()
+        names = [column.name for column in sink.columns if column.name not in left_out]
+        if self.value_format == "csv":
+            return lambda row: b",".join(csv_field(row.get(name, b"null")) for name in names)
+        return lambda row: object_of({name: row.get(name, b"null") for name in names})
+
+    def writer(self, pipeline: str, run: int) -> KafkaWriter | TransactionalWriter | Buffer:  # type: ignore[override]
+        """A task's side."""
+        writer = super().writer(pipeline, run)
+        return Buffer(writer, self.max_rows, self.interval) if self.max_rows and self.interval else writer
+
+
+class Buffer:
+    """A writer that holds records back for a while, and writes the last one of each key."""
+
+    def __init__(self, writer: KafkaWriter | TransactionalWriter, most: int, seconds: float) -> None:
+        """Hold nothing yet."""
+        self._writer = writer
+        self._most, self._seconds = most, seconds
+        self._held: dict[tuple[str, bytes], Record] = {}
+        self._since = 0.0
+
+    @property
+    def failures(self) -> int:
+        """Records that were lost, which only the guarantee `none` goes on after."""
+        return self._writer.failures
+
+    def begin(self, portion: Portion) -> Resumed | None:
+        """As the writer does."""
+        return self._writer.begin(portion)
+
+    def write(self, records: Sequence[Any]) -> None:
+        """Hold records back; raises IngestError when those before could not be written."""
+        held = self._held
+        if not held:
+            self._since = time.monotonic()
+        for record in records:
+            place = (record[0].topic, record[1])
+            held.pop(place, None)  # the last change comes in its own turn
+            held[place] = record
+            if len(held) >= self._most:
+                self._flush()
+        if held and time.monotonic() - self._since >= self._seconds:
+            self._flush()
+
+    def _flush(self) -> None:
+        records = [*self._held.values()]
+        self._held.clear()
+        self._since = time.monotonic()
+        self._writer.write(records)
+
+    def send(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers, timestamp: int | None) -> None:
+        """Write one record at once."""
+        self._writer.send(topic, key, value, headers, timestamp)
+
+    def commit(self, positions: Mapping[Split, int], tally: Callable[[], bytes], *, final: bool) -> None:
+        """Write what is held back, and commit."""
+        self._flush()
+        self._writer.commit(positions, tally, final=final)
+
+    def delivered(self) -> list[Any]:
+        """As the writer does."""
+        return self._writer.delivered()
+
+    def abort(self) -> None:
+        """Forget what is held back, and what was not committed."""
+        self._held.clear()
+        self._writer.abort()

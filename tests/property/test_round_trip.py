@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
+from collections.abc import Sequence
 from datetime import datetime, time
 from typing import Any
 
@@ -18,9 +19,11 @@ from inmemory import run, table
 from ingest.model import types
 
 BROKER = {"properties.bootstrap.servers": "memory:1"}
+Messages = Sequence[tuple[bytes | None, bytes | None]]
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=8)
 plain = (
-    st.none() | st.booleans() | st.integers(-(10**30), 10**30) | texts | st.floats(allow_nan=False, allow_infinity=False)
+    st.none() | st.booleans() | st.integers(-(10**30), 10**30) | texts
+    | st.floats(allow_nan=False, allow_infinity=False)
     | st.lists(st.integers(0, 9), max_size=3) | st.dictionaries(st.sampled_from(["x", "y"]), st.integers(0, 9))
 )  # fmt: skip
 rows = st.fixed_dictionaries({"id": st.integers(0, 3)}, optional=dict.fromkeys(["a", 'b"c', "ü"], plain))
@@ -37,14 +40,14 @@ def sent(op: str, after: dict[str, Any], before: dict[str, Any] | None, name: st
     return key, json.dumps({**images, "op": op, "source": parts}, ensure_ascii=False).encode()
 
 
-def shown(messages: list[tuple[bytes | None, bytes | None]], **source: Any) -> list[tuple[str, dict[str, Any]]]:
+def shown(messages: Messages, **source: Any) -> list[tuple[str, dict[str, Any]]]:
     """Every event that comes of messages, by table, with the JSON text of its images."""
     ran = run(messages, 1000, source=source, sink={"type": "file", "path": "out"}, transform=KEY)
     assert ran.error is None
     return [(topic, json.loads(value or b"", parse_float=str)) for topic, _, value in ran.records]
 
 
-def through_kafka(messages: list[tuple[bytes | None, bytes | None]], source: dict[str, Any], **sink: Any) -> Any:
+def through_kafka(messages: Messages, source: dict[str, Any], **sink: Any) -> Any:
     """What the kafka sink writes of messages."""
     ran = run(messages, 1000, source=source, sink={"type": "kafka", **BROKER, **sink}, transform=KEY)
     assert ran.error is None

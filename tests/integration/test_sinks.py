@@ -1,0 +1,96 @@
+"""The sinks in Kafka on a real broker: where records go, with which headers, and how few there need to be."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from harness import message
+
+if TYPE_CHECKING:
+    from harness import Kafka, Pipeline
+
+pytestmark = pytest.mark.kafka
+EXACTLY = "  sink.delivery-guarantee: exactly-once\n"
+
+
+def as_kafka(pipeline: Pipeline, more: str, *, route: bool = True) -> None:
+    pipeline.write(sink=more, route=route)
+    pipeline.file.write_text(pipeline.file.read_text().replace("type: upsert-kafka", "type: kafka"))
+
+
+def test_everything_goes_to_partition_zero_in_one_order(kafka: Kafka, pipeline: Pipeline) -> None:
+    as_kafka(pipeline, "  sink.topic.partitions: 3\n" + EXACTLY)
+    kafka.send(pipeline.topic, *[message("c", None, {"id": i}) for i in range(50)])
+    kafka.send(pipeline.topic, *[message("u", {"id": i}, {"id": i, "n": 1}) for i in range(50)])
+    done = pipeline.run()
+    assert done.code == 0, done.err
+    records = kafka.read(pipeline.out("orders"))
+    assert {(record.partition, record.key) for record in records} == {(0, None)}
+    values = [json.loads(record.value or b"") for record in records]
+    assert [(v["op"], v["after"]["id"]) for v in values] == [(op, i) for op in "cu" for i in range(50)]
+    *schema, name = pipeline.out("orders").split(".")
+    assert values[-1]["source"] == {**dict(zip(("db", "schema")[-len(schema) :], schema, strict=True)), "table": name}
+
+
+@pytest.mark.parametrize("key", ["", "  key.format: json\n"])
+def test_changes_of_a_key_share_a_partition(kafka: Kafka, pipeline: Pipeline, key: str) -> None:
+    as_kafka(pipeline, f"  sink.topic.partitions: 4\n  partition.strategy: hash-by-key\n{key}")
+    for partition in range(2):
+        changes = [message("u", None, {"id": i, "n": n}) for n in range(3) for i in range(partition, 100, 2)]
+        kafka.send(pipeline.topic, *changes, partition=partition)
+    assert pipeline.run().code == 0
+    where: dict[int, set[int]] = {}
+    numbers: dict[int, list[int]] = {}
+    for record in kafka.read(pipeline.out("orders")):
+        row = json.loads(record.value or b"")["after"]
+        where.setdefault(row["id"], set()).add(record.partition)
+        numbers.setdefault(row["id"], []).append(row["n"])
+        assert (record.key is None) == (not key)
+    assert len(where) == 100
+    assert all(len(partitions) == 1 for partitions in where.values())
+    assert len({p for partitions in where.values() for p in partitions}) == 4
+    assert all(order == [0, 1, 2] for order in numbers.values())
+
+
+def test_topics_by_table_and_headers(kafka: Kafka, pipeline: Pipeline) -> None:
+    one, rest = f"{kafka.name}.one", f"{kafka.name}.rest"
+    as_kafka(
+        pipeline,
+        f"  sink.tableId-to-topic.mapping: 'shop.orders,shop.items:{one};shop\\.*:{rest}'\n"
+        "  sink.add-tableId-to-header-enabled: true\n  sink.custom-header: 'origin:test,team: shop one'\n",
+        route=False,
+    )  # fmt: skip
+    for table in ("orders", "items", "others"):
+        kafka.send(pipeline.topic, message("c", None, {"id": 1}, table))
+    done = pipeline.run()
+    assert done.code == 0, done.err
+    first, others = kafka.read(one), kafka.read(rest)
+    tables = [json.loads(record.value or b"")["source"] for record in first + others]
+    assert tables == [{"db": "shop", "table": table} for table in ("orders", "items", "others")]
+    assert others[0].headers == [
+        ("namespace", b""), ("schemaName", b"shop"), ("tableName", b"others"), ("origin", b"test"),
+        ("team", b"shop one"),
+    ]  # fmt: skip
+
+
+def test_rows_that_change_often_are_written_seldom(kafka: Kafka, pipeline: Pipeline) -> None:
+    pipeline.write(sink="  sink.buffer-flush.max-rows: 1000\n  sink.buffer-flush.interval: 10 s\n")
+    changes = [message("u", None, {"id": i % 10, "n": i}) for i in range(5000)]
+    kafka.send(pipeline.topic, *changes, message("d", {"id": 3}, None))
+    assert pipeline.run().code == 0
+    records = kafka.read(pipeline.out("orders"))
+    assert len(records) < 500
+    last = {record.key: record.value for record in records}
+    assert last[b'{"id":3}'] is None
+    assert {json.loads(v)["n"] for v in last.values() if v} == {*range(4990, 5000)} - {4993}
+
+
+def test_the_sink_bounds_how_many_write_at_once(kafka: Kafka, pipeline: Pipeline) -> None:
+    pipeline.write(sink="  sink.parallelism: 1\n")
+    for partition in range(2):
+        kafka.send(pipeline.topic, message("c", None, {"id": partition}), partition=partition)
+    assert pipeline.run().code == 0
+    stored = max((pipeline.checkpoint / "batches").glob("*.done"), key=lambda p: int(p.name.partition(".")[0]))
+    assert {shard for *_, shard in json.loads(stored.read_bytes())["positions"]} == {0}
