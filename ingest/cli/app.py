@@ -16,6 +16,7 @@ from ingest.cli.run import run
 from ingest.cli.sandbox import app as sandbox_app
 from ingest.cli.schema import app as schema_app
 from ingest.cli.test import test
+from ingest.cli.transactions import app as transactions_app
 from ingest.cli.warmup import warmup
 from ingest.errors import IngestError, InternalError
 
@@ -38,6 +39,7 @@ app.command()(warmup)
 app.add_typer(checkpoint_app, name="checkpoint")
 app.add_typer(schema_app, name="schema")
 app.add_typer(sandbox_app, name="sandbox")
+app.add_typer(transactions_app, name="transactions")
 
 
 def _version(value: bool) -> None:  # noqa: FBT001  (typer's signature)

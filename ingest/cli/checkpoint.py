@@ -130,6 +130,10 @@ def reset(
     topic: Annotated[str | None, typer.Option(help="Only this topic. [default: all]")] = None,
     partition: Annotated[int | None, typer.Option(min=0, help="Only this partition. [default: all]")] = None,
     errors: Annotated[bool, typer.Option("--errors", help="Forget the errors that were counted.")] = False,
+    drop_batch: Annotated[
+        bool,
+        typer.Option("--drop-batch", help="Give up a batch that an exactly-once run began: it is written (again)."),
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would change.")] = False,
     checkpoint: CheckpointOption = None,
     variables: SetOption = None,
@@ -139,11 +143,11 @@ def reset(
     from ingest.engine.inspect import apply_reset, plan_reset  # noqa: PLC0415  (as above)
 
     where = None if to is None else _parse(to)
-    if where is None and not errors:
-        msg = "give --to WHERE, or --errors"
+    if where is None and not errors and not drop_batch:
+        msg = "give --to WHERE, --errors or --drop-batch"
         raise typer.BadParameter(msg)
     with _opened(target, checkpoint, variables, conf, write=not dry_run) as (found, source):
-        planned = plan_reset(found, source, where, topic, partition, errors=errors)
+        planned = plan_reset(found, source, where, topic, partition, errors=errors, drop_batch=drop_batch)
         _print_reset(planned)
         if dry_run:
             typer.echo("nothing was changed (--dry-run)")
@@ -164,7 +168,7 @@ def _print_reset(planned: Reset) -> None:
         typer.echo(f"{planned.errors} counted errors are forgotten")
     if planned.dropped_batch is not None:
         typer.echo(f"batch {planned.dropped_batch}, planned and not finished, is planned anew")
-    if not planned.moves and not planned.errors:
+    if not planned.moves and not planned.errors and planned.dropped_batch is None:
         typer.echo("nothing to change")
 
 

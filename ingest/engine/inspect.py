@@ -128,9 +128,16 @@ def plan_reset(
     partition: int | None,
     *,
     errors: bool,
+    drop_batch: bool = False,
 ) -> Reset:
     """What to store for these wishes; changes nothing. Raises ConfigError for what cannot be."""
     stored, unfinished = checkpoint.progress()
+    if unfinished is not None and unfinished.prefix is not None and not drop_batch:
+        msg = (
+            f"batch {unfinished.number} of an exactly-once run is not finished, and only the sink knows how far it came"
+        )
+        hint = "let the pipeline run with --once first; or with --drop-batch all of the batch is written (again)"
+        raise ConfigError(msg, hint)
     number = max(stored.batch, -1 if unfinished is None else unfinished.number) + 1
     progress = replace(stored, batch=number, positions=dict(stored.positions), ids=dict(stored.ids))
     moves: list[Move] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
-from harness import Result, debezium, finish, message, until
+from harness import INGEST, Result, debezium, finish, message, until
 
 if TYPE_CHECKING:
     from harness import Kafka, Pipeline
@@ -185,3 +186,66 @@ def test_what_cannot_be_exactly_once_is_refused_at_the_start(kafka: Kafka, pipel
     assert done.code == 78, done.err
     assert "exactly-once needs enable.idempotence=true" in done.err
     assert "exactly-once needs acks=all" in done.err
+
+
+def test_an_operator_finds_and_ends_what_was_left_open(kafka: Kafka, pipeline: Pipeline) -> None:
+    pipeline.write(sink=EXACTLY + f"  sink.transactional-id-prefix: {kafka.name}\n")
+    fill(kafka, pipeline, 0, 10)
+    assert pipeline.run().code == 0
+    left = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": f"{kafka.name}/7"})
+    left.init_transactions(30)
+    left.begin_transaction()
+    left.produce(pipeline.out("orders"), b"never", b'{"id":7}', partition=0)
+    left.flush()
+    file = ["--pipeline", str(pipeline.file)]
+
+    def transactions(*arguments: str) -> Result:
+        command = [INGEST, "transactions", *arguments]
+        return finish(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+
+    listed = transactions("list", *file)
+    assert listed.code == 0, listed.err
+    states = {line.split()[0]: line.split()[1] for line in listed.out.splitlines()[1:]}
+    assert states.pop(f"{kafka.name}/7") == "open"
+    assert set(states) == {f"{kafka.name}/{who}" for who in ("0", "1", "driver")}
+    assert set(states.values()) <= {"committed", "committing"}
+    assert "would be ended" in transactions("abort", kafka.name, *file, "--dry-run").out
+    servers = ["--bootstrap-servers", kafka.bootstrap]
+    (open_,) = [
+        one
+        for one in json.loads(transactions("list", kafka.name, *servers, "--format", "json").out)
+        if one["state"] == "open"
+    ]
+    assert open_["partitions"] == [[pipeline.out("orders"), 0]]
+    assert transactions("abort", kafka.name, *servers).out == f"{kafka.name}/7: open, was ended\n"
+    assert transactions("abort", kafka.name, *servers).out == f"nothing is open under {kafka.name}\n"
+    assert transactions("list").code == 2
+
+
+def test_a_reset_does_not_forget_what_only_the_sink_knows(kafka: Kafka, pipeline: Pipeline, tmp_path: Path) -> None:
+    pipeline.write(sink=EXACTLY)
+    fill(kafka, pipeline, 0, 1000)
+    assert faulty(pipeline, tmp_path, driver="before-done:2").code == -9
+    reset = [INGEST, "checkpoint", "reset", str(pipeline.checkpoint), "--errors"]
+    refused = subprocess.run(reset, capture_output=True, text=True, check=False)
+    assert refused.returncode == 78
+    assert "only the sink knows how far it came" in refused.stderr
+    assert subprocess.run([*reset, "--drop-batch"], capture_output=True, check=False).returncode == 0
+    assert pipeline.run().code == 0
+    assert sorted(ids(kafka, pipeline.out("orders"))) == sorted([*range(1000)] * 2)
+
+
+def test_another_prefix_waits_for_the_batch_in_hand(kafka: Kafka, pipeline: Pipeline, tmp_path: Path) -> None:
+    pipeline.write(sink=EXACTLY)
+    fill(kafka, pipeline, 0, 1000)
+    assert faulty(pipeline, tmp_path, driver="before-done:2").code == -9
+    pipeline.write(sink=EXACTLY + f"  sink.transactional-id-prefix: {kafka.name}\n")
+    refused = pipeline.run()
+    assert refused.code == 78
+    assert "was begun under sink.transactional-id-prefix ingest-pipe" in refused.err
+    pipeline.write(sink=EXACTLY)
+    assert pipeline.run().code == 0
+    pipeline.write(sink=EXACTLY + f"  sink.transactional-id-prefix: {kafka.name}\n")
+    fill(kafka, pipeline, 1000, 1100)
+    assert pipeline.run().code == 0
+    assert sorted(ids(kafka, pipeline.out("orders"))) == [*range(1100)]

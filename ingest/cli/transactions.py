@@ -1,0 +1,101 @@
+"""`ingest transactions list | abort`: for the operator who has to clean up by hand."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ingest.cli.check import SetOption, parse_variables
+from ingest.cli.sandbox import Format, FormatOption
+from ingest.errors import ConfigError
+from ingest.kafka.properties import BOOTSTRAP
+
+if TYPE_CHECKING:
+    from ingest.kafka.transaction_log import Transaction
+
+app = typer.Typer(help="Look at the transactions of a cluster, and end what was left open.", no_args_is_help=True)
+
+PipelineOption = Annotated[
+    Path | None, typer.Option("--pipeline", metavar="FILE", help="A pipeline file, for its sink's cluster and rights.")
+]
+ServersOption = Annotated[
+    str | None, typer.Option("--bootstrap-servers", metavar="HOST:PORT", help="A cluster that needs no login.")
+]
+
+
+def _connection(pipeline: Path | None, servers: str | None, variables: list[str] | None) -> tuple[dict[str, str], str]:
+    """The client's configuration, and the prefix of the pipeline's transactions where there is a pipeline."""
+    if (pipeline is None) == (servers is None):
+        msg = "give --pipeline FILE, or --bootstrap-servers HOST:PORT"
+        raise typer.BadParameter(msg)
+    if pipeline is None:
+        return {BOOTSTRAP: servers or ""}, ""
+    from ingest.spec.load import load_strictly  # noqa: PLC0415  (`--help` should not wait for it)
+
+    loaded = load_strictly(pipeline, parse_variables(variables))
+    name = loaded.pipeline.name
+    if not hasattr(loaded.sink, "client"):
+        msg = f"the sink of {pipeline} is not in Kafka"
+        raise ConfigError(msg, "give --bootstrap-servers")
+    conf: dict[str, str] = loaded.sink.client(name)
+    return conf, loaded.sink.prefix(name) or ""
+
+
+@app.command(name="list")
+def list_(
+    prefix: Annotated[
+        str | None, typer.Argument(help="Only ids that begin with it and a slash. [default: the pipeline's, or all]")
+    ] = None,
+    pipeline: PipelineOption = None,
+    servers: ServersOption = None,
+    form: FormatOption = Format.TEXT,
+    variables: SetOption = None,
+) -> None:
+    """Show the transactional ids that a cluster knows, and what is open under them."""
+    from ingest.kafka.transaction_log import transactions  # noqa: PLC0415  (`--help` should not wait for the client)
+
+    conf, own = _connection(pipeline, servers, variables)
+    found = transactions(conf, prefix or own or None)
+    if form is Format.JSON:
+        typer.echo(json.dumps([asdict(one) for one in found], indent=2))
+        return
+    rows = [("transactional id", "state", "since", "timeout", "partitions"), *map(_row, found)]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    for row in rows:
+        typer.echo("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _row(one: Transaction) -> tuple[str, ...]:
+    at = one.started if one.started > 0 else one.updated
+    since = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(at / 1000))
+    return one.id, one.state, f"{since} UTC", f"{one.timeout_ms / 1000:g} s", str(len(one.partitions))
+
+
+@app.command()
+def abort(
+    prefix: Annotated[str, typer.Argument(help="End what is open under ids that begin with it and a slash.")],
+    pipeline: PipelineOption = None,
+    servers: ServersOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be ended.")] = False,
+    variables: SetOption = None,
+) -> None:
+    """End transactions that nobody will: readers of committed records wait for them.
+
+    A run that still writes under the prefix loses what it has not committed, and writes it again.
+    """
+    from ingest.kafka.transaction_log import OPEN, transactions  # noqa: PLC0415  (as above)
+    from ingest.kafka.transaction_log import abort as end  # noqa: PLC0415
+
+    conf, _ = _connection(pipeline, servers, variables)
+    found = [one for one in transactions(conf, prefix) if one.state in OPEN]
+    for one in found:
+        if not dry_run:
+            end(conf, one.id)
+        typer.echo(f"{one.id}: {one.state}, {'would be' if dry_run else 'was'} ended")
+    if not found:
+        typer.echo(f"nothing is open under {prefix}")
