@@ -5,7 +5,7 @@ BIN := .venv/bin
 TESTS_AT_ONCE ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test kerberos check bench docs format golden clean
+.PHONY: help setup demo test kerberos check chaos bench docs format golden clean
 
 help: ## Show this help
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -34,6 +34,9 @@ check: setup ## Format, lint, types, layers, docs
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/python tools/docs.py --check
+
+chaos: setup ## Make every fault happen that it is to survive, at full size (bench/CHAOS.md)
+	@PYTHONPATH=tests $(BIN)/python tests/chaos
 
 bench: setup ## Measure against a raw Kafka copy, in one run (bench/README.md)
 	@$(BIN)/python bench/throughput.py

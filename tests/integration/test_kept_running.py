@@ -4,105 +4,29 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import time
-import uuid
-from base64 import urlsafe_b64encode
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import psutil
 import pytest
-from harness import Kafka, Pipeline, finish, free_port, message, until
+from clusters import Nodes
+from harness import Kafka, Pipeline, finish, message, until
 
 from ingest.errors import IngestError
 from ingest.kafka.admin import Cluster
-from ingest.paths import java
-from ingest.sandbox.jars import jars
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Iterator
     from pathlib import Path
-
-_NODE = """\
-process.roles={roles}
-node.id={node}
-controller.quorum.voters=1@127.0.0.1:{controller}
-listeners=PLAINTEXT://127.0.0.1:{port}{listener}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port}
-controller.listener.names=CONTROLLER
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
-log.dirs={folder}/data
-auto.create.topics.enable=false
-default.replication.factor=3
-min.insync.replicas=2
-offsets.topic.replication.factor=3
-offsets.topic.num.partitions=3
-group.initial.rebalance.delay.ms=0
-connections.max.idle.ms=3000
-controlled.shutdown.enable=true
-"""
-
-
-class Nodes:
-    """A cluster of three brokers; the first one is the controller, too."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.ports = {node: free_port() for node in (1, 2, 3)}
-        self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in self.ports.values())
-        self.processes: dict[int, subprocess.Popen[bytes]] = {}
-        controller, cluster = free_port(), urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        for node, port in self.ports.items():
-            home = folder / str(node)
-            home.mkdir()
-            first = node == 1
-            (home / "server.properties").write_text(
-                _NODE.format(
-                    roles="broker,controller" if first else "broker", node=node, controller=controller, port=port,
-                    listener=f",CONTROLLER://127.0.0.1:{controller}" if first else "", folder=home,
-                )
-            )  # fmt: skip
-            subprocess.run(self.java(node, "kafka.tools.StorageTool", "format", "-t", cluster, "-c"), check=True)
-            self.start(node)
-
-    def java(self, node: int, *arguments: str) -> list[str]:
-        return [
-            java(),
-            "-Xmx384m",
-            "-cp",
-            f"{jars()}/*",
-            *arguments,
-            str(self.folder / str(node) / "server.properties"),
-        ]
-
-    def start(self, node: int) -> None:
-        out = (self.folder / str(node) / "log").open("ab")
-        self.processes[node] = subprocess.Popen(self.java(node, "kafka.Kafka"), stdout=out, stderr=out)
-        out.close()
-
-    def stop(self, node: int) -> None:
-        self.processes[node].terminate()
-        self.processes[node].wait(60)
-
-    def all_in_sync(self, topics: list[str]) -> bool:
-        """Whether every partition of these topics has all its replicas again."""
-        try:
-            found = Kafka(self.bootstrap).admin.list_topics(timeout=5).topics
-        except Exception:  # noqa: BLE001  (whatever it is: not yet)
-            return False
-        return all(
-            topic in found and all(len(p.isrs) == 3 for p in found[topic].partitions.values()) for topic in topics
-        )
 
 
 @pytest.fixture
 def nodes(tmp_path: Path) -> Iterator[Nodes]:
     made = Nodes(tmp_path)
     yield made
-    for process in made.processes.values():
-        process.kill()
-        process.wait()
+    made.close()
 
 
 def test_brokers_restarted_in_turn_idle_connections_and_lost_workers(tmp_path: Path, nodes: Nodes) -> None:
