@@ -56,7 +56,7 @@ class Report:
 
 
 class Load(threading.Thread):
-    """Sends numbered changes at a rate, then the rest at once."""
+    """Sends numbered changes at a rate, more slowly the fewer are left, and the rest at once when told to finish."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, total: int, rate: int, **conf: Any) -> None:
         super().__init__(daemon=True)
@@ -70,7 +70,9 @@ class Load(threading.Thread):
 
     def run(self) -> None:
         while self.sent < self.total:
-            count = self.total - self.sent if self._hurry.is_set() else max(1, self.rate // 20)
+            left = self.total - self.sent
+            # Slower towards the end: a fault needs something that is under way
+            count = left if self._hurry.is_set() else max(1, min(self.rate // 20, left // 400))
             for number in range(self.sent, min(self.total, self.sent + count)):
                 self._one(number)
             self.sent = min(self.total, self.sent + count)
