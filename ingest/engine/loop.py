@@ -142,6 +142,7 @@ class Loop(Starting):
                 batch.run,
                 shard,
                 spans,
+                {topic: batch.ids.get(topic, "") for topic, _ in spans},
                 tolerated,
                 planner.DEADLINE_S,
                 self.writers.get(shard, ""),

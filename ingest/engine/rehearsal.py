@@ -6,13 +6,14 @@ ours and the users' (`ingest test`).
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ingest.engine import worker
+from ingest.engine import changelog, worker
 from ingest.engine.loop import Loop
 from ingest.engine.staged import GivenSource, KeptLetters, KeptSink
 from ingest.engine.start import Settings
@@ -136,6 +137,7 @@ def rehearse(pipeline: Pipeline, records: Sequence[MemoryRecord], *, look_ahead:
         finally:
             run.resources.close()
             worker.discard()
+            shutil.rmtree(changelog.folder(run.checkpoint.scope), ignore_errors=True)
     out.rejects = [(by_place[r.topic, r.partition, r.offset], r.stage, r.code) for r in run.rejected]
     out.skipped, out.withheld = dict(summary.skipped), dict(summary.withheld)
     out.schemas = run.schemas

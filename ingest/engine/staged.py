@@ -117,6 +117,9 @@ class _Reader:
     def position(self, split: Split) -> int:
         return self._position[split]
 
+    def first(self, _split: Split) -> int:
+        return 0
+
     def close(self) -> None:
         return
 

@@ -233,7 +233,8 @@ class Starting:
         self.setup = self.session.broadcast(
             Setup(
                 self.checkpoint.scope, self.checkpoint.run, options.name, self.pipeline.source, self.pipeline.sink,
-                options.collector, self.inference, options.max_tables, self.look_ahead,
+                options.collector, self.inference, options.max_tables,
+                self.pipeline.source.upserts and self.pipeline.sink.changelog, self.look_ahead,
             )
         )  # fmt: skip
         self.prepared = True

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark import TaskContext
 
 from ingest.engine import worker
+from ingest.engine.changelog import Changelog
 from ingest.engine.tally import Counts, Tally
 from ingest.errors import ConfigError, IngestError, InternalError, Superseded, Unsettled
 from ingest.flow.conform import KeyChanged
@@ -66,6 +67,8 @@ class Task:
     """The run that planned the batch."""
     shard: int
     ranges: dict[Split, tuple[int, int]]
+    ids: dict[str, str]
+    """Of the topics: one that was made again has another."""
     tolerated: int
     seconds: float
     """When to end, wherever it is."""
@@ -163,6 +166,7 @@ class _Shard:
         self.lost_before = self.writer.failures
         self.decoders: dict[tuple[Split, str], Decoder] = {}
         self.written: dict[Split, int] = dict(outcome.positions)
+        self.changelog: Changelog | None = None
         self.drifted: dict[Split, int] = {}
         self.looked = 0
         self.news = 0.0
@@ -173,6 +177,10 @@ class _Shard:
         if self.resume():
             return
         starts = {split: (self.written[split], end) for split, (_, end) in self.task.ranges.items()}
+        if self.setup.changelog:
+            self.changelog = Changelog(self.setup.scope, self.task.ids)
+            self.changelog.prepare(self.written, self.reader, self.decode)
+            self.deadline = max(self.deadline, time.monotonic() + self.task.seconds)
         committed = time.monotonic()
         failed = True
         chunks = self.reader.read(starts)
@@ -195,6 +203,8 @@ class _Shard:
             failed = False
         finally:
             chunks.close()
+            if self.changelog is not None:
+                self.changelog.close()
             self.outcome.lost_deliveries = self.writer.failures - self.lost_before
             if failed:
                 self.writer.abort()
@@ -256,6 +266,8 @@ class _Shard:
         if self.letters is not None:
             self.letters.commit()
         self.writer.commit(positions, self.tally, final=final)
+        if self.changelog is not None:
+            self.changelog.commit(positions)
         self.outcome.delivered += self.writer.delivered()
         if self.outcome.first_ack is None and self.outcome.read:
             self.outcome.first_ack = time.time()
@@ -294,6 +306,8 @@ class _Shard:
         if split in self.drifted:
             self.look(changes)
             return
+        if self.changelog is not None:
+            changes = self.changelog.normalise(split, changes, messages)
         start = 0
         while start < len(messages):
             tolerated = self.task.tolerated - self.outcome.rejected

@@ -41,6 +41,8 @@ class Setup:
     collector: DirtyDataCollector | None
     inference: Inference
     max_tables: int
+    changelog: bool = False
+    """Whether inserts are to be told from updates, by the rows of upsert topics."""
     look_ahead: int = 1000
     """Where looking ahead after a drift has brought nothing new for so many records, it ends."""
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 CHUNK: Final = 2_000
 """Records pulled at a time, at most."""
+FIRST_S: Final = 20.0
 WAIT_S: Final = 0.1
 """How long a pull waits for records, in seconds."""
 
@@ -178,6 +179,14 @@ class RangeReader:
     def position(self, split: Split) -> int:
         """The next offset that this split's range would give."""
         return self._position[split]
+
+    def first(self, split: Split) -> int:
+        """The first offset that a split still has; raises IngestError."""
+        try:
+            found = self._consumer.get_watermark_offsets(TopicPartition(*split), timeout=FIRST_S)
+        except KafkaException as exc:
+            raise explain(exc, f"ask for the first offset of {split[0]}[{split[1]}]", self._servers) from exc
+        return int(found[0])
 
     def close(self) -> None:
         """Let go of the connections."""

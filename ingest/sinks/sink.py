@@ -39,6 +39,8 @@ class SinkOptions(Options):
     formats: ClassVar[str | None] = None
     needs_key: ClassVar[bool] = True
     """Whether only tables with a primary key can be written."""
+    changelog: ClassVar[bool] = True
+    """Whether an insert is written otherwise than an update, or the row before a change is shown."""
     most_per_batch: ClassVar[int | None] = None
     """Records of a shard in one batch, where the sink cannot take any number."""
 

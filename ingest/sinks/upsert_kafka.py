@@ -36,6 +36,7 @@ class UpsertKafka(TopicsOptions):
     """Options of `sink:` with `type: upsert-kafka`."""
 
     needs_key: ClassVar[bool] = True
+    changelog: ClassVar[bool] = False
     cleanup: ClassVar[str] = "compact"
 
     type: Literal["upsert-kafka"]

@@ -40,6 +40,9 @@ class Reader(Protocol):
     def position(self, split: Split) -> int:
         """The next position that this split's range would give."""
 
+    def first(self, split: Split) -> int:
+        """The first position that a split still has. Raises IngestError."""
+
     def close(self) -> None:
         """Let go of what it holds."""
 
@@ -98,6 +101,8 @@ class Source(Protocol):
 
     left_out: ClassVar[str]
     """What records that are not wanted are counted as."""
+    upserts: ClassVar[bool]
+    """Whether its records are rows by their keys, so that an insert may be an update."""
 
     @property
     def format(self) -> Format:
@@ -136,6 +141,7 @@ class Source(Protocol):
 SOURCES: Registry[RecordOptions] = Registry(
     {
         "kafka": "ingest.sources.kafka:KafkaSource",
+        "upsert-kafka": "ingest.sources.upsert_kafka:UpsertKafkaSource",
         "file": "ingest.sources.file:FileSource",
     }
 )

@@ -325,6 +325,10 @@ class FileReader:
         """The next line that this file's range would give."""
         return self._position[split]
 
+    def first(self, _split: Split) -> int:
+        """The first line."""
+        return 0
+
     def close(self) -> None:
         """Nothing is held."""
 

@@ -165,6 +165,7 @@ class LetterSource:
     earlier: tuple[Replayed, ...] = ()
 
     left_out: ClassVar[str] = "not-selected"
+    upserts: ClassVar[bool] = False
     rate_limit: ClassVar[None] = None
     prefetch: ClassVar[int] = 0
     wanted: ClassVar[None] = None
@@ -316,6 +317,10 @@ class LetterReader:
     def position(self, split: Split) -> int:
         """The next position that this split's range would give."""
         return self.reader.position(split)
+
+    def first(self, split: Split) -> int:
+        """The first position that a split still has."""
+        return self.reader.first(split)
 
     def close(self) -> None:
         """Let go of the connections."""

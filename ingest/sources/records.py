@@ -27,6 +27,9 @@ class RecordOptions(Options):
     formats: ClassVar[str | None] = "value.format"
     """The option that chooses the format whose own options may stand beside these."""
 
+    upserts: ClassVar[bool] = False
+    """Whether its records are rows by their keys, so that an insert may be an update."""
+
     value_format: Literal["debezium-json", "canal-json", "json"] = Field("debezium-json", alias="value.format")
     """The format of the records' values."""
 

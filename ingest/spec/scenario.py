@@ -97,14 +97,14 @@ def _pipeline(file: Path, given: Any, messages: list[Message], variables: dict[s
     sections = dict(given or {})
     topics = ";".join(dict.fromkeys(m.topic for m in messages)) or _TOPIC
     source = {"type": "kafka", **(sections.get("source") or {})}
-    if source["type"] == "kafka":
+    if source["type"] in {"kafka", "upsert-kafka"}:
         source.setdefault("properties.bootstrap.servers", "memory:1")
         source.setdefault("scan.max.pre.fetch.records", 0)
         source.setdefault("ingestion.ignore-errors", True)
         if "topic-pattern" not in source:
             source.setdefault("topic", topics)
     sink = {"type": "upsert-kafka", **(sections.get("sink") or {})}
-    if sink["type"] == "upsert-kafka":
+    if sink["type"] in {"kafka", "upsert-kafka"}:
         sink.setdefault("properties.bootstrap.servers", "memory:1")
     sections.update(source=source, sink=sink)
     # JSON is YAML

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
 from harness import message
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from harness import Kafka, Pipeline
 
 pytestmark = pytest.mark.kafka
@@ -94,3 +97,46 @@ def test_the_sink_bounds_how_many_write_at_once(kafka: Kafka, pipeline: Pipeline
     assert pipeline.run().code == 0
     stored = max((pipeline.checkpoint / "batches").glob("*.done"), key=lambda p: int(p.name.partition(".")[0]))
     assert {shard for *_, shard in json.loads(stored.read_bytes())["positions"]} == {0}
+
+
+def upserts(pipeline: Pipeline, sink: str) -> None:
+    text = pipeline.file.read_text().replace("  scan.startup.mode: earliest-offset\n", "")
+    text = text.replace("source:\n  type: kafka", "source:\n  type: upsert-kafka")
+    pipeline.file.write_text(text.replace("type: upsert-kafka\n  properties", f"type: {sink}\n  properties", 2).replace(
+        f"source:\n  type: {sink}", "source:\n  type: upsert-kafka"
+    ))  # fmt: skip
+
+
+def test_an_upsert_topic_becomes_a_changelog_that_survives_the_loss_of_its_state(
+    kafka: Kafka, pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = tmp_path / "state"
+    monkeypatch.setenv("INGEST_STATE_DIR", str(state))
+    pipeline.write(sink="  topic: " + f"{kafka.name}.log\n" + EXACTLY, route=False)
+    upserts(pipeline, "kafka")
+
+    def send(*rows: tuple[int, int | None]) -> None:
+        for key, number in rows:
+            value = None if number is None else b'{"id":%d,"n":%d}' % (key, number)
+            kafka.send(pipeline.topic, (b'{"id":%d}' % key, value), partition=key % 2)
+
+    send((1, 1), (2, 1), (1, 2), (2, None), (3, 1))
+    done = pipeline.run()
+    assert done.code == 0, done.err
+    assert [*state.glob("changelog/*/*.db")], "the rows are where they were to be"
+    send((1, 3), (2, 2), (3, None))
+    assert pipeline.run().code == 0
+    shutil.rmtree(state)  # as when a split moves to another machine
+    send((1, 4), (2, None), (3, 2), (4, None))
+    assert pipeline.run().code == 0
+    log: dict[int, list[tuple[str, int | None, int | None]]] = {}
+    for record in kafka.read(f"{kafka.name}.log"):
+        value = json.loads(record.value or b"")
+        before, after = value["before"], value["after"]
+        row = after or before
+        log.setdefault(row["id"], []).append((value["op"], before and before["n"], after and after["n"]))
+    assert log == {
+        1: [("c", None, 1), ("u", 1, 2), ("u", 2, 3), ("u", 3, 4)],
+        2: [("c", None, 1), ("d", 1, None), ("c", None, 2), ("d", 2, None)],
+        3: [("c", None, 1), ("d", 1, None), ("c", None, 2)],
+    }

@@ -1,0 +1,65 @@
+"""Upsert topics as a source: the options of `source:` with `type: upsert-kafka`.
+
+A compacted topic of keyed rows, read from its beginning. Into an upsert sink it goes as it is; for sinks that tell an
+insert from an update, or show the row before, the engine keeps the rows (`engine/changelog.py`).
+Reference: alibaba-upsert-kafka.txt; huawei-dli-upsert-kafka.txt; flip-149.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from ingest.formats.json import Json
+from ingest.formats.options import OptionErrors
+from ingest.formats.upsert_json import UpsertJson
+from ingest.sources.kafka import KafkaSource
+
+if TYPE_CHECKING:
+    from ingest.flow.columns import Extra
+    from ingest.formats import Format
+    from ingest.sources.records import RecordOptions
+
+
+class UpsertKafkaSource(KafkaSource):
+    """Options of `source:` with `type: upsert-kafka`; those of `type: kafka` that fit are options here, too."""
+
+    upserts: ClassVar[bool] = True
+
+    type: Literal["upsert-kafka"]  # type: ignore[assignment]
+    """`upsert-kafka`."""
+
+    value_format: Literal["json"] = Field("json", alias="value.format")
+    """The format of the rows."""
+
+    key_format: Literal["json"] = Field("json", alias="key.format")
+    """The format of the keys, whose fields are the primary key."""
+
+    fields_include: Literal["ALL", "EXCEPT_KEY"] = Field("ALL", alias="value.fields-include")
+    """`ALL`: the rows hold the primary key's columns, too. `EXCEPT_KEY`: those come from the key, in front of the
+    others."""
+
+    startup_mode: Literal["earliest-offset"] = Field("earliest-offset", alias="scan.startup.mode")
+    """Only the beginning: a table without its first rows would not be the table."""
+
+    format: Json = Field(default_factory=UpsertJson, alias="*format", exclude=True)
+    """Filled in from the options that start with the format's name."""
+
+    @model_validator(mode="after")
+    def _check_prefix(self) -> UpsertKafkaSource:
+        if self.key_prefix and self.fields_include != "EXCEPT_KEY":
+            raise OptionErrors(("key.fields-prefix", "key.fields-prefix needs value.fields-include: EXCEPT_KEY"))
+        return self
+
+    def with_format(self, chosen: Format) -> tuple[RecordOptions, list[tuple[str, str]]]:
+        """These options with those of the format; and what is wrong between them: the option to point at, and why."""
+        assert isinstance(chosen, Json)
+        given = {name: getattr(chosen, name) for name in chosen.model_fields_set}
+        return super().with_format(UpsertJson.model_construct(_fields_set=set(given), **{**chosen.__dict__, **given}))
+
+    @property
+    def extra(self) -> Extra:
+        """The columns that come from elsewhere than the value."""
+        return replace(super().extra, key=self.fields_include == "EXCEPT_KEY")
