@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -37,6 +38,9 @@ def run(
         str | None,
         typer.Option(metavar="TIME", help="Start here if there is no checkpoint: ms since 1970, or ISO 8601 (UTC)."),
     ] = None,
+    alive: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Touch this file every few seconds, for a liveness probe.")
+    ] = None,
     master: MasterOption = "local[*]",
     conf: ConfOption = None,
 ) -> None:
@@ -50,7 +54,7 @@ def run(
     values, spark = parse_variables(variables), parse_variables(conf)
     start = parse_start(from_timestamp, "--from-timestamp")
     with running(file, values, spark, checkpoint, master, once=once, start=start) as (pipeline, settings, observer):
-        run_pipeline(pipeline, settings, observer)
+        run_pipeline(pipeline, replace(settings, alive=alive), observer)
 
 
 @contextmanager
@@ -76,7 +80,7 @@ def running(
     logs = (home if "://" in where else Path(where)) / "logs"
     observer = observer_for(pipeline.secrets, once=once)
     try:
-        yield pipeline, Settings(where, logs, master, conf, once, start), observer
+        yield pipeline, Settings(where, logs, master, conf, once, from_time=start), observer
     except IngestError as exc:
         raise type(exc)(mask(exc.message, pipeline.secrets), mask(exc.hint, pipeline.secrets)) from exc
     finally:

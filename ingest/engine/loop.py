@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from ingest.engine import planner
@@ -33,6 +34,8 @@ POLL_S: Final = 0.05
 """How often an idle driver looks for new records, in seconds."""
 PATIENCE_S: Final = 300.0
 """How long a running pipeline waits for a broker that went away, in seconds."""
+LIFE_S: Final = 1.0
+"""How often a run that gets on touches the file that says so, in seconds."""
 CHECK_S: Final = 30.0
 """How often the driver looks whether what is to be read next is still there, in seconds. Tasks notice it, too."""
 
@@ -89,6 +92,7 @@ class Loop(Starting):
             return batch
         try:
             while not self.stop.asked:
+                self.show_life()
                 self.progress.positions.update(self.patiently(lambda: self.source.discover(self.progress.positions)))
                 ends = self.targets or self.patiently(lambda: self.source.ends(self.progress.positions))
                 self.ends = ends
@@ -156,6 +160,7 @@ class Loop(Starting):
 
     def finish(self, batch: Batch, outcomes: list[Outcome]) -> None:
         """Merge what the tasks did, evolve the schemas, store the progress."""
+        self.show_life()
         progress = self.progress
         before = dict(progress.positions)
         self.writers = {outcome.shard: outcome.worker for outcome in outcomes}
@@ -202,6 +207,14 @@ class Loop(Starting):
 
     # -- watching ----------------------------------------------------------------------------------------------------
 
+    def show_life(self) -> None:
+        """Touch the file that a probe looks at, now and then."""
+        now = time.monotonic()
+        if self.settings.alive is not None and now - self.lived > LIFE_S:
+            self.lived = now
+            with suppress(OSError):  # whoever watches will notice
+                self.settings.alive.touch()
+
     def patiently(self, ask: Callable[[], dict[Split, int]]) -> dict[Split, int]:
         """Ask Kafka something; a broker that is away for a while is waited for."""
         since = time.monotonic()
@@ -211,6 +224,7 @@ class Loop(Starting):
             except Unavailable as exc:
                 if self.stop.asked or time.monotonic() - since > PATIENCE_S:
                     raise
+                self.show_life()
                 self.warn_once(f"{exc.message}; waiting")
                 time.sleep(1)
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from ingest.engine.task import Outcome, Task
 
 TASK_ATTEMPTS: Final = 4
+SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
+"""The environment variable by which `spark-submit` tells a driver that Java runs already."""
 
 _LOG4J: Final = """\
 rootLogger.level = warn
@@ -46,13 +48,14 @@ class Session:
     def __init__(self, name: str, master: str, conf: Mapping[str, str], *, lock: int | None, log: Path) -> None:
         """Start Java and Spark; raises ConfigError or Unavailable when that does not work."""
         self._log = log
+        self._submitted = SUBMITTED in os.environ
         log.parent.mkdir(parents=True, exist_ok=True)
         if log.exists() and log.stat().st_size > _MAX_LOG:
             log.replace(log.with_suffix(".log.1"))
         log4j = log.with_name("log4j2.properties")
         log4j.write_text(_LOG4J, encoding="utf-8")
         options = f"-Dlog4j2.configurationFile={log4j.resolve().as_uri()}"
-        local = master.startswith("local")
+        local = master.startswith("local") and not self._submitted
         if local:
             # The driver's JVM only hands tasks out: it starts faster with the simple compiler and collector
             options += " -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -90,10 +93,12 @@ class Session:
             os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(path))
             # The first of Spark's two Java processes only prints the command of the second
             os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-        spark = SparkConf(loadDefaults=False)
-        for key, value in settings.items():
-            spark.set(key, value)
         try:
+            if self._submitted:
+                return self._join(settings)
+            spark = SparkConf(loadDefaults=False)
+            for key, value in settings.items():
+                spark.set(key, value)
             with self._log.open("ab") as out:
                 popen = {
                     "stdout": out,
@@ -110,6 +115,18 @@ class Session:
             if type(exc).__module__.startswith("py4j"):
                 raise self._explain(exc) from exc
             raise
+
+    def _join(self, settings: Mapping[str, str]) -> SparkContext:
+        """Work in the Java process that `spark-submit` has started; what it was told goes before what we would say."""
+        from pyspark import SparkConf, SparkContext  # noqa: PLC0415  (as above)
+        from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
+
+        self._gateway = launch_gateway()  # type: ignore[no-untyped-call]
+        spark = SparkConf(loadDefaults=True, _jvm=self._gateway.jvm)
+        for key, value in settings.items():
+            if not spark.contains(key) and key != "spark.driver.extraJavaOptions":
+                spark.set(key, value)
+        return SparkContext(conf=spark, gateway=self._gateway)
 
     def _explain(self, exc: Exception) -> IngestError:
         from shutil import which  # noqa: PLC0415

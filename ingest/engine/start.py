@@ -54,6 +54,8 @@ class Settings:
     master: str = "local[*]"
     conf: Mapping[str, str] = field(default_factory=dict)
     once: bool = False
+    alive: Path | None = None
+    """A file to touch every few seconds, for whoever watches over the run."""
     from_time: int | None = None
     """Where to start where the checkpoint does not say, in milliseconds since 1970."""
 
@@ -104,6 +106,8 @@ class Starting:
         self.withheld: dict[tuple[TableId, str], int] = {}
         self.warned: set[str] = set()
         self.stalled = 0.0
+        self.lived = 0.0
+        """When the file that says that the run gets on was touched."""
         self.checked = 0.0
         """When it was last seen that what is to be read next is still there."""
         self.ends: Mapping[Split, int] = {}

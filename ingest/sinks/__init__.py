@@ -95,9 +95,12 @@ class Sink(Protocol):
     """What a sink's options model offers, beside what all of them have (`SinkOptions`)."""
 
     needs_key: bool
-    changelog: bool
     most_per_batch: int | None
     parallelism: int | None
+
+    @property
+    def changelog(self) -> bool:
+        """Whether an insert is written otherwise than an update, or the row before a change is shown."""
 
     def prefix(self, pipeline: str) -> str | None:
         """What the names of its transactions begin with; None where it has none."""

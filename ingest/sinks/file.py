@@ -54,6 +54,11 @@ class FileSink(SinkOptions):
     envelope: bool = Field(False, alias="file.envelope")
     """Each line is `{"key":…,"value":…}`: the primary key's columns beside the value."""
 
+    @property
+    def changelog(self) -> bool:
+        """Whether an insert is written otherwise than an update, or the row before a change is shown."""
+        return self.value_format != "json"
+
     def plan(
         self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference
     ) -> RowPlan:

@@ -100,6 +100,11 @@ class KafkaSink(TopicsOptions):
                 return topic
         return super().topic_of(table)
 
+    @property
+    def changelog(self) -> bool:
+        """Whether an insert is written otherwise than an update, or the row before a change is shown."""
+        return self.value_format != "json"
+
     def plan(
         self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference
     ) -> RowPlan:

@@ -39,8 +39,6 @@ class SinkOptions(Options):
     formats: ClassVar[str | None] = None
     needs_key: ClassVar[bool] = True
     """Whether only tables with a primary key can be written."""
-    changelog: ClassVar[bool] = True
-    """Whether an insert is written otherwise than an update, or the row before a change is shown."""
     most_per_batch: ClassVar[int | None] = None
     """Records of a shard in one batch, where the sink cannot take any number."""
 
@@ -67,6 +65,11 @@ class SinkOptions(Options):
                 msg = f"{change[:60]!r} is no schema change (known: {', '.join(FAMILIES)})"
                 raise ValueError(msg)
         return value
+
+    @property
+    def changelog(self) -> bool:
+        """Whether an insert is written otherwise than an update, or the row before a change is shown."""
+        return True
 
     def prefix(self, _pipeline: str) -> str | None:
         """What the names of its transactions begin with; None where it has none."""

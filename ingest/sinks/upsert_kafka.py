@@ -36,7 +36,6 @@ class UpsertKafka(TopicsOptions):
     """Options of `sink:` with `type: upsert-kafka`."""
 
     needs_key: ClassVar[bool] = True
-    changelog: ClassVar[bool] = False
     cleanup: ClassVar[str] = "compact"
 
     type: Literal["upsert-kafka"]
@@ -81,6 +80,11 @@ class UpsertKafka(TopicsOptions):
                 (key, "sink.buffer-flush.max-rows and sink.buffer-flush.interval have an effect together only")
             )
         return found
+
+    @property
+    def changelog(self) -> bool:
+        """A row is a row, whatever was before it."""
+        return False
 
     @property
     def _as_it_came(self) -> bool:

@@ -147,7 +147,7 @@ class Rig:
         self.chance = random.Random(seed)  # noqa: S311  (to be repeated)
         self.name = f"chaos-{folder.name}-{os.getpid()}"
         self.topic, self.out = f"{self.name}.in", f"{self.name}.out"
-        admin = AdminClient({"bootstrap.servers": bootstrap})
+        admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
         topics = [NewTopic(name, partitions, replicas) for name in (self.topic, self.out)]
         for future in admin.create_topics(topics).values():
             future.result(30)
@@ -293,7 +293,8 @@ class Rig:
         if worker:
             folder = self.folder / f"fault-{self.starts}"
             folder.mkdir()
-            self.env |= {"PYTHONPATH": str(FAULTS), "INGEST_FAULT": f"{worker}:{folder}"}
+            path = os.pathsep.join(p for p in (str(FAULTS), os.environ.get("PYTHONPATH", "")) if p)
+            self.env |= {"PYTHONPATH": path, "INGEST_FAULT": f"{worker}:{folder}"}
             self.more = ["--conf", "spark.python.daemon.module=faulty_daemon"]
         if driver:
             self.env |= {"INGEST_DRIVER_FAULT": driver}

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import psutil
 from clusters import Nodes, Standalone
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
 from harness import free_port
 from proxy import Proxy
 from rig import Report, Rig, executors_below
@@ -202,7 +203,9 @@ def brokers_bounced(folder: Path, guarantee: str, scale: Scale) -> Report:
     nodes = Nodes(folder)
     try:
         Cluster({"bootstrap.servers": nodes.bootstrap}).connect(90)
-        time.sleep(5)
+        admin = AdminClient({"bootstrap.servers": nodes.bootstrap, "log_level": 0})
+        while len(admin.list_topics(timeout=10).brokers) < 3:
+            time.sleep(0.5)
         rig = Rig(folder, nodes.bootstrap, guarantee, total=scale.changes, seed=scale.seed, rate=800, replicas=3)
         rig.begin()
         for i in range(max(2, scale.moments // 3)):
