@@ -11,6 +11,7 @@ goes wrong in a commit, the producer is thrown away: the next one reads the trut
 
 from __future__ import annotations
 
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from ingest.errors import IngestError, Superseded, Unsettled
+from ingest.errors import IngestError, Superseded, Unavailable, Unsettled
 from ingest.kafka import progress
 from ingest.kafka.failures import error_of, explain, is_away, is_settling
 from ingest.kafka.progress import Note, Owner, group_of, transactional_id
@@ -33,11 +34,16 @@ if TYPE_CHECKING:
     from ingest.model.portion import Portion, Resumed
     from ingest.model.record import Headers
 
-REQUEST_S: Final = 30.0
+REQUEST_S: Final = 20.0
 """How long a step of a transaction is waited for, in seconds; less than a transaction may take."""
+GRACE_S: Final = 5.0
+"""How much longer, until the client is given up: it does not always keep that deadline itself."""
+_given_up: list[Any] = []
+"""Clients that hang in a call: to let go of them could hang as well."""
 SETTLE_S: Final = 30.0
 """How long a coordinator that has just moved is given to answer, in seconds."""
-TRIES: Final = 3
+PATIENCE_S: Final = 120.0
+"""How long a broker that went away is waited for, in seconds."""
 _T = TypeVar("_T")
 _AT_ONCE: Final = 8
 """Shards that a starting driver takes over at the same time."""
@@ -79,13 +85,15 @@ class Notes:
 
 
 def persistently(step: Callable[[], _T]) -> _T:
-    """Try a step again whose outcome was not known: a new producer reads the truth."""
-    for _ in range(TRIES - 1):
+    """Try a step again for a while whose outcome was not known, or whose broker is away."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
         try:
             return step()
-        except Unsettled:
-            time.sleep(0.2)
-    return step()
+        except Unavailable:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(0.5)
 
 
 class Channel:
@@ -97,13 +105,34 @@ class Channel:
         self._what = f"transactional id {transactional_id(prefix, who)}"
         self.writer = KafkaWriter({**conf, "transactional.id": transactional_id(prefix, who)}, checked=True)
         self._producer = self.writer.producer
+        self._hangs = False
         try:
             # Asking for metadata first makes what follows several times faster
             self._producer.list_topics(progress.TOPIC, timeout=REQUEST_S)
-            self._producer.init_transactions(REQUEST_S)
+            self._in_time(self._producer.init_transactions, REQUEST_S)
         except KafkaException as exc:
             self.close()
             raise explain(exc, f"take {self._what}", self._servers) from exc
+
+    def _in_time(self, call: Callable[..., object], *arguments: object) -> None:
+        """Make a call that blocks; raises what it raises, and Unsettled where it does not come back."""
+        failed: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                call(*arguments)
+            except BaseException as exc:  # noqa: BLE001  (raised where the call was made)
+                failed.append(exc)
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        thread.join(REQUEST_S + GRACE_S)
+        if thread.is_alive():
+            self._hangs = True
+            msg = f"the Kafka client hangs in {call.__name__} of {self._what} at {self._servers}"
+            raise Unsettled(msg, "nothing is lost: a new client finds out how far it came")
+        if failed:
+            raise failed[0]
 
     def begin(self) -> None:
         """Begin a transaction."""
@@ -119,11 +148,11 @@ class Channel:
         try:
             for group, note in notes:
                 offset = TopicPartition(progress.TOPIC, shard, number, note)
-                self._producer.send_offsets_to_transaction([offset], group.group, REQUEST_S)
+                self._in_time(self._producer.send_offsets_to_transaction, [offset], group.group, REQUEST_S)
         except KafkaException as exc:
             raise self._again(exc, what) from exc
         try:
-            self._producer.commit_transaction(REQUEST_S)
+            self._in_time(self._producer.commit_transaction, REQUEST_S)
         except KafkaException as exc:
             self.writer.check()  # a record that the broker does not take says more
             raise self._again(exc, what) from exc
@@ -137,12 +166,17 @@ class Channel:
 
     def abort(self) -> None:
         """End the transaction in hand without what was written, if that is still ours to do."""
-        with suppress(KafkaException):
+        if self._hangs:
+            return
+        with suppress(KafkaException, Unsettled):
             self._producer.purge()
-            self._producer.abort_transaction(REQUEST_S / 3)
+            self._in_time(self._producer.abort_transaction, REQUEST_S / 2)
 
     def close(self) -> None:
         """Let go of the connections. A transaction that is open is left to the next producer of the id, or to time."""
+        if self._hangs:
+            _given_up.append(self._producer)
+            return
         with suppress(KafkaException, RuntimeError):
             self._producer.purge()
             self._producer.close(1)  # type: ignore[attr-defined]  # the stubs do not know it
@@ -206,9 +240,10 @@ class TransactionalWriter:
         self._close()
         if self._groups is None or self._groups.scope != portion.scope:
             self._groups = Groups(self._conf, self._prefix, portion.scope)
-        self._channel = Channel(self._conf, self._prefix, portion.shard)
+        groups = self._groups
+        self._channel = persistently(lambda: Channel(self._conf, self._prefix, portion.shard))
         self._of = of
-        notes = self._groups.read(portion.shard, progress.parts(portion.starts))
+        notes = persistently(lambda: groups.read(portion.shard, progress.parts(portion.starts)))
         head = notes[0]
         if head is not None and (head.run, head.batch) > (portion.run, portion.batch):
             msg = (
@@ -295,10 +330,13 @@ class Ownership:
         self._note(0)
         return before
 
+    def _drop(self) -> None:
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            channel.close()
+
     def _open(self) -> None:
-        if self._channel is not None:
-            self._channel.close()
-        self._channel = None
+        self._drop()
         self._channel = Channel(self._conf, self._prefix, "driver")
 
     def _read(self) -> Owner | None:
@@ -342,24 +380,25 @@ class Ownership:
     def mark(self, batch: int, shards: int) -> None:
         """Say that a batch is about to be written, in so many shards; raises Superseded where a newer run has begun."""
         self._owner.shards = max(self._owner.shards, shards)
-        for _ in range(TRIES):
-            try:
-                return self._note(batch)
-            except Unsettled as exc:
-                failed = exc
+        persistently(lambda: self._mark(batch))
+
+    def _mark(self, batch: int) -> None:
+        if self._channel is None:
             # Whose turn it is now is in the note: asking for the id again would fence a newer run
             now = self._read()
             if now is not None and (now.checkpoint, now.run) != (self._owner.checkpoint, self._owner.run):
                 who = f"pipeline {now.pipeline}, checkpoint {now.checkpoint}, run {now.run}"
                 msg = f"another run has taken over sink.transactional-id-prefix {self._prefix}: {who}"
                 hint = "nothing is lost; see that only one run of a pipeline is started, and that no two share a prefix"
-                raise Superseded(msg, hint) from failed
+                raise Superseded(msg, hint)
             self._open()
-        raise failed
+        try:
+            self._note(batch)
+        except Unsettled:
+            self._drop()
+            raise
 
     def close(self) -> None:
         """Let go of the connections."""
-        if self._channel is not None:
-            self._channel.close()
-            self._channel = None
+        self._drop()
         self._notes.close()

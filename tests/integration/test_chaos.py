@@ -1,0 +1,37 @@
+"""The faults of `make chaos` in short: a few thousand changes, and each fault once or twice."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from storms import Scale, answers_lost, cut_off, driver_killed, executor_stopped, two_drivers_shared, worker_killed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from rig import Report
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
+SHORT = Scale(changes=6000, moments=2, seed=7)
+
+
+@pytest.mark.parametrize(
+    ("storm", "guarantee"),
+    [
+        (driver_killed, "exactly-once"),
+        (driver_killed, "at-least-once"),
+        (worker_killed, "exactly-once"),
+        (executor_stopped, "exactly-once"),
+        (cut_off, "exactly-once"),
+        (answers_lost, "exactly-once"),
+        (two_drivers_shared, "exactly-once"),
+    ],
+    ids=lambda value: getattr(value, "__name__", value),
+)
+def test_a_fault_is_survived(storm: Callable[[Path, str, Scale], Report], guarantee: str, tmp_path: Path) -> None:
+    folder = tmp_path / storm.__name__.replace("_", "-")
+    folder.mkdir()
+    report = storm(folder, guarantee, SHORT)
+    assert report.survived, report
