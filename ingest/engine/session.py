@@ -155,6 +155,11 @@ class Session:
         return self._sc._jvm, self._sc._jsc.hadoopConfiguration()  # noqa: SLF001
 
     @property
+    def speculates(self) -> bool:
+        """Whether Spark may run a task twice at a time."""
+        return str(self._sc.getConf().get("spark.speculation", "false")).lower() == "true"
+
+    @property
     def slots(self) -> int:
         """How many tasks run at once."""
         return max(1, int(self._sc.defaultParallelism))

@@ -65,9 +65,6 @@ class Starting:
 
     def __init__(self, pipeline: Pipeline, settings: Settings, observer: Observer, summary: RunEnded) -> None:
         """Open the checkpoint, if it is a local one; connect to nothing yet."""
-        if pipeline.sink.prefix(pipeline.pipeline.name) and settings.conf.get("spark.speculation", "") == "true":
-            msg = "spark.speculation starts a task twice at a time, and exactly-once lets only one of them write"
-            raise ConfigError(msg, "leave spark.speculation out, or choose another sink.delivery-guarantee")
         self.pipeline, self.settings, self.observer, self.summary = pipeline, settings, observer, summary
         self.remote = is_remote(settings.checkpoint)
         self.resources = ExitStack()
@@ -213,7 +210,12 @@ class Starting:
         name = f"ingest {self.pipeline.pipeline.name}"
         lock = None if self.remote else self.checkpoint.storage.lock
         try:
-            return Session(name, settings.master, settings.conf, lock=lock, log=settings.logs / "spark.log")
+            session = Session(name, settings.master, settings.conf, lock=lock, log=settings.logs / "spark.log")
+            if session.speculates and self.pipeline.sink.prefix(self.pipeline.pipeline.name) is not None:
+                session.stop()
+                msg = "spark.speculation starts a task twice at a time, and exactly-once lets only one of them write"
+                raise ConfigError(msg, "leave spark.speculation out, or choose another sink.delivery-guarantee")
+            return session  # noqa: TRY300  (its own errors are meant as well)
         except IngestError:
             other = None if connecting is None else connecting.exception()
             if isinstance(other, IngestError):

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
-from harness import INGEST, Result, debezium, finish, message, until
+from harness import INGEST, Kafka, Result, debezium, finish, free_port, message, until
+
+from ingest.sandbox import broker as sandbox
 
 if TYPE_CHECKING:
-    from harness import Kafka, Pipeline
+    from harness import Pipeline
 
 pytestmark = pytest.mark.kafka
 EXACTLY = "  sink.delivery-guarantee: exactly-once\n"
@@ -32,10 +34,12 @@ def fill(kafka: Kafka, pipeline: Pipeline, first: int, end: int, partitions: int
         kafka.send(pipeline.topic, *changes, partition=partition)
 
 
-def faulty(pipeline: Pipeline, folder: Path, *arguments: str, worker: str = "", driver: str = "") -> Result:
-    """Run to the end, with a death of a worker or of the driver."""
+def faulty(pipeline: Pipeline, folder: Path, *, worker: str = "", driver: str = "", replay: bool = False) -> Result:
+    """Run to the end, or replay dead letters, with a death of a worker or of the driver."""
     env = {**os.environ, "PYTHONPATH": str(FAULTS)}
-    command = pipeline.command("--once", *arguments)
+    command = pipeline.command() if replay else pipeline.command("--once")
+    if replay:
+        command[1] = "replay"
     if worker:
         folder.mkdir(exist_ok=True)
         env["INGEST_FAULT"] = f"{worker}:{folder}"
@@ -249,3 +253,45 @@ def test_another_prefix_waits_for_the_batch_in_hand(kafka: Kafka, pipeline: Pipe
     fill(kafka, pipeline, 1000, 1100)
     assert pipeline.run().code == 0
     assert sorted(ids(kafka, pipeline.out("orders"))) == [*range(1100)]
+
+
+@pytest.mark.parametrize("death", [{"driver": "before-done:1"}, {"worker": "after-commit:1"}, {}])
+def test_a_dead_letter_is_applied_once_whatever_dies(
+    kafka: Kafka, pipeline: Pipeline, tmp_path: Path, death: dict[str, str]
+) -> None:
+    letters = f"pipeline:\n  dirty-data.collector:\n    type: kafka\n    topic: {kafka.name}.dead\n"
+    pipeline.write(source="  ingestion.ignore-errors: true\n", sink=EXACTLY, rest=letters)
+    fill(kafka, pipeline, 0, 100)
+    unavailable = [message("c", None, {"id": i, "t": "__debezium_unavailable_value"}) for i in range(100, 300)]
+    kafka.send(pipeline.topic, *unavailable)
+    assert pipeline.run().code == 0
+    assert len(kafka.read(f"{kafka.name}.dead")) == 200
+    keep = "  ingestion.ignore-errors: true\n  debezium-json.unavailable-value: keep\n"
+    pipeline.write(source=keep, sink=EXACTLY, rest=letters)
+    first = faulty(pipeline, tmp_path / "fault", replay=True, **death)
+    assert first.code == (-9 if "driver" in death else 0), first.err
+    again = faulty(pipeline, tmp_path, replay=True)
+    assert again.code == 0, again.err
+    fill(kafka, pipeline, 300, 310)
+    assert pipeline.run().code == 0, "the pipeline's own progress is as it was"
+    assert sorted(ids(kafka, pipeline.out("orders"))) == [*range(310)]
+
+
+def test_source_and_sink_may_be_different_clusters(kafka: Kafka, pipeline: Pipeline, tmp_path: Path) -> None:
+    folder = tmp_path / "other"
+    try:
+        other = Kafka(sandbox.up(folder, free_port(), heap="384m").bootstrap)
+        pipeline.write(sink=EXACTLY)
+        text = pipeline.file.read_text()
+        head, sink = text.split("sink:", 1)
+        pipeline.file.write_text(f"{head}sink:{sink.replace(kafka.bootstrap, other.bootstrap, 1)}")
+        fill(kafka, pipeline, 0, 5000)
+        done = faulty(pipeline, tmp_path / "fault", worker="after-commit:2")
+        assert done.code == 0, done.err
+        fill(kafka, pipeline, 5000, 5100)
+        assert faulty(pipeline, tmp_path, driver="before-done:1").code == -9
+        assert pipeline.run().code == 0
+        assert sorted(ids(other, pipeline.out("orders"))) == [*range(5100)]
+        assert not kafka.cluster.topics([pipeline.out("orders")])
+    finally:
+        sandbox.down(folder, wipe=True)
