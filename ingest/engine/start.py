@@ -175,9 +175,8 @@ class Starting:
         starts = {} if known is None else {
             shard: {split: start for split, (start, _) in ranges.items()} for shard, ranges in known.by_shard().items()
         }  # fmt: skip
-        number, planned, age_s = (
-            (0, 0, 0.0) if known is None else (known.number, known.run, time.time() - known.time / 1000)
-        )
+        number = progress.batch if batch is None else batch.number
+        planned, age_s = (0, 0.0) if known is None else (known.run, time.time() - known.time / 1000)
         found = self.sink.settle(self.checkpoint.scope, number, planned, starts, age_s)
         if known is None or prefix is None:
             return False

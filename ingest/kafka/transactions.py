@@ -312,6 +312,7 @@ class Ownership:
         self._notes = Notes(conf, self._group)
         self._channel: Channel | None = None
         self._owner = Owner(pipeline, "", 0, 0, 0)
+        self._before: Owner | None = None
 
     def take(self, checkpoint: str, run: int) -> Owner | None:
         """Fence the drivers of older runs; returns who wrote last. Raises IngestError.
@@ -323,12 +324,11 @@ class Ownership:
     def _take(self, checkpoint: str, run: int) -> Owner | None:
         self._open()
         before = self._read()
-        if before is not None and (before.checkpoint, before.run) == (checkpoint, run):
-            before = None  # our own, of the try before
-        else:
+        if before is None or before != self._owner:  # not our own, of the try before
+            self._before = before
             self._owner = Owner(self._pipeline, checkpoint, run, 0 if before is None else before.shards, 0)
         self._note(0)
-        return before
+        return self._before
 
     def _drop(self) -> None:
         channel, self._channel = self._channel, None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Name
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from ingest.errors import DataLoss, TopicMissing
+from ingest.errors import CheckpointError, DataLoss, TopicMissing
 from ingest.formats.options import OptionErrors
 from ingest.kafka.connection import KafkaConnection
 from ingest.kafka.properties import translate
@@ -282,6 +282,11 @@ class TopicsControl(PlainControl):
 
         parts = max(map(progress.parts, starts.values()), default=1)
         notes = self._ownership.fence(scope, max(starts, default=-1) + 1, parts)
+        newest = max((head.batch for head, *_ in notes if head is not None), default=0)
+        if newest > number:
+            msg = f"the sink holds batch {newest} of this checkpoint, which itself knows of no batch after {number}"
+            hint = "it is an old copy: restore the newest one, or begin anew with another --checkpoint"
+            raise CheckpointError(msg, hint)
         out = {}
         for shard, of_shard in starts.items():
             of_it = notes[shard][: progress.parts(of_shard)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -151,6 +152,21 @@ def test_a_deleted_checkpoint_means_everything_again_with_one_warning(kafka: Kaf
     after = pipeline.run()
     assert after.code == 0
     assert "older progress" not in after.err
+
+
+def test_an_old_copy_of_a_checkpoint_is_refused(kafka: Kafka, pipeline: Pipeline) -> None:
+    pipeline.write(sink=EXACTLY)
+    fill(kafka, pipeline, 0, 100)
+    assert pipeline.run().code == 0
+    shutil.copytree(pipeline.checkpoint, pipeline.checkpoint.with_name("copy"))
+    fill(kafka, pipeline, 100, 200)
+    assert pipeline.run().code == 0
+    shutil.rmtree(pipeline.checkpoint)
+    pipeline.checkpoint.with_name("copy").rename(pipeline.checkpoint)
+    refused = pipeline.run()
+    assert refused.code == 78, refused.err
+    assert "it is an old copy" in refused.err
+    assert sorted(ids(kafka, pipeline.out("orders"))) == [*range(200)]
 
 
 def test_the_newer_of_two_runs_with_one_prefix_stops_the_older(kafka: Kafka, pipeline: Pipeline) -> None:
