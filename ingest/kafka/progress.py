@@ -8,7 +8,7 @@ under further groups. Pure: asks no broker.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
@@ -16,10 +16,11 @@ from ingest.errors import ConfigError
 from ingest.model.portion import Resumed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from ingest.kafka.admin import Split
 
+_T = TypeVar("_T")
 TOPIC: Final = "ingest-progress"
 """Holds no record: an offset can only be committed for a partition that exists on the sink's cluster."""
 PARTITIONS: Final = 16
@@ -88,17 +89,17 @@ def encode(note: Note | Owner) -> str:
 
 def read_note(text: str, group: str) -> Note:
     """A note; raises ConfigError for something else in its place."""
-    try:
-        return _read_note(text)
-    except (msgspec.DecodeError, UnicodeError) as exc:
-        msg = f"consumer group {group} holds something else than this tool's progress: {text[:100]!r}"
-        raise ConfigError(msg, "choose another sink.transactional-id-prefix") from exc
+    return _read(_read_note, text, group)
 
 
 def read_owner(text: str, group: str) -> Owner:
     """The owner's note; raises as `read_note` does."""
+    return _read(_read_owner, text, group)
+
+
+def _read(decode: Callable[[str], _T], text: str, group: str) -> _T:
     try:
-        return _read_owner(text)
+        return decode(text)
     except (msgspec.DecodeError, UnicodeError) as exc:
         msg = f"consumer group {group} holds something else than this tool's notes: {text[:100]!r}"
         raise ConfigError(msg, "choose another sink.transactional-id-prefix") from exc

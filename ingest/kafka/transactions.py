@@ -110,6 +110,9 @@ class Channel:
             # Asking for metadata first makes what follows several times faster
             self._producer.list_topics(progress.TOPIC, timeout=REQUEST_S)
             self._in_time(self._producer.init_transactions, REQUEST_S)
+        except Unsettled:
+            self.close()
+            raise
         except KafkaException as exc:
             self.close()
             raise explain(exc, f"take {self._what}", self._servers) from exc
@@ -322,6 +325,11 @@ class Ownership:
         return persistently(lambda: self._take(checkpoint, run))
 
     def _take(self, checkpoint: str, run: int) -> Owner | None:
+        newest = self._read()
+        if newest is not None and newest.checkpoint == checkpoint and newest.run > run:
+            msg = f"run {newest.run} of this checkpoint has begun already, and this one is run {run}"
+            hint = "see that only one run of a pipeline is started; an old copy of a checkpoint is of no use"
+            raise Superseded(msg, hint)
         self._open()
         before = self._read()
         if before is None or before != self._owner:  # not our own, of the try before

@@ -1,0 +1,49 @@
+"""Notes of how far a shard has written: what is packed is read again, by whoever has the same plan."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ingest.engine.tally import MAX_BYTES, Counts, Tally
+from ingest.errors import ConfigError
+from ingest.kafka.progress import Note, pack, parts, read_note, read_owner, unpack
+
+LIMIT = 4096
+"""What brokers take of an offset's metadata, unless they are told otherwise."""
+
+
+@given(st.integers(1, 700), st.integers(0, 1 << 40), st.integers(0, 9_999_999), st.booleans())
+def test_what_is_packed_is_read_again_and_fits(count: int, start: int, distance: int, final: bool) -> None:  # noqa: FBT001
+    starts = {(f"topic-{i % 7}", i): start + i for i in range(count)}
+    positions = {split: at + (distance + i) % 10_000_000 for i, (split, at) in enumerate(starts.items())}
+    tables: dict[tuple[str, ...], Counts] = {("shop", f"t{i}"): Counts(0, i, i, i, i) for i in range(count)}
+    tally = Tally(5, 3, tables).text()
+    assert len(tally) <= MAX_BYTES
+    texts = pack(Note(9, 7, 8, final=final, tally=msgspec.Raw(tally)), starts, positions)
+    assert len(texts) == parts(starts)
+    assert max(map(len, texts)) < LIMIT
+    notes = [read_note(text, "g") for text in texts]
+    assert {(note.run, note.batch, note.planned, note.final) for note in notes} == {(9, 7, 8, final)}
+    found = unpack(notes, starts, 7, 8)
+    assert found is not None
+    assert found.positions == positions
+    assert found.final == final
+    again = Tally.read_from(found.tally)
+    assert (again.read, again.rejected) == (5, 3)
+    assert unpack(notes, starts, 8, 8) is None, "of another batch"
+    assert unpack(notes, starts, 7, 9) is None, "planned by another run"
+
+
+def test_nothing_is_known_where_nothing_was_noted() -> None:
+    assert unpack([None], {("t", 0): 5}, 1, 1) is None
+    assert Tally.read_from(b"") == Tally()
+
+
+def test_what_is_not_ours_is_said_to_be() -> None:
+    with pytest.raises(ConfigError, match="something else than this tool's notes"):
+        read_note("hello", "g")
+    with pytest.raises(ConfigError, match="something else"):
+        read_owner('{"run":1}', "g")
