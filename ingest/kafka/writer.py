@@ -116,7 +116,7 @@ class KafkaWriter:
         self._check()
 
     def _count(self, topic: str) -> int:
-        """How many partitions a topic has; what was once written by a count is always written by it."""
+        """How many partitions a topic has; asked once, so that a key stays in its partition while this writer lives."""
         known = self._counts.get(topic)
         if known is None:
             try:
