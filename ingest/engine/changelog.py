@@ -44,7 +44,7 @@ class Rows:
     def __init__(self, path: Path) -> None:
         """Open, or begin anew where what is there cannot be read; raises Unavailable."""
         self._path = path
-        self._changed: dict[bytes, tuple[int, bytes | None]] = {}
+        self._changed: dict[bytes, bytes | None] = {}
         self._log: list[tuple[int, bytes, bytes | None]] = []
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -55,17 +55,18 @@ class Rows:
 
     def _open(self) -> None:
         try:
-            self._file = sqlite3.connect(self._path, isolation_level=None, timeout=30)
-            self._file.execute("PRAGMA journal_mode=WAL")
-            self._file.execute("PRAGMA synchronous=NORMAL")
-            self._file.execute("CREATE TABLE IF NOT EXISTS rows (k BLOB PRIMARY KEY, v BLOB) WITHOUT ROWID")
-            self._file.execute("CREATE TABLE IF NOT EXISTS at (position INTEGER)")
+            self._connect()
         except sqlite3.DatabaseError:
             for name in (self._path, *self._path.parent.glob(f"{self._path.name}-*")):
                 name.unlink(missing_ok=True)
-            self._file = sqlite3.connect(self._path, isolation_level=None, timeout=30)
-            self._file.execute("CREATE TABLE rows (k BLOB PRIMARY KEY, v BLOB) WITHOUT ROWID")
-            self._file.execute("CREATE TABLE at (position INTEGER)")
+            self._connect()
+
+    def _connect(self) -> None:
+        self._file = sqlite3.connect(self._path, isolation_level=None, timeout=30)
+        self._file.execute("PRAGMA journal_mode=WAL")
+        self._file.execute("PRAGMA synchronous=NORMAL")
+        self._file.execute("CREATE TABLE IF NOT EXISTS rows (k BLOB PRIMARY KEY, v BLOB) WITHOUT ROWID")
+        self._file.execute("CREATE TABLE IF NOT EXISTS at (position INTEGER)")
 
     @property
     def position(self) -> int | None:
@@ -90,13 +91,13 @@ class Rows:
             out.update(self._file.execute(f"SELECT k, v FROM rows WHERE k IN ({marks})", some))  # noqa: S608  (marks only)
         for key in keys:
             changed = self._changed.get(key)
-            if changed is not None and changed[1] is not None:
-                out[key] = changed[1]
+            if changed is not None:
+                out[key] = changed
         return out
 
     def put(self, offset: int, key: bytes, row: bytes | None) -> None:
         """Note a row, or that it is gone; it is kept with the next commit that passes its offset."""
-        self._changed[key] = (offset, row)
+        self._changed[key] = row
         self._log.append((offset, key, row))
 
     def commit(self, position: int) -> None:

@@ -217,7 +217,7 @@ class _Shard:
         outcome.worker = self.state.token
         context = TaskContext.get()
         first = context is None or context.attemptNumber() == 0
-        starts = {split: start for split, (start, _) in task.ranges.items()}
+        starts = dict(self.written)
         kept = first and task.last == self.state.token
         portion = Portion(self.setup.scope, self.setup.run, task.batch, task.planned, task.shard, starts, kept)
         try:

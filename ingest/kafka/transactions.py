@@ -2,7 +2,7 @@
 
     transactional ids   <prefix>/<shard>, <prefix>/driver   a newer producer of an id fences the older one
     progress            <prefix>/<scope>                    a consumer group's offsets; what they say is in their notes
-    ownership           <prefix>/driver                     which checkpoint and run writes, in how many shards
+    ownership           <prefix>/driver                     see ownership.py
 
 The order matters. A new producer asks for its id first, which ends what an older one left open and fences it for good,
 and only then reads how far the shard was written. Nobody can move that any more but this producer itself. Whatever
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -23,7 +22,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from ingest.errors import IngestError, Superseded, Unavailable, Unsettled
 from ingest.kafka import progress
 from ingest.kafka.failures import error_of, explain, is_away, is_settling
-from ingest.kafka.progress import Note, Owner, group_of, transactional_id
+from ingest.kafka.progress import Note, group_of, transactional_id
 from ingest.kafka.properties import BOOTSTRAP, shared
 from ingest.kafka.writer import KafkaWriter
 
@@ -45,8 +44,6 @@ SETTLE_S: Final = 30.0
 PATIENCE_S: Final = 120.0
 """How long a broker that went away is waited for, in seconds."""
 _T = TypeVar("_T")
-_AT_ONCE: Final = 8
-"""Shards that a starting driver takes over at the same time."""
 
 
 class Notes:
@@ -301,112 +298,3 @@ class TransactionalWriter:
         channel, self._channel, self._begun = self._channel, None, False
         if channel is not None:
             channel.close()
-
-
-class Ownership:
-    """The driver's side: one run at a time writes under a prefix."""
-
-    def __init__(self, conf: Mapping[str, str], prefix: str, pipeline: str) -> None:
-        """Connect to nothing yet."""
-        self._conf = conf
-        self._prefix = prefix
-        self._pipeline = pipeline
-        self._group = transactional_id(prefix, "driver")
-        self._notes = Notes(conf, self._group)
-        self._channel: Channel | None = None
-        self._owner = Owner(pipeline, "", 0, 0, 0)
-        self._before: Owner | None = None
-
-    def take(self, checkpoint: str, run: int) -> Owner | None:
-        """Fence the drivers of older runs; returns who wrote last. Raises IngestError.
-
-        When this returns, no older run can begin another batch.
-        """
-        return persistently(lambda: self._take(checkpoint, run))
-
-    def _take(self, checkpoint: str, run: int) -> Owner | None:
-        newest = self._read()
-        if newest is not None and newest.checkpoint == checkpoint and newest.run > run:
-            msg = f"run {newest.run} of this checkpoint has begun already, and this one is run {run}"
-            hint = "see that only one run of a pipeline is started; an old copy of a checkpoint is of no use"
-            raise Superseded(msg, hint)
-        self._open()
-        before = self._read()
-        if before is None or before != self._owner:  # not our own, of the try before
-            self._before = before
-            self._owner = Owner(self._pipeline, checkpoint, run, 0 if before is None else before.shards, 0)
-        self._note(0)
-        return self._before
-
-    def _drop(self) -> None:
-        channel, self._channel = self._channel, None
-        if channel is not None:
-            channel.close()
-
-    def _open(self) -> None:
-        self._drop()
-        self._channel = Channel(self._conf, self._prefix, "driver")
-
-    def _read(self) -> Owner | None:
-        text = self._notes.read(0)
-        return progress.read_owner(text, self._group) if text else None
-
-    def _note(self, batch: int) -> None:
-        assert self._channel is not None
-        self._owner.time = int(time.time() * 1000)
-        self._channel.begin()
-        self._channel.commit(0, [(self._notes, progress.encode(self._owner))], batch)
-
-    def fence(self, scope: str, shards: int, parts: int) -> list[list[Note | None]]:
-        """End what tasks of older runs left open, in so many shards at least; what each shard's first notes say.
-
-        When this returns, no task of an older run can commit anything any more. Raises IngestError.
-        """
-        groups = Groups(self._conf, self._prefix, scope)
-        groups.notes(parts)
-        try:
-            with ThreadPoolExecutor(_AT_ONCE) as threads:
-                everyone = range(max(shards, self._owner.shards))
-                return list(threads.map(lambda s: persistently(lambda: self._claim(groups, s, parts)), everyone))
-        finally:
-            groups.close()
-
-    def _claim(self, groups: Groups, shard: int, parts: int) -> list[Note | None]:
-        """See to it that a task of an older run that wakes up late finds this run's note, and stops."""
-        channel = Channel(self._conf, self._prefix, shard)
-        try:
-            notes = groups.read(shard, parts)
-            head, run = notes[0] or Note(0), self._owner.run
-            claimed = [head, *(note for note in notes[1:] if note is not None)]
-            texts = [progress.encode(msgspec.structs.replace(note, run=run)) for note in claimed]
-            channel.begin()
-            channel.commit(shard, [*zip(groups.notes(len(texts)), texts, strict=True)], head.batch)
-        finally:
-            channel.close()
-        return notes
-
-    def mark(self, batch: int, shards: int) -> None:
-        """Say that a batch is about to be written, in so many shards; raises Superseded where a newer run has begun."""
-        self._owner.shards = max(self._owner.shards, shards)
-        persistently(lambda: self._mark(batch))
-
-    def _mark(self, batch: int) -> None:
-        if self._channel is None:
-            # Whose turn it is now is in the note: asking for the id again would fence a newer run
-            now = self._read()
-            if now is not None and (now.checkpoint, now.run) != (self._owner.checkpoint, self._owner.run):
-                who = f"pipeline {now.pipeline}, checkpoint {now.checkpoint}, run {now.run}"
-                msg = f"another run has taken over sink.transactional-id-prefix {self._prefix}: {who}"
-                hint = "nothing is lost; see that only one run of a pipeline is started, and that no two share a prefix"
-                raise Superseded(msg, hint)
-            self._open()
-        try:
-            self._note(batch)
-        except Unsettled:
-            self._drop()
-            raise
-
-    def close(self) -> None:
-        """Let go of the connections."""
-        self._drop()
-        self._notes.close()

@@ -15,6 +15,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from ingest.errors import CheckpointError, DataLoss, TopicMissing
 from ingest.formats.options import OptionErrors
+from ingest.kafka import progress
 from ingest.kafka.connection import KafkaConnection
 from ingest.kafka.properties import translate
 from ingest.model.reject import RowError
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from ingest.kafka.admin import Cluster, Split
-    from ingest.kafka.transactions import Ownership, TransactionalWriter
+    from ingest.kafka.ownership import Ownership
+    from ingest.kafka.transactions import TransactionalWriter
     from ingest.kafka.writer import KafkaWriter
     from ingest.model.portion import Resumed
 
@@ -251,7 +253,7 @@ class TopicsControl(PlainControl):
         """Become the only run that writes under the prefix; raises IngestError."""
         if self._prefix is None:
             return
-        from ingest.kafka.transactions import Ownership  # noqa: PLC0415
+        from ingest.kafka.ownership import Ownership  # noqa: PLC0415
 
         assert self._cluster is not None
         self._enough(1)
@@ -278,8 +280,6 @@ class TopicsControl(PlainControl):
         """How far each shard has written a batch whose end no driver saw; raises DataLoss where that has expired."""
         if self._ownership is None:
             return {}
-        from ingest.kafka import progress  # noqa: PLC0415  (as above)
-
         parts = max(map(progress.parts, starts.values()), default=1)
         notes = self._ownership.fence(scope, max(starts, default=-1) + 1, parts)
         newest = max((head.batch for head, *_ in notes if head is not None), default=0)
@@ -294,11 +294,10 @@ class TopicsControl(PlainControl):
             head = of_it[0]
             if found is not None:
                 out[shard] = found
-            elif (head is None or not head.batch) and age_s > self._retention_s():
-                kept = self._retention_s() / 60
+            elif (head is None or not head.batch) and age_s > (kept := self._retention_s()):
                 msg = (
                     f"batch {number} was begun {age_s / 86400:.1f} days ago and never finished, and what of it was "
-                    f"written has been forgotten by the sink's cluster (offsets.retention.minutes={kept:.0f})"
+                    f"written has been forgotten by the sink's cluster (offsets.retention.minutes={kept / 60:.0f})"
                 )
                 hint = (
                     "compare the sink with the source, then give the batch up, so that all of it is written (again): "
@@ -308,8 +307,6 @@ class TopicsControl(PlainControl):
 
     def _enough(self, shards: int) -> None:
         """See to it that the progress topic is there, with a partition for each shard."""
-        from ingest.kafka import progress  # noqa: PLC0415  (as above)
-
         if shards <= self._places:
             return
         assert self._cluster is not None

@@ -196,6 +196,11 @@ class Rig:
         self._keeper.start()
         self.until(lambda: len(self.reader.seen) > 0, "the first change comes through")
 
+    def fill(self) -> None:
+        """Send all changes before anything runs."""
+        self.load.start()
+        self.load.finish()
+
     def _keep(self) -> None:
         """As a supervisor does: a run that was killed, or that says that trying again may help, is started again."""
         while self._keeping:

@@ -154,8 +154,7 @@ def around_commits(folder: Path, guarantee: str, scale: Scale) -> Report:
     """A worker dies between the last write and the commit, or between the commit and its answer to the driver."""
     with broker(folder) as bootstrap:
         rig = Rig(folder, bootstrap, guarantee, total=scale.changes, seed=scale.seed, rate=1_000_000)
-        rig.load.start()
-        rig.load.finish()
+        rig.fill()
         for i in range(scale.moments):
             point = ("before-commit", "after-commit")[i % 2]
             nth = rig.chance.randrange(1, 3)
@@ -183,8 +182,7 @@ def around_batches(folder: Path, guarantee: str, scale: Scale) -> Report:
     """The driver dies between the tasks' commits and the batch's done record, or between plan and tasks."""
     with broker(folder) as bootstrap:
         rig = Rig(folder, bootstrap, guarantee, total=scale.changes, seed=scale.seed, rate=1_000_000)
-        rig.load.start()
-        rig.load.finish()
+        rig.fill()
         for i in range(scale.moments):
             # The first done of a fresh checkpoint is of no batch: it says where the pipeline starts
             point = ("before-done:2", "after-plan:1", "before-done:1")[i % 3]
@@ -287,8 +285,7 @@ def driver_gone(folder: Path, guarantee: str, scale: Scale) -> Report:
     with broker(folder, "transaction.abort.timed.out.transaction.cleanup.interval.ms=1000\n") as bootstrap:
         rig = Rig(folder, bootstrap, guarantee, total=min(scale.changes, 5000), seed=scale.seed, rate=1_000_000,
                   sink=FAST_TRANSACTIONS)  # fmt: skip
-        rig.load.start()
-        rig.load.finish()
+        rig.fill()
         rig.with_faults(worker="before-commit:1")
         rig.more += ["--conf", "spark.task.maxFailures=1"]
         process = rig.start("--once")
@@ -366,8 +363,7 @@ def checkpoint_deleted(folder: Path, guarantee: str, scale: Scale) -> Report:
     with broker(folder) as bootstrap:
         total = min(scale.changes, 20_000)
         rig = Rig(folder, bootstrap, guarantee, total=total, seed=scale.seed, rate=1_000_000)
-        rig.load.start()
-        rig.load.finish()
+        rig.fill()
         rig.once()
         Path(rig.checkpoint).rename(f"{rig.checkpoint}.deleted")
         rig.once()
@@ -387,8 +383,7 @@ def positions_expired(folder: Path, guarantee: str, scale: Scale) -> Report:
     with broker(folder, extra) as bootstrap:
         total = min(scale.changes, 5000)
         rig = Rig(folder, bootstrap, guarantee, total=total, seed=scale.seed, rate=1_000_000)
-        rig.load.start()
-        rig.load.finish()
+        rig.fill()
         rig.with_faults(driver="before-done:2")
         rig.once()
         rig.with_faults()
@@ -406,8 +401,7 @@ def restarted_otherwise(folder: Path, guarantee: str, scale: Scale) -> Report:
     """After a half committed batch: other parallelism, and new partitions of the source."""
     with broker(folder) as bootstrap:
         rig = Rig(folder, bootstrap, guarantee, total=scale.changes, seed=scale.seed, rate=1_000_000)
-        rig.load.start()
-        rig.load.finish()
+        rig.fill()
         cluster = Cluster({"bootstrap.servers": bootstrap})
         text = rig.file.read_text()
         for i in range(max(3, scale.moments // 2)):
@@ -429,8 +423,7 @@ def schema_changed(folder: Path, guarantee: str, scale: Scale) -> Report:
     with broker(folder) as bootstrap:
         total = min(scale.changes, 4000)
         rig = Rig(folder, bootstrap, guarantee, total=total, seed=scale.seed, rate=1_000_000)
-        rig.load.start()
-        rig.load.finish()
+        rig.fill()
         points = ("before-store:1", "after-store:1")
         for i in range(4):
             key, column = i % 500, f"c{i}"
