@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from ingest.engine.worker import Delta, Setup
     from ingest.flow.evolve import Schemas
     from ingest.flow.plan import Plan
+    from ingest.flow.plan import Record as Written
     from ingest.formats import Decoder
     from ingest.kafka.admin import Split
     from ingest.model.event import Change, Decoded
@@ -50,6 +51,7 @@ COMMIT_S: Final = 5.0
 LOOK_S: Final = 2.0
 QUIET_S: Final = 0.2
 """Looking ahead ends after `LOOK_S` seconds, or when so many or `Setup.look_ahead` records bring nothing new."""
+TOMBSTONE: Final = "tombstone"
 UNSAID: Final = "delete-without-key"
 """Why deletes are skipped that the sink's format has no way to say."""
 MAX_REJECTS: Final = 100
@@ -252,7 +254,7 @@ class _Shard:
             counts.deleted += plan.deleted
             plan.inserted = plan.updated = plan.deleted = 0
         if plan.unsaid:
-            self.outcome.skipped[UNSAID] = self.outcome.skipped.get(UNSAID, 0) + plan.unsaid
+            self.skip(UNSAID, plan.unsaid)
             plan.unsaid = 0
         withheld = plan.withheld
         for column, number in withheld.items():
@@ -286,8 +288,7 @@ class _Shard:
             self.written[split] = end
         at = self.written[split]
         left_out = bisect_left(messages, at, key=offset_of) - bisect_left(kept, at, key=offset_of)
-        reason = self.setup.source.left_out
-        self.outcome.skipped[reason] = self.outcome.skipped.get(reason, 0) + left_out
+        self.skip(self.setup.source.left_out, left_out)
         self.outcome.read += left_out
 
     def decode(self, split: Split, topic: str, messages: list[Record]) -> list[Decoded]:
@@ -302,10 +303,42 @@ class _Shard:
 
     def work(self, split: Split, topic: str, messages: list[Record], end: int) -> None:
         """The way of records of one split that are to be read; `end` is where the split stands after all of them."""
+        if self.state.lanes is None or split in self.drifted:
+            self.work_by_the_book(split, topic, messages, end)
+            return
+        lane = self.state.lanes.of(topic)
+        stop, left = 0, 1
+        while True:
+            records: list[Written] = []
+            start, stop = stop, lane.take(messages, stop, records)
+            self.writer.write(records)
+            self.outcome.read += stop - start
+            self.skip(TOMBSTONE, lane.tombstones())
+            if stop == len(messages):
+                self.written[split] = end
+                return
+            # What is left to us seldom comes alone: twice as much each time, while there is no more between
+            left = left * 2 if stop - start < left else 1
+            start, stop = stop, min(stop + left, len(messages))
+            until = end if stop == len(messages) else offset_of(messages[stop])
+            if not self.work_by_the_book(split, topic, messages[start:stop], until):
+                if split in self.drifted and not self.ended:
+                    self.look(self.decode(split, topic, messages[stop:]))
+                return
+            if stop == len(messages):
+                return
+
+    def skip(self, reason: str, count: int) -> None:
+        """Count records that stand for no row."""
+        if count:
+            self.outcome.skipped[reason] = self.outcome.skipped.get(reason, 0) + count
+
+    def work_by_the_book(self, split: Split, topic: str, messages: list[Record], end: int) -> bool:
+        """The way of any record; whether all were taken."""
         changes = self.decode(split, topic, messages)
         if split in self.drifted:
             self.look(changes)
-            return
+            return False
         if self.changelog is not None:
             changes = self.changelog.normalise(split, changes, messages)
         start = 0
@@ -318,7 +351,7 @@ class _Shard:
                 passed = index < encoded.stop
                 self.reject(split, messages[start + index], stage, bad, passed=passed)
             for reason, count in encoded.skipped.items():
-                self.outcome.skipped[reason] = self.outcome.skipped.get(reason, 0) + count
+                self.skip(reason, count)
             self.outcome.read += encoded.stop
             start += encoded.stop
             if start == len(messages):
@@ -326,7 +359,7 @@ class _Shard:
             self.written[split] = offset_of(messages[start])
             if encoded.why is None:
                 self.stop_at_reject()
-                return
+                return False
             change: Any = changes[start]
             parts: list[Change] = change if type(change) is list else [change]
             if isinstance(encoded.why, KeyChanged):
@@ -334,10 +367,11 @@ class _Shard:
             if not self.drift_is_reject(split, parts, messages[start]):
                 if not self.ended:
                     self.look(changes[start + 1 :])
-                return
+                return False
             self.outcome.read += 1
             start += 1
         self.written[split] = end
+        return True
 
     @staticmethod
     def key_changed(why: KeyChanged, message: Any, split: Split, table: TableId) -> ConfigError:  # noqa: ANN401
@@ -353,7 +387,7 @@ class _Shard:
         if passed and self.letters is not None:
             self.letters.add(message, stage, bad)
         if stage == "decode" and self.ignore_decode:
-            self.outcome.skipped["parse-error"] = self.outcome.skipped.get("parse-error", 0) + 1
+            self.skip("parse-error", 1)
         else:
             self.outcome.rejected += 1
         if bad.table is not None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ingest.flow.columns import Columns
 from ingest.flow.evolve import Schemas, SourceTable
+from ingest.flow.native import BUILT, Lanes
 from ingest.flow.plans import Plans
 
 if TYPE_CHECKING:
@@ -66,6 +67,10 @@ class State:
         """Which worker this is, for the driver."""
         self.plans = Plans(setup.sink.plan, setup.inference)
         self.columns = Columns(setup.source.extra) if setup.source.extra else None
+        form = setup.source.format.form
+        plain = BUILT and self.columns is None and not setup.changelog
+        self.lanes = Lanes(form, self.plans) if plain and form is not None else None
+        """The fast way of messages that have nothing special, where there is one."""
         self._reader: Reader | None = None
         self._writer: Writer | None = None
         self._letters: DeadLetters | None = None

@@ -119,7 +119,7 @@ class TablePlan:
         self.table = table
         self._conformer = conformer = Conformer(source, sink, inference)
         self.withheld = conformer.withheld
-        self._standard = conformer.standard
+        self.standard = conformer.standard
         self._declared: Declared | None = None
         """What was declared last and agrees with the primary key."""
         self._trusted: Declared | None = None
@@ -127,10 +127,8 @@ class TablePlan:
         that was looked at when the messages were decoded."""
         self._unchecked = {c.name: c.type for c in source.columns if annotation_of(c.type) is None}
         self.inserted = self.updated = self.deleted = self.unsaid = 0
-        self._source = source
-        self._sink = sink
-        self._destination = destination
-        self._key_from_message = key_from_message
+        self.source, self.sink, self.destination = source, sink, destination
+        self.key_from_message = key_from_message
         self._primary_key = sink.primary_key
         self._key_texts = [msgspec.json.encode(name) for name in sink.primary_key]
         self._sink_types = conformer.sink_types
@@ -144,6 +142,11 @@ class TablePlan:
         self._key_text: Callable[[Any], bytes] | None = None
         self._compile_key()
         self._add_shape(frozenset(), frozenset(conformer.rewritten))
+
+    @property
+    def simple(self) -> bool:
+        """Whether every column is the sink's, wide enough, under a plain name, and the key is written fast."""
+        return self._fast and self._key_text is not None
 
     # -- the fast way --------------------------------------------------------------------------------------------
 
@@ -170,7 +173,7 @@ class TablePlan:
                 key = self._key_text(row) if self._key_text is not None else self._slow_key(after)
             if not shape.plain and (shape.rewrites or declared is None or declared is not self._trusted):
                 value = self._finish(shape, row, after, declared)
-        if message_key is not None and message_key != key and self._key_from_message:
+        if message_key is not None and message_key != key and self.key_from_message:
             self._check_message_key(message_key)
         if declared is not self._declared and declared is not None:
             self._check_declared(declared)
@@ -184,11 +187,11 @@ class TablePlan:
                     overlay = declared is not None and declared.overlay
                     old = self._key_under(before, after, declared) if overlay else self._key_of_image(before)
                     if old is not None and old != key:
-                        emit((self._destination, old, None))
+                        emit((self.destination, old, None))
             self.updated += 1
         else:
             self.inserted += 1
-        emit((self._destination, key, value))
+        emit((self.destination, key, value))
 
     def delete(
         self,
@@ -204,12 +207,12 @@ class TablePlan:
             key = None if image is None else self._key_of_image(image)
         if key is None:
             raise RowError("no-key", "a delete needs its key in the before image or in the message key")
-        if message_key is not None and message_key != key and self._key_from_message:
+        if message_key is not None and message_key != key and self.key_from_message:
             self._check_message_key(message_key)
         if declared is not self._declared and declared is not None:
             self._check_declared(declared)
         self.deleted += 1
-        emit((self._destination, key, None))
+        emit((self.destination, key, None))
 
     def _key_of_image(self, image: msgspec.Raw) -> bytes | None:
         """The key in an image that may be partial; None where it lacks a key column. Raises Drift or RowError."""
@@ -232,7 +235,7 @@ class TablePlan:
     def _check_declared(self, declared: Declared) -> None:
         """Stop at a message that declares another primary key; raises KeyChanged."""
         names = declared.primary_key
-        if self._key_from_message and names and set(names) != set(self._primary_key):
+        if self.key_from_message and names and set(names) != set(self._primary_key):
             raise KeyChanged(self._primary_key, names)
         self._declared = declared
         said = declared.types
@@ -278,7 +281,7 @@ class TablePlan:
         text = bytes(raw)
         if shape.checked or shape.converted:
             for attribute, data_type in shape.checked:
-                if not fits(data_type, bytes(getattr(row, attribute)), self._standard):
+                if not fits(data_type, bytes(getattr(row, attribute)), self.standard):
                     return self._rewrite(raw, declared)[1]
             try:
                 check_text(text)
@@ -289,7 +292,7 @@ class TablePlan:
         changed = False
         for attribute, begins, data_type, sink_type in shape.converted:
             value = bytes(getattr(row, attribute))
-            made = written(value, data_type, sink_type, self._standard)
+            made = written(value, data_type, sink_type, self.standard)
             if made is value:
                 continue
             if text.count(begins + value) != 1:
@@ -308,7 +311,7 @@ class TablePlan:
         text, missing, converted = self._conformer.row(raw, declared)
         key = self._key_of(text)
         self._add_shape(missing, converted | self._conformer.rewritten)
-        parts = [b"%b:%b" % (msgspec.json.encode(c.name), text.get(c.name, b"null")) for c in self._sink.columns]
+        parts = [b"%b:%b" % (msgspec.json.encode(c.name), text.get(c.name, b"null")) for c in self.sink.columns]
         return key, b"{" + b",".join(parts) + b"}"
 
     def _slow_key(self, raw: msgspec.Raw, *, partial: bool = False) -> Any:  # noqa: ANN401  (bytes, None if partial)
@@ -338,13 +341,13 @@ class TablePlan:
         if converted & set(self._primary_key):
             return
         self._known_shapes.add((missing, converted))
-        present = [(i, c) for i, c in enumerate(self._source.columns) if c.name not in missing]
+        present = [(i, c) for i, c in enumerate(self.source.columns) if c.name not in missing]
         fields = [field_of(c, i, required=c.name in self._primary_key, raw=c.name in converted) for i, c in present]
         if not fields:
             return
         decode = decoder_of(tuple(fields), forbid_unknown=True)
         names = {c.name for _, c in present}
-        filled = b"".join(b",%b:null" % msgspec.json.encode(c.name) for c in self._sink.columns if c.name not in names)
+        filled = b"".join(b",%b:null" % msgspec.json.encode(c.name) for c in self.sink.columns if c.name not in names)
         begins = [
             (f"c{i}", msgspec.json.encode(c.name) + b":", c.type, self._sink_types[c.name])
             for i, c in present
@@ -360,11 +363,11 @@ class TablePlan:
 
     def _compile_key(self) -> None:
         """The fast way to the key's text, for keys of integers and texts under plain names."""
-        positions = {column.name: i for i, column in enumerate(self._source.columns)}
+        positions = {column.name: i for i, column in enumerate(self.source.columns)}
         names = self._primary_key
         if not self._fast or not names or not all(name in positions for name in names):
             return
-        columns = [self._source.columns[positions[name]] for name in names]
+        columns = [self.source.columns[positions[name]] for name in names]
         integers = [type(c.type) in types.INTEGER_BITS for c in columns]
         for column, integer in zip(columns, integers, strict=True):
             text = isinstance(column.type, (StringType, VarcharType))

@@ -46,6 +46,10 @@ class Format(Protocol):
     def value_of(table: TableId, schema: TableSchema, *, include_schema: bool = False) -> Value:
         """What makes the values of a table's records, where the format is written."""
 
+    @property
+    def form(self) -> str | None:
+        """Which of the forms that `flow/native.py` reads the messages mostly have; None: none of them."""
+
     def decoder(self, topic: str, *, keyed: bool = False) -> Decoder:
         """A decoder for one split's records; `keyed`: their keys are columns, too."""
 

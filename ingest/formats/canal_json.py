@@ -80,6 +80,11 @@ class CanalJson(Options):
         """What inference goes by."""
         return Reading(self.as_string)
 
+    @property
+    def form(self) -> str | None:
+        """A form of its own, which is read here only."""
+        return None
+
     def decoder(self, _topic: str, *, keyed: bool = False) -> CanalDecoder:  # noqa: ARG002  (for the rows' columns only)
         """A decoder for one split's records."""
         return CanalDecoder(self)

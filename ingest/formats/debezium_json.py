@@ -69,6 +69,11 @@ class DebeziumJson(Options):
         """What inference goes by."""
         return Reading(self.as_string)
 
+    @property
+    def form(self) -> str | None:
+        """Envelopes with a schema are read here only."""
+        return None if self.schema_include else "debezium"
+
     def decoder(self, _topic: str, *, keyed: bool = False) -> DebeziumDecoder:  # noqa: ARG002  (for the rows' columns only)
         """A decoder for one split's records."""
         return DebeziumDecoder(self)

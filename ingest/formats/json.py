@@ -85,6 +85,11 @@ class Json(Options):
         fixed = parse_columns(self.fixed_types)
         return Reading(self.as_string, self.standard, not self.as_string, fixed)
 
+    @property
+    def form(self) -> str | None:
+        """Values are the rows, and all rows are one table's, unless the options say otherwise."""
+        return None if self.flatten or self.table_fields is not None else "rows"
+
     def decoder(self, topic: str, *, keyed: bool = False) -> JsonDecoder:
         """A decoder for one split's records; `keyed`: their keys are read, too, so that a null value is a delete."""
         return JsonDecoder(self, topic, keyed=keyed)

@@ -26,6 +26,11 @@ _NO_KEY: Final = "the record has no key, and a row of an upsert topic is its key
 class UpsertJson(Json):
     """The options of `json`, for upsert topics."""
 
+    @property
+    def form(self) -> str | None:
+        """The keys say who a row is."""
+        return None
+
     def decoder(self, topic: str, *, keyed: bool = False) -> Decoder:  # type: ignore[override]  # Json has its own
         """A decoder for one split's records; `keyed`: the key's fields are columns that the rows do not have."""
         return UpsertDecoder(self, topic, keyed=keyed)

@@ -1,0 +1,1142 @@
+/* The hot loop's common case in C: messages in, records of keyed rows out.
+
+   A message goes through here only if it is plainly right: JSON without doubt, a known table, values that fit their
+   columns. Whatever is not -- drift, dirt, a shape that is rare -- is left to the Python code, which is the rule book:
+   `take` stops before such a message. So this file may always say "not me" and must never be more lenient than Python
+   is. tests/property/test_native.py compares the two.
+
+   The GIL is held throughout; nothing here is kept between calls but what the objects hold. */
+
+#define PY_SSIZE_T_CLEAN
+#define _GNU_SOURCE /* memmem */
+#include <Python.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#define MAX_DEPTH 64
+#define MAX_FIELDS 1024
+#define MAX_KEYS 16
+#define MAX_KEY 4096
+#define MAX_ID 1024
+
+/* -- JSON ---------------------------------------------------------------------------------------------------------- */
+
+typedef enum { NUL, BOOL, INT, NUMBER, STRING, OBJECT, ARRAY } Kind;
+
+/* What is remarkable about a value's text */
+enum { ESCAPES = 1, EXPONENT = 2 };
+
+typedef struct {
+    const char *name, *text; /* the name without its quotes, the value's text with them */
+    uint32_t name_size, size;
+    uint8_t kind, flags;
+} Field;
+
+typedef struct {
+    const char *text; /* from brace to brace */
+    Py_ssize_t size;
+    int count;
+    Field fields[MAX_FIELDS];
+} Row;
+
+#define EACH(c) (0x0101010101010101ULL * (uint8_t)(c))
+#define HIGH 0x8080808080808080ULL
+
+static bool is_utf8(const char *text, Py_ssize_t size)
+{
+    const uint8_t *p = (const uint8_t *)text, *end = p + size;
+    while (p < end) {
+        if (end - p >= 8) {
+            uint64_t word;
+            memcpy(&word, p, 8);
+            if (!(word & HIGH)) {
+                p += 8;
+                continue;
+            }
+        }
+        uint8_t c = *p;
+        int more;
+        if (c < 0x80) {
+            p++;
+            continue;
+        }
+        if (c >= 0xC2 && c < 0xE0)
+            more = 1;
+        else if (c >= 0xE0 && c < 0xF0)
+            more = 2;
+        else if (c >= 0xF0 && c < 0xF5)
+            more = 3;
+        else
+            return false;
+        if (end - p <= more)
+            return false;
+        for (int i = 1; i <= more; i++)
+            if ((p[i] & 0xC0) != 0x80)
+                return false;
+        /* overlong forms, surrogates, and what is past U+10FFFF */
+        if ((c == 0xE0 && p[1] < 0xA0) || (c == 0xED && p[1] > 0x9F) || (c == 0xF0 && p[1] < 0x90) ||
+            (c == 0xF4 && p[1] > 0x8F))
+            return false;
+        p += more + 1;
+    }
+    return true;
+}
+
+static inline const char *skip_space(const char *p, const char *end)
+{
+    while (p < end && (*p == ' ' || *p == '\n' || *p == '\t' || *p == '\r'))
+        p++;
+    return p;
+}
+
+static int hex4(const char *p)
+{
+    int code = 0;
+    for (int i = 0; i < 4; i++) {
+        char c = p[i];
+        int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+        if (digit < 0)
+            return -1;
+        code = code << 4 | digit;
+    }
+    return code;
+}
+
+/* From after the opening quote to the closing one; NULL for what is no string. */
+static const char *scan_string(const char *p, const char *end, uint8_t *flags)
+{
+    for (;;) {
+        while (end - p >= 8) {
+            uint64_t word, quote, slash, hit;
+            memcpy(&word, p, 8);
+            quote = word ^ EACH('"');
+            slash = word ^ EACH('\\');
+            hit = (((quote - EACH(1)) & ~quote) | ((slash - EACH(1)) & ~slash) | ((word - EACH(0x20)) & ~word)) & HIGH;
+            if (hit) {
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+                p += __builtin_ctzll(hit) >> 3;
+#endif
+                break;
+            }
+            p += 8;
+        }
+        while (p < end && *p != '"' && *p != '\\' && (uint8_t)*p >= 0x20)
+            p++;
+        if (p >= end || (uint8_t)*p < 0x20)
+            return NULL;
+        if (*p == '"')
+            return p;
+        *flags |= ESCAPES;
+        if (end - p < 2)
+            return NULL;
+        switch (p[1]) {
+        case '"': case '\\': case '/': case 'b': case 'f': case 'n': case 'r': case 't':
+            p += 2;
+            break;
+        case 'u': {
+            int code = end - p < 6 ? -1 : hex4(p + 2);
+            if (code < 0 || (code >= 0xDC00 && code < 0xE000))
+                return NULL;
+            p += 6;
+            if (code >= 0xD800 && code < 0xDC00) { /* half a pair: the other half has to follow */
+                if (end - p < 6 || p[0] != '\\' || p[1] != 'u')
+                    return NULL;
+                code = hex4(p + 2);
+                if (code < 0xDC00 || code >= 0xE000)
+                    return NULL;
+                p += 6;
+            }
+            break;
+        }
+        default:
+            return NULL;
+        }
+    }
+}
+
+static inline bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+static const char *scan_number(const char *p, const char *end, uint8_t *kind, uint8_t *flags)
+{
+    *kind = INT;
+    if (p < end && *p == '-')
+        p++;
+    if (p >= end || !is_digit(*p))
+        return NULL;
+    if (*p == '0')
+        p++;
+    else
+        while (p < end && is_digit(*p))
+            p++;
+    if (p < end && *p == '.') {
+        *kind = NUMBER;
+        if (++p >= end || !is_digit(*p))
+            return NULL;
+        while (p < end && is_digit(*p))
+            p++;
+    }
+    if (p < end && (*p == 'e' || *p == 'E')) {
+        *kind = NUMBER;
+        *flags |= EXPONENT;
+        p++;
+        if (p < end && (*p == '+' || *p == '-'))
+            p++;
+        if (p >= end || !is_digit(*p))
+            return NULL;
+        while (p < end && is_digit(*p))
+            p++;
+    }
+    return p;
+}
+
+/* From a value's first byte to after its last; NULL for what is no JSON, or too deep. */
+static const char *scan_value(const char *p, const char *end, int depth, uint8_t *kind, uint8_t *flags)
+{
+    if (p >= end)
+        return NULL;
+    switch (*p) {
+    case '"':
+        *kind = STRING;
+        p = scan_string(p + 1, end, flags);
+        return p ? p + 1 : NULL;
+    case 'n':
+        *kind = NUL;
+        return end - p >= 4 && !memcmp(p, "null", 4) ? p + 4 : NULL;
+    case 't':
+        *kind = BOOL;
+        return end - p >= 4 && !memcmp(p, "true", 4) ? p + 4 : NULL;
+    case 'f':
+        *kind = BOOL;
+        return end - p >= 5 && !memcmp(p, "false", 5) ? p + 5 : NULL;
+    case '{': case '[': {
+        bool object = *p == '{';
+        char close = object ? '}' : ']';
+        uint8_t inner, ignored = 0;
+        if (depth >= MAX_DEPTH)
+            return NULL;
+        p = skip_space(p + 1, end);
+        if (p < end && *p == close) {
+            *kind = object ? OBJECT : ARRAY;
+            return p + 1;
+        }
+        for (;;) {
+            if (object) {
+                if (p >= end || *p != '"' || !(p = scan_string(p + 1, end, &ignored)))
+                    return NULL;
+                p = skip_space(p + 1, end);
+                if (p >= end || *p != ':')
+                    return NULL;
+                p = skip_space(p + 1, end);
+            }
+            if (!(p = scan_value(p, end, depth + 1, &inner, &ignored)))
+                return NULL;
+            p = skip_space(p, end);
+            if (p >= end)
+                return NULL;
+            if (*p == close) {
+                *kind = object ? OBJECT : ARRAY;
+                return p + 1;
+            }
+            if (*p != ',')
+                return NULL;
+            p = skip_space(p + 1, end);
+        }
+    }
+    default:
+        return scan_number(p, end, kind, flags);
+    }
+}
+
+/* An object with its fields, from its brace to after the other; NULL for anything else, or names with escapes. */
+static const char *scan_row(const char *p, const char *end, Row *row)
+{
+    row->text = p;
+    row->count = 0;
+    if (p >= end || *p != '{')
+        return NULL;
+    p = skip_space(p + 1, end);
+    if (p < end && *p == '}') {
+        row->size = p + 1 - row->text;
+        return p + 1;
+    }
+    for (;;) {
+        if (row->count == MAX_FIELDS || p >= end || *p != '"')
+            return NULL;
+        Field *field = &row->fields[row->count++];
+        field->flags = 0;
+        field->name = p + 1;
+        if (!(p = scan_string(p + 1, end, &field->flags)) || field->flags)
+            return NULL;
+        field->name_size = (uint32_t)(p - field->name);
+        p = skip_space(p + 1, end);
+        if (p >= end || *p != ':')
+            return NULL;
+        field->text = p = skip_space(p + 1, end);
+        if (!(p = scan_value(p, end, 2, &field->kind, &field->flags)))
+            return NULL;
+        field->size = (uint32_t)(p - field->text);
+        p = skip_space(p, end);
+        if (p >= end)
+            return NULL;
+        if (*p == '}') {
+            row->size = p + 1 - row->text;
+            return p + 1;
+        }
+        if (*p != ',')
+            return NULL;
+        p = skip_space(p + 1, end);
+    }
+}
+
+static inline bool is_named(const Field *field, const char *name, uint32_t size)
+{
+    return field->name_size == size && !memcmp(field->name, name, size);
+}
+
+/* -- Tables -------------------------------------------------------------------------------------------------------- */
+
+/* What a column takes. The codes are those of native.py. */
+enum { TAKES_NULL, TAKES_BOOL, TAKES_INT, TAKES_DOUBLE, TAKES_TEXT, TAKES_DECIMAL, TAKES_TIMESTAMP, TAKES_OTHER };
+
+typedef struct {
+    char *name;
+    char *fill; /* `,"name":null` */
+    uint32_t name_size, fill_size;
+    int takes, key; /* `key`: place in the primary key, or -1 */
+    bool quoted;    /* the sink's column is a text: what is none is written as one */
+    long a, b;      /* bits; most characters (-1: any); precision and scale; separator and zone */
+    int at;         /* field of the row in hand */
+    uint64_t seen;  /* the row that had it last */
+} Column;
+
+typedef struct {
+    PyObject_HEAD
+    Column *columns;
+    int count, own; /* columns of the sink; of them, the first `own` may be in a row, in the source's order */
+    int *order;     /* the sink's columns in the sink's order */
+    int keys;
+    int key_columns[MAX_KEYS];
+    uint64_t row; /* number of the row in hand */
+    bool keyed;   /* the primary key comes from the messages' keys */
+    PyObject *plan, *destination;
+    long inserted, updated, deleted;
+} Table;
+
+static void table_dealloc(Table *self)
+{
+    for (int i = 0; i < self->count; i++) {
+        PyMem_Free(self->columns[i].name);
+        PyMem_Free(self->columns[i].fill);
+    }
+    PyMem_Free(self->columns);
+    PyMem_Free(self->order);
+    Py_XDECREF(self->plan);
+    Py_XDECREF(self->destination);
+    PyTypeObject *type = Py_TYPE(self);
+    type->tp_free((PyObject *)self);
+    Py_DECREF(type);
+}
+
+/* Table(plan, destination, columns, order, own, key, keyed); see native.py for what they are */
+static int table_init(Table *self, PyObject *args, PyObject *Py_UNUSED(kwargs))
+{
+    PyObject *plan, *destination, *columns, *order, *key;
+    int own, keyed;
+    if (self->columns) {
+        PyErr_SetString(PyExc_TypeError, "made once");
+        return -1;
+    }
+    if (!PyArg_ParseTuple(args, "OOO!O!iO!p", &plan, &destination, &PyTuple_Type, &columns, &PyTuple_Type, &order, &own,
+                          &PyTuple_Type, &key, &keyed))
+        return -1;
+    Py_ssize_t count = PyTuple_GET_SIZE(columns), keys = PyTuple_GET_SIZE(key);
+    if (keys < 1 || keys > MAX_KEYS || own > count || PyTuple_GET_SIZE(order) != count) {
+        PyErr_SetString(PyExc_ValueError, "a table needs a key, and one place for each column");
+        return -1;
+    }
+    self->columns = PyMem_Calloc((size_t)count + 1, sizeof(Column));
+    self->order = PyMem_Calloc((size_t)count + 1, sizeof(int));
+    if (!self->columns || !self->order) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        Column *column = &self->columns[i];
+        const char *name, *fill;
+        Py_ssize_t name_size, fill_size;
+        int quoted;
+        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(columns, i), "y#y#ipll", &name, &name_size, &fill, &fill_size,
+                              &column->takes, &quoted, &column->a, &column->b))
+            return -1;
+        column->name = PyMem_Malloc((size_t)name_size + 1);
+        column->fill = PyMem_Malloc((size_t)fill_size + 1);
+        self->count++;
+        if (!column->name || !column->fill) {
+            PyErr_NoMemory();
+            return -1;
+        }
+        memcpy(column->name, name, (size_t)name_size);
+        memcpy(column->fill, fill, (size_t)fill_size);
+        column->name_size = (uint32_t)name_size;
+        column->fill_size = (uint32_t)fill_size;
+        column->quoted = quoted;
+        column->key = -1;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        long place = PyLong_AsLong(PyTuple_GET_ITEM(order, i));
+        if (place < 0 || place >= count) {
+            if (!PyErr_Occurred())
+                PyErr_SetString(PyExc_ValueError, "no such column");
+            return -1;
+        }
+        self->order[i] = (int)place;
+    }
+    for (Py_ssize_t i = 0; i < keys; i++) {
+        long place = PyLong_AsLong(PyTuple_GET_ITEM(key, i));
+        if (place < 0 || place >= own) {
+            if (!PyErr_Occurred())
+                PyErr_SetString(PyExc_ValueError, "no such column");
+            return -1;
+        }
+        self->key_columns[i] = (int)place;
+        self->columns[place].key = (int)i;
+    }
+    self->keys = (int)keys;
+    self->own = own;
+    self->keyed = keyed;
+    self->plan = Py_NewRef(plan);
+    self->destination = Py_NewRef(destination);
+    return 0;
+}
+
+static PyType_Slot table_slots[] = {
+    {Py_tp_doc, "How rows of one table are checked and written; made from the schemas of both sides."},
+    {Py_tp_dealloc, table_dealloc},
+    {Py_tp_init, table_init},
+    {Py_tp_new, PyType_GenericNew},
+    {0, NULL},
+};
+static PyType_Spec table_spec = {"ingest.flow._native.Table", sizeof(Table), 0, Py_TPFLAGS_DEFAULT, table_slots};
+
+/* -- Values -------------------------------------------------------------------------------------------------------- */
+
+static bool fits_int(const Field *field, long bits)
+{
+    const char *p = field->text;
+    uint32_t size = field->size;
+    bool minus = *p == '-';
+    uint64_t value = 0, most = 1ULL << (bits - 1);
+    if (minus) {
+        p++;
+        size--;
+        if (*p == '0')
+            return false; /* -0 is 0, and not written so */
+    }
+    if (size > 19)
+        return false;
+    while (size--)
+        value = value * 10 + (uint64_t)(*p++ - '0');
+    return value < most || (minus && value == most);
+}
+
+static bool fits_decimal(const Field *field, long precision, long scale)
+{
+    const char *p = field->text, *end = p + field->size;
+    if (field->flags & EXPONENT)
+        return false;
+    if (*p == '-')
+        p++;
+    if (p < end && *p == '0')
+        p++;
+    const char *whole = p;
+    while (p < end && *p != '.')
+        p++;
+    if (p - whole > precision - scale)
+        return false;
+    if (p == end)
+        return true;
+    const char *fraction = p + 1;
+    while (end > fraction && end[-1] == '0')
+        end--;
+    return end - fraction <= scale;
+}
+
+static bool fits_length(const Field *field, long most)
+{
+    if (most < 0)
+        return true;
+    if (field->flags & ESCAPES)
+        return false;
+    long characters = 0;
+    for (uint32_t i = 1; i + 1 < field->size; i++)
+        characters += (field->text[i] & 0xC0) != 0x80;
+    return characters <= most;
+}
+
+static int two(const char *p) { return is_digit(p[0]) && is_digit(p[1]) ? (p[0] - '0') * 10 + p[1] - '0' : 100; }
+
+static bool fits_timestamp(const Field *field, char separator, bool zoned)
+{
+    static const int days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
+    const char *p = field->text + 1;
+    long size = (long)field->size - 2;
+    if (zoned && (size < 1 || p[--size] != 'Z'))
+        return false;
+    if (size < 19 || p[4] != '-' || p[7] != '-' || p[10] != separator || p[13] != ':' || p[16] != ':')
+        return false;
+    int century = two(p), year = two(p + 2), month = two(p + 5), day = two(p + 8);
+    if (century > 99 || year > 99 || month < 1 || month > 12 || century + year == 0)
+        return false;
+    year += century * 100;
+    bool leap = month == 2 && year % 4 == 0 && (year % 100 || year % 400 == 0);
+    if (day < 1 || day > days[month - 1] + leap || two(p + 11) > 23 || two(p + 14) > 59 || two(p + 17) > 59)
+        return false;
+    if (size == 19)
+        return true;
+    if (p[19] != '.' || size < 21 || size > 29)
+        return false;
+    for (long i = 20; i < size; i++)
+        if (!is_digit(p[i]) || (i >= 26 && p[i] != '0'))
+            return false;
+    return true;
+}
+
+/* How a value is written: as it came, in quotes, as a text that holds JSON, or not by us. */
+typedef enum { NOT_OURS, AS_IT_CAME, QUOTED, AS_TEXT } Way;
+
+static Way way_of(const Column *column, const Field *field)
+{
+    if (field->kind == NUL)
+        return column->key < 0 ? AS_IT_CAME : NOT_OURS;
+    bool fits = false;
+    switch (column->takes) {
+    case TAKES_BOOL:
+        fits = field->kind == BOOL;
+        break;
+    case TAKES_INT:
+        fits = field->kind == INT && fits_int(field, column->a);
+        break;
+    case TAKES_DOUBLE: /* what is far out of a double's range is left to who knows the range */
+        fits = (field->kind == INT || field->kind == NUMBER) && !(field->flags & EXPONENT) && field->size < 300;
+        break;
+    case TAKES_DECIMAL:
+        fits = (field->kind == INT || field->kind == NUMBER) && fits_decimal(field, column->a, column->b);
+        break;
+    case TAKES_TIMESTAMP:
+        return field->kind == STRING && fits_timestamp(field, (char)column->a, column->b) ? AS_IT_CAME : NOT_OURS;
+    case TAKES_TEXT:
+        if (field->kind == STRING)
+            return fits_length(field, column->a) ? AS_IT_CAME : NOT_OURS;
+        if (column->a >= 0)
+            return NOT_OURS;
+        if (field->kind == OBJECT || field->kind == ARRAY)
+            return column->key < 0 ? AS_TEXT : NOT_OURS;
+        fits = true;
+        break;
+    default:
+        break;
+    }
+    return !fits ? NOT_OURS : column->quoted ? QUOTED : AS_IT_CAME;
+}
+
+/* JSON as a text that holds it, without its white space; returns where it ends. `to` has room for twice its size. */
+static char *write_as_text(char *to, const char *p, uint32_t size)
+{
+    const char *end = p + size;
+    bool inside = false;
+    *to++ = '"';
+    for (; p < end; p++) {
+        char c = *p;
+        if (!inside && (c == ' ' || c == '\n' || c == '\t' || c == '\r'))
+            continue;
+        if (c == '"' || c == '\\')
+            *to++ = '\\';
+        if (c == '\\') { /* an escape within a string: both its characters, whatever the second is */
+            *to++ = '\\';
+            c = *++p;
+            if (c == '"' || c == '\\')
+                *to++ = '\\';
+        } else if (c == '"')
+            inside = !inside;
+        *to++ = c;
+    }
+    *to++ = '"';
+    return to;
+}
+
+/* -- Rows ---------------------------------------------------------------------------------------------------------- */
+
+/* Check a row, and note where its columns are; `rewritten` is how many bytes more it takes, or 0. */
+static bool check_row(Table *table, const Row *row, Way *ways, Py_ssize_t *rewritten, int *present)
+{
+    int next = 0, own = table->own;
+    table->row++;
+    *rewritten = 0;
+    for (int i = 0; i < row->count; i++) {
+        const Field *field = &row->fields[i];
+        int tried = 0;
+        for (; tried < own; tried++) {
+            if (next >= own)
+                next = 0;
+            if (is_named(field, table->columns[next].name, table->columns[next].name_size))
+                break;
+            next++;
+        }
+        if (tried == own)
+            return false; /* a new column */
+        Column *column = &table->columns[next++];
+        if (column->seen == table->row)
+            return false;
+        column->seen = table->row;
+        column->at = i;
+        ways[i] = way_of(column, field);
+        if (ways[i] == NOT_OURS)
+            return false;
+        if (ways[i] > AS_IT_CAME)
+            *rewritten += ways[i] == QUOTED ? 2 : field->size + 2;
+    }
+    *present = row->count;
+    return true;
+}
+
+static PyObject *write_row(Table *table, const Row *row, const Way *ways, Py_ssize_t rewritten, PyObject *whole)
+{
+    bool missing = row->count < table->count;
+    if (!rewritten && !missing) {
+        /* The very bytes it came in; the message itself, where it is nothing else */
+        if (whole && PyBytes_GET_SIZE(whole) == row->size)
+            return Py_NewRef(whole);
+        return PyBytes_FromStringAndSize(row->text, row->size);
+    }
+    Py_ssize_t size = row->size + rewritten;
+    if (missing)
+        for (int i = 0; i < table->count; i++)
+            if (table->columns[i].seen != table->row)
+                size += table->columns[i].fill_size;
+    PyObject *made = PyBytes_FromStringAndSize(NULL, size);
+    if (!made)
+        return NULL;
+    char *to = PyBytes_AS_STRING(made);
+    const char *from = row->text;
+    for (int i = 0; rewritten && i < row->count; i++) {
+        const Field *field = &row->fields[i];
+        if (ways[i] == AS_IT_CAME)
+            continue;
+        memcpy(to, from, (size_t)(field->text - from));
+        to += field->text - from;
+        from = field->text + field->size;
+        if (ways[i] == QUOTED) {
+            *to++ = '"';
+            memcpy(to, field->text, field->size);
+            to += field->size;
+            *to++ = '"';
+        } else
+            to = write_as_text(to, field->text, field->size);
+    }
+    const char *end = row->text + row->size - 1; /* without the brace */
+    memcpy(to, from, (size_t)(end - from));
+    to += end - from;
+    if (missing)
+        for (int i = 0; i < table->count; i++) {
+            const Column *column = &table->columns[table->order[i]];
+            if (column->seen != table->row) {
+                memcpy(to, column->fill, column->fill_size);
+                to += column->fill_size;
+            }
+        }
+    *to++ = '}';
+    size = to - PyBytes_AS_STRING(made);
+    if (size != PyBytes_GET_SIZE(made))
+        _PyBytes_Resize(&made, size);
+    return made;
+}
+
+/* The key of a row whose key columns are `at`; its size, or 0 where it is not for us. */
+static size_t write_key(const Table *table, const Row *row, const int *at, char *to)
+{
+    char *start = to;
+    *to++ = '{';
+    for (int i = 0; i < table->keys; i++) {
+        const Column *column = &table->columns[table->key_columns[i]];
+        const Field *field = &row->fields[at[i]];
+        /* Texts are written one way only, so those with escapes would have to be read first */
+        if (field->flags & ESCAPES || (size_t)(to - start) + column->name_size + field->size + 8 > MAX_KEY)
+            return 0;
+        if (i)
+            *to++ = ',';
+        *to++ = '"';
+        memcpy(to, column->name, column->name_size);
+        to += column->name_size;
+        *to++ = '"';
+        *to++ = ':';
+        bool quote = field->kind != STRING && column->quoted;
+        if (quote)
+            *to++ = '"';
+        memcpy(to, field->text, field->size);
+        to += field->size;
+        if (quote)
+            *to++ = '"';
+    }
+    *to++ = '}';
+    return (size_t)(to - start);
+}
+
+/* The key of an image that may lack other columns; its size, or 0. */
+static size_t write_partial_key(const Table *table, const Row *row, char *to)
+{
+    int at[MAX_KEYS], found = 0;
+    for (int k = 0; k < table->keys; k++)
+        at[k] = -1;
+    for (int i = 0; i < row->count; i++) {
+        const Field *field = &row->fields[i];
+        for (int k = 0; k < table->keys; k++) {
+            const Column *column = &table->columns[table->key_columns[k]];
+            if (!is_named(field, column->name, column->name_size))
+                continue;
+            Way way = way_of(column, field);
+            if (at[k] >= 0 || way == NOT_OURS || way == AS_TEXT)
+                return 0;
+            at[k] = i;
+            found++;
+        }
+    }
+    return found == table->keys ? write_key(table, row, at, to) : 0;
+}
+
+/* Whether a message key has the primary key's columns and no others. */
+static bool same_columns(const Table *table, PyObject *message_key, Row *row)
+{
+    char *text;
+    Py_ssize_t size;
+    if (!PyBytes_CheckExact(message_key))
+        return false;
+    text = PyBytes_AS_STRING(message_key);
+    size = PyBytes_GET_SIZE(message_key);
+    if (!is_utf8(text, size))
+        return false;
+    const char *end = text + size, *p = scan_row(skip_space(text, end), end, row);
+    if (!p || skip_space(p, end) != end || row->count != table->keys)
+        return false;
+    for (int k = 0; k < table->keys; k++) {
+        const Column *column = &table->columns[table->key_columns[k]];
+        int i = 0;
+        while (i < row->count && !is_named(&row->fields[i], column->name, column->name_size))
+            i++;
+        if (i == row->count)
+            return false;
+    }
+    return true;
+}
+
+/* -- Messages ------------------------------------------------------------------------------------------------------ */
+
+enum { DEBEZIUM, ROWS };
+
+typedef struct {
+    PyObject_HEAD
+    int form;
+    PyObject *find, *tables;
+    long tombstones;
+} Lane;
+
+static void lane_dealloc(Lane *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    Py_XDECREF(self->find);
+    Py_XDECREF(self->tables);
+    type->tp_free((PyObject *)self);
+    Py_DECREF(type);
+}
+
+static int lane_traverse(Lane *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(self->find);
+    Py_VISIT(self->tables);
+    return 0;
+}
+
+static int lane_clear(Lane *self)
+{
+    Py_CLEAR(self->find);
+    Py_CLEAR(self->tables);
+    return 0;
+}
+
+static int lane_init(Lane *self, PyObject *args, PyObject *Py_UNUSED(kwargs))
+{
+    PyObject *find;
+    int form;
+    if (!PyArg_ParseTuple(args, "iO", &form, &find))
+        return -1;
+    PyObject *tables = PyDict_New();
+    if (!tables)
+        return -1;
+    self->form = form;
+    Py_XSETREF(self->find, Py_NewRef(find));
+    Py_XSETREF(self->tables, tables);
+    return 0;
+}
+
+/* What is needed while messages are taken */
+typedef struct {
+    PyTypeObject *table_type;
+    PyObject *key, *value; /* the names of the methods */
+    Row before, after, message_key;
+    Way ways[MAX_FIELDS];
+    Table **touched; /* those with counters to hand over */
+    int touched_count, touched_room;
+} State;
+
+typedef struct {
+    const char *text;
+    uint32_t size;
+} Part;
+
+/* The parts of a table's id: null and empty are the same, and text with escapes is not for us. */
+static bool part_of(const Field *field, Part *part)
+{
+    if (part->text || (field->kind != STRING && field->kind != NUL) || field->flags)
+        return false;
+    part->text = field->kind == NUL ? "" : field->text + 1;
+    part->size = field->kind == NUL ? 0 : field->size - 2;
+    return true;
+}
+
+/* The table of an id; NULL without an error where there is none that is for us. */
+static Table *find_table(State *state, Lane *lane, const Part *parts, int count)
+{
+    char name[MAX_ID];
+    Py_ssize_t size = 0;
+    for (int i = 0; i < count; i++) {
+        if (size + (Py_ssize_t)parts[i].size + 1 > MAX_ID)
+            return NULL;
+        memcpy(name + size, parts[i].text ? parts[i].text : "", parts[i].size);
+        size += parts[i].size;
+        name[size++] = 0; /* no string of JSON has one */
+    }
+    PyObject *id = PyBytes_FromStringAndSize(name, size);
+    if (!id)
+        return NULL;
+    PyObject *found = PyDict_GetItemWithError(lane->tables, id);
+    if (!found && !PyErr_Occurred()) {
+        PyObject *made = PyObject_CallOneArg(lane->find, id);
+        if (made && Py_TYPE(made) == state->table_type && !PyDict_SetItem(lane->tables, id, made))
+            found = made; /* the dictionary keeps it */
+        Py_XDECREF(made);
+    }
+    Py_DECREF(id);
+    return (Table *)found;
+}
+
+static bool touch(State *state, Table *table)
+{
+    if (table->inserted || table->updated || table->deleted)
+        return true;
+    if (state->touched_count == state->touched_room) {
+        int room = state->touched_room ? state->touched_room * 2 : 64;
+        Table **more = PyMem_Realloc(state->touched, (size_t)room * sizeof(Table *));
+        if (!more) {
+            PyErr_NoMemory();
+            return false;
+        }
+        state->touched = more;
+        state->touched_room = room;
+    }
+    state->touched[state->touched_count++] = table;
+    return true;
+}
+
+static bool emit(PyObject *out, const Table *table, const char *key, size_t size, PyObject *value)
+{
+    PyObject *text = PyBytes_FromStringAndSize(key, (Py_ssize_t)size);
+    PyObject *record = text ? PyTuple_Pack(3, table->destination, text, value) : NULL;
+    Py_XDECREF(text);
+    if (!record)
+        return false;
+    int failed = PyList_Append(out, record);
+    Py_DECREF(record);
+    return !failed;
+}
+
+static bool contains(const Field *field, const char *text, size_t size)
+{
+    return field->size > size && memmem(field->text, field->size, text, size);
+}
+
+static const char UNAVAILABLE[] = "__debezium_unavailable_value", UNAVAILABLE_BYTES[] = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==";
+
+/* What an envelope says: the operation, the images (a size of 0: none), the table; whether it is for us. */
+static bool read_envelope(State *state, const char *p, const char *end, char *op, Part parts[3])
+{
+    bool before = false, after = false, source = false;
+    uint8_t kind, flags;
+    *op = 0;
+    p = skip_space(p, end);
+    if (p >= end || *p != '{')
+        return false;
+    p = skip_space(p + 1, end);
+    for (;;) {
+        if (p >= end || *p != '"')
+            return false;
+        const char *name = p + 1;
+        flags = 0;
+        if (!(p = scan_string(name, end, &flags)) || flags)
+            return false;
+        size_t size = (size_t)(p - name);
+        p = skip_space(p + 1, end);
+        if (p >= end || *p != ':')
+            return false;
+        p = skip_space(p + 1, end);
+        if (p >= end)
+            return false;
+        bool is_before = size == 6 && !memcmp(name, "before", 6), is_after = size == 5 && !memcmp(name, "after", 5);
+        if (is_before || is_after) {
+            Row *row = is_before ? &state->before : &state->after;
+            if (is_before ? before : after)
+                return false;
+            *(is_before ? &before : &after) = true;
+            row->size = 0;
+            p = *p == 'n' ? scan_value(p, end, 1, &kind, &flags) : scan_row(p, end, row);
+        } else if (size == 6 && !memcmp(name, "source", 6)) {
+            if (source)
+                return false;
+            source = true;
+            const char *at = p;
+            Row *row = &state->message_key; /* not in use yet */
+            if (!(p = scan_row(at, end, row)))
+                return false;
+            for (int i = 0; i < row->count; i++) {
+                const Field *field = &row->fields[i];
+                int part = is_named(field, "db", 2) ? 0 : is_named(field, "schema", 6) ? 1 : is_named(field, "table", 5) ? 2 : -1;
+                if (part >= 0 && !part_of(field, &parts[part]))
+                    return false;
+            }
+        } else {
+            if (size == 7 && !memcmp(name, "payload", 7))
+                return false;
+            const char *text = p;
+            flags = 0;
+            p = scan_value(p, end, 1, &kind, &flags);
+            if (size == 2 && !memcmp(name, "op", 2)) {
+                if (!p || *op || kind != STRING || p - text != 3)
+                    return false;
+                *op = text[1];
+            }
+        }
+        if (!p)
+            return false;
+        p = skip_space(p, end);
+        if (p >= end)
+            return false;
+        if (*p == '}')
+            break;
+        if (*p != ',')
+            return false;
+        p = skip_space(p + 1, end);
+    }
+    if (!before)
+        state->before.size = 0;
+    if (!after)
+        state->after.size = 0;
+    return skip_space(p + 1, end) == end && source && parts[2].size;
+}
+
+/* Take one message: 1 if it was, 0 if it is not for us, -1 with an error. Emits all of its records, or none. */
+static int take_one(State *state, Lane *lane, PyObject *message_key, PyObject *value, PyObject *out)
+{
+    char key[MAX_KEY], old_key[MAX_KEY];
+    char op;
+    Part parts[3] = {{NULL, 0}, {NULL, 0}, {NULL, 0}};
+    if (value == Py_None) {
+        lane->tombstones++;
+        return 1;
+    }
+    if (!PyBytes_CheckExact(value))
+        return 0;
+    const char *text = PyBytes_AS_STRING(value), *end = text + PyBytes_GET_SIZE(value);
+    if (end - text > UINT32_MAX || !is_utf8(text, end - text))
+        return 0;
+    Table *table;
+    if (lane->form == DEBEZIUM) {
+        if (!read_envelope(state, text, end, &op, parts))
+            return 0;
+        table = find_table(state, lane, parts, 3);
+    } else {
+        op = 'c';
+        state->before.size = 0;
+        const char *p = scan_row(skip_space(text, end), end, &state->after);
+        if (!p || skip_space(p, end) != end)
+            return 0;
+        table = find_table(state, lane, NULL, 0);
+        message_key = Py_None;
+    }
+    if (!table)
+        return PyErr_Occurred() ? -1 : 0;
+
+    size_t size, old_size = 0;
+    Row *row = &state->after;
+    Py_ssize_t rewritten = 0;
+    bool inserted = op == 'c' || op == 'r', updated = op == 'u';
+    if (inserted || updated) {
+        int at[MAX_KEYS], present;
+        if (!row->size || !check_row(table, row, state->ways, &rewritten, &present))
+            return 0;
+        if (lane->form == DEBEZIUM)
+            for (int i = 0; i < row->count; i++)
+                if (contains(&row->fields[i], UNAVAILABLE, sizeof UNAVAILABLE - 1) ||
+                    contains(&row->fields[i], UNAVAILABLE_BYTES, sizeof UNAVAILABLE_BYTES - 1))
+                    return 0;
+        for (int k = 0; k < table->keys; k++) {
+            const Column *column = &table->columns[table->key_columns[k]];
+            if (column->seen != table->row)
+                return 0;
+            at[k] = column->at;
+        }
+        if (!(size = write_key(table, row, at, key)))
+            return 0;
+        if (updated && state->before.size && !(old_size = write_partial_key(table, &state->before, old_key)))
+            return 0;
+    } else if (op == 'd') {
+        if (!state->before.size || !(size = write_partial_key(table, &state->before, key)))
+            return 0;
+    } else
+        return 0;
+
+    if (table->keyed && message_key != Py_None) {
+        bool same = PyBytes_CheckExact(message_key) && (size_t)PyBytes_GET_SIZE(message_key) == size &&
+                    !memcmp(PyBytes_AS_STRING(message_key), key, size);
+        if (!same && !same_columns(table, message_key, &state->message_key))
+            return 0;
+    }
+
+    PyObject *written = op == 'd' ? Py_NewRef(Py_None)
+                                  : write_row(table, row, state->ways, rewritten, lane->form == ROWS ? value : NULL);
+    bool good = written && touch(state, table);
+    if (good && old_size && (old_size != size || memcmp(old_key, key, size)))
+        good = emit(out, table, old_key, old_size, Py_None);
+    good = good && emit(out, table, key, size, written);
+    Py_XDECREF(written);
+    if (!good)
+        return -1;
+    *(inserted ? &table->inserted : updated ? &table->updated : &table->deleted) += 1;
+    return 1;
+}
+
+static bool add_to(PyObject *plan, const char *name, long *count)
+{
+    if (!*count)
+        return true;
+    PyObject *old = PyObject_GetAttrString(plan, name), *more = PyLong_FromLong(*count);
+    PyObject *sum = old && more ? PyNumber_Add(old, more) : NULL;
+    bool good = sum && !PyObject_SetAttrString(plan, name, sum);
+    Py_XDECREF(old);
+    Py_XDECREF(more);
+    Py_XDECREF(sum);
+    *count = 0;
+    return good;
+}
+
+static PyObject *lane_take(Lane *self, PyTypeObject *type, PyObject *const *args, Py_ssize_t count, PyObject *names)
+{
+    if (count != 3 || names || !PyList_CheckExact(args[0]) || !PyList_CheckExact(args[2])) {
+        PyErr_SetString(PyExc_TypeError, "take(messages: list, start: int, out: list)");
+        return NULL;
+    }
+    PyObject *messages = args[0];
+    Py_ssize_t i = PyLong_AsSsize_t(args[1]);
+    if (i < 0) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_ValueError, "start is negative");
+        return NULL;
+    }
+    State *state = PyType_GetModuleState(type);
+    state->touched_count = 0;
+    int taken = 1;
+    for (; i < PyList_GET_SIZE(messages); i++) {
+        PyObject *message = PyList_GET_ITEM(messages, i);
+        PyObject *key = PyObject_CallMethodNoArgs(message, state->key);
+        PyObject *value = key ? PyObject_CallMethodNoArgs(message, state->value) : NULL;
+        taken = value ? take_one(state, self, key, value, args[2]) : -1;
+        Py_XDECREF(key);
+        Py_XDECREF(value);
+        if (taken != 1)
+            break;
+    }
+    bool good = taken >= 0;
+    for (int t = 0; t < state->touched_count; t++) {
+        Table *table = state->touched[t];
+        if (!good) {
+            table->inserted = table->updated = table->deleted = 0;
+            continue;
+        }
+        good = add_to(table->plan, "inserted", &table->inserted) &&
+               add_to(table->plan, "updated", &table->updated) && add_to(table->plan, "deleted", &table->deleted);
+    }
+    return good ? PyLong_FromSsize_t(i) : NULL;
+}
+
+static PyObject *lane_forget(Lane *self, PyObject *Py_UNUSED(ignored))
+{
+    PyDict_Clear(self->tables);
+    Py_RETURN_NONE;
+}
+
+static PyObject *lane_passed(Lane *self, PyObject *Py_UNUSED(ignored))
+{
+    long count = self->tombstones;
+    self->tombstones = 0;
+    return PyLong_FromLong(count);
+}
+
+static PyMethodDef lane_methods[] = {
+    {"take", (PyCFunction)(void (*)(void))lane_take, METH_METHOD | METH_FASTCALL | METH_KEYWORDS,
+     "Put records of messages[start:] in `out`; the index of the first message that is left to others."},
+    {"tombstones", (PyCFunction)lane_passed, METH_NOARGS, "How many messages without a value were passed since the last time."},
+    {"forget", (PyCFunction)lane_forget, METH_NOARGS, "Ask for every table again."},
+    {NULL, NULL, 0, NULL},
+};
+static PyType_Slot lane_slots[] = {
+    {Py_tp_doc, "Lane(form, find): messages of one form; `find` makes the Table of an id, or None."},
+    {Py_tp_dealloc, lane_dealloc},
+    {Py_tp_traverse, lane_traverse},
+    {Py_tp_clear, lane_clear},
+    {Py_tp_init, lane_init},
+    {Py_tp_new, PyType_GenericNew},
+    {Py_tp_methods, lane_methods},
+    {0, NULL},
+};
+static PyType_Spec lane_spec = {"ingest.flow._native.Lane", sizeof(Lane), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, lane_slots};
+
+static int module_exec(PyObject *module)
+{
+    State *state = PyModule_GetState(module);
+    PyObject *table = PyType_FromModuleAndSpec(module, &table_spec, NULL), *lane = PyType_FromModuleAndSpec(module, &lane_spec, NULL);
+    state->key = PyUnicode_InternFromString("key");
+    state->value = PyUnicode_InternFromString("value");
+    if (!table || !lane || !state->key || !state->value)
+        return -1;
+    state->table_type = (PyTypeObject *)table;
+    if (PyModule_AddObjectRef(module, "Table", table) || PyModule_AddObjectRef(module, "Lane", lane))
+        return -1;
+    Py_DECREF(lane);
+    return 0;
+}
+
+static void module_free(void *module)
+{
+    State *state = PyModule_GetState((PyObject *)module);
+    Py_CLEAR(state->table_type);
+    Py_CLEAR(state->key);
+    Py_CLEAR(state->value);
+    PyMem_Free(state->touched);
+}
+
+static PyModuleDef_Slot module_slots[] = {{Py_mod_exec, module_exec}, {0, NULL}};
+static struct PyModuleDef module = {
+    PyModuleDef_HEAD_INIT, "_native", "The hot loop's common case.", sizeof(State), NULL, module_slots, NULL, NULL, module_free,
+};
+
+PyMODINIT_FUNC PyInit__native(void) { return PyModuleDef_Init(&module); }

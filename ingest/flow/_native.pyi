@@ -1,0 +1,42 @@
+from collections.abc import Callable
+from typing import Any
+
+from ingest.flow.plan import Record as Written
+from ingest.flow.plan import TablePlan
+from ingest.model.record import Record
+
+class Table:
+    """How rows of one table are checked and written; made from the schemas of both sides."""
+
+    def __init__(
+        self,
+        plan: TablePlan,
+        destination: Any,  # noqa: ANN401
+        columns: tuple[tuple[bytes, bytes, int, bool, int, int], ...],
+        order: tuple[int, ...],
+        own: int,
+        key: tuple[int, ...],
+        keyed: bool,
+        /,
+    ) -> None:
+        """Take the plan whose counters are kept, and the sink's destination.
+
+        `columns`: name, what fills it in, code of what it takes, whether it becomes a text, two numbers that the code
+        needs; the first `own` are the source's. `order`: the sink's columns, as places in `columns`; `key`: the primary
+        key's. `keyed`: whether the primary key comes from the messages' keys.
+        """
+
+class Lane:
+    """The way of one topic's messages."""
+
+    def __init__(self, form: int, find: Callable[[bytes], Table | None], /) -> None:
+        """Take a place in `FORMS`, and what finds the table of an id: its three parts, each with a zero byte."""
+
+    def take(self, messages: list[Record], start: int, out: list[Written], /) -> int:
+        """Put the records of `messages[start:]` in `out`; the index of the first message that is left to others."""
+
+    def tombstones(self) -> int:
+        """How many messages without a value were passed since the last time."""
+
+    def forget(self) -> None:
+        """Ask for every table again."""

@@ -1,0 +1,142 @@
+"""The hot loop's common case in C, where that was built: messages in, records of keyed rows out.
+
+In: messages of one form, and the plans of their tables. Out: records, as far as there is no doubt about a message; the
+rest is for `decode` and `encode`, which are the rule book. A few times as fast as they are
+(decisions/2026-11-22-the-common-case-in-c.md). `INGEST_NATIVE=off` in the workers' environment does without.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from pyspark.sql.types import (
+    BooleanType,
+    CharType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    NullType,
+    StringType,
+    TimestampNTZType,
+    TimestampType,
+    VarcharType,
+)
+
+from ingest.flow.conform import Drift
+from ingest.flow.plan import TablePlan
+from ingest.model import temporal
+from ingest.model.types import INTEGER_BITS, TIMES, is_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql.types import DataType
+
+    from ingest.flow._native import Lane, Table
+    from ingest.flow.plans import Plans
+    from ingest.model.table import TableId
+
+try:
+    from ingest.flow import _native
+except ImportError:  # it was installed without a compiler
+    _native = None  # type: ignore[assignment]
+
+BUILT: Final = _native is not None and os.environ.get("INGEST_NATIVE") != "off"
+"""Whether it is there, and wanted."""
+FORMS: Final = ("debezium", "rows")
+"""The forms of messages, in the order of their codes: Debezium's without the schema envelope, and values that are
+rows of one table."""
+
+_NULL, _BOOL, _INT, _DOUBLE, _TEXT, _DECIMAL, _TIMESTAMP, _OTHER = range(8)
+_MAX_KEYS: Final = 16
+
+
+class Lanes:
+    """The way of messages of one form; a lane for each topic."""
+
+    def __init__(self, form: str, plans: Plans) -> None:
+        """`form` is one of `FORMS`."""
+        self._form = FORMS.index(form)
+        self._plans = plans
+        self._lanes: dict[str, Lane] = {}
+        self._tables: dict[TableId, tuple[TablePlan, Table]] = {}
+        self._version = -1
+
+    def of(self, topic: str) -> Lane:
+        """The lane of a topic, with the schemas that the plans are of now."""
+        if self._version != self._plans.schemas.version:
+            self._version = self._plans.schemas.version
+            for lane in self._lanes.values():
+                lane.forget()
+        found = self._lanes.get(topic)
+        if found is None:
+            found = self._lanes[topic] = _native.Lane(self._form, self._finder(topic))
+        return found
+
+    def _finder(self, topic: str) -> Callable[[bytes], Table | None]:
+        if self._form:
+            return lambda _: self._table((topic,))
+        return lambda text: self._table(tuple(part.decode() for part in text.split(b"\0") if part))
+
+    def _table(self, table: TableId) -> Table | None:
+        """How C checks and writes the rows of a table; None where it cannot."""
+        try:
+            plan = self._plans.compiled.get(table) or self._plans.find(table)
+        except Drift:
+            return None
+        if not isinstance(plan, TablePlan) or not plan.simple:
+            return None
+        known = self._tables.get(table)
+        if known is None or known[0] is not plan:
+            made = _compile(plan)
+            if made is None:
+                return None
+            known = self._tables[table] = (plan, made)
+        return known[1]
+
+
+def _compile(plan: TablePlan) -> Table | None:
+    source, sink = plan.source, plan.sink
+    sink_types = {column.name: column.type for column in sink.columns}
+    own = [column.name for column in source.columns]
+    known = set(own)
+    names = own + [column.name for column in sink.columns if column.name not in known]
+    places = {name: i for i, name in enumerate(names)}
+    if len(sink.primary_key) > _MAX_KEYS or len(names) != len(sink.columns):
+        return None
+    columns = [_column(c.name, *_takes(c.type, sink_types[c.name], plan.standard)) for c in source.columns]
+    columns += [_column(name, _OTHER, quoted=False, a=0, b=0) for name in names[len(own) :]]
+    order = tuple(places[column.name] for column in sink.columns)
+    key = tuple(places[name] for name in sink.primary_key)
+    keyed = plan.key_from_message
+    return _native.Table(plan, plan.destination, tuple(columns), order, len(own), key, keyed)
+
+
+def _column(name: str, takes: int, quoted: bool, a: int, b: int) -> tuple[bytes, bytes, int, bool, int, int]:  # noqa: FBT001  (spread from a tuple)
+    text = msgspec.json.encode(name)
+    return text[1:-1], b",%b:null" % text, takes, quoted, a, b
+
+
+def _takes(before: DataType, after: DataType, standard: str) -> tuple[int, bool, int, int]:
+    """The code of what a column takes, whether it is to become a text, and what else there is to know of its type."""
+    kind, quoted = type(before), is_text(after)
+    found: tuple[int, int, int] = (_OTHER, 0, 0)
+    if kind is NullType:
+        found = (_NULL, 0, 0)
+    elif kind is BooleanType:
+        found = (_BOOL, 0, 0)
+    elif kind in INTEGER_BITS:
+        found = (_INT, INTEGER_BITS[kind], 0)
+    elif kind in {FloatType, DoubleType}:
+        found = (_DOUBLE, 0, 0)
+    elif kind is StringType:
+        found = (_TEXT, -1, 0)
+    elif isinstance(before, (CharType, VarcharType)):
+        found = (_TEXT, before.length, 0)
+    elif isinstance(before, DecimalType):
+        found = (_DECIMAL, before.precision, before.scale)
+    elif kind in {TimestampNTZType, TimestampType} and (not isinstance(after, TIMES) or after == before):
+        found = (_TIMESTAMP, ord(" " if standard == temporal.SQL else "T"), kind is TimestampType)
+    return found[0], quoted, found[1], found[2]

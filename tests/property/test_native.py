@@ -1,0 +1,284 @@
+"""The common case in C says what the rule book says, or nothing: never is it more lenient, and never other."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import currently_in_test_context, event, given, settings
+from hypothesis import strategies as st
+
+from ingest.flow import native
+from ingest.flow.encode import encode
+from ingest.flow.evolve import Schemas, SourceTable
+from ingest.flow.infer import Inference
+from ingest.flow.plans import Plans
+from ingest.flow.rowtext import parse_row
+from ingest.formats.debezium_json import DebeziumJson
+from ingest.formats.json import Json
+from ingest.model import types
+from ingest.model.schema import Column, TableSchema
+from ingest.sinks.upsert_kafka import UpsertKafka
+
+pytestmark = pytest.mark.skipif(not native.BUILT, reason="installed without a compiler")
+
+SINK: Any = UpsertKafka.model_validate({"type": "upsert-kafka", "properties.*": {"bootstrap.servers": "nowhere:1"}})
+PLACEHOLDER = "__debezium_unavailable_value"
+
+
+class Message:
+    """What of a record is needed here."""
+
+    def __init__(self, key: bytes | None, value: bytes | None) -> None:
+        self._key, self._value = key, value
+
+    def key(self) -> bytes | None:
+        return self._key
+
+    def value(self) -> bytes | None:
+        return self._value
+
+
+def schema(columns: dict[str, str], key: tuple[str, ...]) -> TableSchema:
+    made = tuple(Column(name, types.parse(kind), nullable=name not in key) for name, kind in columns.items())
+    return TableSchema(made, key)
+
+
+def plans(form: Any, table: Any, source: TableSchema, sink: TableSchema, *, keyed: bool) -> Plans:
+    made = Plans(SINK.plan, Inference(form.reading, False, {}, 2000))
+    made.renew(Schemas(1, {table: SourceTable(source, (("out",),), keyed)}, {("out",): sink}), None)
+    return made
+
+
+def compare(form: Any, table: Any, source: TableSchema, sink: TableSchema, message: Message, *, keyed: bool) -> bool:
+    """Whether C took the message; then it is as the book has it."""
+    by_book, by_c = (plans(form, table, source, sink, keyed=keyed) for _ in range(2))
+    records: list[Any] = []
+    lane = native.Lanes(form.form, by_c).of("t")
+    taken = lane.take([message], 0, records)  # type: ignore[list-item]
+    if currently_in_test_context():
+        event("taken" if taken else "left")
+    if not taken:
+        assert not records
+        return False
+    encoded = encode(form.decoder("t").decode([message.key()], [message.value()]), by_book, 0)
+    assert encoded.stop == 1
+    assert not encoded.rejects
+    assert lane.tombstones() == encoded.skipped.get("tombstone", 0)
+    assert [(to, key) for to, key, _ in records] == [(to, key) for to, key, _ in encoded.records]
+    for (_, _, made), (_, _, expected) in zip(records, encoded.records, strict=True):
+        if expected is None or made is None:
+            assert made is expected
+            continue
+        assert parse_row(made) == parse_row(expected)  # type: ignore[arg-type]
+        json.loads(made)
+    for at, plan in by_book.compiled.items():
+        other = by_c.compiled[at]
+        assert (plan.inserted, plan.updated, plan.deleted) == (other.inserted, other.updated, other.deleted)
+    return True
+
+
+KINDS = [
+    "BIGINT", "INT", "TINYINT", "STRING", "VARCHAR(3)", "CHAR(3)", "BOOLEAN", "DOUBLE", "FLOAT", "DECIMAL(5,2)",
+    "DECIMAL(38,0)", "TIMESTAMP", "TIMESTAMP_LTZ", "DATE", "BYTES", "NULL", "TIME(3)", "SMALLINT",
+]  # fmt: skip
+NAMES = ["id", "a", "b", "ключ", "note", "", "a b", "%d", "after"]
+a_number = st.sampled_from([
+    "0", "-0", "1", "-1", "127", "128", "-128", "2147483648", "9223372036854775807", "9223372036854775808",
+    "-9223372036854775808", "-9223372036854775809", "1.10", "0.5", "-0.0", "1e5", "1E400", "1e-3", "123.45", "1234.5",
+    "123.456", "123.4500", "12345678901234567890123456789012345678", "00", "1.", ".5", "+1", "-", "1e", "0x1", "NaN",
+    "Infinity", "1.0", "5e2",
+])  # fmt: skip
+a_text = st.one_of(
+    st.text(max_size=6).map(lambda text: json.dumps(text, ensure_ascii=False)),
+    st.text(max_size=6).map(json.dumps),
+    st.sampled_from([
+        '"2020-01-31 12:13:14"', '"2020-02-30 12:13:14"', '"2024-02-29 23:59:59.123456"', '"2023-02-29 00:00:00"',
+        '"2020-01-31 12:13:14.1234567"', '"2020-01-31 12:13:14.123456000"', '"2020-01-31 24:13:14"', '"2020-01-31"',
+        '"2020-01-31 12:13:14Z"', '"2020-01-31T12:13:14"', '"0000-01-01 00:00:00"', '"2020-01-31 12:13:14."', '"12:13"',
+        r'"\ud83d\ude00"', r'"\ud83d"', r'"\ude00"', r'"\u0041"', r'"\x"', '"tab\t"', '"é"', '"\u65e5\u672c"',
+        '"abcd"', '"\\/"',
+        f'"{PLACEHOLDER}"', '"X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="', f'"x{PLACEHOLDER}"', '"unclosed',
+        '"\x7f"', '"aGk="',
+    ]),
+)  # fmt: skip
+a_scalar = st.one_of(a_number, a_text, st.sampled_from(["null", "true", "false", "nul", "True"]))
+a_nested = st.recursive(
+    a_scalar,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3).map(lambda parts: f"[ {' , '.join(parts)}]"),
+        st.lists(st.tuples(a_text, inner), max_size=3).map(
+            lambda parts: "{" + ",".join(f"{name} : {value}" for name, value in parts) + "\n}"
+        ),
+    ),
+    max_leaves=4,
+)
+space = st.sampled_from(["", " ", "\n\t", "\r\n  "])
+
+
+@st.composite
+def a_row(draw: Any, names: list[str], *, usual: dict[str, str]) -> str:
+    """The text of a row, mostly one that fits."""
+    odd = draw(st.sampled_from([None, "value", "value", "value", "value", "missing", "order", "twice", "name"]))
+    at = draw(st.sampled_from(names))
+    parts = []
+    for name in names:
+        value = draw(a_nested) if odd == "value" and name == at else usual[name]
+        if odd != "missing" or name != at:
+            quoted = json.dumps(name, ensure_ascii=odd == "name")
+            parts.append(f"{quoted}{draw(space)}:{draw(space)}{value}")
+    if odd == "order":
+        parts = draw(st.permutations(parts))
+    if odd == "twice":
+        parts.append(draw(st.sampled_from(parts)))
+    text = f"{draw(space)},{draw(space)}".join(parts)
+    return f"{{{draw(space)}{text}{draw(space)}}}"
+
+
+USUAL = {
+    "BIGINT": "42", "INT": "42", "TINYINT": "42", "SMALLINT": "7", "STRING": '"text"', "VARCHAR(3)": '"abc"',
+    "CHAR(3)": '"abc"', "BOOLEAN": "true", "DOUBLE": "1.50", "FLOAT": "2", "DECIMAL(5,2)": "123.40",
+    "DECIMAL(38,0)": "99999999999999999999", "TIMESTAMP": '"2020-01-31 12:13:14.5"',
+    "TIMESTAMP_LTZ": '"2020-01-31 12:13:14Z"', "DATE": '"2020-01-31"', "BYTES": '"aGk="', "NULL": "null",
+    "TIME(3)": '"12:13:14"',
+}  # fmt: skip
+
+
+@st.composite
+def a_case(draw: Any) -> tuple[TableSchema, TableSchema, dict[str, str]]:
+    """The schemas of both sides, and a usual value for each column."""
+    names = draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=4, unique=True))
+    kinds = {name: draw(st.sampled_from(KINDS)) for name in names}
+    keys = draw(st.lists(st.sampled_from(names), min_size=1, max_size=2, unique=True))
+    kinds |= {name: draw(st.sampled_from(["BIGINT", "STRING", "INT", "VARCHAR(3)"])) for name in keys}
+    if draw(st.sampled_from([False, False, True])):
+        kinds[keys[0]] = draw(st.sampled_from(KINDS))
+    widened = draw(st.sampled_from([None, *names]))
+    wide = kinds if widened is None else {**kinds, widened: "STRING"}
+    wide |= dict.fromkeys(draw(st.lists(st.sampled_from(["more", "new"]), max_size=2, unique=True)), "BIGINT")
+    order = draw(st.permutations(list(wide)))
+    sink = schema({name: wide[name] for name in order}, tuple(keys))
+    return schema(kinds, tuple(keys)), sink, {name: USUAL[kind] for name, kind in kinds.items()}
+
+
+@settings(max_examples=600)
+@given(st.data())
+def test_debezium_as_the_book_has_it(data: Any) -> None:
+    source, sink, usual = data.draw(a_case())
+    names = list(usual)
+    op = data.draw(st.sampled_from(['"c"', '"u"', '"d"', '"r"', '"u"', '"d"', '"t"', "null", '"\\u0063"', "1"]))
+    before = data.draw(a_row(names, usual=usual)) if op in {'"u"', '"d"'} else "null"
+    after = "null" if op == '"d"' else data.draw(a_row(names, usual=usual))
+    if data.draw(st.sampled_from([False, False, False, True])):
+        before = after
+    key = data.draw(st.one_of(st.none(), a_row(list(source.primary_key), usual=usual)))
+    at = data.draw(st.sampled_from(
+        ['"db":"shop","table":"t"', '"table":"t","db":"shop","schema":null', '"table":"t","schema":"shop","x":[{}]']
+    ))  # fmt: skip
+    fields = [f'"before":{before}', f'"after":{after}', f'"source":{{{at}}}', f'"op":{op}', '"ts_ms":1']
+    fields = data.draw(st.one_of(st.just(fields), st.permutations(fields)))
+    text = "{" + data.draw(space) + ",".join(fields) + "}" + data.draw(space)
+    message = Message(
+        None if key is None else key.encode("utf-8", "surrogatepass"), text.encode("utf-8", "surrogatepass")
+    )
+    policy = data.draw(st.sampled_from(["reject", "keep"]))
+    form = DebeziumJson.model_validate({"debezium-json.unavailable-value": policy})
+    compare(form, ("shop", "t"), source, sink, message, keyed=data.draw(st.booleans()))
+
+
+@settings(max_examples=400)
+@given(st.data())
+def test_rows_as_the_book_has_them(data: Any) -> None:
+    source, sink, usual = data.draw(a_case())
+    text = data.draw(space) + data.draw(a_row(list(usual), usual=usual)) + data.draw(space)
+    message = Message(b"k", text.encode("utf-8", "surrogatepass"))
+    form = Json.model_validate(data.draw(st.sampled_from([{}, {"json.timestamp-format.standard": "ISO-8601"}])))
+    compare(form, ("t",), source, sink, message, keyed=False)
+
+
+ORDERS = schema({"id": "BIGINT", "name": "STRING", "n": "DOUBLE"}, ("id",))
+WHOLE = (
+    b'{"before":{"id":1,"name":"a","n":null},"after":{"id":1,"name":"\xc3\xa9\\n","n":1.50},'
+    b'"source":{"version":"2","ts_ms":5,"db":"shop","table":"t","x":{"y":[1,"z",{}]}},"op":"u","ts_ms":1}'
+)
+
+
+@settings(max_examples=1500)
+@given(st.lists(st.tuples(st.integers(0, len(WHOLE) - 1), st.binary(max_size=2), st.integers(0, 2)), max_size=3))
+def test_damaged_messages_as_the_book_has_them(cuts: list[tuple[int, bytes, int]]) -> None:
+    text = bytearray(WHOLE)
+    for place, new, length in cuts:
+        text[place : place + length] = new
+    compare(DebeziumJson(), ("shop", "t"), ORDERS, ORDERS, Message(b'{"id":1}', bytes(text)), keyed=True)
+
+
+def wrap(after: str, *, before: str = "null", op: str = "c") -> bytes:
+    return f'{{"before":{before},"after":{after},"source":{{"db":"shop","table":"t"}},"op":"{op}"}}'.encode()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (b'{"id":1}', wrap('{"id":1,"name":"a","n":1.5}')),
+        (b'{"id": 1}', wrap('{"id":1,"name":"a","n":1.5}')),
+        (None, wrap('{"id":1,"name":"a"}')),
+        (None, wrap('{ "n":1.5, "id":1 }', before='{"id":2}', op="u")),
+        (None, wrap('{"id":1,"name":5,"n":null}', op="r")),
+        (None, wrap('{"id":1,"name":{"a":["\\"", 1 ]},"n":null}')),
+        (None, wrap("null", before='{"id":1,"name":"a","n":1.5}', op="d")),
+        (None, WHOLE),
+        (None, None),
+    ],
+)
+def test_what_is_plain_is_taken(key: bytes | None, value: bytes | None) -> None:
+    assert compare(DebeziumJson(), ("shop", "t"), ORDERS, ORDERS, Message(key, value), keyed=True)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (b'{"no":1}', wrap('{"id":1}')),
+        (None, wrap('{"id":1,"new":1}')),
+        (None, wrap('{"id":1.5}')),
+        (None, wrap('{"id":null}')),
+        (None, wrap('{"name":"a"}')),
+        (None, wrap('{"id":1,"n":"x"}')),
+        (None, wrap(f'{{"id":1,"name":"{PLACEHOLDER}"}}')),
+        (None, wrap("null")),
+        (None, wrap('{"id":1}', op="t")),
+        (None, wrap('{"id":1}').replace(b"shop", b"other")),
+        (None, wrap('{"id":1}') + b"x"),
+        (None, wrap('{"id":1,"name":"\\ud800"}')),
+        (None, wrap('{"id":1,"name":"a"}').replace(b'"a"', b'"\xff"')),
+        (None, wrap('{"id":1,"name":' + "[" * 100 + "]" * 100 + "}")),
+        (None, b'{"payload":' + wrap('{"id":1}') + b"}"),
+    ],
+)
+def test_what_is_not_is_left(key: bytes | None, value: bytes | None) -> None:
+    assert not compare(DebeziumJson(), ("shop", "t"), ORDERS, ORDERS, Message(key, value), keyed=True)
+
+
+def test_order_is_kept_and_counters_are_handed_over() -> None:
+    made = plans(DebeziumJson(), ("shop", "t"), ORDERS, ORDERS, keyed=False)
+    values = [wrap(f'{{"id":{i % 3},"name":"{i}","n":1}}') for i in range(100)]
+    values[50] = wrap('{"id":1,"new":1}')
+    messages: Any = [Message(None, value) for value in values]
+    records: list[Any] = []
+    lane = native.Lanes("debezium", made).of("t")
+    assert lane.take(messages, 0, records) == 50
+    assert lane.take(messages, 51, records) == 100
+    assert [json.loads(value)["name"] for _, _, value in records] == [str(i) for i in range(100) if i != 50]
+    assert made.compiled["shop", "t"].inserted == 99
+
+
+def test_other_schemas_are_taken_at_once() -> None:
+    made = plans(DebeziumJson(), ("shop", "t"), ORDERS, ORDERS, keyed=False)
+    lanes = native.Lanes("debezium", made)
+    message: Any = Message(None, wrap('{"id":1,"new":1}'))
+    records: list[Any] = []
+    assert lanes.of("t").take([message], 0, records) == 0
+    wider = ORDERS.merge(schema({"id": "BIGINT", "new": "BIGINT"}, ("id",)))
+    made.renew(Schemas(2, {("shop", "t"): SourceTable(wider, (("out",),), False)}, {("out",): wider}), None)
+    assert lanes.of("t").take([message], 0, records) == 1
+    assert json.loads(records[0][2]) == {"id": 1, "new": 1, "name": None, "n": None}
