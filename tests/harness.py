@@ -42,6 +42,8 @@ class Record:
     key: bytes | None
     value: bytes | None
     headers: list[tuple[str, bytes]]
+    timestamp: int
+    """Milliseconds since 1970."""
 
 
 class Kafka:
@@ -86,9 +88,8 @@ class Kafka:
                     for message in consumer.consume(10_000, 0.2):
                         assert message.error() is None
                         headers = message.headers() or []
-                        out.append(
-                            Record(partition, message.offset() or 0, message.key(), message.value(), list(headers))
-                        )
+                        at = partition, message.offset() or 0
+                        out.append(Record(*at, message.key(), message.value(), list(headers), message.timestamp()[1]))
         finally:
             consumer.close()
         return out

@@ -568,7 +568,7 @@ static char *write_as_text(char *to, const char *p, uint32_t size)
 /* -- Rows ---------------------------------------------------------------------------------------------------------- */
 
 /* Check a row, and note where its columns are; `rewritten` is how many bytes more it takes, or 0. */
-static bool check_row(Table *table, const Row *row, Way *ways, Py_ssize_t *rewritten, int *present)
+static bool check_row(Table *table, const Row *row, Way *ways, Py_ssize_t *rewritten)
 {
     int next = 0, own = table->own;
     table->row++;
@@ -596,7 +596,6 @@ static bool check_row(Table *table, const Row *row, Way *ways, Py_ssize_t *rewri
         if (ways[i] > AS_IT_CAME)
             *rewritten += ways[i] == QUOTED ? 2 : field->size + 2;
     }
-    *present = row->count;
     return true;
 }
 
@@ -652,14 +651,14 @@ static PyObject *write_row(Table *table, const Row *row, const Way *ways, Py_ssi
     return made;
 }
 
-/* The key of a row whose key columns are `at`; its size, or 0 where it is not for us. */
-static size_t write_key(const Table *table, const Row *row, const int *at, char *to)
+/* The key of these fields, one for each key column; its size, or 0 where it is not for us. */
+static size_t write_key(const Table *table, const Field *const *fields, char *to)
 {
     char *start = to;
     *to++ = '{';
     for (int i = 0; i < table->keys; i++) {
         const Column *column = &table->columns[table->key_columns[i]];
-        const Field *field = &row->fields[at[i]];
+        const Field *field = fields[i];
         /* Texts are written one way only, so those with escapes would have to be read first */
         if (field->flags & ESCAPES || (size_t)(to - start) + column->name_size + field->size + 8 > MAX_KEY)
             return 0;
@@ -682,12 +681,11 @@ static size_t write_key(const Table *table, const Row *row, const int *at, char 
     return (size_t)(to - start);
 }
 
-/* The key of an image that may lack other columns; its size, or 0. */
-static size_t write_partial_key(const Table *table, const Row *row, char *to)
+/* Put the key columns of an image in; how many it has, or -1 where it is not for us. */
+static int find_key(const Table *table, const Row *row, const Field **fields)
 {
-    int at[MAX_KEYS], found = 0;
-    for (int k = 0; k < table->keys; k++)
-        at[k] = -1;
+    int found = 0;
+    bool had[MAX_KEYS] = {false};
     for (int i = 0; i < row->count; i++) {
         const Field *field = &row->fields[i];
         for (int k = 0; k < table->keys; k++) {
@@ -695,13 +693,21 @@ static size_t write_partial_key(const Table *table, const Row *row, char *to)
             if (!is_named(field, column->name, column->name_size))
                 continue;
             Way way = way_of(column, field);
-            if (at[k] >= 0 || way == NOT_OURS || way == AS_TEXT)
-                return 0;
-            at[k] = i;
+            if (had[k] || way == NOT_OURS || way == AS_TEXT)
+                return -1;
+            had[k] = true;
+            fields[k] = field;
             found++;
         }
     }
-    return found == table->keys ? write_key(table, row, at, to) : 0;
+    return found;
+}
+
+/* The key of an image that may lack other columns; its size, or 0. */
+static size_t write_partial_key(const Table *table, const Row *row, char *to)
+{
+    const Field *fields[MAX_KEYS];
+    return find_key(table, row, fields) == table->keys ? write_key(table, fields, to) : 0;
 }
 
 /* Whether a message key has the primary key's columns and no others. */
@@ -731,7 +737,7 @@ static bool same_columns(const Table *table, PyObject *message_key, Row *row)
 
 /* -- Messages ------------------------------------------------------------------------------------------------------ */
 
-enum { DEBEZIUM, ROWS };
+enum { DEBEZIUM, ROWS, CANAL };
 
 typedef struct {
     PyObject_HEAD
@@ -944,12 +950,151 @@ static bool read_envelope(State *state, const char *p, const char *end, char *op
     return skip_space(p + 1, end) == end && source && parts[2].size;
 }
 
+/* The strings of an array without escapes, or null; how many, or -1. */
+static int read_names(const char **at, const char *end, Part *names, int most)
+{
+    const char *p = *at;
+    int count = 0;
+    uint8_t kind, flags = 0;
+    if (p < end && *p == 'n') {
+        *at = scan_value(p, end, 1, &kind, &flags);
+        return *at ? 0 : -1;
+    }
+    if (p >= end || *p != '[')
+        return -1;
+    p = skip_space(p + 1, end);
+    while (p < end && *p == '"') {
+        if (count == most)
+            return -1;
+        names[count].text = ++p;
+        if (!(p = scan_string(p, end, &flags)) || flags)
+            return -1;
+        names[count].size = (uint32_t)(p - names[count].text);
+        count++;
+        p = skip_space(p + 1, end);
+        if (p >= end || *p != ',')
+            break;
+        p = skip_space(p + 1, end);
+        if (p >= end || *p != '"')
+            return -1;
+    }
+    if (p >= end || *p != ']')
+        return -1;
+    *at = p + 1;
+    return count;
+}
+
+/* One row in an array, or null, or an array of null: of more rows, others take care. */
+static const char *scan_only_row(const char *p, const char *end, Row *row)
+{
+    uint8_t kind, flags = 0;
+    row->size = 0;
+    if (p < end && *p == '[') {
+        p = skip_space(p + 1, end);
+        p = p < end && *p == 'n' ? scan_value(p, end, 1, &kind, &flags) : scan_row(p, end, row);
+        if (!p)
+            return NULL;
+        p = skip_space(p, end);
+        return p < end && *p == ']' ? p + 1 : NULL;
+    }
+    return p < end && *p == 'n' ? scan_value(p, end, 1, &kind, &flags) : NULL;
+}
+
+/* What a Canal message says, as `read_envelope` has it; and the columns of the primary key. */
+static bool read_canal(State *state, const char *p, const char *end, char *op, Part parts[3], Part *key, int *keys)
+{
+    enum { DATA = 1, OLD = 2, NAMES = 4 };
+    int seen = 0;
+    uint8_t kind, flags;
+    *op = 0;
+    state->before.size = state->after.size = 0;
+    p = skip_space(p, end);
+    if (p >= end || *p != '{')
+        return false;
+    p = skip_space(p + 1, end);
+    for (;;) {
+        Field field;
+        if (p >= end || *p != '"')
+            return false;
+        field.name = p + 1;
+        flags = 0;
+        if (!(p = scan_string(field.name, end, &flags)) || flags)
+            return false;
+        field.name_size = (uint32_t)(p - field.name);
+        p = skip_space(p + 1, end);
+        if (p >= end || *p != ':')
+            return false;
+        p = skip_space(p + 1, end);
+        bool data = is_named(&field, "data", 4), old = is_named(&field, "old", 3);
+        if (data || old) {
+            if (seen & (data ? DATA : OLD))
+                return false;
+            seen |= data ? DATA : OLD;
+            p = scan_only_row(p, end, data ? &state->after : &state->before);
+        } else if (is_named(&field, "pkNames", 7)) {
+            if (seen & NAMES || (*keys = read_names(&p, end, key, MAX_KEYS)) < 0)
+                return false;
+            seen |= NAMES;
+        } else {
+            field.text = p;
+            field.flags = 0;
+            if (!(p = scan_value(p, end, 1, &field.kind, &field.flags)))
+                return false;
+            field.size = (uint32_t)(p - field.text);
+            kind = field.kind;
+            if (is_named(&field, "database", 8) || is_named(&field, "table", 5)) {
+                if (!part_of(&field, &parts[field.name_size == 5 ? 2 : 0]))
+                    return false;
+            } else if (is_named(&field, "isDdl", 5)) {
+                if (kind != NUL && (kind != BOOL || *field.text != 'f'))
+                    return false;
+            } else if (is_named(&field, "type", 4)) {
+                if (*op || kind != STRING || field.size != 8)
+                    return false;
+                *op = !memcmp(field.text, "\"INSERT\"", 8)   ? 'c'
+                      : !memcmp(field.text, "\"UPDATE\"", 8) ? 'u'
+                      : !memcmp(field.text, "\"DELETE\"", 8) ? 'd'
+                                                           : 0;
+                if (!*op)
+                    return false;
+            }
+        }
+        if (!p)
+            return false;
+        p = skip_space(p, end);
+        if (p >= end)
+            return false;
+        if (*p == '}')
+            return skip_space(p + 1, end) == end && parts[2].size;
+        if (*p != ',')
+            return false;
+        p = skip_space(p + 1, end);
+    }
+}
+
+/* Whether these are the primary key's columns, in any order. */
+static bool is_key(const Table *table, const Part *names, int count)
+{
+    if (count != table->keys)
+        return false;
+    for (int k = 0; k < count; k++) {
+        const Column *column = &table->columns[table->key_columns[k]];
+        int i = 0;
+        while (i < count && (names[i].size != column->name_size || memcmp(names[i].text, column->name, names[i].size)))
+            i++;
+        if (i == count)
+            return false;
+    }
+    return true;
+}
+
 /* Take one message: 1 if it was, 0 if it is not for us, -1 with an error. Emits all of its records, or none. */
 static int take_one(State *state, Lane *lane, PyObject *message_key, PyObject *value, PyObject *out)
 {
     char key[MAX_KEY], old_key[MAX_KEY];
     char op;
-    Part parts[3] = {{NULL, 0}, {NULL, 0}, {NULL, 0}};
+    Part parts[3] = {{NULL, 0}, {NULL, 0}, {NULL, 0}}, names[MAX_KEYS];
+    int named = 0;
     if (value == Py_None) {
         lane->tombstones++;
         return 1;
@@ -964,6 +1109,11 @@ static int take_one(State *state, Lane *lane, PyObject *message_key, PyObject *v
         if (!read_envelope(state, text, end, &op, parts))
             return 0;
         table = find_table(state, lane, parts, 3);
+    } else if (lane->form == CANAL) {
+        if (!read_canal(state, text, end, &op, parts, names, &named))
+            return 0;
+        table = find_table(state, lane, parts, 3);
+        message_key = Py_None;
     } else {
         op = 'c';
         state->before.size = 0;
@@ -980,9 +1130,9 @@ static int take_one(State *state, Lane *lane, PyObject *message_key, PyObject *v
     Row *row = &state->after;
     Py_ssize_t rewritten = 0;
     bool inserted = op == 'c' || op == 'r', updated = op == 'u';
+    const Field *fields[MAX_KEYS];
     if (inserted || updated) {
-        int at[MAX_KEYS], present;
-        if (!row->size || !check_row(table, row, state->ways, &rewritten, &present))
+        if (!row->size || !check_row(table, row, state->ways, &rewritten))
             return 0;
         if (lane->form == DEBEZIUM)
             for (int i = 0; i < row->count; i++)
@@ -993,16 +1143,26 @@ static int take_one(State *state, Lane *lane, PyObject *message_key, PyObject *v
             const Column *column = &table->columns[table->key_columns[k]];
             if (column->seen != table->row)
                 return 0;
-            at[k] = column->at;
+            fields[k] = &row->fields[column->at];
         }
-        if (!(size = write_key(table, row, at, key)))
+        if (!(size = write_key(table, fields, key)))
             return 0;
-        if (updated && state->before.size && !(old_size = write_partial_key(table, &state->before, old_key)))
-            return 0;
+        if (updated && state->before.size) {
+            /* Debezium's is the row as it was; Canal's has only what changed */
+            int found = find_key(table, &state->before, fields);
+            if (found < 0 || (lane->form != CANAL && found != table->keys))
+                return 0;
+            if (found && !(old_size = write_key(table, fields, old_key)))
+                return 0;
+        }
     } else if (op == 'd') {
-        if (!state->before.size || !(size = write_partial_key(table, &state->before, key)))
+        if (lane->form != CANAL)
+            row = &state->before;
+        if (!row->size || !(size = write_partial_key(table, row, key)))
             return 0;
     } else
+        return 0;
+    if (table->keyed && named && !is_key(table, names, named))
         return 0;
 
     if (table->keyed && message_key != Py_None) {

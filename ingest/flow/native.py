@@ -45,9 +45,9 @@ except ImportError:  # it was installed without a compiler
 
 BUILT: Final = _native is not None and os.environ.get("INGEST_NATIVE") != "off"
 """Whether it is there, and wanted."""
-FORMS: Final = ("debezium", "rows")
-"""The forms of messages, in the order of their codes: Debezium's without the schema envelope, and values that are
-rows of one table."""
+FORMS: Final = ("debezium", "rows", "canal")
+"""The forms of messages, in the order of their codes: Debezium's without the schema envelope, values that are rows of
+one table, and Canal's where its types are not asked for."""
 
 _NULL, _BOOL, _INT, _DOUBLE, _TEXT, _DECIMAL, _TIMESTAMP, _OTHER = range(8)
 _MAX_KEYS: Final = 16
@@ -76,9 +76,16 @@ class Lanes:
         return found
 
     def _finder(self, topic: str) -> Callable[[bytes], Table | None]:
-        if self._form:
-            return lambda _: self._table((topic,))
-        return lambda text: self._table(tuple(part.decode() for part in text.split(b"\0") if part))
+        form = FORMS[self._form]
+
+        def find(text: bytes) -> Table | None:
+            namespace, rest = text.split(b"\0", 1)
+            # Of Canal's databases, `a.b` is what a three-part id has
+            first = namespace.split(b".", 1) if form == "canal" else [namespace]
+            parts = [*first, *rest.split(b"\0")]
+            return self._table(tuple(part.decode() for part in parts if part))
+
+        return find if form != "rows" else lambda _: self._table((topic,))
 
     def _table(self, table: TableId) -> Table | None:
         """How C checks and writes the rows of a table; None where it cannot."""

@@ -82,8 +82,9 @@ class CanalJson(Options):
 
     @property
     def form(self) -> str | None:
-        """A form of its own, which is read here only."""
-        return None
+        """One row a message, the values as they are; what else there is, is read here only."""
+        plain = self.strategy == "AUTO" and self.databases is None and self.tables is None
+        return "canal" if plain else None
 
     def decoder(self, _topic: str, *, keyed: bool = False) -> CanalDecoder:  # noqa: ARG002  (for the rows' columns only)
         """A decoder for one split's records."""

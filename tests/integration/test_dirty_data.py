@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -40,7 +41,8 @@ def replay(pipeline: Pipeline, *arguments: str) -> Any:
 def test_dead_letters_are_the_records_as_they_were_and_can_be_replayed_once(kafka: Kafka, pipeline: Pipeline) -> None:
     pipeline.write("  ingestion.ignore-errors: true\n", rest=collector(kafka))
     producer = kafka.producer()
-    producer.produce(pipeline.topic, b"{", b"\x00key", partition=1, headers=[("h", b"v")], timestamp=1_700_000_000_000)
+    made = int(time.time() * 1000) - 60_000  # not older than the topic's retention
+    producer.produce(pipeline.topic, b"{", b"\x00key", partition=1, headers=[("h", b"v")], timestamp=made)
     for number in (1, 2):
         key, value = message("c", None, {"id": number, "t": UNAVAILABLE if number == 2 else "x"})
         producer.produce(pipeline.topic, value, key, partition=0)
@@ -56,6 +58,7 @@ def test_dead_letters_are_the_records_as_they_were_and_can_be_replayed_once(kafk
     broken = next(letter for letter in letters if letter.value == b"{")
     assert broken.key == b"\x00key"
     assert broken.headers[0] == ("h", b"v")
+    assert broken.timestamp == made
     about = said(broken.headers)
     assert about.pop("time").isdigit()
     assert about == {

@@ -15,6 +15,7 @@ from ingest.flow.evolve import Schemas, SourceTable
 from ingest.flow.infer import Inference
 from ingest.flow.plans import Plans
 from ingest.flow.rowtext import parse_row
+from ingest.formats.canal_json import CanalJson
 from ingest.formats.debezium_json import DebeziumJson
 from ingest.formats.json import Json
 from ingest.model import types
@@ -197,6 +198,32 @@ def test_rows_as_the_book_has_them(data: Any) -> None:
     compare(form, ("t",), source, sink, message, keyed=False)
 
 
+@settings(max_examples=500)
+@given(st.data())
+def test_canal_as_the_book_has_it(data: Any) -> None:
+    source, sink, usual = data.draw(a_case())
+    names = list(usual)
+    kind = data.draw(st.sampled_from(['"INSERT"', '"UPDATE"', '"DELETE"', '"UPDATE"', '"ALTER"', "null"]))
+    row = data.draw(a_row(names, usual=usual))
+    changed = data.draw(st.lists(st.sampled_from(names), min_size=1, unique=True))
+    old = data.draw(a_row(changed, usual=usual)) if kind == '"UPDATE"' else None
+    some = st.sampled_from([f"[{row}]", f"[{row}]", f"[ {row} ]", f"[{row},{row}]", "[]", "null", row])
+    olds = [f"[{old}]", f"[{old}]", f"[{old} ,null]", "[null]", "[]", "null"] if old else ["null", "[null]", "[]"]
+    keys = json.dumps(list(source.primary_key), ensure_ascii=False)
+    fields = [
+        f'"data":{data.draw(some)}',
+        '"database":' + data.draw(st.sampled_from(['"shop"', '"shop"', '"a.b"', "null", '""'])),
+        f'"old":{data.draw(st.sampled_from(olds))}',
+        '"isDdl":' + data.draw(st.sampled_from(["false", "false", "null", "true"])),
+        '"pkNames":' + data.draw(st.sampled_from([keys, keys, "null", "[]", '["no"]', '[ "id" , "a"]', "[1]"])),
+        '"sqlType":{"id":-5}', '"table":"t"', f'"type":{kind}',
+    ]  # fmt: skip
+    fields = data.draw(st.one_of(st.just(fields), st.permutations(fields)))
+    message = Message(b"k", ("{" + ",".join(fields) + "}").encode("utf-8", "surrogatepass"))
+    table = data.draw(st.sampled_from([("shop", "t"), ("shop", "t"), ("a", "b", "t"), ("t",)]))
+    compare(CanalJson(), table, source, sink, message, keyed=data.draw(st.booleans()))
+
+
 ORDERS = schema({"id": "BIGINT", "name": "STRING", "n": "DOUBLE"}, ("id",))
 WHOLE = (
     b'{"before":{"id":1,"name":"a","n":null},"after":{"id":1,"name":"\xc3\xa9\\n","n":1.50},'
@@ -282,3 +309,42 @@ def test_other_schemas_are_taken_at_once() -> None:
     made.renew(Schemas(2, {("shop", "t"): SourceTable(wider, (("out",),), False)}, {("out",): wider}), None)
     assert lanes.of("t").take([message], 0, records) == 1
     assert json.loads(records[0][2]) == {"id": 1, "new": 1, "name": None, "n": None}
+
+
+def canal(kind: str, row: str, old: str = "null", more: str = '"pkNames":["id"]') -> bytes:
+    text = f'{{"data":[{row}],"database":"shop","isDdl":false,"mysqlType":{{"id":"bigint"}},"old":{old},{more},'
+    return (text + f'"table":"t","ts":1,"type":"{kind}"}}').encode()
+
+
+@pytest.mark.parametrize(
+    ("value", "keys"),
+    [
+        (canal("INSERT", '{"id":1,"name":"a","n":2}'), ['{"id":1}']),
+        (canal("UPDATE", '{"id":1,"name":"a","n":2}', '[{"name":"b"}]'), ['{"id":1}']),
+        (canal("UPDATE", '{"id":1,"name":"a","n":2}', "[null]"), ['{"id":1}']),
+        (canal("UPDATE", '{"id":1,"name":"a","n":2}', '[{"id":7}]'), ['{"id":7}', '{"id":1}']),
+        (canal("UPDATE", '{"id":1,"name":"a","n":2}', '[{"id":1}]', '"pkNames":null'), ['{"id":1}']),
+        (canal("DELETE", '{"id":1,"name":"a","n":2}'), ['{"id":1}']),
+    ],
+)
+def test_canal_messages_of_one_row_are_taken(value: bytes, keys: list[str]) -> None:
+    assert compare(CanalJson(), ("shop", "t"), ORDERS, ORDERS, Message(None, value), keyed=True)
+    records: list[Any] = []
+    made = plans(CanalJson(), ("shop", "t"), ORDERS, ORDERS, keyed=True)
+    assert native.Lanes("canal", made).of("t").take([Message(None, value)], 0, records) == 1  # type: ignore[list-item]
+    assert [key.decode() for _, key, _ in records] == keys
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        canal("INSERT", '{"id":1},{"id":2}'),
+        canal("INSERT", '{"id":1}', more='"pkNames":["other"]'),
+        canal("UPDATE", '{"id":1}', '[{"id":"x"}]'),
+        canal("UPDATE", '{"id":1}', '[{"n":1},{"n":2}]'),
+        canal("ALTER", '{"id":1}'),
+        canal("INSERT", '{"id":1}').replace(b'"isDdl":false', b'"isDdl":true'),
+    ],
+)
+def test_other_canal_messages_are_left(value: bytes) -> None:
+    assert not compare(CanalJson(), ("shop", "t"), ORDERS, ORDERS, Message(None, value), keyed=True)
