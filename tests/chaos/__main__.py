@@ -1,51 +1,60 @@
-"""`make chaos`: every fault, at full size; what became of each goes to bench/CHAOS.md."""
+"""`make chaos`: every fault, at full size; what became of each is kept in bench/results/chaos.json and bench/CHAOS.md.
+
+It takes more than an hour, so that faults can be made one by one (`--only`): what became of the others stays.
+"""
 
 from __future__ import annotations
 
 import argparse
+import json
 import subprocess
 import sys
 import tempfile
 import traceback
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, Final
 
 from rig import Report
 from storms import STORMS, Scale
 
-OUT = Path(__file__).parents[2] / "bench" / "CHAOS.md"
-_HEAD = """\
+BENCH: Final = Path(__file__).parents[2] / "bench"
+KEPT: Final = BENCH / "results" / "chaos.json"
+FULL: Final = Scale(100_000, 20, 20261121)
+_HEAD: Final = """\
 # What was done to it, and what became of it
 
-Written by `make chaos` on {when}, at commit {commit}: {changes:,} numbered changes for each fault (fewer where the
-table says so), seed {seed}. A reader of committed records runs beside each. Exactly-once survives a fault with nothing
-missing, nothing twice and each key in its order; at-least-once with nothing missing.
+Written by `make chaos`: {changes:,} numbered changes for each fault (fewer where the table says so), seed {seed}. A
+reader of committed records runs beside each. Exactly-once survives a fault with nothing missing, nothing twice and each
+key in its order; at-least-once with nothing missing.
 
-| fault | guarantee | happened | changes | missing | twice | out of order | outcome |
-|---|---|---|---|---|---|---|---|
+| fault | guarantee | happened | changes | missing | twice | out of order | outcome | when, at commit |
+|---|---|---|---|---|---|---|---|---|
 """
 
 
 def main() -> None:
     """Run what was asked for, and write what became of it."""
     arguments = argparse.ArgumentParser()
-    arguments.add_argument("--changes", type=int, default=100_000)
-    arguments.add_argument("--moments", type=int, default=20)
-    arguments.add_argument("--seed", type=int, default=20261121)
-    arguments.add_argument("--only", default="", help="names of faults, by commas; nothing is written then")
+    arguments.add_argument("--changes", type=int, default=FULL.changes)
+    arguments.add_argument("--moments", type=int, default=FULL.moments)
+    arguments.add_argument("--seed", type=int, default=FULL.seed)
+    arguments.add_argument("--only", default="", help="names of faults, by commas")
     arguments.add_argument("--guarantee", default="")
     options = arguments.parse_args()
     scale = Scale(options.changes, options.moments, options.seed)
     only = {name for name in options.only.split(",") if name}
-    reports = []
+    survived = True
     for storm, guarantees in STORMS.items():
         for guarantee in guarantees:
             if (only and storm.__name__ not in only) or (options.guarantee and guarantee != options.guarantee):
                 continue
-            reports.append(one(storm, guarantee, scale))
-            if not only:
-                write(reports, scale)
-    sys.exit(not all(report.survived for report in reports))
+            report = one(storm, guarantee, scale)
+            survived = survived and report.survived
+            if scale == FULL:  # what is made smaller is for looking
+                keep(report)
+    sys.exit(not survived)
 
 
 def one(storm: object, guarantee: str, scale: Scale) -> Report:
@@ -71,23 +80,39 @@ def one(storm: object, guarantee: str, scale: Scale) -> Report:
     return report
 
 
-def write(reports: list[Report], scale: Scale) -> None:
-    """The results, as far as there are any."""
+def keep(report: Report) -> None:
+    """Put a result in the place of the last one of this fault, and write the page anew."""
+    kept: dict[str, Any] = json.loads(KEPT.read_text()) if KEPT.exists() else {}
     command = ["git", "rev-parse", "--short", "HEAD"]
-    commit = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    commit = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
     when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    text = _HEAD.format(when=when, commit=commit.strip(), changes=scale.changes, seed=scale.seed)
-    for r in reports:
-        outcome = "survived" if r.survived else "**not survived**"
-        text += (
-            f"| {r.fault.replace('_', ' ')} | {r.guarantee} | {r.struck} | {r.sent:,} | {r.missing} | {r.twice} | "
-            f"{r.disorder} | {outcome} |\n"
-        )
-    for r in reports:
-        doc = next(storm.__doc__ or "" for storm in STORMS if storm.__name__ == r.fault)
-        text += f"\n## {r.fault.replace('_', ' ')}, {r.guarantee}\n{doc}\n\n"
-        text += "".join(f"    {note.splitlines()[0]}\n" for note in r.notes)
-    OUT.write_text(text)
+    kept[f"{report.fault} {report.guarantee}"] = {"when": when, "commit": commit, **asdict(report)}
+    KEPT.parent.mkdir(exist_ok=True)
+    KEPT.write_text(json.dumps(kept, indent=1) + "\n")
+    (BENCH / "CHAOS.md").write_text(page(kept))
+
+
+def page(kept: dict[str, Any]) -> str:
+    """The results, in the order of the faults, and what has none."""
+    text = _HEAD.format(changes=FULL.changes, seed=FULL.seed)
+    notes = ""
+    missing = []
+    for storm, guarantees in STORMS.items():
+        for guarantee in guarantees:
+            name, found = storm.__name__.replace("_", " "), kept.get(f"{storm.__name__} {guarantee}")
+            if found is None:
+                missing.append(f"{name} ({guarantee})")
+                continue
+            when, commit = found.pop("when"), found.pop("commit")
+            r = Report(**found)
+            outcome = "survived" if r.survived else "**not survived**"
+            counts = f"{r.struck} | {r.sent:,} | {r.missing} | {r.twice} | {r.disorder}"
+            text += f"| {name} | {guarantee} | {counts} | {outcome} | {when}, {commit} |\n"
+            notes += f"\n## {name}, {guarantee}\n{storm.__doc__ or ''}\n\n"
+            notes += "".join(f"    {note.splitlines()[0]}\n" for note in r.notes)
+    if missing:
+        text += f"\nNot made at full size yet: {', '.join(missing)}.\n"
+    return text + notes
 
 
 if __name__ == "__main__":
