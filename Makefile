@@ -12,11 +12,12 @@ help: ## Show this help
 
 setup: .venv/.ready ## Set up the environment; the command is then .venv/bin/ingest
 
-.venv/.ready: pyproject.toml constraints.txt
+.venv/.ready: pyproject.toml constraints.txt ingest/flow/_native.c
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@command -v java >/dev/null || test -x "$$JAVA_HOME/bin/java" || { echo "Java 17 or newer is needed"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@$(BIN)/python -c 'from ingest.flow.native import BUILT as b; b or print("There is no C compiler (or INGEST_NATIVE=off): all works, the hot loop at half its speed")'
 	@touch $@
 
 demo: setup ## Start a real Kafka, run a pipeline on it, show what happened

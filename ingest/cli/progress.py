@@ -68,7 +68,7 @@ class Log:
             case RunStarted():
                 self._log.info(
                     "run started", pipeline=event.pipeline, run=event.run, checkpoint=event.checkpoint,
-                    splits=event.splits, resumed=event.resumed, lag=event.lag,
+                    splits=event.splits, resumed=event.resumed, lag=event.lag, native=event.native,
                 )  # fmt: skip
             case OptionChanged():
                 self._log.info("option changed", option=event.option, before=event.before, now=event.now)

@@ -19,6 +19,7 @@ from ingest.engine.storage import HadoopStorage, LocalStorage, is_remote
 from ingest.engine.tally import Tally
 from ingest.engine.worker import Delta, Setup
 from ingest.errors import ConfigError, IngestError
+from ingest.flow import native
 from ingest.flow.evolve import Policy, Schemas, evolve, reroute
 from ingest.model.schema import CreateTable, changes
 from ingest.model.table import show
@@ -248,7 +249,7 @@ class Starting:
         self.observer(
             RunStarted(
                 options.name, self.checkpoint.run, self.checkpoint.where, len(self.progress.positions),
-                self.resumed, lag,
+                self.resumed, lag, native.BUILT,
             )
         )  # fmt: skip
 

@@ -571,6 +571,7 @@ static char *write_as_text(char *to, const char *p, uint32_t size)
 static bool check_row(Table *table, const Row *row, Way *ways, Py_ssize_t *rewritten)
 {
     int next = 0, own = table->own;
+    Py_ssize_t compact = 1 + !row->count; /* how long it is without white space between its values */
     table->row++;
     *rewritten = 0;
     for (int i = 0; i < row->count; i++) {
@@ -595,8 +596,10 @@ static bool check_row(Table *table, const Row *row, Way *ways, Py_ssize_t *rewri
             return false;
         if (ways[i] > AS_IT_CAME)
             *rewritten += ways[i] == QUOTED ? 2 : field->size + 2;
+        compact += field->name_size + field->size + 4;
     }
-    return true;
+    /* A row that is written anew has no white space then, and others see to that */
+    return row->size == compact || (!*rewritten && row->count == table->count);
 }
 
 static PyObject *write_row(Table *table, const Row *row, const Way *ways, Py_ssize_t rewritten, PyObject *whole)

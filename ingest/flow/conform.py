@@ -65,11 +65,12 @@ class Conformer:
     def row(
         self, raw: msgspec.Raw, declared: Declared | None
     ) -> tuple[dict[str, bytes], frozenset[str], frozenset[str]]:
-        """The text of each column that is there, the columns that are not, and those whose text changed.
+        """The text of each column that is there, in the row's order; what columns are not; which texts changed.
 
         Raises Drift for what the schema does not take, and RowError.
         """
         fields = parse_row(raw)
+        order = tuple(fields)
         missing: list[str] = []
         converted: list[str] = []
         text: dict[str, bytes] = {}
@@ -102,7 +103,7 @@ class Conformer:
                 raise Drift
             for name in fields:
                 self.withheld[name] = self.withheld.get(name, 0) + 1
-        return text, frozenset(missing), frozenset(converted)
+        return {name: text[name] for name in order if name in text}, frozenset(missing), frozenset(converted)
 
     def image(self, raw: msgspec.Raw) -> dict[str, bytes]:
         """The text of the columns of a before image, as far as it has them: it may be of an older schema.

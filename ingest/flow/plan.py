@@ -19,7 +19,7 @@ from ingest.flow.decoders import annotation_of, decoder_of, field_of, plain_name
 from ingest.flow.rowtext import canonical, key_image, parse_row
 from ingest.model import types
 from ingest.model.event import Kind
-from ingest.model.jsontext import MALFORMED, check_text
+from ingest.model.jsontext import MALFORMED, check_text, object_of
 from ingest.model.reject import RowError
 from ingest.model.values import fits, written
 
@@ -307,12 +307,14 @@ class TablePlan:
     # -- the slow way --------------------------------------------------------------------------------------------
 
     def _rewrite(self, raw: msgspec.Raw, declared: Declared | None) -> tuple[bytes, bytes]:
-        """A row value by value: fills, converts, and finds out what exactly does not fit."""
+        """A row value by value: fills, converts, and finds out what exactly does not fit.
+
+        What is missing comes last, as in `_finish`: which way a row went does not show.
+        """
         text, missing, converted = self._conformer.row(raw, declared)
         key = self._key_of(text)
         self._add_shape(missing, converted | self._conformer.rewritten)
-        parts = [b"%b:%b" % (msgspec.json.encode(c.name), text.get(c.name, b"null")) for c in self.sink.columns]
-        return key, b"{" + b",".join(parts) + b"}"
+        return key, object_of(text | {c.name: b"null" for c in self.sink.columns if c.name not in text})
 
     def _slow_key(self, raw: msgspec.Raw, *, partial: bool = False) -> Any:  # noqa: ANN401  (bytes, None if partial)
         fields = parse_row(raw)

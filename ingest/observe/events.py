@@ -19,6 +19,8 @@ class RunStarted:
     splits: int
     resumed: bool
     lag: int
+    native: bool
+    """Whether the common case of the hot loop is done in C."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,6 @@ from ingest.flow.encode import encode
 from ingest.flow.evolve import Schemas, SourceTable
 from ingest.flow.infer import Inference
 from ingest.flow.plans import Plans
-from ingest.flow.rowtext import parse_row
 from ingest.formats.canal_json import CanalJson
 from ingest.formats.debezium_json import DebeziumJson
 from ingest.formats.json import Json
@@ -72,7 +71,7 @@ def compare(form: Any, table: Any, source: TableSchema, sink: TableSchema, messa
         if expected is None or made is None:
             assert made is expected
             continue
-        assert parse_row(made) == parse_row(expected)  # type: ignore[arg-type]
+        assert bytes(made) == bytes(expected), "which way a row went does not show"
         json.loads(made)
     for at, plan in by_book.compiled.items():
         other = by_c.compiled[at]
@@ -250,7 +249,8 @@ def wrap(after: str, *, before: str = "null", op: str = "c") -> bytes:
         (b'{"id":1}', wrap('{"id":1,"name":"a","n":1.5}')),
         (b'{"id": 1}', wrap('{"id":1,"name":"a","n":1.5}')),
         (None, wrap('{"id":1,"name":"a"}')),
-        (None, wrap('{ "n":1.5, "id":1 }', before='{"id":2}', op="u")),
+        (None, wrap('{"n":1.5,"id":1}', before='{"id":2}', op="u")),
+        (None, wrap('{ "n":1.5, "id":1 , "name":""}', before='{"id":2}', op="u")),
         (None, wrap('{"id":1,"name":5,"n":null}', op="r")),
         (None, wrap('{"id":1,"name":{"a":["\\"", 1 ]},"n":null}')),
         (None, wrap("null", before='{"id":1,"name":"a","n":1.5}', op="d")),
@@ -273,6 +273,7 @@ def test_what_is_plain_is_taken(key: bytes | None, value: bytes | None) -> None:
         (None, wrap('{"id":1,"n":"x"}')),
         (None, wrap(f'{{"id":1,"name":"{PLACEHOLDER}"}}')),
         (None, wrap("null")),
+        (None, wrap('{ "id":1, "n":5 }')),
         (None, wrap('{"id":1}', op="t")),
         (None, wrap('{"id":1}').replace(b"shop", b"other")),
         (None, wrap('{"id":1}') + b"x"),

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ingest.engine import worker
 from ingest.engine.trial import differences
 from ingest.spec.scenario import read
 
@@ -18,4 +19,10 @@ def test_there_are_scenarios() -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_scenario(file: Path) -> None:
+    assert not differences(read(file)), "\n".join(differences(read(file)))
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_scenario_without_what_is_in_c(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "BUILT", False)
     assert not differences(read(file)), "\n".join(differences(read(file)))
