@@ -11,6 +11,7 @@ import hashlib
 import os
 import sqlite3
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -20,7 +21,7 @@ from ingest.errors import Unavailable
 from ingest.model.event import Kind, Skip
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from ingest.kafka.admin import Split
     from ingest.model.event import Decoded
@@ -39,27 +40,37 @@ def folder(scope: str) -> Path:
 
 
 class Rows:
-    """The rows of one split: a file, and what a task has changed since its last commit."""
+    """The rows of one split: a file, and what a task has changed since its last commit. Methods raise Unavailable."""
 
     def __init__(self, path: Path) -> None:
-        """Open, or begin anew where what is there cannot be read; raises Unavailable."""
+        """Open, or begin anew where what is there cannot be read."""
         self._path = path
         self._changed: dict[bytes, bytes | None] = {}
         self._log: list[tuple[int, bytes, bytes | None]] = []
-        try:
+        with self._kept():
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._open()
+            try:
+                self._connect()
+            except sqlite3.OperationalError:
+                raise
+            except sqlite3.DatabaseError:  # it is none, or damaged
+                self._remove()
+                self._connect()
+
+    @contextmanager
+    def _kept(self) -> Iterator[None]:
+        """Raise Unavailable for what the disk does not do. A damaged file goes: the next run begins anew."""
+        try:
+            yield
         except (OSError, sqlite3.Error) as exc:
-            msg = f"cannot keep the rows of a split in {path}: {exc}"
+            if isinstance(exc, sqlite3.DatabaseError) and not isinstance(exc, sqlite3.OperationalError):
+                self._remove()
+            msg = f"cannot keep the rows of a split in {self._path}: {exc}"
             raise Unavailable(msg, "see whether there is room, or set INGEST_STATE_DIR to another directory") from exc
 
-    def _open(self) -> None:
-        try:
-            self._connect()
-        except sqlite3.DatabaseError:
-            for name in (self._path, *self._path.parent.glob(f"{self._path.name}-*")):
-                name.unlink(missing_ok=True)
-            self._connect()
+    def _remove(self) -> None:
+        for name in (self._path, *self._path.parent.glob(f"{self._path.name}-*")):
+            name.unlink(missing_ok=True)
 
     def _connect(self) -> None:
         self._file = sqlite3.connect(self._path, isolation_level=None, timeout=30)
@@ -71,15 +82,17 @@ class Rows:
     @property
     def position(self) -> int | None:
         """Up to which offset the file holds the rows; None where it is new."""
-        found = self._file.execute("SELECT position FROM at").fetchone()
+        with self._kept():
+            found = self._file.execute("SELECT position FROM at").fetchone()
         return None if found is None else int(found[0])
 
     def clear(self) -> None:
         """Forget all rows."""
         self._changed.clear()
         self._log.clear()
-        self._file.execute("DELETE FROM rows")
-        self._file.execute("DELETE FROM at")
+        with self._kept():
+            self._file.execute("DELETE FROM rows")
+            self._file.execute("DELETE FROM at")
 
     def find(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         """The rows of these keys, as far as there are any."""
@@ -88,7 +101,8 @@ class Rows:
         for first in range(0, len(wanted), _AT_ONCE):
             some = wanted[first : first + _AT_ONCE]
             marks = ",".join("?" * len(some))
-            out.update(self._file.execute(f"SELECT k, v FROM rows WHERE k IN ({marks})", some))  # noqa: S608  (marks only)
+            with self._kept():
+                out.update(self._file.execute(f"SELECT k, v FROM rows WHERE k IN ({marks})", some))  # noqa: S608  (marks only)
         for key in keys:
             changed = self._changed.get(key)
             if changed is not None:
@@ -105,15 +119,16 @@ class Rows:
         last: dict[bytes, bytes | None] = {key: row for offset, key, row in self._log if offset < position}
         self._changed.clear()
         self._log.clear()
-        self._file.execute("BEGIN IMMEDIATE")
-        self._file.executemany(
-            "INSERT INTO rows VALUES (?, ?) ON CONFLICT (k) DO UPDATE SET v = excluded.v",
-            [(key, row) for key, row in last.items() if row is not None],
-        )
-        self._file.executemany("DELETE FROM rows WHERE k = ?", [(key,) for key, row in last.items() if row is None])
-        self._file.execute("DELETE FROM at")
-        self._file.execute("INSERT INTO at VALUES (?)", (position,))
-        self._file.execute("COMMIT")
+        with self._kept():
+            self._file.execute("BEGIN IMMEDIATE")
+            self._file.executemany(
+                "INSERT INTO rows VALUES (?, ?) ON CONFLICT (k) DO UPDATE SET v = excluded.v",
+                [(key, row) for key, row in last.items() if row is not None],
+            )
+            self._file.executemany("DELETE FROM rows WHERE k = ?", [(key,) for key, row in last.items() if row is None])
+            self._file.execute("DELETE FROM at")
+            self._file.execute("INSERT INTO at VALUES (?)", (position,))
+            self._file.execute("COMMIT")
 
     def close(self) -> None:
         """Close the file."""
