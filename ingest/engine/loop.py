@@ -12,9 +12,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from ingest.engine import planner
+from ingest.engine.assignment import Task, merge_counts
 from ingest.engine.checkpoint import Batch
 from ingest.engine.start import Starting
-from ingest.engine.task import UNSAID, Task, merge_counts, run_tasks
+from ingest.engine.task import UNSAID, run_tasks
 from ingest.errors import DataLoss, DirtyData, IngestError, InternalError, Unavailable
 from ingest.model.reject import head
 from ingest.model.table import show
@@ -23,8 +24,8 @@ from ingest.observe.events import BatchDone, DirtyRecord, Rejected, RunEnded
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from ingest.engine.assignment import Outcome
     from ingest.engine.start import Settings
-    from ingest.engine.task import Outcome
     from ingest.kafka.admin import Split
     from ingest.model.reject import Reject
     from ingest.observe.events import Observer

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.core.broadcast import Broadcast
 
-    from ingest.engine.task import Outcome, Task
+    from ingest.engine.assignment import Outcome, Task
 
 TASK_ATTEMPTS: Final = 4
 SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"

@@ -12,12 +12,12 @@ import os
 import time
 import traceback
 from bisect import bisect_left
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark import TaskContext
 
 from ingest.engine import worker
+from ingest.engine.assignment import Outcome
 from ingest.engine.changelog import Changelog
 from ingest.engine.tally import Counts, Tally
 from ingest.errors import ConfigError, IngestError, InternalError, Superseded, Unsettled
@@ -30,19 +30,15 @@ from ingest.model.reject import Reject, RowError
 from ingest.model.table import show
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
-    from pyspark.core.broadcast import Broadcast
-
-    from ingest.engine.worker import Delta, Setup
-    from ingest.flow.evolve import Schemas
+    from ingest.engine.assignment import Task
     from ingest.flow.plan import Plan
     from ingest.flow.plan import Record as Written
     from ingest.formats import Decoder
     from ingest.kafka.admin import Split
     from ingest.model.event import Change, Decoded
     from ingest.model.record import Record
-    from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.sources import Chunk
 
@@ -58,61 +54,6 @@ MAX_REJECTS: Final = 100
 """Rejects that an outcome holds in full; all are counted."""
 MAX_LOGGED: Final = 10_000
 """Rejects after which a task ends where each of them is to be logged."""
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """What one shard has to do in one batch."""
-
-    batch: int
-    planned: int
-    """The run that planned the batch."""
-    shard: int
-    ranges: dict[Split, tuple[int, int]]
-    ids: dict[str, str]
-    """Of the topics: one that was made again has another."""
-    tolerated: int
-    seconds: float
-    """When to end, wherever it is."""
-    last: str
-    """The worker that wrote this shard last, in this run."""
-    setup: Broadcast[Setup]
-    base: Broadcast[Schemas]
-    base_version: int
-    deltas: tuple[Delta, ...]
-
-
-@dataclass(slots=True)
-class Outcome:
-    """What a task did. Positions are those up to which everything is written and acknowledged."""
-
-    shard: int
-    positions: dict[Split, int]
-    read: int = 0
-    counts: dict[TableId, Counts] = field(default_factory=dict)
-    skipped: dict[str, int] = field(default_factory=dict)
-    rejects: list[Reject] = field(default_factory=list)
-    rejected: int = 0
-    """Those that count against the tolerance."""
-    stopped_by_reject: bool = False
-    observed: dict[TableId, TableSchema] = field(default_factory=dict)
-    drifted: bool = False
-    """Whether it stopped at a record that did not fit its table's schema."""
-    failure: IngestError | None = None
-    withheld: dict[tuple[TableId, str], int] = field(default_factory=dict)
-    """By table and column: values that the sink's table was not to have."""
-    delivered: list[Any] = field(default_factory=list)
-    """What the sink wants the driver to get."""
-    lost_deliveries: int = 0
-    """Records that the sink's cluster did not take, which only the guarantee `none` goes on after."""
-    seconds: float = 0.0
-    cpu_s: float = 0.0
-    rss_kib: int = 0
-    first_ack: float | None = None
-    """When the first record was acknowledged, in seconds since the epoch."""
-    worker: str = ""
-    """Which worker it was."""
-    pid: int = 0
 
 
 def run_tasks(tasks: Iterable[Task]) -> Iterator[Outcome]:
@@ -475,14 +416,3 @@ def offset_of(record: Record) -> int:
     """A record's offset; only error events have none."""
     offset: int = record.offset()  # type: ignore[assignment]
     return offset
-
-
-def merge_counts(into: dict[TableId, Counts], more: Mapping[TableId, Counts]) -> None:
-    """Add up counters by table."""
-    for table, counts in more.items():
-        total = into.setdefault(table, Counts())
-        total.inserted += counts.inserted
-        total.updated += counts.updated
-        total.deleted += counts.deleted
-        total.rejected += counts.rejected
-        total.read = total.inserted + total.updated + total.deleted + total.rejected
