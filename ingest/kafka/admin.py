@@ -11,6 +11,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeAlias, TypeVar
 
 from confluent_kafka import (
+    OFFSET_INVALID,
     Consumer,
     IsolationLevel,
     KafkaError,
@@ -189,12 +190,14 @@ class Cluster:
             return {}
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         futures = self._admin.list_offsets(request, isolation_level=level, request_timeout=REQUEST_S)
-        return {
-            (tp.topic, tp.partition): int(
-                self._get(future, f"ask for the offsets of {tp.topic}[{tp.partition}]").offset  # type: ignore[attr-defined]
-            )
-            for tp, future in futures.items()
-        }
+        out = {}
+        for tp, future in futures.items():
+            what = f"ask for the offsets of {tp.topic}[{tp.partition}]"
+            offset = out[tp.topic, tp.partition] = int(self._get(future, what).offset)  # type: ignore[attr-defined]
+            if offset == OFFSET_INVALID:  # what the client gives, without an error, where no leader answered
+                cause = KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
+                raise self._explain(cause, what) from cause
+        return out
 
     def earliest(self, splits: Iterable[Split]) -> dict[Split, int]:
         """The first offset that each split still has."""
