@@ -8,6 +8,7 @@ column that became a STRING), the shape gets a decoder of its own.
 
 from __future__ import annotations
 
+import re
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -40,6 +41,8 @@ Record: TypeAlias = "tuple[Any, bytes | None, bytes | msgspec.Raw | None]"
 """Destination (the sink's own), key, and value; no value is a tombstone."""
 
 _UPDATE = Kind.UPDATE
+_SPACED = re.compile(rb"[{:,][ \t\r\n]|[ \t\r\n][},:]")
+"""Where there may be white space between values; it may be within a text, too."""
 
 
 class Plan(Protocol):
@@ -289,6 +292,8 @@ class TablePlan:
                 return self._rewrite(raw, declared)[1]  # it says what is wrong
             if not shape.suffix and not shape.converted:
                 return raw
+        if _SPACED.search(text) is not None and msgspec.json.format(text, indent=-1) != text:
+            return self._rewrite(raw, declared)[1]  # what is written anew has no white space
         changed = False
         for attribute, begins, data_type, sink_type in shape.converted:
             value = bytes(getattr(row, attribute))

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import currently_in_test_context, event, given, settings
 from hypothesis import strategies as st
+from inmemory import run
 
+from ingest.engine import worker
 from ingest.flow import native
 from ingest.flow.encode import encode
 from ingest.flow.evolve import Schemas, SourceTable
@@ -349,3 +351,61 @@ def test_canal_messages_of_one_row_are_taken(value: bytes, keys: list[str]) -> N
 )
 def test_other_canal_messages_are_left(value: bytes) -> None:
     assert not compare(CanalJson(), ("shop", "t"), ORDERS, ORDERS, Message(None, value), keyed=True)
+
+
+A_VALUE = st.sampled_from([
+    "1", "2", "3000000000", "1.50", "true", "null", '"x"', '"y, z"', '{"a": 1}', "[1,2]", '"2020-01-31 12:13:14"',
+    "99999999999999999999", '"' + "\\u00e9" + '"',
+])  # fmt: skip
+
+
+@st.composite
+def a_message(draw: Any, form: str) -> tuple[bytes | None, bytes | None]:
+    """One of a few tables with columns that come and go, or something that is none."""
+    odd = draw(st.sampled_from([None] * 12 + ["none", "broken", "other"]))
+    key = draw(st.integers(1, 3))
+    if odd == "none":
+        return b'{"id":1}', None
+    if odd == "broken":
+        return None, draw(st.sampled_from([b"{", b"[]", b"5", b'{"op":"c"}', b"\xff", b'{"id":1,"id":2}']))
+    gap = draw(st.sampled_from(["", "", "", " "]))
+    names = draw(st.lists(st.sampled_from(["a", "b", "c"]), unique=True))
+    fields = [f'"id":{gap}{key}', *(f'"{name}"{gap}:{draw(A_VALUE)}' for name in names)]
+    row = "{" + f",{gap}".join(fields if draw(st.integers(0, 5)) != 5 else fields[1:]) + "}"
+    if form == "json":
+        return None, row.encode()
+    before = f'{{"id":{draw(st.integers(1, 3))}}}'
+    table = "u" if odd == "other" else "t"
+    if form == "debezium-json":
+        op = draw(st.sampled_from("ccuud"))
+        images = f'"before":{before},"after":null' if op == "d" else f'"before":null,"after":{row}'
+        images = f'"before":{before},"after":{row}' if op == "u" else images
+        text = f'{{{images},"source":{{"db":"d","table":"{table}"}},"op":"{op}"}}'
+        return f'{{"id":{key}}}'.encode(), text.encode()
+    kind = draw(st.sampled_from(["INSERT", "UPDATE", "DELETE"]))
+    rows = ",".join([row] * draw(st.sampled_from([1, 1, 1, 2])))
+    text = f'{{"data":[{rows}],"database":"d","old":null,"pkNames":["id"],"table":"{table}","type":"{kind}"}}'
+    return None, text.encode()
+
+
+@pytest.mark.parametrize("form", ["debezium-json", "canal-json", "json"])
+def test_whole_runs_are_the_same_without_it(form: str) -> None:
+    @settings(max_examples=60)
+    @given(st.lists(a_message(form), min_size=1, max_size=25), st.sampled_from([1, 1000]), st.sampled_from([-1, 2]))
+    def same(messages: list[tuple[bytes | None, bytes | None]], look_ahead: int, most: int) -> None:
+        sections: Any = {
+            "source": {"value.format": form, "ingestion.error-tolerance.max-count": most},
+            "transform": [{"source-table": r"\.*", "primary-keys": "id"}] if form == "json" else [],
+        }
+        with pytest.MonkeyPatch.context() as patch:
+            with_it = run(messages, look_ahead, **sections)
+            patch.setattr(worker, "BUILT", False)
+            without = run(messages, look_ahead, **sections)
+        assert with_it.records == without.records
+        assert with_it.rejects == without.rejects
+        assert (with_it.skipped, with_it.withheld) == (without.skipped, without.withheld)
+        assert with_it.changes == without.changes
+        assert with_it.schemas == without.schemas
+        assert str(with_it.error) == str(without.error)
+
+    same()
