@@ -131,10 +131,10 @@ def _epoch(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
-def create(bootstrap: str, *names: str) -> None:
+def create(bootstrap: str, *names: str, partitions: int = PARTITIONS) -> None:
     """Topics to read from and to copy to."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    for future in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in names]).values():
+    for future in admin.create_topics([NewTopic(name, partitions, 1) for name in names]).values():
         future.result()
 
 

@@ -239,7 +239,7 @@ class Starting:
         self.setup = self.session.broadcast(
             Setup(
                 self.checkpoint.scope, self.checkpoint.run, options.name, self.pipeline.source, self.pipeline.sink,
-                options.collector, self.inference, options.max_tables,
+                options.collector, self.inference, options.max_tables, self.rules,
                 self.pipeline.source.upserts and self.pipeline.sink.changelog, self.look_ahead,
             )
         )  # fmt: skip

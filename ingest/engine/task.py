@@ -408,6 +408,11 @@ class _Shard:
         merged = observe(change, inference, known, fixed=inference.static and known is not None)
         if merged == known:
             return False
+        if source is None and self.setup.sink.needs_key and not self.setup.rules.primary_key(table):
+            # Later rows of such a table are rejects, so its first one is no reason to stop the run
+            missing = [name for name in merged.primary_key if all(c.name != name for c in merged.columns)]
+            if missing:
+                raise RowError("null-key", f"primary key column {missing[0]!r} is null or missing")
         self.outcome.observed[table] = merged
         return True
 

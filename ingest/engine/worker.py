@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.core.broadcast import Broadcast
 
     from ingest.flow.infer import Inference
+    from ingest.flow.route import Rules
     from ingest.kafka.letters import DeadLetters
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
@@ -42,6 +43,7 @@ class Setup:
     collector: DirtyDataCollector | None
     inference: Inference
     max_tables: int
+    rules: Rules
     changelog: bool = False
     """Whether inserts are to be told from updates, by the rows of upsert topics."""
     look_ahead: int = 1000

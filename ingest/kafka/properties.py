@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 BOOTSTRAP: Final = "bootstrap.servers"
+LARGEST: Final = "10485760"
+"""Bytes of the largest message that a producer takes, where the pipeline does not say otherwise."""
 
 MEANINGLESS: Final = frozenset({
     "key.serializer", "value.serializer", "key.deserializer", "value.deserializer", "max.poll.records",

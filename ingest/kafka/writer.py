@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from ingest.errors import InternalError, Unavailable
 from ingest.kafka.failures import error_of, explain, is_access, is_away, refuse
-from ingest.kafka.properties import BOOTSTRAP
+from ingest.kafka.properties import BOOTSTRAP, LARGEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -32,7 +32,7 @@ DEFAULTS: Final = {
     "compression.type": "lz4",
     "queue.buffering.max.messages": "500000",
     "queue.buffering.max.kbytes": "131072",
-    "message.max.bytes": "10485760",
+    "message.max.bytes": LARGEST,
     "socket.nagle.disable": "true",
 }
 """What a producer is set to where the pipeline does not say otherwise. The partitioner is the Java client's.

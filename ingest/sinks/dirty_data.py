@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from ingest.formats.options import OptionErrors
 from ingest.kafka.connection import KafkaConnection
-from ingest.kafka.properties import translate
+from ingest.kafka.properties import LARGEST, translate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,8 +74,10 @@ class DirtyDataCollector(KafkaConnection):
         try:
             identity = cluster.connect(CONNECT_S)
             if not cluster.topics([self.topic]):
-                # Letters keep the times of their records, by which Kafka would forget those of old ones at once
-                cluster.create([self.topic], -1, -1, {"retention.ms": "-1", "cleanup.policy": "delete"})
+                # Letters keep the times of their records, by which Kafka would forget those of old ones at once; and
+                # they are larger than their records, which may be as large as the brokers take
+                settings = {"retention.ms": "-1", "cleanup.policy": "delete", "max.message.bytes": LARGEST}
+                cluster.create([self.topic], -1, -1, settings)
                 cluster.wait_until(lambda: bool(cluster.topics([self.topic or ""])), 10)
             elif (kept := cluster.topic_config(self.topic, "retention.ms")) not in {None, "-1"}:
                 warn(

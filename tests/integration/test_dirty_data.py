@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import time
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,18 @@ def said(headers: list[tuple[str, bytes]]) -> dict[str, str]:
 def replay(pipeline: Pipeline, *arguments: str) -> Any:
     command = [INGEST, "replay", str(pipeline.file), "--checkpoint", str(pipeline.checkpoint), "--master", "local[2]"]
     return finish(subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+
+
+def test_a_record_as_large_as_the_brokers_take_becomes_a_dead_letter(kafka: Kafka, pipeline: Pipeline) -> None:
+    pipeline.write("  ingestion.ignore-errors: true\n", rest=collector(kafka))
+    producer = kafka.producer(**{"message.max.bytes": 2_000_000})
+    value = os.urandom(1_048_450)
+    producer.produce(pipeline.topic, value, b"k", partition=0)
+    assert producer.flush(20) == 0
+    ran = pipeline.run()
+    assert ran.code == 0, ran.err
+    (letter,) = kafka.read(f"{kafka.name}.dead")
+    assert letter.value == value
 
 
 def test_dead_letters_are_the_records_as_they_were_and_can_be_replayed_once(kafka: Kafka, pipeline: Pipeline) -> None:

@@ -160,7 +160,7 @@ class Broadcast:
 
 def test_a_worker_follows_the_versions_of_the_schemas() -> None:
     options = pipeline()
-    setup = Setup("c", 1, "p", options.source, options.sink, None, options.source.inference(10), 10)
+    setup = Setup("c", 1, "p", options.source, options.sink, None, options.source.inference(10), 10, Rules())
     state = State(setup)
     one = Delta(1, {("s",): SourceTable(schema(), (("x",),), True)}, {("x",): schema()})
     two = Delta(2, {("r",): SourceTable(schema("n"), (("x",),), True)}, {("x",): schema("n")})

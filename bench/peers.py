@@ -1,0 +1,187 @@
+"""`make bench-peers`: the same topic to the same keyed upserts by `ingest run --once` and by Flink SQL, interleaved.
+
+One table, as Flink has to be told each table's columns; no drift, as it would stop at it. Both read the whole topic, at
+least once, with two slots. Prints for both: the whole process from the command to its end, the steady state (between a
+tenth and nine tenths of what reached the sink topic, as a reader of its end sees it), and the CPU of all processes that
+the command started, per message. Flink has a virtual environment of its own in the cache directory; its connector comes
+from Maven Central. See README.md here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+import messages
+import psutil
+import pyspark
+from confluent_kafka import Consumer, TopicPartition
+from setting import INGEST, own_broker, pipeline_file
+from throughput import create, drop
+
+from ingest.paths import cache, java
+
+FLINK: Final = "2.0.1"
+CONNECTOR: Final = ("org.apache.flink", "flink-sql-connector-kafka", "4.0.1-2.0")
+PARTITIONS: Final = 4
+SLOTS: Final = 2
+_COLUMNS: Final = (
+    "id BIGINT, customer_id BIGINT, status STRING, amount DOUBLE, quantity BIGINT, sku STRING, note STRING, "
+    "created_at BIGINT, updated_at BIGINT, active BOOLEAN, address STRING"
+)
+_FLINK_JOB: Final = """\
+import sys
+from pyflink.table import EnvironmentSettings, TableEnvironment
+
+jar, bootstrap, source, sink = sys.argv[1:]
+env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
+settings = {{
+    "pipeline.jars": "file://" + jar, "parallelism.default": "{slots}", "execution.checkpointing.interval": "1 s",
+    "table.exec.sink.upsert-materialize": "NONE", "taskmanager.memory.task.heap.size": "2g",
+    "pipeline.object-reuse": "true",
+}}
+for key, value in settings.items():
+    env.get_config().set(key, value)
+kafka = f"'properties.bootstrap.servers'='{{bootstrap}}'"
+env.execute_sql(
+    f"CREATE TABLE src ({columns}) WITH ('connector'='kafka','topic'='{{source}}',{{kafka}},"
+    "'properties.group.id'='flink','scan.startup.mode'='earliest-offset','scan.bounded.mode'='latest-offset',"
+    "'format'='debezium-json')"
+)
+env.execute_sql(
+    f"CREATE TABLE dst ({columns}, PRIMARY KEY(id) NOT ENFORCED) WITH ('connector'='upsert-kafka',"
+    f"'topic'='{{sink}}',{{kafka}},'key.format'='json','value.format'='json','properties.linger.ms'='20',"
+    "'properties.batch.size'='1000000','properties.compression.type'='lz4')"
+)
+env.execute_sql("INSERT INTO dst SELECT * FROM src").wait()
+"""
+
+
+@dataclass
+class Result:
+    """One run."""
+
+    whole: float
+    """Seconds from the command to its end."""
+    steady: float
+    """Messages a second."""
+    cpu_us: float
+    """Of all processes, per message."""
+
+
+def flink_python() -> Path:
+    """The Python of Flink's own environment, made on first use."""
+    home = cache() / f"flink-{FLINK}"
+    python = home / "bin" / "python"
+    if not (home / "ready").is_file():
+        subprocess.run([sys.executable, "-m", "venv", str(home)], check=True)
+        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*pip, "setuptools<80", "wheel"], check=True)
+        subprocess.run([*pip, f"apache-flink=={FLINK}"], check=True)
+        (home / "ready").touch()
+    return python
+
+
+def connector() -> Path:
+    """Flink's connector for Kafka, by the Ivy that ships inside pyspark's jars."""
+    folder = cache() / f"flink-{FLINK}" / "jars"
+    _, name, version = CONNECTOR
+    jar = folder / f"{name}-{version}.jar"
+    if not jar.is_file():
+        ivy = Path(next(iter(pyspark.__path__))) / "jars" / "*"
+        settings = os.environ.get("INGEST_IVY_SETTINGS")
+        command = [
+            java(), "-cp", str(ivy), "org.apache.ivy.Main", *(["-settings", settings] if settings else []),
+            "-dependency", *CONNECTOR, "-confs", "default", "-retrieve", str(folder / "[artifact]-[revision].[ext]"),
+        ]  # fmt: skip
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return jar
+
+
+def measure(command: list[str], bootstrap: str, sink: str, total: int, log: Path) -> Result:
+    """Run a command until it ends; it puts `total` records into the sink topic."""
+    reader = Consumer({"bootstrap.servers": bootstrap, "group.id": "bench-peers"})
+    splits = [TopicPartition(sink, partition) for partition in range(PARTITIONS)]
+    cpu: dict[tuple[int, float], float] = {}
+    marks: dict[int, tuple[float, int]] = {}
+    started = time.time()
+    with log.open("w") as out, subprocess.Popen(command, stdout=out, stderr=out) as running:
+        root = psutil.Process(running.pid)
+        while running.poll() is None:
+            for process in (root, *_children(root)):
+                try:
+                    used = process.cpu_times()
+                    cpu[process.pid, process.create_time()] = used.user + used.system
+                except psutil.Error:
+                    continue
+            ends = sum(reader.get_watermark_offsets(split, timeout=10)[1] for split in splits)
+            for tenths in (1, 9):
+                if ends * 10 >= total * tenths:
+                    marks.setdefault(tenths, (time.time(), ends))
+            time.sleep(0.1)
+        whole = time.time() - started
+    ends = sum(reader.get_watermark_offsets(split, timeout=10)[1] for split in splits)
+    reader.close()
+    if running.returncode or ends < total:
+        sys.exit(
+            f"{command[0]}: exit code {running.returncode}, {ends:,} of {total:,} records\n{log.read_text()[-3000:]}"
+        )
+    (first, at_first), (last, at_last) = marks[1], marks.get(9, (started + whole, ends))
+    return Result(whole, (at_last - at_first) / max(last - first, 0.001), sum(cpu.values()) / total * 1e6)
+
+
+def _children(root: psutil.Process) -> list[psutil.Process]:
+    try:
+        return root.children(recursive=True)
+    except psutil.Error:
+        return []
+
+
+def main() -> None:
+    """Measure, and print."""
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("--messages", type=int, default=4_000_000)
+    arguments.add_argument("--rounds", type=int, default=3)
+    options = arguments.parse_args()
+    python, jar = flink_python(), connector()
+    results: dict[str, list[Result]] = {"ingest": [], "flink": []}
+    with own_broker() as (bootstrap, folder):
+        create(bootstrap, "large", partitions=PARTITIONS)
+        load = messages.Load(tables=1, drift=False)
+        messages.write(bootstrap, "large", options.messages, PARTITIONS, load=load)
+        job = folder / "flink_job.py"
+        job.write_text(_FLINK_JOB.format(slots=SLOTS, columns=_COLUMNS))
+        print(f"{options.messages:,} messages of one table, {PARTITIONS} partitions, {SLOTS} slots\n")
+        print(f"{'round':<7}{'':<8}{'whole s':>9}{'steady k/s':>12}{'CPU µs':>9}")
+        for i in range(options.rounds):
+            # The one that comes second finds another broker: they take turns
+            for name in ("ingest", "flink")[:: -1 if i % 2 else 1]:
+                sink = f"{name}{i}.t0"
+                create(bootstrap, sink, partitions=PARTITIONS)
+                if name == "ingest":
+                    file = pipeline_file(folder, bootstrap, "large", f"{name}{i}", PARTITIONS)
+                    command = [INGEST, "run", str(file), "--once", "--checkpoint", str(folder / f"ck{i}")]
+                    command += ["--master", f"local[{SLOTS}]"]
+                else:
+                    command = [str(python), str(job), str(jar), bootstrap, "large", sink]
+                done = measure(command, bootstrap, sink, options.messages, folder / f"{name}.log")
+                results[name].append(done)
+                drop(bootstrap, sink)
+                rates = f"{done.whole:>9.1f}{done.steady / 1e3:>12.1f}{done.cpu_us:>9.1f}"
+                print(f"{i + 1:<7}{name:<8}{rates}", flush=True)
+    pairs = list(zip(results["ingest"], results["flink"], strict=True))
+    whole = median(theirs.whole / ours.whole for ours, theirs in pairs)
+    print(f"\nwhole process, Flink's time by ours, median of {options.rounds}: {whole:.2f}")
+    print(f"steady throughput, ours by Flink's, median: {median(a.steady / f.steady for a, f in pairs):.2f}")
+    print(f"CPU per message, ours by Flink's, median: {median(a.cpu_us / f.cpu_us for a, f in pairs):.2f}")
+
+
+if __name__ == "__main__":
+    main()
