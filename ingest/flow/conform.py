@@ -60,7 +60,7 @@ class Conformer:
             if name in self.sink_types and needs_writing(data_type, self.sink_types[name])
         }
         """Columns with values to write otherwise than they came, whatever they are."""
-        self._static = inference.static
+        self.static = inference.static
 
     def row(
         self, raw: msgspec.Raw, declared: Declared | None
@@ -99,7 +99,7 @@ class Conformer:
             if out is not value:
                 converted.append(name)
         if fields:
-            if not self._static:
+            if not self.static:
                 raise Drift
             for name in fields:
                 self.withheld[name] = self.withheld.get(name, 0) + 1

@@ -290,10 +290,6 @@ class TablePlan:
                 check_text(text)
             except MALFORMED:
                 return self._rewrite(raw, declared)[1]  # it says what is wrong
-            if not shape.suffix and not shape.converted:
-                return raw
-        if _SPACED.search(text) is not None and msgspec.json.format(text, indent=-1) != text:
-            return self._rewrite(raw, declared)[1]  # what is written anew has no white space
         changed = False
         for attribute, begins, data_type, sink_type in shape.converted:
             value = bytes(getattr(row, attribute))
@@ -307,6 +303,10 @@ class TablePlan:
             changed = True
         if shape.converted and not changed and shape is self._shapes[0]:
             self._shapes.append(self._shapes.pop(0))  # the rows are as they should be again: look plainly first
+        if not changed and not shape.suffix:
+            return raw
+        if _SPACED.search(raw) is not None and msgspec.json.format(raw, indent=-1) != raw:
+            return self._rewrite(raw, declared)[1]  # what is written anew has no white space
         return text[:-1] + shape.suffix if shape.suffix else text
 
     # -- the slow way --------------------------------------------------------------------------------------------
@@ -319,6 +319,8 @@ class TablePlan:
         text, missing, converted = self._conformer.row(raw, declared)
         key = self._key_of(text)
         self._add_shape(missing, converted | self._conformer.rewritten)
+        if self._fast and not self._conformer.static and not converted and len(text) == len(self.sink.columns):
+            return key, bytes(raw)
         return key, object_of(text | {c.name: b"null" for c in self.sink.columns if c.name not in text})
 
     def _slow_key(self, raw: msgspec.Raw, *, partial: bool = False) -> Any:  # noqa: ANN401  (bytes, None if partial)
