@@ -18,7 +18,7 @@ GUARANTEES = ("at-least-once", "exactly-once")
 def main() -> None:
     """Measure, and print."""
     arguments = argparse.ArgumentParser()
-    arguments.add_argument("--messages", type=int, default=2_000_000)
+    arguments.add_argument("--messages", type=int, default=4_000_000)
     arguments.add_argument("--rounds", type=int, default=3)
     options = arguments.parse_args()
     print(f"{options.messages:,} messages, {PARTITIONS} partitions, {messages.TABLES} tables, {SLOTS} task slots\n")

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ingest.engine import archive
 from ingest.sandbox import broker
 
 if TYPE_CHECKING:
@@ -34,7 +35,9 @@ source:
 
 @contextmanager
 def own_broker() -> Iterator[tuple[str, Path]]:
-    """The address of a broker that nobody else uses, and a folder; both are gone afterwards."""
+    """The address of a broker that nobody else uses, and a folder; both are gone afterwards. Caches are warm."""
+    if not archive.path().is_file():
+        subprocess.run([INGEST, "warmup"], check=True, stdout=subprocess.DEVNULL)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         try:

@@ -149,7 +149,7 @@ def drop(bootstrap: str, prefix: str) -> None:
 def main() -> None:
     """Measure, and print."""
     arguments = argparse.ArgumentParser()
-    arguments.add_argument("--messages", type=int, default=2_000_000)
+    arguments.add_argument("--messages", type=int, default=4_000_000)
     arguments.add_argument("--rounds", type=int, default=3)
     arguments.add_argument("--starts", type=int, default=5)
     options = arguments.parse_args()

@@ -1,7 +1,7 @@
 """A class-data-sharing archive of Spark's driver: Java starts in about half the time with it.
 
 `ingest warmup` writes it into the user's cache; every run uses it where it is there. It belongs to one Java and one
-Spark: Java itself refuses one that does not fit, and starts without.
+installation of Spark: Java itself refuses one that does not fit, and starts without.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from contextlib import suppress
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,10 @@ def path() -> Path:
     """Where the archive of this Java and this Spark is, or would be."""
     home = Path(java()).resolve().parent.parent
     release = home / "release"
-    identity = f"{home} {release.read_text(encoding='utf-8') if release.is_file() else ''} {version('pyspark')}"
+    # Java compares the class path, too: another installation's archive would be refused
+    spark = find_spec("pyspark")
+    place = "" if spark is None else spark.origin
+    identity = f"{home} {release.read_text(encoding='utf-8') if release.is_file() else ''} {version('pyspark')} {place}"
     return cache() / f"spark-{version('pyspark')}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.jsa"
 
 
