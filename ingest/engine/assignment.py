@@ -73,6 +73,8 @@ class Outcome:
     """When the first record was acknowledged, in seconds since the epoch."""
     worker: str = ""
     """Which worker it was."""
+    ended: float = 0.0
+    """When, in seconds since the epoch."""
     pid: int = 0
 
 

@@ -6,6 +6,7 @@ can go wrong is an IngestError with what to do about it.
 
 from __future__ import annotations
 
+import math
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -137,7 +138,8 @@ class Loop(Starting):
     def tasks(self, batch: Batch) -> list[Task]:
         """One task for each shard that has ranges."""
         self.batch_started = time.monotonic()
-        by_shard = batch.by_shard()
+        # Spark gives the first task to the worker that has been idle longest: so shards keep theirs, and its producer
+        by_shard = dict(sorted(batch.by_shard().items(), key=lambda item: self.idle.get(item[0], math.inf)))
         self.sink.mark(batch.number, max(by_shard) + 1)
         tolerated = max(0, self.pipeline.source.tolerated - self.progress.errors)
         base, version, deltas = self.base, self.base_version, tuple(self.deltas)
@@ -165,6 +167,7 @@ class Loop(Starting):
         progress = self.progress
         before = dict(progress.positions)
         self.writers = {outcome.shard: outcome.worker for outcome in outcomes}
+        self.idle.update({outcome.shard: outcome.ended for outcome in outcomes})
         for outcome in outcomes:
             progress.positions.update(outcome.positions)
             progress.errors += outcome.rejected

@@ -93,6 +93,8 @@ class Starting:
         self.shards = 1
         self.writers: dict[int, str] = {}
         """Which worker wrote each shard last."""
+        self.idle: dict[int, float] = {}
+        """Since when the worker of each shard has been idle, in seconds since the epoch."""
         self.batch_started = 0.0
         self.deltas: list[Delta] = []
         self.prepared = False

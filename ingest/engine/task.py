@@ -86,7 +86,7 @@ def run_task(task: Task) -> Outcome:
     finally:
         gc.enable()
         gc.unfreeze()
-    outcome.seconds = time.monotonic() - started
+    outcome.seconds, outcome.ended = time.monotonic() - started, time.time()
     outcome.cpu_s = time.process_time() - cpu
     outcome.rss_kib = worker.rss_kib()
     return outcome
