@@ -1,4 +1,4 @@
-"""`make bench-peers`: the same topic to the same keyed upserts by `ingest run --once` and by Flink SQL, interleaved.
+"""The same topic to the same keyed upserts by `ingest run --once` and by Flink SQL, interleaved.
 
 One table, as Flink has to be told each table's columns; no drift, as it would stop at it. Both read the whole topic, at
 least once, with two slots. Prints for both: the whole process from the command to its end, the steady state (between a
