@@ -39,6 +39,11 @@ def folder(scope: str) -> Path:
     return Path(root) / "changelog" / scope
 
 
+def _is_damage(exc: Exception) -> bool:
+    """Whether a file is no such file, or damaged: what else may be wrong has a class of its own."""
+    return type(exc) is sqlite3.DatabaseError
+
+
 class Rows:
     """The rows of one split: a file, and what a task has changed since its last commit. Methods raise Unavailable."""
 
@@ -51,9 +56,9 @@ class Rows:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             try:
                 self._connect()
-            except sqlite3.OperationalError:
-                raise
-            except sqlite3.DatabaseError:  # it is none, or damaged
+            except sqlite3.DatabaseError as exc:
+                if not _is_damage(exc):
+                    raise
                 self._remove()
                 self._connect()
 
@@ -63,7 +68,7 @@ class Rows:
         try:
             yield
         except (OSError, sqlite3.Error) as exc:
-            if isinstance(exc, sqlite3.DatabaseError) and not isinstance(exc, sqlite3.OperationalError):
+            if _is_damage(exc):
                 self._remove()
             msg = f"cannot keep the rows of a split in {self._path}: {exc}"
             raise Unavailable(msg, "see whether there is room, or set INGEST_STATE_DIR to another directory") from exc

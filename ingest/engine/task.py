@@ -24,7 +24,7 @@ from ingest.errors import ConfigError, IngestError, InternalError, Superseded, U
 from ingest.flow.conform import KeyChanged
 from ingest.flow.encode import encode, stage_of
 from ingest.flow.infer import observe
-from ingest.model.event import Bad
+from ingest.model.event import TOMBSTONE, Bad
 from ingest.model.portion import Portion
 from ingest.model.reject import Reject, RowError
 from ingest.model.table import show
@@ -47,7 +47,6 @@ COMMIT_S: Final = 5.0
 LOOK_S: Final = 2.0
 QUIET_S: Final = 0.2
 """Looking ahead ends after `LOOK_S` seconds, or when so many or `Setup.look_ahead` records bring nothing new."""
-TOMBSTONE: Final = "tombstone"
 UNSAID: Final = "delete-without-key"
 """Why deletes are skipped that the sink's format has no way to say."""
 MAX_REJECTS: Final = 100
@@ -249,25 +248,23 @@ class _Shard:
             return
         lane = self.state.lanes.of(topic)
         stop, left = 0, 1
-        while True:
+        while stop < len(messages):
             records: list[Written] = []
             start, stop = stop, lane.take(messages, stop, records)
             self.writer.write(records)
             self.outcome.read += stop - start
-            self.skip(TOMBSTONE, lane.tombstones())
+            self.skip(TOMBSTONE.reason, lane.tombstones())
             if stop == len(messages):
-                self.written[split] = end
-                return
+                break
             # What is left to us seldom comes alone: twice as much each time, while there is no more between
             left = left * 2 if stop - start < left else 1
             start, stop = stop, min(stop + left, len(messages))
-            until = end if stop == len(messages) else offset_of(messages[stop])
-            if not self.work_by_the_book(split, topic, messages[start:stop], until):
+            some = messages[start:stop]
+            if not self.work_by_the_book(split, topic, some, offset_of(some[-1]) + 1):
                 if split in self.drifted and not self.ended:
                     self.look(self.decode(split, topic, messages[stop:]))
                 return
-            if stop == len(messages):
-                return
+        self.written[split] = end
 
     def skip(self, reason: str, count: int) -> None:
         """Count records that stand for no row."""

@@ -95,7 +95,10 @@ static int hex4(const char *p)
     int code = 0;
     for (int i = 0; i < 4; i++) {
         char c = p[i];
-        int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+        int digit = c >= '0' && c <= '9'   ? c - '0'
+                    : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                    : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                           : -1;
         if (digit < 0)
             return -1;
         code = code << 4 | digit;
@@ -248,45 +251,60 @@ static const char *scan_value(const char *p, const char *end, int depth, uint8_t
     }
 }
 
+/* A field's name and its colon, to where its value begins; NULL for anything else, or a name with escapes. */
+static const char *scan_name(const char *p, const char *end, Field *field)
+{
+    field->flags = 0;
+    if (p >= end || *p != '"')
+        return NULL;
+    field->name = p + 1;
+    if (!(p = scan_string(p + 1, end, &field->flags)) || field->flags)
+        return NULL;
+    field->name_size = (uint32_t)(p - field->name);
+    p = skip_space(p + 1, end);
+    return p < end && *p == ':' ? skip_space(p + 1, end) : NULL;
+}
+
+static const char *scan_field(const char *p, const char *end, Field *field)
+{
+    field->text = p;
+    if ((p = scan_value(p, end, 2, &field->kind, &field->flags)))
+        field->size = (uint32_t)(p - field->text);
+    return p;
+}
+
+/* From after a field's value to the next name, or with `last` to after the object's brace. */
+static const char *next_field(const char *p, const char *end, bool *last)
+{
+    p = skip_space(p, end);
+    *last = p < end && *p == '}';
+    if (*last)
+        return p + 1;
+    return p < end && *p == ',' ? skip_space(p + 1, end) : NULL;
+}
+
 /* An object with its fields, from its brace to after the other; NULL for anything else, or names with escapes. */
 static const char *scan_row(const char *p, const char *end, Row *row)
 {
+    bool last = false;
     row->text = p;
     row->count = 0;
     if (p >= end || *p != '{')
         return NULL;
     p = skip_space(p + 1, end);
     if (p < end && *p == '}') {
-        row->size = p + 1 - row->text;
-        return p + 1;
+        p++;
+        last = true;
     }
-    for (;;) {
-        if (row->count == MAX_FIELDS || p >= end || *p != '"')
+    while (!last) {
+        if (row->count == MAX_FIELDS)
             return NULL;
         Field *field = &row->fields[row->count++];
-        field->flags = 0;
-        field->name = p + 1;
-        if (!(p = scan_string(p + 1, end, &field->flags)) || field->flags)
+        if (!(p = scan_name(p, end, field)) || !(p = scan_field(p, end, field)) || !(p = next_field(p, end, &last)))
             return NULL;
-        field->name_size = (uint32_t)(p - field->name);
-        p = skip_space(p + 1, end);
-        if (p >= end || *p != ':')
-            return NULL;
-        field->text = p = skip_space(p + 1, end);
-        if (!(p = scan_value(p, end, 2, &field->kind, &field->flags)))
-            return NULL;
-        field->size = (uint32_t)(p - field->text);
-        p = skip_space(p, end);
-        if (p >= end)
-            return NULL;
-        if (*p == '}') {
-            row->size = p + 1 - row->text;
-            return p + 1;
-        }
-        if (*p != ',')
-            return NULL;
-        p = skip_space(p + 1, end);
     }
+    row->size = p - row->text;
+    return p;
 }
 
 static inline bool is_named(const Field *field, const char *name, uint32_t size)
@@ -713,6 +731,27 @@ static size_t write_partial_key(const Table *table, const Row *row, char *to)
     return find_key(table, row, fields) == table->keys ? write_key(table, fields, to) : 0;
 }
 
+typedef struct {
+    const char *text;
+    uint32_t size;
+} Part;
+
+/* Whether these are the primary key's columns, in any order. */
+static bool is_key(const Table *table, const Part *names, int count)
+{
+    if (count != table->keys)
+        return false;
+    for (int k = 0; k < count; k++) {
+        const Column *column = &table->columns[table->key_columns[k]];
+        int i = 0;
+        while (i < count && (names[i].size != column->name_size || memcmp(names[i].text, column->name, names[i].size)))
+            i++;
+        if (i == count)
+            return false;
+    }
+    return true;
+}
+
 /* Whether a message key has the primary key's columns and no others. */
 static bool same_columns(const Table *table, PyObject *message_key, Row *row)
 {
@@ -727,15 +766,10 @@ static bool same_columns(const Table *table, PyObject *message_key, Row *row)
     const char *end = text + size, *p = scan_row(skip_space(text, end), end, row);
     if (!p || skip_space(p, end) != end || row->count != table->keys)
         return false;
-    for (int k = 0; k < table->keys; k++) {
-        const Column *column = &table->columns[table->key_columns[k]];
-        int i = 0;
-        while (i < row->count && !is_named(&row->fields[i], column->name, column->name_size))
-            i++;
-        if (i == row->count)
-            return false;
-    }
-    return true;
+    Part names[MAX_KEYS];
+    for (int i = 0; i < row->count; i++)
+        names[i] = (Part){row->fields[i].name, row->fields[i].name_size};
+    return is_key(table, names, row->count);
 }
 
 /* -- Messages ------------------------------------------------------------------------------------------------------ */
@@ -798,11 +832,6 @@ typedef struct {
     Table **touched; /* those with counters to hand over */
     int touched_count, touched_room;
 } State;
-
-typedef struct {
-    const char *text;
-    uint32_t size;
-} Part;
 
 /* The parts of a table's id: null and empty are the same, and text with escapes is not for us. */
 static bool part_of(const Field *field, Part *part)
@@ -875,82 +904,59 @@ static bool contains(const Field *field, const char *text, size_t size)
     return field->size > size && memmem(field->text, field->size, text, size);
 }
 
-static const char UNAVAILABLE[] = "__debezium_unavailable_value", UNAVAILABLE_BYTES[] = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==";
+static const char UNAVAILABLE[] = "__debezium_unavailable_value";
+static const char UNAVAILABLE_BYTES[] = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==";
 
 /* What an envelope says: the operation, the images (a size of 0: none), the table; whether it is for us. */
 static bool read_envelope(State *state, const char *p, const char *end, char *op, Part parts[3])
 {
-    bool before = false, after = false, source = false;
-    uint8_t kind, flags;
+    enum { BEFORE = 1, AFTER = 2, SOURCE = 4 };
+    int seen = 0;
+    bool last = false;
     *op = 0;
+    state->before.size = state->after.size = 0;
     p = skip_space(p, end);
     if (p >= end || *p != '{')
         return false;
     p = skip_space(p + 1, end);
-    for (;;) {
-        if (p >= end || *p != '"')
+    while (!last) {
+        Field field;
+        if (!(p = scan_name(p, end, &field)) || p >= end || is_named(&field, "payload", 7))
             return false;
-        const char *name = p + 1;
-        flags = 0;
-        if (!(p = scan_string(name, end, &flags)) || flags)
+        int what = is_named(&field, "before", 6)   ? BEFORE
+                   : is_named(&field, "after", 5)  ? AFTER
+                   : is_named(&field, "source", 6) ? SOURCE
+                                                   : 0;
+        if (seen & what)
             return false;
-        size_t size = (size_t)(p - name);
-        p = skip_space(p + 1, end);
-        if (p >= end || *p != ':')
-            return false;
-        p = skip_space(p + 1, end);
-        if (p >= end)
-            return false;
-        bool is_before = size == 6 && !memcmp(name, "before", 6), is_after = size == 5 && !memcmp(name, "after", 5);
-        if (is_before || is_after) {
-            Row *row = is_before ? &state->before : &state->after;
-            if (is_before ? before : after)
-                return false;
-            *(is_before ? &before : &after) = true;
-            row->size = 0;
-            p = *p == 'n' ? scan_value(p, end, 1, &kind, &flags) : scan_row(p, end, row);
-        } else if (size == 6 && !memcmp(name, "source", 6)) {
-            if (source)
-                return false;
-            source = true;
-            const char *at = p;
+        seen |= what;
+        if (what == SOURCE) {
             Row *row = &state->message_key; /* not in use yet */
-            if (!(p = scan_row(at, end, row)))
+            if (!(p = scan_row(p, end, row)))
                 return false;
             for (int i = 0; i < row->count; i++) {
-                const Field *field = &row->fields[i];
-                int part = is_named(field, "db", 2) ? 0 : is_named(field, "schema", 6) ? 1 : is_named(field, "table", 5) ? 2 : -1;
-                if (part >= 0 && !part_of(field, &parts[part]))
+                const Field *of = &row->fields[i];
+                int part = is_named(of, "db", 2)       ? 0
+                           : is_named(of, "schema", 6) ? 1
+                           : is_named(of, "table", 5)  ? 2
+                                                       : -1;
+                if (part >= 0 && !part_of(of, &parts[part]))
                     return false;
             }
-        } else {
-            if (size == 7 && !memcmp(name, "payload", 7))
-                return false;
-            const char *text = p;
-            flags = 0;
-            p = scan_value(p, end, 1, &kind, &flags);
-            if (size == 2 && !memcmp(name, "op", 2)) {
-                if (!p || *op || kind != STRING || p - text != 3)
+        } else if (what && *p != 'n')
+            p = scan_row(p, end, what == BEFORE ? &state->before : &state->after);
+        else {
+            p = scan_field(p, end, &field);
+            if (is_named(&field, "op", 2)) {
+                if (!p || *op || field.kind != STRING || field.size != 3)
                     return false;
-                *op = text[1];
+                *op = field.text[1];
             }
         }
-        if (!p)
+        if (!p || !(p = next_field(p, end, &last)))
             return false;
-        p = skip_space(p, end);
-        if (p >= end)
-            return false;
-        if (*p == '}')
-            break;
-        if (*p != ',')
-            return false;
-        p = skip_space(p + 1, end);
     }
-    if (!before)
-        state->before.size = 0;
-    if (!after)
-        state->after.size = 0;
-    return skip_space(p + 1, end) == end && source && parts[2].size;
+    return skip_space(p, end) == end && seen & SOURCE && parts[2].size;
 }
 
 /* The strings of an array without escapes, or null; how many, or -1. */
@@ -1008,51 +1014,40 @@ static bool read_canal(State *state, const char *p, const char *end, char *op, P
 {
     enum { DATA = 1, OLD = 2, NAMES = 4 };
     int seen = 0;
-    uint8_t kind, flags;
+    bool last = false;
     *op = 0;
     state->before.size = state->after.size = 0;
     p = skip_space(p, end);
     if (p >= end || *p != '{')
         return false;
     p = skip_space(p + 1, end);
-    for (;;) {
+    while (!last) {
         Field field;
-        if (p >= end || *p != '"')
+        if (!(p = scan_name(p, end, &field)))
             return false;
-        field.name = p + 1;
-        flags = 0;
-        if (!(p = scan_string(field.name, end, &flags)) || flags)
+        int what = is_named(&field, "data", 4)      ? DATA
+                   : is_named(&field, "old", 3)     ? OLD
+                   : is_named(&field, "pkNames", 7) ? NAMES
+                                                    : 0;
+        if (seen & what)
             return false;
-        field.name_size = (uint32_t)(p - field.name);
-        p = skip_space(p + 1, end);
-        if (p >= end || *p != ':')
-            return false;
-        p = skip_space(p + 1, end);
-        bool data = is_named(&field, "data", 4), old = is_named(&field, "old", 3);
-        if (data || old) {
-            if (seen & (data ? DATA : OLD))
+        seen |= what;
+        if (what == NAMES) {
+            if ((*keys = read_names(&p, end, key, MAX_KEYS)) < 0)
                 return false;
-            seen |= data ? DATA : OLD;
-            p = scan_only_row(p, end, data ? &state->after : &state->before);
-        } else if (is_named(&field, "pkNames", 7)) {
-            if (seen & NAMES || (*keys = read_names(&p, end, key, MAX_KEYS)) < 0)
+        } else if (what)
+            p = scan_only_row(p, end, what == DATA ? &state->after : &state->before);
+        else {
+            if (!(p = scan_field(p, end, &field)))
                 return false;
-            seen |= NAMES;
-        } else {
-            field.text = p;
-            field.flags = 0;
-            if (!(p = scan_value(p, end, 1, &field.kind, &field.flags)))
-                return false;
-            field.size = (uint32_t)(p - field.text);
-            kind = field.kind;
             if (is_named(&field, "database", 8) || is_named(&field, "table", 5)) {
                 if (!part_of(&field, &parts[field.name_size == 5 ? 2 : 0]))
                     return false;
             } else if (is_named(&field, "isDdl", 5)) {
-                if (kind != NUL && (kind != BOOL || *field.text != 'f'))
+                if (field.kind != NUL && (field.kind != BOOL || *field.text != 'f'))
                     return false;
             } else if (is_named(&field, "type", 4)) {
-                if (*op || kind != STRING || field.size != 8)
+                if (*op || field.kind != STRING || field.size != 8)
                     return false;
                 *op = !memcmp(field.text, "\"INSERT\"", 8)   ? 'c'
                       : !memcmp(field.text, "\"UPDATE\"", 8) ? 'u'
@@ -1062,33 +1057,10 @@ static bool read_canal(State *state, const char *p, const char *end, char *op, P
                     return false;
             }
         }
-        if (!p)
-            return false;
-        p = skip_space(p, end);
-        if (p >= end)
-            return false;
-        if (*p == '}')
-            return skip_space(p + 1, end) == end && parts[2].size;
-        if (*p != ',')
-            return false;
-        p = skip_space(p + 1, end);
-    }
-}
-
-/* Whether these are the primary key's columns, in any order. */
-static bool is_key(const Table *table, const Part *names, int count)
-{
-    if (count != table->keys)
-        return false;
-    for (int k = 0; k < count; k++) {
-        const Column *column = &table->columns[table->key_columns[k]];
-        int i = 0;
-        while (i < count && (names[i].size != column->name_size || memcmp(names[i].text, column->name, names[i].size)))
-            i++;
-        if (i == count)
+        if (!p || !(p = next_field(p, end, &last)))
             return false;
     }
-    return true;
+    return skip_space(p, end) == end && parts[2].size;
 }
 
 /* Take one message: 1 if it was, 0 if it is not for us, -1 with an error. Emits all of its records, or none. */
@@ -1247,7 +1219,7 @@ static PyObject *lane_forget(Lane *self, PyObject *Py_UNUSED(ignored))
     Py_RETURN_NONE;
 }
 
-static PyObject *lane_passed(Lane *self, PyObject *Py_UNUSED(ignored))
+static PyObject *lane_tombstones(Lane *self, PyObject *Py_UNUSED(ignored))
 {
     long count = self->tombstones;
     self->tombstones = 0;
@@ -1257,7 +1229,8 @@ static PyObject *lane_passed(Lane *self, PyObject *Py_UNUSED(ignored))
 static PyMethodDef lane_methods[] = {
     {"take", (PyCFunction)(void (*)(void))lane_take, METH_METHOD | METH_FASTCALL | METH_KEYWORDS,
      "Put records of messages[start:] in `out`; the index of the first message that is left to others."},
-    {"tombstones", (PyCFunction)lane_passed, METH_NOARGS, "How many messages without a value were passed since the last time."},
+    {"tombstones", (PyCFunction)lane_tombstones, METH_NOARGS,
+     "How many messages without a value were passed since the last time."},
     {"forget", (PyCFunction)lane_forget, METH_NOARGS, "Ask for every table again."},
     {NULL, NULL, 0, NULL},
 };
@@ -1271,12 +1244,15 @@ static PyType_Slot lane_slots[] = {
     {Py_tp_methods, lane_methods},
     {0, NULL},
 };
-static PyType_Spec lane_spec = {"ingest.flow._native.Lane", sizeof(Lane), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, lane_slots};
+static PyType_Spec lane_spec = {
+    "ingest.flow._native.Lane", sizeof(Lane), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, lane_slots,
+};
 
 static int module_exec(PyObject *module)
 {
     State *state = PyModule_GetState(module);
-    PyObject *table = PyType_FromModuleAndSpec(module, &table_spec, NULL), *lane = PyType_FromModuleAndSpec(module, &lane_spec, NULL);
+    PyObject *table = PyType_FromModuleAndSpec(module, &table_spec, NULL);
+    PyObject *lane = PyType_FromModuleAndSpec(module, &lane_spec, NULL);
     state->key = PyUnicode_InternFromString("key");
     state->value = PyUnicode_InternFromString("value");
     if (!table || !lane || !state->key || !state->value)
@@ -1299,7 +1275,8 @@ static void module_free(void *module)
 
 static PyModuleDef_Slot module_slots[] = {{Py_mod_exec, module_exec}, {0, NULL}};
 static struct PyModuleDef module = {
-    PyModuleDef_HEAD_INIT, "_native", "The hot loop's common case.", sizeof(State), NULL, module_slots, NULL, NULL, module_free,
+    PyModuleDef_HEAD_INIT, "_native", "The hot loop's common case.", sizeof(State), NULL, module_slots, NULL, NULL,
+    module_free,
 };
 
 PyMODINIT_FUNC PyInit__native(void) { return PyModuleDef_Init(&module); }

@@ -14,7 +14,7 @@ from pydantic import Field, field_validator
 from ingest.formats.options import Options
 from ingest.formats.reading import Reading
 from ingest.formats.writing import object_or_null
-from ingest.model.event import Bad, Kind, Skip
+from ingest.model.event import TOMBSTONE, Bad, Kind, Skip
 from ingest.model.jsontext import MALFORMED, reason
 from ingest.model.pattern import checked, whole
 from ingest.model.reject import Contradiction
@@ -35,7 +35,6 @@ _KINDS: Final[dict[str | None, Kind]] = {"INSERT": Kind.INSERT, "UPDATE": Kind.U
 _UPDATE: Final = Kind.UPDATE
 _DELETE: Final = Kind.DELETE
 _STATEMENTS: Final = frozenset({"CREATE", "ALTER", "ERASE", "DROP", "RENAME", "CINDEX", "DINDEX", "QUERY", "INIT_DDL"})
-TOMBSTONE: Final = Skip("tombstone")
 _DDL: Final = Skip("ddl")
 _TRUNCATE: Final = Skip("truncate")
 _LEFT_OUT: Final = Skip("not-included")

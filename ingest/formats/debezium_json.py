@@ -16,7 +16,7 @@ from pydantic import Field
 from ingest.formats.options import Options
 from ingest.formats.reading import Reading
 from ingest.formats.writing import object_or_null
-from ingest.model.event import Bad, Kind, Skip
+from ingest.model.event import TOMBSTONE, Bad, Kind, Skip
 from ingest.model.jsontext import MALFORMED, fields_of, reason
 from ingest.model.reject import Contradiction
 
@@ -38,7 +38,6 @@ _MAX_SAYINGS = 10_000
 _INSERT = Kind.INSERT
 _DELETE = Kind.DELETE
 
-TOMBSTONE = Skip("tombstone")
 _KINDS: dict[str | None, Kind] = {"c": Kind.INSERT, "r": Kind.INSERT, "u": Kind.UPDATE, "d": Kind.DELETE}
 _OTHER_OPS = {"t": Skip("truncate"), "m": Skip("logical-decoding-message")}
 

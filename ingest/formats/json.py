@@ -14,7 +14,7 @@ from pydantic import Field, field_validator
 from ingest.formats.options import Options
 from ingest.formats.reading import Reading
 from ingest.formats.writing import object_or_null
-from ingest.model.event import Bad, Kind, Skip
+from ingest.model.event import TOMBSTONE, Bad, Kind
 from ingest.model.jsontext import MALFORMED, fields_of, object_of, reason
 from ingest.model.table import MAX_PARTS
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 _INSERT: Final = Kind.INSERT
 _MAX_DEPTH: Final = 100
-_TOMBSTONE: Final = Skip("tombstone")
 
 
 class Json(Options):
@@ -114,7 +113,7 @@ class JsonDecoder:
         self._fields = _names(options.table_fields or "")
         self._null: Decoded = (self._table, Kind.DELETE, None, None, None, None)
         if self._fields or not keyed:
-            self._null = _TOMBSTONE
+            self._null = TOMBSTONE
         raws = [(f"f{i}", msgspec.Raw, msgspec.field(name=f, default=None)) for i, f in enumerate(self._fields)]
         self._ids = msgspec.json.Decoder(msgspec.defstruct("Ids", raws)).decode if raws else None
 

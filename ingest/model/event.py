@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
@@ -53,6 +53,10 @@ class Skip(msgspec.Struct, gc=False):
     """A record that stands for no row, counted under `reason`: a tombstone, a truncate, a heartbeat."""
 
     reason: str
+
+
+TOMBSTONE: Final = Skip("tombstone")
+"""A record without a value, where that is no row's end."""
 
 
 class Bad(msgspec.Struct, gc=False):
