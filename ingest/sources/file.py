@@ -44,7 +44,8 @@ class FileSource(RecordOptions):
 
     path: str = Field(min_length=1)
     """Files to read, one record a line; a pattern with `*`, `?`, `[…]` and `**`, relative to where the command runs.
-    Files that appear while the pipeline runs are read, too, and lines that are added."""
+    Files that appear while the pipeline runs are read, too, and lines that are added. Lines of one file keep their
+    order; files are read side by side, as partitions of a topic are."""
 
     envelope: bool = Field(False, alias="file.envelope")
     """Each line is `{"key":…,"value":…,"headers":{…},"timestamp":…,"topic":…}` and not a value alone. Keys and values

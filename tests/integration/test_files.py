@@ -78,7 +78,9 @@ def test_a_file_pipeline_goes_on_where_it_stood_and_its_output_reads_back(tmp_pa
     )
     back = run(second, tmp_path / "c2", tmp_path)
     assert back.code == 0, back.err
-    assert [line.split("> ")[1][:6] for line in back.out.splitlines() if "[" in line] == ["+I[1, ", "+I[2, ", "-D[1, "]
+    read = [line.split("> ")[1][:6] for line in back.out.splitlines() if "[" in line]
+    assert sorted(read) == ["+I[1, ", "+I[2, ", "-D[1, "]  # files are read side by side, each in its order
+    assert read.index("+I[1, ") < read.index("+I[2, ")
 
     shown = subprocess.run(
         [INGEST, "checkpoint", "show", "c1", "--format", "json"],
