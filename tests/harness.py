@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ingest.errors import Unavailable
@@ -80,7 +80,7 @@ class Kafka:
         try:
             for partition in consumer.list_topics(topic, timeout=10).topics[topic].partitions:
                 split = TopicPartition(topic, partition)
-                first, end = consumer.get_watermark_offsets(split, timeout=10)
+                first, end = watermarks(consumer, split)
                 if first == end:
                     continue
                 consumer.assign([TopicPartition(topic, partition, first)])
@@ -115,6 +115,21 @@ class Kafka:
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.2)
+
+
+def watermarks(consumer: Consumer, split: TopicPartition) -> tuple[int, int]:
+    """Where a partition begins and ends; a topic that was just made has its leader in a moment."""
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            return consumer.get_watermark_offsets(split, timeout=10)
+        except KafkaException as exc:
+            error = exc.args[0]
+            assert isinstance(error, KafkaError)
+            leaderless = {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError._NOENT}
+            if error.code() not in leaderless or time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
 
 
 def debezium(
