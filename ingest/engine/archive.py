@@ -24,11 +24,14 @@ def path() -> Path:
     """Where the archive of this Java and this Spark is, or would be."""
     home = Path(java()).resolve().parent.parent
     release = home / "release"
-    # Java compares the class path, too: another installation's archive would be refused
     spark = find_spec("pyspark")
-    place = "" if spark is None else spark.origin
-    identity = f"{home} {release.read_text(encoding='utf-8') if release.is_file() else ''} {version('pyspark')} {place}"
-    return cache() / f"spark-{version('pyspark')}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.jsa"
+    jars = Path((spark.origin if spark is not None else None) or "pyspark").parent / "jars"
+    # Java compares the class path, and the time of each jar in it: another installation's archive would be refused
+    place = hashlib.sha256(f"{home} {jars}".encode()).hexdigest()[:8]
+    stamp = jars.stat().st_mtime_ns if jars.is_dir() else 0
+    java_is = release.read_text(encoding="utf-8") if release.is_file() else ""
+    identity = hashlib.sha256(f"{java_is} {version('pyspark')} {stamp}".encode()).hexdigest()[:8]
+    return cache() / f"spark-{version('pyspark')}-{place}-{identity}.jsa"
 
 
 def options() -> str:
@@ -46,7 +49,8 @@ def write() -> Path:
 
     archive = path()
     archive.parent.mkdir(parents=True, exist_ok=True)
-    archive.unlink(missing_ok=True)
+    for old in archive.parent.glob(f"{archive.name.rpartition('-')[0]}-*.jsa"):
+        old.unlink(missing_ok=True)  # of this place, before Java or Spark was installed anew
     with tempfile.TemporaryDirectory() as folder:
         fresh = Path(folder) / "spark.jsa"
         conf = {"spark.driver.extraJavaOptions": f"-XX:ArchiveClassesAtExit={fresh}"}
