@@ -13,7 +13,8 @@
         ├── TopicMissing                a topic that is not there
         ├── Superseded                  another run has taken this one's place
         ├── SchemaChangeRefused         a change that the pipeline's behaviour forbids
-        └── NoPrimaryKey                a table that an upsert sink cannot take
+        ├── NoPrimaryKey                a table that an upsert sink cannot take
+        └── TransformError              an expression that a table's columns do not allow
 
 What happens to *data* (a broken message, a value that does not fit) is no exception: see `model/reject.py`.
 """
@@ -97,3 +98,7 @@ class SchemaChangeRefused(ConfigError):
 
 class NoPrimaryKey(ConfigError):
     """A table that an upsert sink cannot take."""
+
+
+class TransformError(ConfigError):
+    """An expression of a transform that a table's columns do not allow."""

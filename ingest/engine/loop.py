@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Final
 from ingest.engine import planner
 from ingest.engine.assignment import Task, merge_counts
 from ingest.engine.checkpoint import Batch
+from ingest.engine.output import UNSAID
 from ingest.engine.start import Starting
-from ingest.engine.task import UNSAID, run_tasks
+from ingest.engine.task import run_tasks
 from ingest.errors import DataLoss, DirtyData, IngestError, InternalError, Unavailable
 from ingest.model.reject import head
 from ingest.model.table import show

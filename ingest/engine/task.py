@@ -14,23 +14,20 @@ import traceback
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark import TaskContext
-
 from ingest.engine import worker
 from ingest.engine.assignment import Outcome
 from ingest.engine.changelog import Changelog
-from ingest.engine.tally import Counts, Tally
-from ingest.errors import ConfigError, IngestError, InternalError, Superseded, Unsettled
+from ingest.engine.output import MAX_LOGGED, Output, offset_of
+from ingest.errors import ConfigError, IngestError, InternalError, Unsettled
 from ingest.flow.conform import KeyChanged
 from ingest.flow.encode import encode, stage_of
 from ingest.flow.infer import observe
 from ingest.model.event import TOMBSTONE, Bad
-from ingest.model.portion import Portion
-from ingest.model.reject import Reject, RowError
+from ingest.model.reject import RowError
 from ingest.model.table import show
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Generator, Iterable, Iterator, Sequence
 
     from ingest.engine.assignment import Task
     from ingest.flow.plan import Plan
@@ -47,12 +44,6 @@ COMMIT_S: Final = 5.0
 LOOK_S: Final = 2.0
 QUIET_S: Final = 0.2
 """Looking ahead ends after `LOOK_S` seconds, or when so many or `Setup.look_ahead` records bring nothing new."""
-UNSAID: Final = "delete-without-key"
-"""Why deletes are skipped that the sink's format has no way to say."""
-MAX_REJECTS: Final = 100
-"""Rejects that an outcome holds in full; all are counted."""
-MAX_LOGGED: Final = 10_000
-"""Rejects after which a task ends where each of them is to be logged."""
 
 
 def run_tasks(tasks: Iterable[Task]) -> Iterator[Outcome]:
@@ -69,7 +60,7 @@ def run_task(task: Task) -> Outcome:
     gc.freeze()
     gc.disable()
     try:
-        _Shard(task, outcome, started + task.seconds).run()
+        Shard(task, outcome, started + task.seconds).run()
     except Unsettled:
         worker.discard()
         raise
@@ -91,31 +82,29 @@ def run_task(task: Task) -> Outcome:
     return outcome
 
 
-class _Shard:
+class Shard(Output):
     """The state of one task."""
 
     def __init__(self, task: Task, outcome: Outcome, deadline: float) -> None:
-        self.task = task
-        self.outcome = outcome
+        """Connect to nothing that the worker is not connected to already."""
+        super().__init__(task, outcome)
         self.deadline = deadline
-        self.setup = task.setup.value
-        self.state = worker.state(self.setup, task.base, task.base_version, task.deltas)
-        self.ignore_decode = self.setup.source.format.ignore_parse_errors
         self.wanted = self.setup.source.wanted
-        self.reader, self.writer = self.state.reader(), self.state.writer()
-        self.letters = self.state.letters()
-        self.logged = self.setup.collector is not None and self.setup.collector.type == "logger"
-        self.lost_before = self.writer.failures
+        self.reader = self.state.reader()
         self.decoders: dict[tuple[Split, str], Decoder] = {}
-        self.written: dict[Split, int] = dict(outcome.positions)
         self.changelog: Changelog | None = None
         self.drifted: dict[Split, int] = {}
         self.looked = 0
         self.news = 0.0
         self.look_until = 0.0
-        self.ended = False
 
     def run(self) -> None:
+        """All steps."""
+        for _ in self.steps():
+            pass
+
+    def steps(self) -> Generator[None]:
+        """Do the task; yields after each chunk."""
         if self.resume():
             return
         starts = {split: (self.written[split], end) for split, (_, end) in self.task.ranges.items()}
@@ -130,6 +119,7 @@ class _Shard:
             for chunk in chunks:
                 if chunk is not None:
                     self.take(chunk)
+                yield
                 now = time.monotonic()
                 if self.ended or now > self.deadline or (self.drifted and self.quiet(now)):
                     break
@@ -152,68 +142,6 @@ class _Shard:
                 self.writer.abort()
             for plan in self.state.plans.compiled.values():
                 self.count(plan)
-
-    def resume(self) -> bool:
-        """Go on where an earlier attempt ended, if the sink knows that; whether nothing is left to do."""
-        task, outcome = self.task, self.outcome
-        outcome.worker = self.state.token
-        context = TaskContext.get()
-        first = context is None or context.attemptNumber() == 0
-        starts = dict(self.written)
-        kept = first and task.last == self.state.token
-        portion = Portion(self.setup.scope, self.setup.run, task.batch, task.planned, task.shard, starts, kept)
-        try:
-            resumed = self.writer.begin(portion)
-        except (Unsettled, Superseded):
-            raise
-        except IngestError as exc:
-            if first:
-                raise
-            # How far an earlier attempt came is not known: that must not look as if it had not begun
-            raise Unsettled(exc.message, exc.hint) from exc
-        if resumed is None:
-            return False
-        tally = Tally.read_from(resumed.tally)
-        outcome.read, outcome.rejected, outcome.counts = tally.read, tally.rejected, tally.tables
-        outcome.positions.update(resumed.positions)
-        self.written.update(resumed.positions)
-        return resumed.final
-
-    def tally(self) -> bytes:
-        """What was counted so far."""
-        for plan in self.state.plans.compiled.values():
-            self.count(plan)
-        return Tally(self.outcome.read, self.outcome.rejected, self.outcome.counts).text()
-
-    def count(self, plan: Plan) -> None:
-        """Move a plan's counters into the outcome."""
-        if plan.inserted or plan.updated or plan.deleted:
-            counts = self.outcome.counts.setdefault(plan.table, Counts())
-            counts.inserted += plan.inserted
-            counts.updated += plan.updated
-            counts.deleted += plan.deleted
-            plan.inserted = plan.updated = plan.deleted = 0
-        if plan.unsaid:
-            self.skip(UNSAID, plan.unsaid)
-            plan.unsaid = 0
-        withheld = plan.withheld
-        for column, number in withheld.items():
-            key = plan.table, column
-            self.outcome.withheld[key] = self.outcome.withheld.get(key, 0) + number
-        withheld.clear()
-
-    def commit(self, *, final: bool = False) -> None:
-        """Make what was written durable; only then is it progress."""
-        positions = dict(self.written)
-        if self.letters is not None:
-            self.letters.commit()
-        self.writer.commit(positions, self.tally, final=final)
-        if self.changelog is not None:
-            self.changelog.commit(positions)
-        self.outcome.delivered += self.writer.delivered()
-        if self.outcome.first_ack is None and self.outcome.read:
-            self.outcome.first_ack = time.time()
-        self.outcome.positions = positions
 
     def take(self, chunk: Chunk) -> None:
         """The way of a chunk of records of one split."""
@@ -266,11 +194,6 @@ class _Shard:
                 return
         self.written[split] = end
 
-    def skip(self, reason: str, count: int) -> None:
-        """Count records that stand for no row."""
-        if count:
-            self.outcome.skipped[reason] = self.outcome.skipped.get(reason, 0) + count
-
     def work_by_the_book(self, split: Split, topic: str, messages: list[Record], end: int) -> bool:
         """The way of any record; whether all were taken."""
         changes = self.decode(split, topic, messages)
@@ -284,13 +207,7 @@ class _Shard:
             tolerated = self.task.tolerated - self.outcome.rejected
             rest = changes[start:] if start else changes
             encoded = encode(rest, self.state.plans, tolerated, ignore_decode=self.ignore_decode)
-            self.writer.write(encoded.records)
-            for index, stage, bad in encoded.rejects:
-                passed = index < encoded.stop
-                self.reject(split, messages[start + index], stage, bad, passed=passed)
-            for reason, count in encoded.skipped.items():
-                self.skip(reason, count)
-            self.outcome.read += encoded.stop
+            self.put(split, messages[start:] if start else messages, rest, encoded)
             start += encoded.stop
             if start == len(messages):
                 break
@@ -311,6 +228,15 @@ class _Shard:
         self.written[split] = end
         return True
 
+    def put(self, split: Split, messages: Sequence[Record], changes: Sequence[Decoded], encoded: Encoded) -> None:  # noqa: ARG002
+        """Write what became of records, and account for the rest."""
+        self.writer.write(encoded.records)
+        for index, stage, bad in encoded.rejects:
+            self.reject(split, messages[index], stage, bad, passed=index < encoded.stop)
+        for reason, count in encoded.skipped.items():
+            self.skip(reason, count)
+        self.outcome.read += encoded.stop
+
     @staticmethod
     def key_changed(why: KeyChanged, message: Any, split: Split, table: TableId) -> ConfigError:  # noqa: ANN401
         """The error that a changed primary key ends the run with."""
@@ -319,29 +245,6 @@ class _Shard:
             f"changed from ({', '.join(why.known)}) to ({', '.join(why.names)})"
         )
         return ConfigError(msg, "rows written under the old key cannot be found again: use another pipeline.name")
-
-    def reject(self, split: Split, message: Record, stage: str, bad: Bad, *, passed: bool = True) -> None:
-        """Count a reject, send it to the dead letters if it is passed, and keep the first ones whole."""
-        if passed and self.letters is not None:
-            self.letters.add(message, stage, bad)
-        if stage == "decode" and self.ignore_decode:
-            self.skip("parse-error", 1)
-        else:
-            self.outcome.rejected += 1
-        if bad.table is not None:
-            self.outcome.counts.setdefault(bad.table, Counts()).rejected += 1
-        if len(self.outcome.rejects) < (MAX_LOGGED if self.logged else MAX_REJECTS):
-            self.outcome.rejects.append(
-                Reject(
-                    split[0], split[1], offset_of(message), stage, bad.code, bad.message, bad.table,
-                    message.key(), message.value(), passed=passed,
-                )
-            )  # fmt: skip
-
-    def stop_at_reject(self) -> None:
-        """End before the last reject: it is not passed, so it does not count, or every new run would count it again."""
-        self.outcome.rejected -= 1
-        self.outcome.stopped_by_reject = self.ended = True
 
     # -- drift -------------------------------------------------------------------------------------------------------
 
@@ -412,9 +315,3 @@ class _Shard:
                 raise RowError("null-key", f"primary key column {missing[0]!r} is null or missing")
         self.outcome.observed[table] = merged
         return True
-
-
-def offset_of(record: Record) -> int:
-    """A record's offset; only error events have none."""
-    offset: int = record.offset()  # type: ignore[assignment]
-    return offset

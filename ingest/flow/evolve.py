@@ -6,10 +6,10 @@ the sink has to apply before a row of that version is written. Runs on the drive
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ingest.errors import ConfigError, NoPrimaryKey, SchemaChangeRefused
+from ingest.errors import ConfigError, NoPrimaryKey, SchemaChangeRefused, TransformError
 from ingest.model.schema import (
     AddColumn,
     AlterColumnType,
@@ -22,7 +22,7 @@ from ingest.model.schema import (
 from ingest.model.table import TableId, show
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from ingest.flow.route import Rules
 
@@ -34,13 +34,20 @@ class SourceTable:
     schema: TableSchema
     targets: tuple[TableId, ...]
     key_from_message: bool
+    output: TableSchema | None = None
+    """What its rows are after a transform; None where they stay as they are."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel between processes as a few plain values: there are ten thousands of tables."""
-        return SourceTable, (self.schema, self.targets, self.key_from_message)
+        return SourceTable, (self.schema, self.targets, self.key_from_message, self.output)
+
+    @property
+    def written(self) -> TableSchema:
+        """What reaches its sink tables."""
+        return self.schema if self.output is None else self.output
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values; the targets follow from the rules and are not stored."""
+        """Plain values; targets and output follow from the rules and are not stored."""
         return {**self.schema.to_json(), "key_from_message": self.key_from_message}
 
 
@@ -51,6 +58,14 @@ class Schemas:
     version: int = 0
     sources: Mapping[TableId, SourceTable] = field(default_factory=dict)
     sinks: Mapping[TableId, TableSchema] = field(default_factory=dict)
+
+
+Shape: TypeAlias = "Callable[[TableId, TableSchema], TableSchema | None]"
+"""What a table's rows are after its transform; None where none changes them. Raises TransformError."""
+
+
+def unchanged(_table: TableId, _schema: TableSchema) -> None:
+    """The shape of rows that no transform changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +112,9 @@ def evolve(
     rules: Rules,
     policy: Policy,
     initial: Mapping[TableId, TableSchema] | None = None,
+    shape: Shape = unchanged,
 ) -> Evolution:
-    """Merge what was observed; raises NoPrimaryKey, ConfigError or SchemaChangeRefused.
+    """Merge what was observed; raises NoPrimaryKey, TransformError, ConfigError or SchemaChangeRefused.
 
     `initial`: schemas that tables had before their first record, which `observed` has merged in.
     """
@@ -116,6 +132,7 @@ def evolve(
             schema = known.schema.merge(seen)
             if schema != known.schema:
                 sources[table] = SourceTable(schema, known.targets, known.key_from_message)
+    sources = _shaped(sources, shape, policy, before.version + 1)
     sinks, events, withheld = _sinks(sources, before, policy)
     if policy.behavior == "exception":
         for event in (*events, *withheld):
@@ -127,14 +144,37 @@ def evolve(
     return Evolution(after, sources, sinks, events, withheld)
 
 
+def _shaped(
+    sources: Mapping[TableId, SourceTable], shape: Shape, policy: Policy, version: int
+) -> dict[TableId, SourceTable]:
+    """Tables with what their transforms make of them; raises TransformError or NoPrimaryKey."""
+    out = {}
+    for table, source in sources.items():
+        try:
+            output = shape(table, source.schema)
+        except TransformError as exc:
+            raise TransformError(f"{exc.message}\n  in version {version} of the schemas", exc.hint) from exc
+        if output is not None and not output.primary_key and policy.needs_key:
+            msg = f"table {show(table)} has no primary key: its messages tell none, and its transform names none"
+            raise NoPrimaryKey(msg, "add `primary-keys: COLUMN` to its transform")
+        out[table] = source if output == source.output else replace(source, output=output)
+    return out
+
+
 def reroute(
-    before: Schemas, rules: Rules, policy: Policy, initial: Mapping[TableId, TableSchema] | None = None
+    before: Schemas,
+    rules: Rules,
+    policy: Policy,
+    initial: Mapping[TableId, TableSchema] | None = None,
+    shape: Shape = unchanged,
 ) -> Evolution:
     """What changes when the rules are not those that the schemas were made with: sink tables that a new route names.
 
     `initial` as for `evolve`. Raises ConfigError where a known table is given another primary key.
     """
     for table, source in before.sources.items() if policy.needs_key else ():
+        if rules.changes_rows(table):
+            continue
         given = (initial or {}).get(table)
         configured = rules.primary_key(table) or (() if given is None else given.primary_key)
         known = source.schema.primary_key
@@ -142,8 +182,9 @@ def reroute(
             now = f"({', '.join(configured)})" if configured else "none"
             msg = f"the primary key that the file gives table {show(table)} changed: ({', '.join(known)}), now {now}"
             raise ConfigError(msg, "rows written under the old key cannot be found again: use another pipeline.name")
-    sinks, events, withheld = _sinks(before.sources, before, policy)
-    after = Schemas(before.version + bool(sinks), before.sources, {**before.sinks, **sinks})
+    sources = _shaped(before.sources, shape, policy, before.version)
+    sinks, events, withheld = _sinks(sources, before, policy)
+    after = Schemas(before.version + bool(sinks), sources, {**before.sinks, **sinks})
     return Evolution(after, {}, sinks, events, withheld)
 
 
@@ -159,13 +200,14 @@ def _sinks(
     for table, source in sources.items():
         for target in source.targets:
             sink = sinks.get(target) or before.sinks.get(target)
-            if sink is not None and sink.primary_key != source.schema.primary_key:
+            written = source.written
+            if sink is not None and sink.primary_key != written.primary_key:
                 msg = (
-                    f"table {show(table)} has the primary key ({', '.join(source.schema.primary_key)}), "
+                    f"table {show(table)} has the primary key ({', '.join(written.primary_key)}), "
                     f"but {show(target)}, where it is routed, has ({', '.join(sink.primary_key)})"
                 )
                 raise ConfigError(msg, "route it elsewhere, or give both the same `primary-keys` in `transform`")
-            merged = source.schema if sink is None else sink.merge(source.schema)
+            merged = written if sink is None else sink.merge(written)
             if sink is not None and merged != sink:
                 refused = [event for event in changes(target, sink, merged) if not policy.allows(event)]
                 withheld.update(dict.fromkeys(refused))
@@ -187,14 +229,19 @@ def _without(merged: TableSchema, sink: TableSchema, refused: Iterable[SchemaCha
 
 
 def _new_table(table: TableId, seen: TableSchema, rules: Rules, policy: Policy, *, given_key: bool) -> SourceTable:
+    shaped = rules.changes_rows(table)
     configured = rules.primary_key(table)
+    if shaped and configured:
+        # The key is the result's; whatever the messages say of another one does not matter
+        columns = tuple(replace(column, nullable=True) for column in seen.columns)
+        return SourceTable(TableSchema(columns, ()), rules.targets(table), key_from_message=False)
     key = configured or seen.primary_key
     names = [column.name for column in seen.columns]
     hint = (
         "give it one in the pipeline file: transform: [{source-table: "
         f"{show(table)}, projection: \\*, primary-keys: COLUMN}}]"
     )
-    if not key and policy.needs_key:
+    if not key and policy.needs_key and not shaped:
         why = "its messages tell none, and no transform names one"
         msg = f"table {show(table)} has no primary key: {why}"
         raise NoPrimaryKey(msg, hint)

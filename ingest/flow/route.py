@@ -7,8 +7,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from ingest.flow.expressions import ALL
 from ingest.model.table import TableId, selector, table_id
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ingest.flow.expressions import Expression, Item
 
 _GROUP = re.compile(r"\$(\d)")
 
@@ -31,12 +38,41 @@ class KeyRule:
 
 
 @dataclass(frozen=True, slots=True)
+class TransformRule:
+    """One entry of `transform:`, as it bears on rows."""
+
+    place: str
+    """What to call it: `transform[0]`."""
+    source_table: str
+    projection: tuple[Item, ...] = ()
+    """Empty: all columns."""
+    filter: Expression | None = None
+    primary_key: tuple[str, ...] = ()
+    soft_delete: bool = False
+
+    @property
+    def plain(self) -> bool:
+        """Whether rows stay as they are."""
+        columns = not self.projection or [item.name for item in self.projection] == [ALL]
+        return columns and self.filter is None and not self.soft_delete
+
+
+def rule_of(rules: Sequence[TransformRule], table: TableId) -> TransformRule | None:
+    """The first rule that matches a table; None where none does, or where it leaves rows as they are."""
+    for rule in rules:
+        if selector(rule.source_table).match(table) is not None:
+            return None if rule.plain else rule
+    return None
+
+
+@dataclass(frozen=True, slots=True)
 class Rules:
     """All rules of a pipeline that bear on whole tables."""
 
     routes: tuple[RouteRule, ...] = ()
     first_match: bool = False
     keys: tuple[KeyRule, ...] = ()
+    transforms: tuple[TransformRule, ...] = ()
 
     def targets(self, table: TableId) -> tuple[TableId, ...]:
         """The sink tables of a source table, in the order of the rules, each once; its own id where no rule matches."""
@@ -58,6 +94,15 @@ class Rules:
             if selector(rule.source_table).match(table) is not None:
                 return rule.primary_key
         return ()
+
+    def changes_rows(self, table: TableId) -> bool:
+        """Whether a transform makes other rows of a table's."""
+        return rule_of(self.transforms, table) is not None
+
+    @property
+    def change_rows(self) -> bool:
+        """Whether any transform makes other rows."""
+        return not all(rule.plain for rule in self.transforms)
 
 
 def _expand(rule: RouteRule, groups: tuple[str, ...], name: str) -> str:

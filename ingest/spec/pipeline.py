@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from ingest.flow.route import KeyRule, RouteRule, Rules
+from ingest.flow.route import KeyRule, RouteRule, Rules, TransformRule
 from ingest.formats.options import Duration, Options
 from ingest.kafka.properties import SECRET
 from ingest.model.table import SelectorError, selector
 from ingest.sinks.dirty_data import DirtyDataCollector
 from ingest.spec.interpolate import HIDDEN, mask
+
+if TYPE_CHECKING:
+    from ingest.flow.expressions import Item
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 
@@ -54,8 +57,25 @@ class Transform(Options):
     primary_keys: str | None = None
     """The primary key's columns, separated by commas; for tables whose messages have no key."""
 
-    projection: Literal["\\*", "*"] | None = None
-    """`\\*`: all columns. Other projections are not available yet."""
+    projection: str | None = None
+    """The columns of the result, separated by commas: `\\*` (or `*`) for all of them, a column's name, or an expression
+    of Spark SQL's with a name, `UPPER(name) AS name`. Default: all."""
+
+    filter: str | None = None
+    """A condition of Spark SQL's. Rows that it is not true for do not reach the sink; an update of a row that begins or
+    ceases to pass becomes an insert or a delete."""
+
+    partition_keys: str | None = None
+    """Columns to partition the sink's table by, separated by commas, for sinks that create tables."""
+
+    table_options: str | None = None
+    """`key=value,…` for sinks that create tables."""
+
+    table_options_delimiter: str = Field(",", alias="table-options.delimiter", min_length=1)
+    """What is between the entries of `table-options`."""
+
+    converter_after_transform: Literal["SOFT_DELETE"] | None = None
+    """`SOFT_DELETE`: a delete becomes an insert of its row; `__data_event_type__` still is `-D` in expressions."""
 
     description: str | None = None
     """For people."""
@@ -66,6 +86,39 @@ class Transform(Options):
     def key(self) -> tuple[str, ...]:
         """The primary key's columns."""
         return tuple(part.strip() for part in (self.primary_keys or "").split(",") if part.strip())
+
+    @field_validator("projection")
+    @classmethod
+    def _check_projection(cls, value: str | None) -> str | None:
+        if value is not None and value.strip() not in {"*", "\\*"}:
+            from ingest.flow.expressions import projection  # noqa: PLC0415  (few pipelines need it)
+
+            projection(value)
+        return value
+
+    @field_validator("filter")
+    @classmethod
+    def _check_filter(cls, value: str | None) -> str | None:
+        if value is not None:
+            from ingest.flow.expressions import condition  # noqa: PLC0415  (as above)
+
+            condition(value)
+        return value
+
+    def rule(self, number: int) -> TransformRule:
+        """What bears on rows."""
+        plain = self.projection is None or self.projection.strip() in {"*", "\\*"}
+        items: tuple[Item, ...] = ()
+        wanted = None
+        if not plain or self.filter is not None:
+            from ingest.flow.expressions import condition, projection  # noqa: PLC0415  (as above)
+
+            items = () if plain or self.projection is None else projection(self.projection)
+            wanted = None if self.filter is None else condition(self.filter)
+        return TransformRule(
+            f"transform[{number}]", self.source_table, items, wanted, self.key,
+            self.converter_after_transform == "SOFT_DELETE",
+        )  # fmt: skip
 
 
 class PipelineOptions(Options):
@@ -89,6 +142,10 @@ class PipelineOptions(Options):
 
     route_mode: Literal["ALL_MATCH", "FIRST_MATCH"] = Field("ALL_MATCH", alias="route-mode")
     """Whether a table goes to the sink tables of all the routes that match, or of the first only."""
+
+    local_time_zone: str = Field("UTC", alias="local-time-zone")
+    """The time zone of functions of time in `transform`: `UTC`, `Europe/Berlin` or `+02:00`. The machine's own does not
+    matter."""
 
     max_tables: int = Field(10_000, ge=1)
     """More tables than this are rejects: a cap against runaway or hostile input."""
@@ -159,4 +216,5 @@ class Pipeline(BaseModel):
             tuple(RouteRule(r.source_table, r.sink_table, r.replace_symbol) for r in self.route),
             self.pipeline.route_mode == "FIRST_MATCH",
             tuple(KeyRule(t.source_table, t.key) for t in self.transform),
+            tuple(t.rule(i) for i, t in enumerate(self.transform)),
         )

@@ -1,0 +1,479 @@
+"""Rules become programs, and programs one plan of Spark's for all tables, on the driver.
+
+In: rules, the schemas of tables. Out: what each rule computes for a table, with types, and a DataFrame between the two
+Python stages. Names are resolved here: Spark's own parser says where in an expression a column is named, and that name
+is replaced by the slot that the column travels in. An expression that fails for a row gives a mark, not a failed job.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    DecimalType,
+    FloatType,
+    MapType,
+    NullType,
+    StringType,
+    StructType,
+    TimestampType,
+    VariantType,
+    _parse_datatype_json_string,
+)
+
+from ingest.errors import TransformError
+from ingest.flow.expressions import ALL, DICE, NOW, TAG
+from ingest.flow.route import rule_of
+from ingest.flow.transform import METADATA, Input, Output, Program, Programs, slot_of, together
+from ingest.model import types
+from ingest.model.schema import Column, TableSchema
+from ingest.model.table import show
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from ingest.flow.evolve import SourceTable
+    from ingest.flow.expressions import Expression
+    from ingest.flow.route import TransformRule
+    from ingest.model.table import TableId
+
+CONF: Final = {
+    "spark.sql.caseSensitive": "true",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.subexpressionElimination.enabled": "false",
+    "spark.sql.timeType.enabled": "true",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.python.sql.dataFrameDebugging.enabled": "false",
+}
+"""What Spark SQL has to be set to. What is computed for several expressions at once would fail outside of their own
+guard, so that nothing is."""
+
+META: Final = ("_program", "_head", "_at", "_what", "_text", "_key")
+_TYPES: Final = {"s": "string", "l": "bigint", "d": "double", "b": "boolean"}
+_META_TYPES: Final = "_program int, _head int, _at bigint, _what int, _text binary, _key binary"
+_MAX_SQL: Final = 1 << 20
+_MARKS: Final = 62
+"""Results that one mask has room for."""
+_SAID: Final = re.compile(r"^\[[A-Z_.0-9]+\] ")
+
+
+@dataclass(frozen=True, slots=True)
+class _Name:
+    """Where in an expression something is named that may be a column."""
+
+    start: int
+    stop: int
+    parts: tuple[str, ...]
+
+
+class Compiler:
+    """Makes programs; asks Spark, which has to have started by the time of the first question."""
+
+    def __init__(self, rules: Sequence[TransformRule], zone: str, spark: Callable[[], SparkSession]) -> None:
+        """`zone`: what `pipeline.local-time-zone` says; `spark`: waits until there is a session."""
+        self._rules = rules
+        self._zone = zone
+        self._start = spark
+        self._session: SparkSession | None = None
+        self._names: dict[str, tuple[_Name, ...]] = {}
+        self._slots: dict[tuple[str, ...], Any] = {}
+        self._made: dict[tuple[TableId, TableSchema], tuple[Program, TableSchema, _Sql]] = {}
+        self._numbers: dict[TableId, int] = {}
+
+    @property
+    def spark(self) -> SparkSession:
+        """Spark SQL."""
+        if self._session is None:
+            self._session = self._start()
+            for key, value in {**CONF, "spark.sql.session.timeZone": self._zone}.items():
+                self._session.conf.set(key, value)
+        return self._session
+
+    def shape(self, table: TableId, source: TableSchema) -> TableSchema | None:
+        """The columns and the key that a table's rows have after its rule; None where no rule changes them.
+
+        Raises TransformError.
+        """
+        rule = rule_of(self._rules, table)
+        return None if rule is None else self._compile(rule, table, source)[1]
+
+    def programs(self, sources: Mapping[TableId, SourceTable]) -> Programs:
+        """The programs of all tables whose rows a rule changes."""
+        return together(
+            self._compile(rule, table, source.schema)[0]
+            for table, source in sources.items()
+            if source.output is not None and (rule := rule_of(self._rules, table)) is not None
+        )
+
+    # -- one rule for one table --------------------------------------------------------------------------------------
+
+    def _compile(self, rule: TransformRule, table: TableId, source: TableSchema) -> tuple[Program, TableSchema, _Sql]:
+        known = self._made.get((table, source))
+        if known is None:
+            for old in [key for key in self._made if key[0] == table]:
+                del self._made[old]
+            known = self._made[table, source] = _Rule(self, rule, table, source).compile(
+                self._numbers.setdefault(table, len(self._numbers))
+            )
+        return known
+
+    def names(self, sql: str) -> tuple[_Name, ...]:
+        """Where an expression names what may be a column; raises py4j's and Spark's errors, or ValueError."""
+        known = self._names.get(sql)
+        if known is not None:
+            return known
+        parser = self.spark._jsparkSession.sessionState().sqlParser()  # type: ignore[attr-defined]  # noqa: SLF001
+        leaves = parser.parseExpression(sql).collectLeaves()
+        found = []
+        own: set[str] = set()
+        for i in range(leaves.size()):
+            leaf = leaves.apply(i)
+            kind = leaf.getClass().getSimpleName()
+            if kind not in _LEAVES:
+                msg = "an expression is computed from one row: no queries, no aggregates"
+                raise ValueError(msg)
+            if kind not in {"UnresolvedAttribute", "UnresolvedNamedLambdaVariable"}:
+                continue
+            origin = leaf.origin()
+            start, stop = origin.startIndex().get(), origin.stopIndex().get() + 1
+            parts = tuple(leaf.nameParts().mkString("\0").split("\0"))
+            if _ARROW.search(sql, start, stop):
+                own |= {parts[0]}  # the variable of a lambda, which spans all of it
+                continue
+            found.append(_Name(start, stop, parts))
+        both = [name for name in found if name.parts[0] in own]
+        names = self._names[sql] = tuple(sorted((n for n in found if n not in both), key=lambda n: n.start))
+        return names
+
+    def types_of(self, expressions: Sequence[str], slots: tuple[str, ...]) -> list[DataType]:
+        """The types of expressions over slots; raises what Spark raises, and ValueError."""
+        base = self._slots.get(slots)
+        if base is None:
+            columns = ", ".join(f"{slot} {_TYPES[slot[0]]}" for slot in slots) or "nothing int"
+            base = self._slots[slots] = self.spark.createDataFrame([], columns)
+        made = base.selectExpr(*(f"{sql} AS c{i}" for i, sql in enumerate(expressions)))
+        plan = made._jdf.queryExecution().analyzed()  # noqa: SLF001  (what kind of plan it is has no other way)
+        below = base._jdf.queryExecution().analyzed().getClass().getName()  # noqa: SLF001
+        inner = plan.children()
+        if plan.getClass().getSimpleName() != "Project" or inner.apply(0).getClass().getName() != below:
+            msg = "an expression is computed from one row: no aggregates, no windows, nothing that makes several rows"
+            raise ValueError(msg)
+        values = plan.expressions()
+        if not all(values.apply(i).deterministic() for i in range(values.size())):
+            msg = "a function here gives another result each time it is called"
+            raise ValueError(msg)
+        return [_plain(field.dataType) for field in made.schema.fields]
+
+    # -- all tables --------------------------------------------------------------------------------------------------
+
+    def frame(
+        self,
+        programs: Programs,
+        tasks: int,
+        feed: Callable[[Iterable[Any]], Iterable[Any]],
+        drain: Callable[[Iterable[Any]], Iterable[Any]],
+    ) -> DataFrame:
+        """The plan of a batch: the first Python stage, all expressions, the second one."""
+        slots = "".join(f", {slot} {_TYPES[slot[0]]}" for slot in programs.inputs)
+        fed = self.spark.range(0, tasks, 1, tasks).mapInArrow(feed, _META_TYPES + slots)
+        by_slot: dict[str, list[tuple[int, str]]] = {slot: [] for slot in programs.results}
+        for program, _, sql in self._made.values():
+            if programs.of.get(program.table) == program:
+                for slot, text in sql.results.items():
+                    by_slot[slot].append((program.number, text))
+        guarded = [self._guarded(slot, sorted(by_slot[slot])) for slot in programs.results]
+        marked = fed.select(*META, *guarded)
+        values = [f"{slot}.v AS {slot}" for slot in programs.results]
+        masks = []
+        for first in range(0, len(programs.results), _MARKS):
+            some = programs.results[first : first + _MARKS]
+            marks = "+".join(f"IF({slot} IS NULL, {1 << i}L, 0L)" for i, slot in enumerate(some))
+            masks.append(f"IF(_program < 0, 0L, {marks}) AS _failed{first // _MARKS}")
+        return marked.selectExpr(*META, *masks, *values).mapInArrow(drain, "outcome binary")
+
+    def _guarded(self, slot: str, of: Sequence[tuple[int, str]]) -> Any:  # noqa: ANN401  (a Column)
+        """A result for all programs, null where its computation failed; where it is null itself, `v` in it is."""
+        from pyspark.sql.classic.column import Column  # noqa: PLC0415  (slow to import)
+
+        def choose(some: Sequence[tuple[int, str]]) -> str:
+            if len(some) == 1:
+                return some[0][1]
+            middle = len(some) // 2
+            return f"IF(_program < {some[middle][0]}, {choose(some[:middle])}, {choose(some[middle:])})"
+
+        sql = f"named_struct('v', IF(_program < 0, NULL, {choose(of)}))"
+        jvm: Any = self.spark.sparkContext._jvm  # noqa: SLF001  (what follows has no name in SQL)
+        parsed = self.spark._jsparkSession.sessionState().sqlParser().parseExpression(sql)  # type: ignore[attr-defined]  # noqa: SLF001
+        guard = jvm.org.apache.spark.sql.catalyst.expressions.TryEval(parsed)
+        return Column(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(guard)).alias(slot)
+
+
+_LEAVES: Final = frozenset({
+    "Literal", "UnresolvedAttribute", "UnresolvedNamedLambdaVariable", "UnresolvedFunction", "CurrentTime",
+})  # fmt: skip
+_ARROW: Final = re.compile(r"->")
+
+
+@dataclass(slots=True)
+class _Sql:
+    """The expressions of a program, over slots."""
+
+    results: dict[str, str]
+
+
+class _Rule:
+    """One rule on its way to a program."""
+
+    def __init__(self, compiler: Compiler, rule: TransformRule, table: TableId, source: TableSchema) -> None:
+        self.compiler, self.rule, self.table, self.source = compiler, rule, table, source
+        self.types: dict[str, DataType] = {column.name: column.type for column in source.columns}
+        self.types.update((name, types.STRING) for name in METADATA if name not in self.types)
+        self.inputs: dict[str, Input] = {}
+        self.counts = dict.fromkeys("sldb", 0)
+        self.computed: dict[str, tuple[str, frozenset[str]]] = {}
+        """By name: SQL over slots, and the source columns in it."""
+
+    def compile(self, number: int) -> tuple[Program, TableSchema, _Sql]:
+        rule = self.rule
+        items = rule.projection
+        everything = not items or any(item.name == ALL for item in items)
+        known = [column.name for column in self.source.columns]
+        texts: dict[str, str] = {}
+        for item in items:
+            if item.expression is None:
+                if item.name == ALL or item.name in known:
+                    continue
+                if item.name not in METADATA:
+                    raise self.error("projection", item.name, item.name, 0, len(item.name), self.missing(item.name))
+                self.computed[item.name] = self.bound(item.name, (_Name(0, len(item.name), (item.name,)),), "", "")
+                texts[item.name] = item.name
+            else:
+                self.computed[item.name] = self.expression("projection", item.name, item.expression)
+                texts[item.name] = item.expression.text
+        named = [item.name for item in items if item.name != ALL]
+        order = [*known, *(name for name in named if name not in known)] if everything else named
+        condition = None if rule.filter is None else self.expression("filter", "", rule.filter)
+        wanted = [sql for sql, _ in self.computed.values()]
+        found = self.analyse(wanted if condition is None else [*wanted, condition[0]])
+        if condition is not None and not isinstance(found[-1], (type(types.BOOLEAN), NullType)):
+            assert rule.filter is not None
+            why = f"a filter is true or false, and this is {types.name(found[-1])}"
+            raise self.error("filter", "", rule.filter.text, 0, len(rule.filter.text), why)
+        results: dict[str, str] = {}
+        outputs = []
+        counts = dict.fromkeys("sldb", 0)
+        for (name, (sql, needs)), data_type in zip(self.computed.items(), found, strict=False):
+            slot = self.slot(counts, data_type)
+            results[slot] = _sent(sql, data_type)
+            outputs.append(Output(name, _kept(data_type), slot, needs, texts[name]))
+        passes = None
+        if condition is not None and rule.filter is not None:
+            slot = self.slot(counts, types.BOOLEAN)
+            results[slot] = f"CAST({condition[0]} AS BOOLEAN)"
+            passes = Output("", types.BOOLEAN, slot, condition[1], rule.filter.text)
+        schema = self.schema(order, {output.name: output.type for output in outputs})
+        decisive = set(() if condition is None else condition[1])
+        for name in schema.primary_key:
+            decisive |= self.computed[name][1] if name in self.computed else {name}
+        program = Program(
+            number, self.table, tuple(self.inputs.values()), tuple(outputs), passes, None if everything else tuple(order),
+            frozenset(decisive), rule.soft_delete,
+        )  # fmt: skip
+        return program, schema, _Sql(results)
+
+    def schema(self, order: Sequence[str], computed: Mapping[str, DataType]) -> TableSchema:
+        """The result's columns and key."""
+        rule = self.rule
+        key = rule.primary_key or self.source.primary_key
+        unknown = [name for name in key if name not in order]
+        if unknown:
+            where = "primary-keys names" if rule.primary_key else "the primary key has"
+            msg = (
+                f"{rule.place}, table {show(self.table)}: {where} {unknown[0]!r}, which the projection leaves out "
+                f"(it has {', '.join(order)})"
+            )
+            raise TransformError(msg, "take it into the projection, or name other primary-keys")
+        nullable = {column.name: column.nullable for column in self.source.columns}
+        columns = [
+            Column(
+                name, computed.get(name) or self.types[name], name not in key and (name in computed or nullable[name])
+            )
+            for name in order
+        ]
+        return TableSchema(tuple(columns), key)
+
+    @staticmethod
+    def slot(counts: dict[str, int], data_type: DataType) -> str:
+        """The next free slot for values of a type."""
+        kind = slot_of(data_type)
+        counts[kind] += 1
+        return f"{kind}{counts[kind] - 1}"
+
+    def expression(self, option: str, name: str, expression: Expression) -> tuple[str, frozenset[str]]:
+        """An expression over slots, and the source columns that it needs; raises TransformError."""
+        try:
+            names = self.compiler.names(expression.sql)
+        except ValueError as exc:
+            raise self.error(option, name, expression.text, 0, len(expression.text), str(exc)) from exc
+        except Exception as exc:
+            raise self.explained(option, name, expression, exc) from exc
+        return self.bound(expression.sql, names, option, name, expression)
+
+    def bound(
+        self, sql: str, names: tuple[_Name, ...], option: str, name: str, expression: Expression | None = None
+    ) -> tuple[str, frozenset[str]]:
+        """The SQL with slots in the place of names."""
+        out: list[str] = []
+        at = 0
+        needs: set[str] = set()
+        for given in names:
+            head, *rest = given.parts
+            dotted = ".".join(given.parts)
+            if head in self.computed and head not in self.types:
+                made, of = self.computed[head]
+                made, needs = f"({made})", needs | of
+            elif head in self.types or head.startswith((NOW, TAG, DICE)) or dotted in (NOW,):
+                made = self.column(head)
+                needs.add(head)
+            elif dotted.startswith((NOW, TAG, DICE)) or dotted in self.types:
+                made, rest = self.column(dotted), []
+                needs.add(dotted)
+            else:
+                text = sql if expression is None else expression.text
+                same = expression is not None and expression.sql == expression.text
+                start, length = (given.start, given.stop - given.start) if same else (0, len(text))
+                raise self.error(option, name, text, start, length, self.missing(head))
+            out += (sql[at : given.start], made, *(f".`{part}`" for part in rest))
+            at = given.stop
+        made = "".join((*out, sql[at:]))
+        if len(made) > _MAX_SQL:
+            raise self.error(option, name, sql, 0, len(sql), "too long with all that it refers to")
+        return made, frozenset(needs)
+
+    def column(self, name: str) -> str:
+        """A column as SQL over slots; takes a slot for it where it has none yet."""
+        known = self.inputs.get(name)
+        if known is None:
+            data_type = self.types.get(name)
+            if data_type is None:
+                data_type = types.BIGINT if name == NOW else types.DOUBLE if name.startswith(DICE) else types.STRING
+            known = self.inputs[name] = Input(name, data_type, self.slot(self.counts, data_type))
+        return _received(known.slot, known.type)
+
+    def analyse(self, expressions: list[str]) -> list[DataType]:
+        """The types of all expressions; raises TransformError for the first that Spark does not take."""
+        slots = tuple(sorted(given.slot for given in self.inputs.values()))
+        if not expressions:
+            return []
+        try:
+            return self.compiler.types_of(expressions, slots)
+        except Exception as whole:  # noqa: BLE001  (Spark's errors have many classes; below it is found out which it is)
+            given: list[tuple[str, str, Expression | None]] = [
+                ("projection", item.name, item.expression)
+                for item in self.rule.projection
+                if item.name in self.computed
+            ]
+            if self.rule.filter is not None:
+                given.append(("filter", "", self.rule.filter))
+            for sql, (option, name, expression) in zip(expressions, given, strict=True):
+                try:
+                    self.compiler.types_of([sql], slots)
+                except ValueError as exc:
+                    text = name if expression is None else expression.text
+                    raise self.error(option, name, text, 0, len(text), str(exc)) from exc
+                except Exception as exc:
+                    if expression is None:
+                        raise
+                    raise self.explained(option, name, expression, exc) from exc
+            raise whole from None
+
+    # -- errors ------------------------------------------------------------------------------------------------------
+
+    def missing(self, name: str) -> str:
+        """Why a name is none."""
+        from difflib import get_close_matches  # noqa: PLC0415
+
+        names = [*self.types, *self.computed]
+        near = get_close_matches(name, names, 1)
+        hint = f", did you mean {near[0]!r}?" if near else ""
+        shown = ", ".join(column.name for column in self.source.columns)
+        return f"table {show(self.table)} has no column {name!r}{hint} (it has {shown or 'none'})"
+
+    def explained(self, option: str, name: str, expression: Expression, exc: Exception) -> TransformError:
+        """Spark's words about an expression, without its plan."""
+        said = str(exc).split("\n", 1)[0]
+        found = getattr(exc, "getMessageParameters", None)
+        parameters = {} if found is None else (found() or {})
+        if "[PARSE_SYNTAX_ERROR]" in str(exc):
+            said = f"syntax error at {parameters.get('error', 'its end')}"
+        elif not said.strip():
+            said = next((line for line in str(exc).splitlines() if line.strip()), type(exc).__name__)
+        said = _SAID.sub("", said).split("; line ")[0].split(" SQLSTATE")[0].strip()
+        for given in self.inputs.values():
+            said = said.replace(f'"{given.slot}"', f'"{given.name}"').replace(f"`{given.slot}`", f"`{given.name}`")
+        return self.error(option, name, expression.text, 0, len(expression.text), said)
+
+    def error(self, option: str, name: str, text: str, start: int, length: int, why: str) -> TransformError:  # noqa: PLR0913
+        """The error of an expression, with a line below it that marks the place."""
+        rule = self.rule
+        what = f"{rule.place}.{option}" + (f", column {name!r}" if name else "")
+        shown = text.replace("\n", " ")
+        mark = " " * start + "^" * max(1, min(length, len(shown) - start))
+        return TransformError(
+            f"{what}, table {show(self.table)}: {why}\n  {shown}\n  {mark}",
+            "correct the expression; ingest plan shows what each rule makes of each table",
+        )
+
+
+def _plain(data_type: DataType) -> DataType:
+    return data_type
+
+
+def _received(slot: str, data_type: DataType) -> str:
+    """A slot as an expression of the column's own type."""
+    if slot[0] in "db" or data_type in {types.BIGINT, types.STRING} or types.is_text(data_type):
+        return slot
+    if isinstance(data_type, NullType):
+        return "CAST(NULL AS STRING)"
+    if isinstance(data_type, BinaryType):
+        return f"unbase64({slot})"
+    if isinstance(data_type, (ArrayType, MapType, StructType)):
+        return f"from_json({slot}, '{_quoted(data_type.simpleString())}')"
+    return f"CAST({slot} AS {data_type.simpleString()})"
+
+
+def _quoted(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("'", "\\'")
+
+
+def _sent(sql: str, data_type: DataType) -> str:
+    """An expression's result as it travels back."""
+    slot = slot_of(data_type)
+    if slot == "l":
+        return f"CAST({sql} AS BIGINT)"
+    if slot in "db":
+        return sql
+    if isinstance(data_type, BinaryType):
+        return f"base64({sql})"
+    if isinstance(data_type, TimestampType):
+        return f"CAST(unix_micros({sql}) AS STRING)"
+    if isinstance(data_type, (ArrayType, MapType, StructType, VariantType)):
+        return f"to_json({sql})"
+    return f"CAST({sql} AS STRING)"
+
+
+def _kept(data_type: DataType) -> DataType:
+    """The type of the column that a result becomes."""
+    if isinstance(data_type, VariantType):
+        return types.STRING
+    if isinstance(data_type, StringType) and not types.is_text(data_type):
+        return types.STRING
+    return data_type

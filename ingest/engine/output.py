@@ -1,0 +1,154 @@
+"""What a task writes and what it says of that: progress, counts, rejects.
+
+The half of a task that has the sink's writer. What a writer commits is progress; an attempt that comes after one that
+failed goes on where that one committed last.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark import TaskContext
+
+from ingest.engine import worker
+from ingest.engine.tally import Counts, Tally
+from ingest.errors import IngestError, Superseded, Unsettled
+from ingest.model.portion import Portion
+from ingest.model.reject import Reject
+
+if TYPE_CHECKING:
+    from ingest.engine.assignment import Outcome, Task
+    from ingest.engine.changelog import Changelog
+    from ingest.flow.plan import Plan
+    from ingest.kafka.admin import Split
+    from ingest.kafka.letters import DeadLetters
+    from ingest.model.event import Bad
+    from ingest.model.record import Record
+    from ingest.sinks import Writer
+
+UNSAID: Final = "delete-without-key"
+"""Why deletes are skipped that the sink's format has no way to say."""
+MAX_REJECTS: Final = 100
+"""Rejects that an outcome holds in full; all are counted."""
+MAX_LOGGED: Final = 10_000
+"""Rejects after which a task ends where each of them is to be logged."""
+
+
+class Output:
+    """One shard's way out."""
+
+    changelog: Changelog | None = None
+
+    def __init__(self, task: Task, outcome: Outcome) -> None:
+        """Bring the worker's state to the task's version of the schemas."""
+        self.task = task
+        self.outcome = outcome
+        self.setup = task.setup.value
+        self.state = worker.state(self.setup, task.base, task.base_version, task.deltas)
+        self.ignore_decode = self.setup.source.format.ignore_parse_errors
+        self.writer, self.letters = self.open()
+        self.logged = self.setup.collector is not None and self.setup.collector.type == "logger"
+        self.lost_before = self.writer.failures
+        self.written: dict[Split, int] = dict(outcome.positions)
+        self.ended = False
+
+    def open(self) -> tuple[Writer, DeadLetters | None]:
+        """Where records and rejects go."""
+        return self.state.writer(), self.state.letters()
+
+    def resume(self) -> bool:
+        """Go on where an earlier attempt ended, if the sink knows that; whether nothing is left to do."""
+        task, outcome = self.task, self.outcome
+        outcome.worker = self.state.token
+        context = TaskContext.get()
+        first = context is None or context.attemptNumber() == 0
+        starts = dict(self.written)
+        kept = first and task.last == self.state.token
+        portion = Portion(self.setup.scope, self.setup.run, task.batch, task.planned, task.shard, starts, kept)
+        try:
+            resumed = self.writer.begin(portion)
+        except (Unsettled, Superseded):
+            raise
+        except IngestError as exc:
+            if first:
+                raise
+            # How far an earlier attempt came is not known: that must not look as if it had not begun
+            raise Unsettled(exc.message, exc.hint) from exc
+        if resumed is None:
+            return False
+        tally = Tally.read_from(resumed.tally)
+        outcome.read, outcome.rejected, outcome.counts = tally.read, tally.rejected, tally.tables
+        outcome.positions.update(resumed.positions)
+        self.written.update(resumed.positions)
+        return resumed.final
+
+    def tally(self) -> bytes:
+        """What was counted so far."""
+        for plan in self.state.plans.compiled.values():
+            self.count(plan)
+        return Tally(self.outcome.read, self.outcome.rejected, self.outcome.counts).text()
+
+    def count(self, plan: Plan) -> None:
+        """Move a plan's counters into the outcome."""
+        if plan.inserted or plan.updated or plan.deleted:
+            counts = self.outcome.counts.setdefault(plan.table, Counts())
+            counts.inserted += plan.inserted
+            counts.updated += plan.updated
+            counts.deleted += plan.deleted
+            plan.inserted = plan.updated = plan.deleted = 0
+        if plan.unsaid:
+            self.skip(UNSAID, plan.unsaid)
+            plan.unsaid = 0
+        withheld = plan.withheld
+        for column, number in withheld.items():
+            key = plan.table, column
+            self.outcome.withheld[key] = self.outcome.withheld.get(key, 0) + number
+        withheld.clear()
+
+    def commit(self, *, final: bool = False) -> None:
+        """Make what was written durable; only then is it progress."""
+        positions = dict(self.written)
+        if self.letters is not None:
+            self.letters.commit()
+        self.writer.commit(positions, self.tally, final=final)
+        if self.changelog is not None:
+            self.changelog.commit(positions)
+        self.outcome.delivered += self.writer.delivered()
+        if self.outcome.first_ack is None and self.outcome.read:
+            self.outcome.first_ack = time.time()
+        self.outcome.positions = positions
+
+    def skip(self, reason: str, count: int) -> None:
+        """Count records that stand for no row."""
+        if count:
+            self.outcome.skipped[reason] = self.outcome.skipped.get(reason, 0) + count
+
+    def reject(self, split: Split, message: Record, stage: str, bad: Bad, *, passed: bool = True) -> None:
+        """Count a reject, send it to the dead letters if it is passed, and keep the first ones whole."""
+        if passed and self.letters is not None:
+            self.letters.add(message, stage, bad)
+        if stage == "decode" and self.ignore_decode:
+            self.skip("parse-error", 1)
+        else:
+            self.outcome.rejected += 1
+        if bad.table is not None:
+            self.outcome.counts.setdefault(bad.table, Counts()).rejected += 1
+        if len(self.outcome.rejects) < (MAX_LOGGED if self.logged else MAX_REJECTS):
+            self.outcome.rejects.append(
+                Reject(
+                    split[0], split[1], offset_of(message), stage, bad.code, bad.message, bad.table,
+                    message.key(), message.value(), passed=passed,
+                )
+            )  # fmt: skip
+
+    def stop_at_reject(self) -> None:
+        """End before the last reject: it is not passed, so it does not count, or every new run would count it again."""
+        self.outcome.rejected -= 1
+        self.outcome.stopped_by_reject = self.ended = True
+
+
+def offset_of(record: Record) -> int:
+    """A record's offset; only error events have none."""
+    offset: int = record.offset()  # type: ignore[assignment]
+    return offset

@@ -1,0 +1,544 @@
+"""A task in two stages, with Spark SQL between them.
+
+The first stage reads, decodes and checks, as any task does; what it would write travels on as rows: ready-made records
+of tables whose rows no transform changes, and for the others the columns that their expressions need, beside the row's
+own bytes. The second stage puts the results into the rows and writes. It owns the transaction: positions, rejects and
+what was observed come to it as rows of their own, which no expression sees. No row changes its order.
+"""
+
+from __future__ import annotations
+
+import pickle
+import time
+from array import array
+from bisect import bisect_left
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from ingest.engine.output import Output, offset_of
+from ingest.engine.tally import Counts
+from ingest.engine.task import COMMIT_S, Shard, attempt, outcome_of
+from ingest.errors import InternalError
+from ingest.flow.conform import Drift, KeyChanged
+from ingest.flow.encode import stage_of
+from ingest.flow.transform import BEFORE, DELETE, INSERT, PARTIAL, UPDATE, UPDATE_ALONE, Composer
+from ingest.model.event import Bad, Kind
+from ingest.model.reject import RowError
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+
+    from ingest.engine.assignment import Outcome, Task
+    from ingest.flow.encode import Encoded
+    from ingest.flow.plan import Plan
+    from ingest.flow.transform import Program, Programs
+    from ingest.kafka.admin import Split
+    from ingest.kafka.letters import DeadLetters
+    from ingest.model.event import Change, Decoded
+    from ingest.model.record import Headers, Record
+    from ingest.model.table import TableId
+    from ingest.sinks import Writer
+
+MARK: Final = -2
+"""In the place of a program's number: a chunk ends here."""
+END: Final = -3
+"""Everything ends here."""
+READY: Final = -1
+"""A record that is ready to be written."""
+META: Final = {
+    "_program": pa.int32(), "_head": pa.int32(), "_at": pa.int64(), "_what": pa.int32(),
+    "_text": pa.binary(), "_key": pa.binary(),
+}  # fmt: skip
+"""What every row has: program, destination, offset, what it is, its text, its key."""
+_SLOTS: Final = {"s": pa.string(), "l": pa.int64(), "d": pa.float64(), "b": pa.bool_()}
+_ARROW: Final = 10_000
+"""Rows of one Arrow batch, about."""
+_NEVER: Final = 1 << 62
+FILTERED: Final = "filter"
+"""Why changes are skipped that a transform's filter does not let pass."""
+
+
+def layout(programs: Programs) -> pa.Schema:
+    """What the first stage gives."""
+    return pa.schema([*META.items(), *((slot, _SLOTS[slot[0]]) for slot in programs.inputs)])
+
+
+@dataclass(slots=True)
+class _Reject:
+    """A record that was rejected before its row came to an expression, as it was."""
+
+    stage: str
+    bad: Bad
+    at: int
+    key_bytes: bytes | None
+    value_bytes: bytes | None
+    sent: Headers | None
+    time: tuple[int, int]
+    place: tuple[str | None, int | None]
+    counts: bool
+
+    def key(self) -> bytes | None:
+        return self.key_bytes
+
+    def value(self) -> bytes | None:
+        return self.value_bytes
+
+    def topic(self) -> str | None:
+        return self.place[0]
+
+    def partition(self) -> int | None:
+        return self.place[1]
+
+    def offset(self) -> int | None:
+        return self.at
+
+    def timestamp(self) -> tuple[int, int]:
+        return self.time
+
+    def headers(self) -> Headers | None:
+        return self.sent
+
+    def leader_epoch(self) -> int | None:
+        return None
+
+
+@dataclass(slots=True)
+class _Mark:
+    """What a chunk was, beside its rows."""
+
+    split: Split
+    end: int
+    """Where the split stands after it."""
+    offsets: bytes
+    """Of all its records that were read."""
+    heads: list[tuple[Any, tuple[tuple[TableId, Kind], ...]]]
+    """Destinations of ready-made records, each with the changes that are done when it is written."""
+    rejects: list[_Reject]
+    skipped: dict[str, int]
+
+
+# -- the first stage -------------------------------------------------------------------------------------------------
+
+
+class _Nowhere:
+    """In the place of a writer: the first stage has none."""
+
+    failures = 0
+
+    def abort(self) -> None:
+        return
+
+
+class Feed(Shard):
+    """Reads a shard, and yields rows."""
+
+    def __init__(self, task: Task, programs: Programs, outcome: Outcome, deadline: float) -> None:
+        """Make plans with the programs in them."""
+        super().__init__(task, outcome, deadline)
+        self.state.feed(programs, images=self.setup.sink.changelog)
+        self._programs = programs
+        self._schema = layout(programs)
+        self._rows: list[list[Any]] = []
+        self._values: list[list[tuple[int, Any]]] = []
+        self._heads: dict[Any, int] = {}
+        self._rejects: list[_Reject] = []
+        self._skipped: dict[str, int] = {}
+        self._offsets = array("q")
+        self._split: Split | None = None
+
+    def open(self) -> tuple[Writer, DeadLetters | None]:
+        """Nothing is written here."""
+        return _Nowhere(), None  # type: ignore[return-value]
+
+    def resume(self) -> bool:
+        """The second stage knows how far an earlier attempt came, and leaves out what that wrote."""
+        return False
+
+    def commit(self, *, final: bool = False) -> None:  # noqa: ARG002
+        """Say how far this stage is."""
+        if self.changelog is not None:
+            self.changelog.commit(dict(self.written))
+
+    def count(self, plan: Plan) -> None:
+        """What is inserted, updated and deleted is counted where it is written."""
+        plan.inserted = plan.updated = plan.deleted = 0
+        super().count(plan)
+
+    def skip(self, reason: str, count: int) -> None:
+        """Tell it with the chunk."""
+        if count:
+            self._skipped[reason] = self._skipped.get(reason, 0) + count
+
+    def batches(self) -> Generator[pa.RecordBatch]:
+        """All rows."""
+        for _ in self.steps():
+            yield from self._chunk()
+        yield from self._chunk()
+
+    def last(self) -> pa.RecordBatch:
+        """What this stage says in the end."""
+        self.outcome.positions = dict(self.written)
+        self._rows.append([END, 0, 0, 0, pickle.dumps(self.outcome), None])
+        self._values.append([])
+        return self._batch()
+
+    def put(self, split: Split, messages: Sequence[Record], changes: Sequence[Decoded], encoded: Encoded) -> None:
+        """Keep the rows of records until their chunk is complete."""
+        self._split = split
+        start = 0
+        marks = encoded.marks
+        assert marks is not None
+        for i in range(encoded.stop):
+            end = marks[i]
+            at = offset_of(messages[i])
+            self._offsets.append(at)
+            if end == start:
+                continue
+            change = changes[i]
+            last = end - 1
+            for j in range(start, end):
+                record = encoded.records[j]
+                if len(record) == 4:  # type: ignore[comparison-overlap]  # a fed row
+                    program, what, text, values = record  # type: ignore[unreachable]
+                    self._rows.append([program.number, 0, at, what, text, None])
+                    self._values.append(values)
+                else:
+                    to, key, value = record
+                    done = self._done(change) if j == last else ()
+                    head = self._heads.setdefault((to, done), len(self._heads))
+                    self._rows.append([READY, head, at, 0, value, key])
+                    self._values.append([])
+            start = end
+        for index, stage, bad in encoded.rejects:
+            self.reject(split, messages[index], stage, bad, passed=index < encoded.stop)
+        for reason, count in encoded.skipped.items():
+            self.skip(reason, count)
+
+    def _done(self, change: Any) -> tuple[tuple[TableId, Kind], ...]:  # noqa: ANN401  (a change, or a list of them)
+        changes: list[Change] = change if type(change) is list else [change]
+        return tuple((c[0], c[1]) for c in changes if c[0] not in self._programs.of)
+
+    def reject(self, split: Split, message: Record, stage: str, bad: Bad, *, passed: bool = True) -> None:  # noqa: ARG002
+        """Keep it for the second stage, which decides whether it is one too many."""
+        self._split = split
+        counts = not (stage == "decode" and self.ignore_decode)
+        self.outcome.rejected += counts
+        self._rejects.append(
+            _Reject(
+                stage, bad, offset_of(message), message.key(), message.value(), message.headers(), message.timestamp(),
+                (message.topic(), message.partition()), counts,
+            )
+        )  # fmt: skip
+
+    def _chunk(self) -> Iterator[pa.RecordBatch]:
+        """The rows of a chunk, and what else there is to say of it."""
+        read = self.outcome.read
+        self.outcome.read = 0
+        split = self._split
+        if split is None and not self._skipped and not read:
+            return
+        if split is None:
+            split = next(iter(self.written))  # nothing of it is a row; whatever its split, its end tells
+        mark = _Mark(
+            split, self.written[split], self._offsets.tobytes(), list(self._heads), self._rejects, self._skipped
+        )
+        self._rows.append([MARK, read, 0, 0, pickle.dumps(mark), None])
+        self._values.append([])
+        yield self._batch()
+        self._heads, self._rejects, self._skipped, self._offsets = {}, [], {}, array("q")
+        self._split = None
+
+    def _batch(self) -> pa.RecordBatch:
+        rows, values = self._rows, self._values
+        self._rows, self._values = [], []
+        meta = [pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), META.values(), strict=True)]
+        slots: list[list[Any]] = [[None] * len(rows) for _ in self._programs.inputs]
+        for i, some in enumerate(values):
+            for place, value in some:
+                slots[place][i] = value
+        kinds = [_SLOTS[slot[0]] for slot in self._programs.inputs]
+        made = [pa.array(column, kind) for column, kind in zip(slots, kinds, strict=True)]
+        return pa.RecordBatch.from_arrays([*meta, *made], schema=self._schema)
+
+
+def feed(task: Task, programs: Programs) -> Generator[pa.RecordBatch]:
+    """The first stage of a task; what fails is told to the second one."""
+    outcome = outcome_of(task)
+    cpu = time.process_time()
+    stage: list[Feed] = []
+    with attempt(outcome):
+        stage.append(Feed(task, programs, outcome, time.monotonic() + task.seconds))
+        yield from stage[0].batches()
+    outcome.cpu_s = time.process_time() - cpu
+    outcome.failure = _told(outcome)
+    if stage:
+        yield stage[0].last()
+    else:
+        row = [END, 0, 0, 0, pickle.dumps(outcome), None]
+        empty = [pa.nulls(1, _SLOTS[slot[0]]) for slot in programs.inputs]
+        meta = [pa.array([value], kind) for value, kind in zip(row, META.values(), strict=True)]
+        yield pa.RecordBatch.from_arrays([*meta, *empty], schema=layout(programs))
+
+
+def _told(outcome: Outcome) -> Any:  # noqa: ANN401  (an error or None)
+    return outcome.failure
+
+
+# -- the second stage ------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Rows:
+    """Rows of a chunk, column by column."""
+
+    columns: list[list[Any]] = field(default_factory=list)
+
+    def add(self, columns: list[list[Any]]) -> None:
+        if not self.columns:
+            self.columns = columns
+        else:
+            for mine, more in zip(self.columns, columns, strict=True):
+                mine += more
+
+
+class Drain(Output):
+    """Writes what comes out of the expressions."""
+
+    def __init__(self, task: Task, programs: Programs, outcome: Outcome) -> None:
+        """Make the rows of programs, which are known by their numbers here."""
+        super().__init__(task, outcome)
+        self._results = len(programs.results)
+        standard = self.setup.inference.reading.standard
+        self._composers = {p.number: Composer(programs, p, standard) for p in programs.of.values()}
+        self._pending: tuple[bool, Any] | None = None
+        self._committed = time.monotonic()
+        self._done = False
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> None:
+        """Take all rows; raises IngestError."""
+        failed = True
+        rows = _Rows()
+        try:
+            self._done = self.resume()
+            for batch in batches:
+                programs = batch.column(0).to_pylist()
+                if min(programs, default=0) > END and MARK not in programs:
+                    rows.add([programs, *(column.to_pylist() for column in batch.columns[1:])])
+                    continue
+                columns = [programs, *(column.to_pylist() for column in batch.columns[1:])]
+                start = 0
+                for i, program in enumerate(programs):
+                    if program > MARK:
+                        continue
+                    rows.add([column[start:i] for column in columns])
+                    start = i + 1
+                    said = pickle.loads(columns[4][i])  # noqa: S301  (made by the first stage)
+                    if program == MARK:
+                        self._chunk(rows.columns, said, columns[1][i])
+                    else:
+                        self._end(said)
+                    rows = _Rows()
+                rows.add([column[start:] for column in columns])
+            failed = False
+        finally:
+            self.outcome.lost_deliveries = self.writer.failures - self.lost_before
+            if failed:
+                self.writer.abort()
+            for plan in self.state.plans.compiled.values():
+                self.count(plan)
+
+    def _chunk(self, columns: list[list[Any]], mark: _Mark, read: int) -> None:
+        """Write a chunk, as far as it is to be written."""
+        split = mark.split
+        if self.ended or self._done or mark.end <= self.written[split]:
+            return
+        first = self.written[split]
+        records: list[Any] = []
+        stop = self._rows_of(columns, mark, first, records)
+        self.writer.write(records)
+        if stop is None:
+            self.outcome.read += read
+            for reason, count in mark.skipped.items():
+                self.skip(reason, count)
+            self.written[split] = mark.end
+        else:
+            offsets = array("q", mark.offsets)
+            self.outcome.read += bisect_left(offsets, stop) - bisect_left(offsets, first)
+            self.written[split] = stop
+        now = time.monotonic()
+        if now - self._committed > COMMIT_S:
+            self.commit()
+            self._committed = now
+
+    def _rows_of(self, columns: list[list[Any]], mark: _Mark, first: int, records: list[Any]) -> int | None:
+        """Make the records of a chunk; where to stop, if one of them is a reject too many."""
+        rejects = deque(sorted(mark.rejects, key=lambda reject: reject.at))
+        programs, heads, offsets, whats, texts, keys, *results = columns or [[]] * 6
+        masks = results[: len(results) - self._results]
+        values = results[len(masks) :]
+        index, size = 0, len(programs)
+        while index < size or rejects:
+            at = offsets[index] if index < size else _NEVER
+            if rejects and rejects[0].at <= at:
+                reject = rejects.popleft()
+                if reject.at >= first and self._one_too_many(mark.split, reject, reject.stage, reject.bad):
+                    return reject.at
+                continue
+            done = index
+            while done < size and offsets[done] == at:
+                done += 1
+            if at >= first:
+                length = len(records)
+                try:
+                    for i in range(index, done):
+                        if programs[i] == READY:
+                            to, counted = mark.heads[heads[i]]
+                            records.append((to, keys[i], texts[i]))
+                            for table, kind in counted:
+                                self._counted(table, kind)
+                        else:
+                            failed = 0
+                            for shift, column in enumerate(masks):
+                                failed |= column[i] << (62 * shift)
+                            row = [column[i] for column in values]
+                            self._apply(programs[i], whats[i], texts[i], row, failed, records)
+                except RowError as exc:
+                    del records[length:]
+                    self._pending = None
+                    composer = next((self._composers[p] for p in programs[index:done] if p >= 0), None)
+                    table = None if composer is None else composer.program.table
+                    bad = Bad(exc.code, str(exc), table)
+                    stage = "transform" if exc.code == "expression-failed" else stage_of(bad)
+                    if self._one_too_many(mark.split, self._original(mark.split, at), stage, bad):
+                        return at
+            index = done
+        return None
+
+    def _counted(self, table: TableId, kind: Kind) -> None:
+        counts = self.outcome.counts.setdefault(table, Counts())
+        if kind is Kind.INSERT:
+            counts.inserted += 1
+        elif kind is Kind.UPDATE:
+            counts.updated += 1
+        else:
+            counts.deleted += 1
+
+    def _one_too_many(self, split: Split, record: Record, stage: str, bad: Bad) -> bool:
+        """Account for a reject; whether the run is to stop before it."""
+        counts = not (stage == "decode" and self.ignore_decode)
+        stops = counts and self.outcome.rejected >= self.task.tolerated
+        self.reject(split, record, stage, bad, passed=not stops)
+        if stops:
+            self.stop_at_reject()
+        return stops
+
+    def _original(self, split: Split, at: int) -> Record:
+        """The record at an offset, read again: rejects are rare, and their rows do not carry it."""
+        for chunk in self.state.reader().read({split: (at, at + 1)}):
+            if chunk is not None:
+                for message in chunk.messages:
+                    if offset_of(message) == at:
+                        return message
+        msg = f"{split[0]}[{split[1]}]: the record at offset {at} could not be read again"
+        raise InternalError(msg)
+
+    def _apply(
+        self, number: int, said: int, text: bytes, values: Sequence[Any], failed: int, records: list[Any]
+    ) -> None:
+        """What becomes of a row, with its results; raises RowError."""
+        composer = self._composers[number]
+        table = composer.program.table
+        what, partial = said & ~PARTIAL, bool(said & PARTIAL)
+        if what == BEFORE:
+            self._pending = self._before(composer, text, values, failed, partial=partial)
+            return
+        pending, self._pending = self._pending, None
+        plan = self.state.plans.compiled.get(table) or self.state.plans.find(table)
+        passes = composer.passes(values, failed)
+        emit = records.append
+        try:
+            if what == DELETE:
+                if not passes:
+                    self.skip(FILTERED, 1)
+                    return
+                row = composer.row(text, values, failed, partial=partial)
+                if composer.program.soft_delete:
+                    plan.upsert(Kind.INSERT, None, row, None, None, emit)
+                else:
+                    plan.delete(row, None, None, emit)
+                return
+            if not passes:
+                self._leaves(composer, plan, what, pending, text, values, failed, emit)
+                return
+            row = composer.row(text, values, failed, partial=partial)
+            if what == UPDATE and pending is not None:
+                passed, before = pending
+                if passed:
+                    plan.upsert(Kind.UPDATE, before, row, None, None, emit)
+                else:
+                    plan.upsert(Kind.INSERT, None, row, None, None, emit)
+            else:
+                plan.upsert(Kind.INSERT if what == INSERT else Kind.UPDATE, None, row, None, None, emit)
+        except (Drift, KeyChanged) as exc:
+            msg = f"a result of {composer.program.table} does not fit the schema that was made for it"
+            raise InternalError(msg, "please report this with the transform and the table's columns") from exc
+
+    def _leaves(  # noqa: PLR0913  (a row has so many parts)
+        self, composer: Composer, plan: Plan, what: int, pending: Any, text: bytes, values: Any, failed: int, emit: Any
+    ) -> None:
+        """A row that does not pass: it goes, if it was there."""
+        if what == UPDATE and pending is not None:
+            passed, before = pending
+            if passed:
+                plan.delete(before, None, None, emit)
+                return
+        elif what == UPDATE_ALONE:
+            # Whether it was there is not known: gone is what it has to be
+            plan.delete(composer.row(text, values, failed, partial=False), None, None, emit)
+            return
+        self.skip(FILTERED, 1)
+
+    @staticmethod
+    def _before(composer: Composer, text: bytes, values: Any, failed: int, *, partial: bool) -> tuple[bool, Any]:
+        """Whether the row before an update had passed, and what it was."""
+        try:
+            return composer.passes(values, failed), composer.row(text, values, failed, partial=partial)
+        except RowError:
+            return False, None  # it was a reject, so that it was never written
+
+    def _end(self, said: Outcome) -> None:
+        """What the first stage has to say in the end."""
+        outcome = self.outcome
+        outcome.cpu_s += said.cpu_s
+        outcome.withheld.update(said.withheld)
+        for reason, count in said.skipped.items():
+            self.skip(reason, count)
+        if said.failure is not None:
+            raise said.failure
+        if self._done:
+            return
+        outcome.observed, outcome.drifted = said.observed, said.drifted
+        if not self.ended:
+            for split, at in said.positions.items():
+                self.written[split] = max(self.written[split], at)
+        self.commit(final=True)
+
+
+def drain(task: Task, programs: Programs, batches: Iterable[pa.RecordBatch]) -> Outcome:
+    """The second stage of a task."""
+    outcome = outcome_of(task)
+    cpu, started = time.process_time(), time.monotonic()
+    remaining = iter(batches)
+    with attempt(outcome):
+        Drain(task, programs, outcome).run(remaining)
+    for _ in remaining:
+        pass  # or Spark would end this worker
+    outcome.seconds, outcome.ended = time.monotonic() - started, time.time()
+    outcome.cpu_s += time.process_time() - cpu
+    return outcome
+
+
+def _unused(_: Mapping[str, Program]) -> None: ...

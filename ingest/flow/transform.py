@@ -1,0 +1,329 @@
+"""What a transform does to the rows of a table, on both sides of Spark: what goes to it, and what its results become.
+
+In: a program, made on the driver from a rule and a table's schema. Out: for each change the columns that expressions
+need, with the row's own bytes beside them; then, from the results, the row as the sink gets it. Spark sees no more of a
+row than its expressions need. Rules: decisions, "transform and route beyond the references".
+"""
+
+from __future__ import annotations
+
+import random
+import time
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import msgspec
+from pyspark.sql.types import BinaryType, DateType, FloatType, TimestampNTZType, TimestampType, TimeType
+
+from ingest.flow.conform import Conformer, KeyChanged
+from ingest.flow.expressions import DICE, NOW, TAG
+from ingest.flow.rowtext import key_image, parse_row
+from ingest.model import temporal, types
+from ingest.model.event import Kind
+from ingest.model.jsontext import object_of
+from ingest.model.reject import RowError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from pyspark.sql.types import DataType
+
+    from ingest.flow.evolve import SourceTable
+    from ingest.flow.infer import Inference
+    from ingest.model.event import Declared
+    from ingest.model.table import TableId
+
+NAMESPACE: Final = "__namespace_name__"
+SCHEMA: Final = "__schema_name__"
+TABLE: Final = "__table_name__"
+EVENT: Final = "__data_event_type__"
+METADATA: Final = (NAMESPACE, SCHEMA, TABLE, EVENT)
+"""Columns that every rule may use beside those of the table; Flink CDC's names."""
+
+
+# -- slots -----------------------------------------------------------------------------------------------------------
+
+SLOTS: Final = ("s", "l", "d", "b")
+"""Texts, integers, floating-point numbers, truth values: what columns and results travel as, shared by all programs."""
+
+
+def slot_of(data_type: DataType) -> str:
+    """The kind of slot that values of a type travel in; what none is made for goes as text."""
+    if type(data_type) in types.INTEGER_BITS:
+        return "l"
+    if isinstance(data_type, type(types.DOUBLE)):
+        return "d"
+    return "b" if isinstance(data_type, type(types.BOOLEAN)) else "s"
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A column that expressions need."""
+
+    name: str
+    type: DataType
+    slot: str
+    """Its kind and a number, `s0`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A computed column."""
+
+    name: str
+    type: DataType
+    slot: str
+    """As for inputs, among those of results."""
+    needs: frozenset[str]
+    """The source columns that it is computed from."""
+    text: str
+    """The expression, for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A rule, made for one table at one version of its schema."""
+
+    number: int
+    table: TableId
+    inputs: tuple[Input, ...]
+    outputs: tuple[Output, ...]
+    condition: Output | None
+    columns: tuple[str, ...] | None
+    """The columns of the result in their order, where it has not all those of the source; None: those, then the
+    computed ones that are new."""
+    decisive: frozenset[str]
+    """The columns that the filter and the result's key are made from."""
+    soft_delete: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Programs:
+    """All programs of a run at one version of the schemas, and the slots that they share."""
+
+    of: dict[TableId, Program]
+    inputs: tuple[str, ...]
+    results: tuple[str, ...]
+
+
+def together(programs: Iterable[Program]) -> Programs:
+    """Programs, each with as many slots as the one that needs most of a kind."""
+    of = {program.table: program for program in programs}
+    inputs = {i.slot for p in of.values() for i in p.inputs}
+    results = {o.slot for p in of.values() for o in (*p.outputs, *((p.condition,) if p.condition else ()))}
+
+    def ordered(slots: set[str]) -> tuple[str, ...]:
+        return tuple(sorted(slots, key=lambda slot: (SLOTS.index(slot[0]), int(slot[1:]))))
+
+    return Programs(of, ordered(inputs), ordered(results))
+
+
+INSERT, UPDATE, UPDATE_ALONE, DELETE, BEFORE = range(5)
+"""What a fed row is: the row after an insert, or after an update whose row before decides the same, or is not known; the
+row that a delete took; the row before the update that comes next."""
+PARTIAL: Final = 8
+"""Added to it: the image does not have all columns, and what it lacks is unknown."""
+
+Fed: TypeAlias = "tuple[Program, int, bytes, list[tuple[int, Any]]]"
+"""Program, what it is, the row's text, and the values of slots that are not null, each with its place among them."""
+
+
+def _text(raw: bytes) -> str:
+    text: str = msgspec.json.decode(raw, type=str) if raw[:1] == b'"' else raw.decode()
+    return text
+
+
+_READ: Final[dict[str, Callable[[bytes], Any]]] = {"s": _text, "l": int, "d": float, "b": lambda raw: raw == b"true"}
+
+
+class FeedPlan:
+    """How changes of one table go to Spark: a plan like those of sinks, whose records are `Fed`."""
+
+    def __init__(
+        self, programs: Programs, table: TableId, source: SourceTable, inference: Inference, *, images: bool
+    ) -> None:
+        """`images`: whether the row before a change is wanted in any case."""
+        program = programs.of[table]
+        places = {slot: i for i, slot in enumerate(programs.inputs)}
+        self.table = table
+        self.inserted = self.updated = self.deleted = self.unsaid = 0
+        self._program = program
+        self._conformer = Conformer(source.schema, source.schema, inference)
+        self.withheld = self._conformer.withheld
+        self._images = images
+        self._primary_key = source.schema.primary_key if source.key_from_message else ()
+        namespace, schema, table = ("", "", "", *program.table)[-3:]
+        self._constants = {NAMESPACE: namespace, SCHEMA: schema, TABLE: table}
+        inputs = [(i.name, _READ[i.slot[0]], places[i.slot]) for i in program.inputs]
+        self._columns = [given for given in inputs if not is_ours(given[0])]
+        self._ours = [(name, place) for name, _, place in inputs if is_ours(name)]
+        self._always = EVENT in program.decisive
+        self._decisive = [name for name in program.decisive if not is_ours(name)]
+
+    def upsert(
+        self,
+        kind: Kind,
+        before: msgspec.Raw | None,
+        after: msgspec.Raw,
+        message_key: bytes | None,
+        declared: Declared | None,
+        emit: Callable[[Any], None],
+    ) -> None:
+        """Emit an insert or update; raises Drift, KeyChanged or RowError, having emitted nothing."""
+        row, _, _ = self._conformer.row(after, declared)
+        self._check(message_key, declared)
+        if kind is Kind.UPDATE and before is not None:
+            if declared is not None and declared.read_before is not None:
+                before = declared.read_before(before)
+            old = self._conformer.image(before)
+            if declared is not None and declared.overlay:
+                old = {**row, **old}
+            partial = len(old) < len(row) and any(name not in old for name in row)
+            if self._images or self._always or any(old.get(n) != row.get(n) for n in self._decisive):
+                self._emit(BEFORE | (PARTIAL if partial else 0), "-U", old, emit)
+            self._emit(UPDATE, "+U", row, emit)
+        else:
+            self._emit(UPDATE_ALONE if kind is Kind.UPDATE else INSERT, str(kind), row, emit)
+
+    def delete(
+        self,
+        before: msgspec.Raw | None,
+        message_key: bytes | None,
+        declared: Declared | None,
+        emit: Callable[[Any], None],
+    ) -> None:
+        """Emit a delete; raises as `upsert` does."""
+        row = {} if before is None else self._conformer.image(before)
+        key = None if message_key is None else key_image(message_key)
+        if key is not None:
+            row = {**self._conformer.image(key), **row}
+        if not row:
+            raise RowError("no-key", "a delete needs its row in the before image, or its key in the message key")
+        self._check(message_key, declared)
+        partial = any(name not in row for name in self._conformer.source_types)
+        self._emit(DELETE | (PARTIAL if partial else 0), "-D", row, emit)
+
+    def _check(self, message_key: bytes | None, declared: Declared | None) -> None:
+        """See that the message tells no other key than the table has."""
+        if not self._primary_key:
+            return
+        names = () if declared is None else declared.primary_key
+        image = None if message_key is None else key_image(message_key)
+        if image is not None:
+            names = tuple(parse_row(image))
+        if names and set(names) != set(self._primary_key):
+            raise KeyChanged(self._primary_key, names)
+
+    def _emit(self, what: int, event: str, row: Mapping[str, bytes], emit: Callable[[Any], None]) -> None:
+        values: list[tuple[int, Any]] = []
+        for name, read, place in self._columns:
+            raw = row.get(name)
+            if raw is not None and raw != b"null":
+                values.append((place, read(raw)))
+        for name, place in self._ours:
+            if name in self._constants:
+                values.append((place, self._constants[name]))
+            elif name == EVENT:
+                values.append((place, event))
+            elif name == NOW:
+                values.append((place, time.time_ns() // 1000))
+            else:
+                values.append((place, str(uuid.uuid4()) if name.startswith(TAG) else random.random()))  # noqa: S311
+        emit((self._program, what, object_of(row), values))
+
+
+def is_ours(name: str) -> bool:
+    """Whether a column is not one of the table's."""
+    return name in METADATA or name.startswith((NOW, TAG, DICE))
+
+
+# -- results ---------------------------------------------------------------------------------------------------------
+
+
+def _number(value: float) -> bytes:
+    text = msgspec.json.encode(value)
+    if text == b"null":
+        raise RowError("not-a-number", f"the result is {value}, which JSON cannot say")
+    return text
+
+
+def _float(value: str) -> bytes:
+    return _number(float(value)) if value in {"NaN", "Infinity", "-Infinity"} else _shortest(value)
+
+
+def _shortest(value: str) -> bytes:
+    """A number as its shortest text; Spark's own may end in `.0E10`."""
+    return value.replace("E", "e").encode()
+
+
+def _json(value: str) -> bytes:
+    return value.encode()
+
+
+def writer_of(data_type: DataType, standard: str) -> Callable[[Any], bytes]:
+    """How a result of a type becomes the JSON text of a column."""
+    slot = slot_of(data_type)
+    if slot == "l":
+        return lambda value: b"%d" % value
+    if slot == "d":
+        return _number
+    if slot == "b":
+        return lambda value: b"true" if value else b"false"
+    if isinstance(data_type, FloatType):
+        return _float
+    if types.is_text(data_type) or isinstance(data_type, (BinaryType, DateType, TimeType)):
+        return msgspec.json.encode
+    if isinstance(data_type, TimestampNTZType):
+        return msgspec.json.encode if standard == temporal.SQL else _with_t
+    if isinstance(data_type, TimestampType):
+        return lambda value: temporal.timestamp_text(int(value), standard, zoned=True)
+    return _json
+
+
+def _with_t(value: str) -> bytes:
+    return msgspec.json.encode(value.replace(" ", "T", 1))
+
+
+class Composer:
+    """Puts results into the rows that they were computed from."""
+
+    def __init__(self, programs: Programs, program: Program, standard: str) -> None:
+        """Look at a program once."""
+        places = {slot: i for i, slot in enumerate(programs.results)}
+        self.program = program
+        self._writers = [
+            (o.name, places[o.slot], writer_of(o.type, standard), o.needs, o.text) for o in program.outputs
+        ]
+        self._columns = program.columns
+        self._condition = program.condition
+        self._passes = -1 if program.condition is None else places[program.condition.slot]
+
+    def passes(self, values: Sequence[Any], failed: int) -> bool:
+        """Whether a row passes the filter; raises RowError where that could not be computed."""
+        if self._condition is None:
+            return True
+        if failed >> self._passes & 1:
+            raise RowError("expression-failed", f"filter: {self._condition.text}: cannot be computed for this row")
+        return values[self._passes] is True
+
+    def row(self, raw: bytes, values: Sequence[Any], failed: int, *, partial: bool) -> msgspec.Raw:
+        """The row's text with what was computed; raises RowError where something could not be."""
+        fields = parse_row(msgspec.Raw(raw))
+        made: dict[str, bytes] = {}
+        for name, slot, write, needs, text in self._writers:
+            if partial and not needs <= fields.keys():
+                fields.pop(name, None)
+                continue  # unknown, as what it is made from
+            if failed >> slot & 1:
+                raise RowError("expression-failed", f"projection: {name}: {text}: cannot be computed for this row")
+            value = values[slot]
+            try:
+                made[name] = b"null" if value is None else write(value)
+            except RowError as exc:
+                raise RowError(exc.code, f"projection: {name}: {text}: {exc}") from None
+        if self._columns is None:
+            fields.update(made)
+            return msgspec.Raw(object_of(fields))
+        fields.update(made)
+        return msgspec.Raw(object_of({name: fields[name] for name in self._columns if name in fields}))
