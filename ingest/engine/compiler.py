@@ -9,34 +9,32 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
     DataType,
-    DecimalType,
-    FloatType,
     MapType,
     NullType,
     StringType,
     StructType,
     TimestampType,
     VariantType,
-    _parse_datatype_json_string,
 )
 
 from ingest.errors import TransformError
-from ingest.flow.expressions import ALL, DICE, NOW, TAG
+from ingest.flow.expressions import ALL, DICE, NOW
 from ingest.flow.route import rule_of
-from ingest.flow.transform import METADATA, Input, Output, Program, Programs, slot_of, together
+from ingest.flow.transform import MARKS, METADATA, Input, Output, Program, Programs, is_ours, slot_of, together
 from ingest.model import types
 from ingest.model.schema import Column, TableSchema
 from ingest.model.table import show
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from ingest.flow.evolve import SourceTable
@@ -56,12 +54,12 @@ CONF: Final = {
 """What Spark SQL has to be set to. What is computed for several expressions at once would fail outside of their own
 guard, so that nothing is."""
 
+Stage: TypeAlias = "Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]"
 META: Final = ("_program", "_head", "_at", "_what", "_text", "_key")
 _TYPES: Final = {"s": "string", "l": "bigint", "d": "double", "b": "boolean"}
 _META_TYPES: Final = "_program int, _head int, _at bigint, _what int, _text binary, _key binary"
 _MAX_SQL: Final = 1 << 20
-_MARKS: Final = 62
-"""Results that one mask has room for."""
+STAGE: Final = "INGEST_STAGE"
 _SAID: Final = re.compile(r"^\[[A-Z_.0-9]+\] ")
 
 
@@ -85,7 +83,7 @@ class Compiler:
         self._session: SparkSession | None = None
         self._names: dict[str, tuple[_Name, ...]] = {}
         self._slots: dict[tuple[str, ...], Any] = {}
-        self._made: dict[tuple[TableId, TableSchema], tuple[Program, TableSchema, _Sql]] = {}
+        self._made: dict[tuple[TableId, TableSchema], tuple[Program, TableSchema, dict[str, str]]] = {}
         self._numbers: dict[TableId, int] = {}
 
     @property
@@ -115,7 +113,9 @@ class Compiler:
 
     # -- one rule for one table --------------------------------------------------------------------------------------
 
-    def _compile(self, rule: TransformRule, table: TableId, source: TableSchema) -> tuple[Program, TableSchema, _Sql]:
+    def _compile(
+        self, rule: TransformRule, table: TableId, source: TableSchema
+    ) -> tuple[Program, TableSchema, dict[str, str]]:
         known = self._made.get((table, source))
         if known is None:
             for old in [key for key in self._made if key[0] == table]:
@@ -130,7 +130,7 @@ class Compiler:
         known = self._names.get(sql)
         if known is not None:
             return known
-        parser = self.spark._jsparkSession.sessionState().sqlParser()  # type: ignore[attr-defined]  # noqa: SLF001
+        parser = self.spark._jsparkSession.sessionState().sqlParser()  # noqa: SLF001
         leaves = parser.parseExpression(sql).collectLeaves()
         found = []
         own: set[str] = set()
@@ -170,34 +170,40 @@ class Compiler:
         if not all(values.apply(i).deterministic() for i in range(values.size())):
             msg = "a function here gives another result each time it is called"
             raise ValueError(msg)
-        return [_plain(field.dataType) for field in made.schema.fields]
+        return [field.dataType for field in made.schema.fields]
 
     # -- all tables --------------------------------------------------------------------------------------------------
 
-    def frame(
-        self,
-        programs: Programs,
-        tasks: int,
-        feed: Callable[[Iterable[Any]], Iterable[Any]],
-        drain: Callable[[Iterable[Any]], Iterable[Any]],
-    ) -> DataFrame:
+    def frame(self, programs: Programs, tasks: int, feed: Stage, drain: Stage) -> DataFrame:
         """The plan of a batch: the first Python stage, all expressions, the second one."""
         slots = "".join(f", {slot} {_TYPES[slot[0]]}" for slot in programs.inputs)
         fed = self.spark.range(0, tasks, 1, tasks).mapInArrow(feed, _META_TYPES + slots)
+        results = self.results(programs, fed)
+        environment = self.spark.sparkContext.environment
+        environment[STAGE] = "2"  # so that Spark has workers of their own for it, which keep their producers
+        try:
+            return results.mapInArrow(drain, "outcome binary")
+        finally:
+            del environment[STAGE]
+
+    def results(self, programs: Programs, fed: DataFrame) -> DataFrame:
+        """All expressions over the rows of all tables, each with marks for those that failed."""
         by_slot: dict[str, list[tuple[int, str]]] = {slot: [] for slot in programs.results}
         for program, _, sql in self._made.values():
             if programs.of.get(program.table) == program:
-                for slot, text in sql.results.items():
+                for slot, text in sql.items():
                     by_slot[slot].append((program.number, text))
+        if not programs.results:
+            return fed.selectExpr(*META)
         guarded = [self._guarded(slot, sorted(by_slot[slot])) for slot in programs.results]
         marked = fed.select(*META, *guarded)
         values = [f"{slot}.v AS {slot}" for slot in programs.results]
         masks = []
-        for first in range(0, len(programs.results), _MARKS):
-            some = programs.results[first : first + _MARKS]
+        for first in range(0, len(programs.results), MARKS):
+            some = programs.results[first : first + MARKS]
             marks = "+".join(f"IF({slot} IS NULL, {1 << i}L, 0L)" for i, slot in enumerate(some))
-            masks.append(f"IF(_program < 0, 0L, {marks}) AS _failed{first // _MARKS}")
-        return marked.selectExpr(*META, *masks, *values).mapInArrow(drain, "outcome binary")
+            masks.append(f"IF(_program < 0, 0L, {marks}) AS _failed{first // MARKS}")
+        return marked.selectExpr(*META, *masks, *values)
 
     def _guarded(self, slot: str, of: Sequence[tuple[int, str]]) -> Any:  # noqa: ANN401  (a Column)
         """A result for all programs, null where its computation failed; where it is null itself, `v` in it is."""
@@ -211,7 +217,7 @@ class Compiler:
 
         sql = f"named_struct('v', IF(_program < 0, NULL, {choose(of)}))"
         jvm: Any = self.spark.sparkContext._jvm  # noqa: SLF001  (what follows has no name in SQL)
-        parsed = self.spark._jsparkSession.sessionState().sqlParser().parseExpression(sql)  # type: ignore[attr-defined]  # noqa: SLF001
+        parsed = self.spark._jsparkSession.sessionState().sqlParser().parseExpression(sql)  # noqa: SLF001
         guard = jvm.org.apache.spark.sql.catalyst.expressions.TryEval(parsed)
         return Column(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(guard)).alias(slot)
 
@@ -220,13 +226,6 @@ _LEAVES: Final = frozenset({
     "Literal", "UnresolvedAttribute", "UnresolvedNamedLambdaVariable", "UnresolvedFunction", "CurrentTime",
 })  # fmt: skip
 _ARROW: Final = re.compile(r"->")
-
-
-@dataclass(slots=True)
-class _Sql:
-    """The expressions of a program, over slots."""
-
-    results: dict[str, str]
 
 
 class _Rule:
@@ -241,7 +240,7 @@ class _Rule:
         self.computed: dict[str, tuple[str, frozenset[str]]] = {}
         """By name: SQL over slots, and the source columns in it."""
 
-    def compile(self, number: int) -> tuple[Program, TableSchema, _Sql]:
+    def compile(self, number: int) -> tuple[Program, TableSchema, dict[str, str]]:
         rule = self.rule
         items = rule.projection
         everything = not items or any(item.name == ALL for item in items)
@@ -267,6 +266,12 @@ class _Rule:
             assert rule.filter is not None
             why = f"a filter is true or false, and this is {types.name(found[-1])}"
             raise self.error("filter", "", rule.filter.text, 0, len(rule.filter.text), why)
+        for (name, _), data_type in zip(texts.items(), found, strict=False):
+            try:
+                types.name(_kept(data_type))
+            except TypeError:
+                why = f"a column cannot be of the type {data_type.simpleString()}: cast it to another"
+                raise self.error("projection", name, texts[name], 0, len(texts[name]), why) from None
         results: dict[str, str] = {}
         outputs = []
         counts = dict.fromkeys("sldb", 0)
@@ -284,10 +289,10 @@ class _Rule:
         for name in schema.primary_key:
             decisive |= self.computed[name][1] if name in self.computed else {name}
         program = Program(
-            number, self.table, tuple(self.inputs.values()), tuple(outputs), passes, None if everything else tuple(order),
-            frozenset(decisive), rule.soft_delete,
+            number, self.table, tuple(self.inputs.values()), tuple(outputs), passes,
+            None if everything else tuple(order), frozenset(decisive), schema.primary_key, rule.soft_delete,
         )  # fmt: skip
-        return program, schema, _Sql(results)
+        return program, schema, results
 
     def schema(self, order: Sequence[str], computed: Mapping[str, DataType]) -> TableSchema:
         """The result's columns and key."""
@@ -340,10 +345,10 @@ class _Rule:
             if head in self.computed and head not in self.types:
                 made, of = self.computed[head]
                 made, needs = f"({made})", needs | of
-            elif head in self.types or head.startswith((NOW, TAG, DICE)) or dotted in (NOW,):
+            elif head in self.types or is_ours(head):
                 made = self.column(head)
                 needs.add(head)
-            elif dotted.startswith((NOW, TAG, DICE)) or dotted in self.types:
+            elif dotted in self.types:
                 made, rest = self.column(dotted), []
                 needs.add(dotted)
             else:
@@ -375,7 +380,7 @@ class _Rule:
             return []
         try:
             return self.compiler.types_of(expressions, slots)
-        except Exception as whole:  # noqa: BLE001  (Spark's errors have many classes; below it is found out which it is)
+        except Exception as whole:
             given: list[tuple[str, str, Expression | None]] = [
                 ("projection", item.name, item.expression)
                 for item in self.rule.projection
@@ -421,7 +426,7 @@ class _Rule:
             said = said.replace(f'"{given.slot}"', f'"{given.name}"').replace(f"`{given.slot}`", f"`{given.name}`")
         return self.error(option, name, expression.text, 0, len(expression.text), said)
 
-    def error(self, option: str, name: str, text: str, start: int, length: int, why: str) -> TransformError:  # noqa: PLR0913
+    def error(self, option: str, name: str, text: str, start: int, length: int, why: str) -> TransformError:
         """The error of an expression, with a line below it that marks the place."""
         rule = self.rule
         what = f"{rule.place}.{option}" + (f", column {name!r}" if name else "")
@@ -433,13 +438,9 @@ class _Rule:
         )
 
 
-def _plain(data_type: DataType) -> DataType:
-    return data_type
-
-
 def _received(slot: str, data_type: DataType) -> str:
     """A slot as an expression of the column's own type."""
-    if slot[0] in "db" or data_type in {types.BIGINT, types.STRING} or types.is_text(data_type):
+    if slot[0] in "db" or data_type == types.BIGINT or types.is_text(data_type):
         return slot
     if isinstance(data_type, NullType):
         return "CAST(NULL AS STRING)"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from ingest.engine import planner
 from ingest.engine.assignment import Task, merge_counts
 from ingest.engine.checkpoint import Batch
-from ingest.engine.output import UNSAID
+from ingest.engine.output import FILTERED, UNSAID
 from ingest.engine.start import Starting
 from ingest.engine.task import run_tasks
 from ingest.errors import DataLoss, DirtyData, IngestError, InternalError, Unavailable
@@ -81,7 +81,7 @@ class Loop(Starting):
                     self.connect() if connecting is None else connecting.result()
                     self.prepare()
                     while (batch := self.next_batch()) is not None:
-                        self.finish(batch, self.session.run(run_tasks, self.tasks(batch)))
+                        self.finish(batch, self.work(self.tasks(batch)))
             finally:
                 self.session.stop()
                 self.source.close()
@@ -161,6 +161,12 @@ class Loop(Starting):
             )
             for shard, spans in by_shard.items()
         ]
+
+    def work(self, tasks: list[Task]) -> list[Outcome]:
+        """Let Spark do them: with Spark SQL where a transform changes rows of tables that are known."""
+        if self.stages is not None and self.stages.needed(self.schemas):
+            return self.stages.run(tasks, self.schemas)
+        return self.session.run(run_tasks, tasks)
 
     def finish(self, batch: Batch, outcomes: list[Outcome]) -> None:
         """Merge what the tasks did, evolve the schemas, store the progress."""
@@ -261,7 +267,14 @@ class Loop(Starting):
         for reason in sorted(self.skipped):
             if reason == UNSAID:
                 self.warn_once("deletes are left out and counted: the sink's format cannot say them without key.format")
-            elif reason not in {"tombstone", "parse-error", "header-filter", "not-included", "not-selected"}:
+            elif reason not in {
+                "tombstone",
+                "parse-error",
+                "header-filter",
+                "not-included",
+                "not-selected",
+                FILTERED,
+            }:
                 self.warn_once(f"messages that are no rows are skipped and counted: {reason}")
         for table, column in sorted(self.withheld):
             self.warn_once(f"table {show(table)}: values of column {column!r} are left out of the sink, and counted")

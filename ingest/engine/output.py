@@ -7,7 +7,7 @@ failed goes on where that one committed last.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pyspark import TaskContext
 
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 UNSAID: Final = "delete-without-key"
 """Why deletes are skipped that the sink's format has no way to say."""
+FILTERED: Final = "filter"
+"""Why changes are skipped that a transform's filter does not let pass."""
 MAX_REJECTS: Final = 100
 """Rejects that an outcome holds in full; all are counted."""
 MAX_LOGGED: Final = 10_000
@@ -46,6 +48,7 @@ class Output:
         self.outcome = outcome
         self.setup = task.setup.value
         self.state = worker.state(self.setup, task.base, task.base_version, task.deltas)
+        self.plans = self.state.plans
         self.ignore_decode = self.setup.source.format.ignore_parse_errors
         self.writer, self.letters = self.open()
         self.logged = self.setup.collector is not None and self.setup.collector.type == "logger"
@@ -85,7 +88,7 @@ class Output:
 
     def tally(self) -> bytes:
         """What was counted so far."""
-        for plan in self.state.plans.compiled.values():
+        for plan in self.plans.compiled.values():
             self.count(plan)
         return Tally(self.outcome.read, self.outcome.rejected, self.outcome.counts).text()
 

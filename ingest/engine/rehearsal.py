@@ -1,4 +1,6 @@
-"""A pipeline run in this process on given records: no Kafka, no Spark, the same main street and the same task.
+"""A pipeline run in this process on given records: no Kafka, the same main street and the same task.
+
+Spark starts only where a transform has expressions, and has nothing but them to do.
 
 In: a pipeline, records. Out: what would have been written, rejected, skipped and changed. What tests of pipelines use,
 ours and the users' (`ingest test`).
@@ -6,16 +8,23 @@ ours and the users' (`ingest test`).
 
 from __future__ import annotations
 
+import atexit
 import shutil
 import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import pyarrow as pa
+
 from ingest.engine import changelog, worker
 from ingest.engine.loop import Loop
+from ingest.engine.relay import drain, feed
+from ingest.engine.session import Session
 from ingest.engine.staged import GivenSource, KeptLetters, KeptSink
+from ingest.engine.stages import Stages
 from ingest.engine.start import Settings
 from ingest.errors import IngestError
 from ingest.observe.events import Event, Printed, RunEnded, SchemaChanged, Warned
@@ -23,6 +32,10 @@ from ingest.observe.events import Event, Printed, RunEnded, SchemaChanged, Warne
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
+    from pyspark.sql import SparkSession
+
+    from ingest.engine.assignment import Outcome, Task
+    from ingest.engine.compiler import Compiler
     from ingest.flow.evolve import Schemas
     from ingest.kafka.admin import Split
     from ingest.model.record import Headers
@@ -165,6 +178,36 @@ class _InProcess:
         return
 
 
+class _Stages(Stages):
+    """Both stages in this process; Spark has the expressions between them only."""
+
+    def __init__(self, compiler: Compiler) -> None:
+        self._compiler = compiler
+
+    def run(self, tasks: Sequence[Task], schemas: Schemas) -> list[Outcome]:
+        programs = self._compiler.programs(schemas.sources)
+        out = []
+        for task in tasks:
+            rows = pa.Table.from_batches(feed(task, programs))
+            results = self._compiler.results(programs, self._compiler.spark.createDataFrame(rows))
+            out.append(drain(task, programs, results.toArrow().to_batches()))
+        return out
+
+
+@cache
+def _spark() -> SparkSession:
+    """Spark SQL for all rehearsals in this process."""
+    folder = tempfile.mkdtemp(prefix="ingest-test-")
+    session = Session("ingest test", "local[1]", {}, lock=None, log=Path(folder) / "spark.log")
+
+    def end() -> None:
+        session.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(end)
+    return session.sql()
+
+
 class _Stop:
     """Nobody stops it."""
 
@@ -190,6 +233,12 @@ class _Inline(Loop):
         if connecting is not None and (error := connecting.exception()) is not None:
             raise error
         return _InProcess()
+
+    def spark_sql(self) -> SparkSession:
+        return _spark()
+
+    def make_stages(self, compiler: Compiler) -> Stages:
+        return _Stages(compiler)
 
     def report(self, batch: Any, outcomes: Any) -> None:  # noqa: ANN401
         self.rejected += [reject for outcome in outcomes for reject in outcome.rejects]

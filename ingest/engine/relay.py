@@ -18,29 +18,35 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from ingest.engine.output import Output, offset_of
+from ingest.engine import worker
+from ingest.engine.output import FILTERED, Output, offset_of
 from ingest.engine.tally import Counts
 from ingest.engine.task import COMMIT_S, Shard, attempt, outcome_of
 from ingest.errors import InternalError
 from ingest.flow.conform import Drift, KeyChanged
 from ingest.flow.encode import stage_of
-from ingest.flow.transform import BEFORE, DELETE, INSERT, PARTIAL, UPDATE, UPDATE_ALONE, Composer
+from ingest.flow.transform import BEFORE, DELETE, INSERT, MARKS, PARTIAL, UPDATE, UPDATE_ALONE, Composer
 from ingest.model.event import Bad, Kind
 from ingest.model.reject import RowError
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+
+    import msgspec
 
     from ingest.engine.assignment import Outcome, Task
     from ingest.flow.encode import Encoded
     from ingest.flow.plan import Plan
-    from ingest.flow.transform import Program, Programs
+    from ingest.flow.transform import Programs
     from ingest.kafka.admin import Split
     from ingest.kafka.letters import DeadLetters
     from ingest.model.event import Change, Decoded
     from ingest.model.record import Headers, Record
     from ingest.model.table import TableId
     from ingest.sinks import Writer
+
+    Pending = tuple[bool | None, msgspec.Raw | None]
+    """Whether the row before an update passes the filter (None: that is not known), and what it is."""
 
 MARK: Final = -2
 """In the place of a program's number: a chunk ends here."""
@@ -56,9 +62,9 @@ META: Final = {
 _SLOTS: Final = {"s": pa.string(), "l": pa.int64(), "d": pa.float64(), "b": pa.bool_()}
 _ARROW: Final = 10_000
 """Rows of one Arrow batch, about."""
+_FED: Final = 4
+"""Parts of a row that goes to an expression; a record that is ready has three."""
 _NEVER: Final = 1 << 62
-FILTERED: Final = "filter"
-"""Why changes are skipped that a transform's filter does not let pass."""
 
 
 def layout(programs: Programs) -> pa.Schema:
@@ -135,6 +141,8 @@ class _Nowhere:
 class Feed(Shard):
     """Reads a shard, and yields rows."""
 
+    marked = True
+
     def __init__(self, task: Task, programs: Programs, outcome: Outcome, deadline: float) -> None:
         """Make plans with the programs in them."""
         super().__init__(task, outcome, deadline)
@@ -188,11 +196,10 @@ class Feed(Shard):
     def put(self, split: Split, messages: Sequence[Record], changes: Sequence[Decoded], encoded: Encoded) -> None:
         """Keep the rows of records until their chunk is complete."""
         self._split = split
-        start = 0
-        marks = encoded.marks
-        assert marks is not None
+        assert encoded.marks is not None
+        marks = [*encoded.marks[: encoded.stop], len(encoded.records)]
         for i in range(encoded.stop):
-            end = marks[i]
+            start, end = marks[i], marks[i + 1]
             at = offset_of(messages[i])
             self._offsets.append(at)
             if end == start:
@@ -200,18 +207,17 @@ class Feed(Shard):
             change = changes[i]
             last = end - 1
             for j in range(start, end):
-                record = encoded.records[j]
-                if len(record) == 4:  # type: ignore[comparison-overlap]  # a fed row
-                    program, what, text, values = record  # type: ignore[unreachable]
+                record: Any = encoded.records[j]
+                if len(record) == _FED:
+                    program, what, text, values = record
                     self._rows.append([program.number, 0, at, what, text, None])
                     self._values.append(values)
                 else:
                     to, key, value = record
                     done = self._done(change) if j == last else ()
                     head = self._heads.setdefault((to, done), len(self._heads))
-                    self._rows.append([READY, head, at, 0, value, key])
+                    self._rows.append([READY, head, at, 0, None if value is None else bytes(value), key])
                     self._values.append([])
-            start = end
         for index, stage, bad in encoded.rejects:
             self.reject(split, messages[index], stage, bad, passed=index < encoded.stop)
         for reason, count in encoded.skipped.items():
@@ -273,7 +279,6 @@ def feed(task: Task, programs: Programs) -> Generator[pa.RecordBatch]:
         stage.append(Feed(task, programs, outcome, time.monotonic() + task.seconds))
         yield from stage[0].batches()
     outcome.cpu_s = time.process_time() - cpu
-    outcome.failure = _told(outcome)
     if stage:
         yield stage[0].last()
     else:
@@ -281,10 +286,6 @@ def feed(task: Task, programs: Programs) -> Generator[pa.RecordBatch]:
         empty = [pa.nulls(1, _SLOTS[slot[0]]) for slot in programs.inputs]
         meta = [pa.array([value], kind) for value, kind in zip(row, META.values(), strict=True)]
         yield pa.RecordBatch.from_arrays([*meta, *empty], schema=layout(programs))
-
-
-def _told(outcome: Outcome) -> Any:  # noqa: ANN401  (an error or None)
-    return outcome.failure
 
 
 # -- the second stage ------------------------------------------------------------------------------------------------
@@ -301,7 +302,7 @@ class _Rows:
             self.columns = columns
         else:
             for mine, more in zip(self.columns, columns, strict=True):
-                mine += more
+                mine.extend(more)
 
 
 class Drain(Output):
@@ -310,10 +311,11 @@ class Drain(Output):
     def __init__(self, task: Task, programs: Programs, outcome: Outcome) -> None:
         """Make the rows of programs, which are known by their numbers here."""
         super().__init__(task, outcome)
+        self.plans = self.state.results
         self._results = len(programs.results)
         standard = self.setup.inference.reading.standard
         self._composers = {p.number: Composer(programs, p, standard) for p in programs.of.values()}
-        self._pending: tuple[bool, Any] | None = None
+        self._pending: Pending | None = None
         self._committed = time.monotonic()
         self._done = False
 
@@ -347,7 +349,7 @@ class Drain(Output):
             self.outcome.lost_deliveries = self.writer.failures - self.lost_before
             if failed:
                 self.writer.abort()
-            for plan in self.state.plans.compiled.values():
+            for plan in self.plans.compiled.values():
                 self.count(plan)
 
     def _chunk(self, columns: list[list[Any]], mark: _Mark, read: int) -> None:
@@ -402,7 +404,7 @@ class Drain(Output):
                         else:
                             failed = 0
                             for shift, column in enumerate(masks):
-                                failed |= column[i] << (62 * shift)
+                                failed |= column[i] << (MARKS * shift)
                             row = [column[i] for column in values]
                             self._apply(programs[i], whats[i], texts[i], row, failed, records)
                 except RowError as exc:
@@ -456,7 +458,7 @@ class Drain(Output):
             self._pending = self._before(composer, text, values, failed, partial=partial)
             return
         pending, self._pending = self._pending, None
-        plan = self.state.plans.compiled.get(table) or self.state.plans.find(table)
+        plan = self.plans.compiled.get(table) or self.plans.find(table)
         passes = composer.passes(values, failed)
         emit = records.append
         try:
@@ -476,36 +478,44 @@ class Drain(Output):
             row = composer.row(text, values, failed, partial=partial)
             if what == UPDATE and pending is not None:
                 passed, before = pending
-                if passed:
-                    plan.upsert(Kind.UPDATE, before, row, None, None, emit)
-                else:
+                if passed is False:
                     plan.upsert(Kind.INSERT, None, row, None, None, emit)
+                else:
+                    plan.upsert(Kind.UPDATE, before, row, None, None, emit)
             else:
                 plan.upsert(Kind.INSERT if what == INSERT else Kind.UPDATE, None, row, None, None, emit)
         except (Drift, KeyChanged) as exc:
             msg = f"a result of {composer.program.table} does not fit the schema that was made for it"
             raise InternalError(msg, "please report this with the transform and the table's columns") from exc
 
-    def _leaves(  # noqa: PLR0913  (a row has so many parts)
-        self, composer: Composer, plan: Plan, what: int, pending: Any, text: bytes, values: Any, failed: int, emit: Any
+    def _leaves(
+        self,
+        composer: Composer,
+        plan: Plan,
+        what: int,
+        pending: Pending | None,
+        text: bytes,
+        values: Sequence[Any],
+        failed: int,
+        emit: Callable[[Any], None],
     ) -> None:
         """A row that does not pass: it goes, if it was there."""
-        if what == UPDATE and pending is not None:
-            passed, before = pending
-            if passed:
-                plan.delete(before, None, None, emit)
-                return
-        elif what == UPDATE_ALONE:
-            # Whether it was there is not known: gone is what it has to be
-            plan.delete(composer.row(text, values, failed, partial=False), None, None, emit)
+        passed, before = pending or (None if what == UPDATE_ALONE else False, None)
+        if passed is False:
+            self.skip(FILTERED, 1)
             return
-        self.skip(FILTERED, 1)
+        if before is None or (passed is None and not composer.keyed(before)):
+            # Whether it was there is not known: gone is what it has to be
+            before = composer.row(text, values, failed, partial=False)
+        plan.delete(before, None, None, emit)
 
     @staticmethod
-    def _before(composer: Composer, text: bytes, values: Any, failed: int, *, partial: bool) -> tuple[bool, Any]:
-        """Whether the row before an update had passed, and what it was."""
+    def _before(composer: Composer, text: bytes, values: Sequence[Any], failed: int, *, partial: bool) -> Pending:
+        """Whether the row before an update had passed (None: that is not known), and what it was."""
         try:
-            return composer.passes(values, failed), composer.row(text, values, failed, partial=partial)
+            known = not partial or composer.decides(text)
+            passed = composer.passes(values, failed) if known else None
+            return passed, composer.row(text, values, failed, partial=partial)
         except RowError:
             return False, None  # it was a reject, so that it was never written
 
@@ -538,7 +548,5 @@ def drain(task: Task, programs: Programs, batches: Iterable[pa.RecordBatch]) -> 
         pass  # or Spark would end this worker
     outcome.seconds, outcome.ended = time.monotonic() - started, time.time()
     outcome.cpu_s += time.process_time() - cpu
+    outcome.rss_kib = worker.rss_kib()
     return outcome
-
-
-def _unused(_: Mapping[str, Program]) -> None: ...

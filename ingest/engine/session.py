@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ingest.engine import archive
 from ingest.errors import ConfigError, IngestError, Unavailable
@@ -21,10 +21,14 @@ if TYPE_CHECKING:
 
     from pyspark import SparkContext
     from pyspark.core.broadcast import Broadcast
+    from pyspark.sql import DataFrame, SparkSession
 
     from ingest.engine.assignment import Outcome, Task
 
+_T = TypeVar("_T")
 TASK_ATTEMPTS: Final = 4
+LUGGAGE: Final = "ingest.tasks"
+"""The local property that tells the tasks of a plan what to do in this batch."""
 SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 """The environment variable by which `spark-submit` tells a driver that Java runs already."""
 
@@ -168,10 +172,27 @@ class Session:
         """Send a value to the workers once."""
         return self._sc.broadcast(value)
 
+    def sql(self) -> SparkSession:
+        """Spark SQL in this context: slow to start, so only for those who need it."""
+        from pyspark.logger import PySparkLogger  # noqa: PLC0415  (as above)
+        from pyspark.sql import SparkSession  # noqa: PLC0415
+
+        # It prints every error of an expression with its whole stack trace; we say what is wrong ourselves
+        PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
+        return SparkSession(self._sc)
+
+    def run_frame(self, frame: DataFrame, luggage: str) -> list[bytes]:
+        """One job over a plan, whose rows are bytes. What its tasks need of this batch travels as a property."""
+        self._sc.setLocalProperty(LUGGAGE, luggage)
+        return self._guarded(lambda: [bytes(row[0]) for row in frame.rdd.collect()])
+
     def run(self, function: Callable[[Iterable[Task]], Iterator[Outcome]], tasks: Sequence[Task]) -> list[Outcome]:
         """One job: a task each. Raises Unavailable when Spark gave up on one."""
+        return self._guarded(lambda: self._sc.parallelize(tasks, len(tasks)).mapPartitions(function).collect())
+
+    def _guarded(self, job: Callable[[], list[_T]]) -> list[_T]:
         try:
-            return self._sc.parallelize(tasks, len(tasks)).mapPartitions(function).collect()
+            return job()
         except Exception as exc:
             if not type(exc).__module__.startswith(("py4j", "pyspark")):
                 raise

@@ -6,6 +6,7 @@ In: a pipeline and how to run it. Out: the state that main street (`loop.py`) wo
 from __future__ import annotations
 
 import time
+from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,21 +14,24 @@ from typing import TYPE_CHECKING, Any
 
 from ingest.engine import planner
 from ingest.engine.checkpoint import Batch, Checkpoint, Progress
+from ingest.engine.compiler import Compiler
 from ingest.engine.prefetch import first_look
 from ingest.engine.session import Session, Stop
+from ingest.engine.stages import Stages
 from ingest.engine.storage import HadoopStorage, LocalStorage, is_remote
 from ingest.engine.tally import Tally
 from ingest.engine.worker import Delta, Setup
 from ingest.errors import ConfigError, IngestError
 from ingest.flow import native
-from ingest.flow.evolve import Policy, Schemas, evolve, reroute
+from ingest.flow.evolve import Policy, Schemas, evolve, reroute, unchanged
 from ingest.model.schema import CreateTable, changes
 from ingest.model.table import show
 from ingest.observe.events import OptionChanged, Printed, RunEnded, RunStarted, SchemaChanged, TableSummary, Warned
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from concurrent.futures import Future
+
+    from pyspark.sql import SparkSession
 
     from ingest.engine.storage import Storage
     from ingest.engine.tally import Counts
@@ -72,6 +76,14 @@ class Starting:
         if not self.remote:
             self.open(LocalStorage(Path(settings.checkpoint)))
         self.rules = pipeline.rules
+        self.started: Future[Session] = Future()
+        """Spark, for those who need it before main street has it."""
+        self.compiler = (
+            Compiler(self.rules.transforms, pipeline.pipeline.local_time_zone, self.spark_sql)
+            if self.rules.change_rows else None
+        )  # fmt: skip
+        self.shape = unchanged if self.compiler is None else self.compiler.shape
+        self.stages: Stages | None = None
         self.policy = Policy(
             pipeline.pipeline.behavior, frozenset(pipeline.sink.include), frozenset(pipeline.sink.exclude),
             pipeline.pipeline.max_tables, pipeline.sink.needs_key,
@@ -213,16 +225,30 @@ class Starting:
         lock = None if self.remote else self.checkpoint.storage.lock
         try:
             session = Session(name, settings.master, settings.conf, lock=lock, log=settings.logs / "spark.log")
-            if session.speculates and self.pipeline.sink.prefix(self.pipeline.pipeline.name) is not None:
-                session.stop()
-                msg = "spark.speculation starts a task twice at a time, and exactly-once lets only one of them write"
-                raise ConfigError(msg, "leave spark.speculation out, or choose another sink.delivery-guarantee")
+            self.refuse_speculation(session)
+            self.started.set_result(session)
             return session  # noqa: TRY300  (its own errors are meant as well)
-        except IngestError:
-            other = None if connecting is None else connecting.exception()
+        except BaseException as exc:
+            self.started.set_exception(exc)
+            other = None if connecting is None or not isinstance(exc, IngestError) else connecting.exception()
             if isinstance(other, IngestError):
                 raise other from None
             raise
+
+    def refuse_speculation(self, session: Session) -> None:
+        """Stop where Spark would run a task twice at a time, and the guarantee is exactly-once; raises ConfigError."""
+        if session.speculates and self.pipeline.sink.prefix(self.pipeline.pipeline.name) is not None:
+            session.stop()
+            msg = "spark.speculation starts a task twice at a time, and exactly-once lets only one of them write"
+            raise ConfigError(msg, "leave spark.speculation out, or choose another sink.delivery-guarantee")
+
+    def make_stages(self, compiler: Compiler) -> Stages:
+        """What runs batches through Spark SQL."""
+        return Stages(self.session, compiler, self.shards)
+
+    def spark_sql(self) -> SparkSession:
+        """Spark SQL, as soon as there is one; raises IngestError where there will be none."""
+        return self.started.result().sql()
 
     def tell_changes(self, before: Mapping[str, Any]) -> None:
         """Show which options changed since the last run: files change while checkpoints stay."""
@@ -245,6 +271,8 @@ class Starting:
                 self.pipeline.source.upserts and self.pipeline.sink.changelog, self.look_ahead,
             )
         )  # fmt: skip
+        if self.compiler is not None:
+            self.stages = self.make_stages(self.compiler)
         self.prepared = True
         self.rebase()
         lag = self.lag()
@@ -265,7 +293,7 @@ class Starting:
 
     def evolve(self, observed: Iterable[tuple[TableId, Any]]) -> bool:
         """Apply what the tasks saw: first to the sink, then to the store. Both may be repeated after a crash."""
-        evolution = evolve(self.schemas, observed, self.rules, self.policy, self.inference.initial)
+        evolution = evolve(self.schemas, observed, self.rules, self.policy, self.inference.initial, self.shape)
         for withheld in evolution.withheld:
             self.warn_once(f"table {show(withheld.table)}: {withheld} is withheld from the sink, as the pipeline says")
         if evolution.schemas.version == self.schemas.version:
@@ -284,7 +312,8 @@ class Starting:
 
     def take_schemas(self) -> None:
         """Take the checkpoint's schemas over, with the targets that the rules give the tables now."""
-        rerouted = reroute(self.checkpoint.schemas(self.rules), self.rules, self.policy, self.inference.initial)
+        stored = self.checkpoint.schemas(self.rules)
+        rerouted = reroute(stored, self.rules, self.policy, self.inference.initial, self.shape)
         known = rerouted.schemas.sinks.items()
         self.prepare_sink(table for table, schema in known if self.policy.allows(CreateTable(table, schema)))
         if rerouted.sinks:

@@ -12,6 +12,7 @@ import os
 import time
 import traceback
 from bisect import bisect_left
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from ingest.engine import worker
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Sequence
 
     from ingest.engine.assignment import Task
-    from ingest.flow.plan import Plan
+    from ingest.flow.encode import Encoded
     from ingest.flow.plan import Record as Written
     from ingest.formats import Decoder
     from ingest.kafka.admin import Split
@@ -55,12 +56,31 @@ def run_tasks(tasks: Iterable[Task]) -> Iterator[Outcome]:
 def run_task(task: Task) -> Outcome:
     """Do one task; never raises IngestError."""
     started, cpu = time.monotonic(), time.process_time()
-    outcome = Outcome(task.shard, {split: start for split, (start, _) in task.ranges.items()}, pid=os.getpid())
+    outcome = outcome_of(task)
+    with attempt(outcome):
+        Shard(task, outcome, started + task.seconds).run()
+    outcome.seconds, outcome.ended = time.monotonic() - started, time.time()
+    outcome.cpu_s = time.process_time() - cpu
+    outcome.rss_kib = worker.rss_kib()
+    return outcome
+
+
+def outcome_of(task: Task) -> Outcome:
+    """What there is to say of a task that has not begun."""
+    return Outcome(task.shard, {split: start for split, (start, _) in task.ranges.items()}, pid=os.getpid())
+
+
+@contextmanager
+def attempt(outcome: Outcome) -> Generator[None]:
+    """Do a task, or a stage of one: what fails becomes a value, but for what Spark is to try again.
+
+    The garbage collector waits meanwhile: what is made here lives as long as its batch, and no longer.
+    """
     gc.collect(0)
     gc.freeze()
     gc.disable()
     try:
-        Shard(task, outcome, started + task.seconds).run()
+        yield
     except Unsettled:
         worker.discard()
         raise
@@ -76,14 +96,13 @@ def run_task(task: Task) -> Outcome:
     finally:
         gc.enable()
         gc.unfreeze()
-    outcome.seconds, outcome.ended = time.monotonic() - started, time.time()
-    outcome.cpu_s = time.process_time() - cpu
-    outcome.rss_kib = worker.rss_kib()
-    return outcome
 
 
 class Shard(Output):
     """The state of one task."""
+
+    marked = False
+    """Whether it has to be known which records are of which change."""
 
     def __init__(self, task: Task, outcome: Outcome, deadline: float) -> None:
         """Connect to nothing that the worker is not connected to already."""
@@ -140,7 +159,7 @@ class Shard(Output):
             self.outcome.lost_deliveries = self.writer.failures - self.lost_before
             if failed:
                 self.writer.abort()
-            for plan in self.state.plans.compiled.values():
+            for plan in self.plans.compiled.values():
                 self.count(plan)
 
     def take(self, chunk: Chunk) -> None:
@@ -206,7 +225,7 @@ class Shard(Output):
         while start < len(messages):
             tolerated = self.task.tolerated - self.outcome.rejected
             rest = changes[start:] if start else changes
-            encoded = encode(rest, self.state.plans, tolerated, ignore_decode=self.ignore_decode)
+            encoded = encode(rest, self.state.plans, tolerated, ignore_decode=self.ignore_decode, marked=self.marked)
             self.put(split, messages[start:] if start else messages, rest, encoded)
             start += encoded.stop
             if start == len(messages):

@@ -14,6 +14,7 @@ from ingest.flow.columns import Columns
 from ingest.flow.evolve import Schemas, SourceTable
 from ingest.flow.native import BUILT, Lanes
 from ingest.flow.plans import Plans
+from ingest.flow.transform import FeedPlan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from ingest.flow.infer import Inference
     from ingest.flow.route import Rules
+    from ingest.flow.transform import Programs
     from ingest.kafka.letters import DeadLetters
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
@@ -68,14 +70,27 @@ class State:
         self.token = uuid.uuid4().hex
         """Which worker this is, for the driver."""
         self.plans = Plans(setup.sink.plan, setup.inference)
+        self.results = Plans(setup.sink.plan, setup.inference)
+        """The plans of tables whose rows a transform has changed."""
         self.columns = Columns(setup.source.extra) if setup.source.extra else None
         form = setup.source.format.form
         plain = BUILT and self.columns is None and not setup.changelog
         self.lanes = Lanes(form, self.plans) if plain and form is not None else None
         """The fast way of messages that have nothing special, where there is one."""
+        self.programs: Programs | None = None
+        """Where rows go to Spark from here: what becomes of them there."""
         self._reader: Reader | None = None
         self._writer: Writer | None = None
         self._letters: DeadLetters | None = None
+
+    def feed(self, programs: Programs, *, images: bool) -> None:
+        """Let rows that a transform changes go to Spark from here on, by these programs."""
+        if self.programs is not programs:
+            self.programs = programs
+            inference = self.setup.inference
+            self.plans.feed = lambda table, source: FeedPlan(programs, table, source, inference, images=images)
+            self.plans.renew(self.schemas, None)
+            self.lanes = None
 
     @property
     def schemas(self) -> Schemas:
@@ -105,12 +120,16 @@ class State:
         """Bring the schemas to the version of the task; plans of tables that changed are made anew."""
         target = deltas[-1].version if deltas else base_version
         if not base_version <= self.schemas.version <= target:
-            self.plans.renew(base.value, None)
+            self._renew(base.value, None)
         for delta in deltas:
             old = self.schemas
             if delta.version > old.version:
                 sources, sinks = {**old.sources, **delta.sources}, {**old.sinks, **delta.sinks}
-                self.plans.renew(Schemas(delta.version, sources, sinks), {*delta.sources, *delta.sinks})
+                self._renew(Schemas(delta.version, sources, sinks), {*delta.sources, *delta.sinks})
+
+    def _renew(self, schemas: Schemas, changed: set[TableId] | None) -> None:
+        self.plans.renew(schemas, changed)
+        self.results.renew(schemas, changed)
 
     def discard(self) -> None:
         """Let go of the clients: what failed may have left them in any state."""

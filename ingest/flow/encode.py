@@ -35,45 +35,47 @@ class Encoded:
     rejects: list[tuple[int, str, Bad]] = field(default_factory=list)
     """Index, stage, and why."""
     skipped: dict[str, int] = field(default_factory=dict)
+    marks: list[int] | None = None
+    """How many records there were before each change, where that is asked for."""
 
 
-def encode(changes: Sequence[Decoded], plans: Plans, tolerated: int, *, ignore_decode: bool = False) -> Encoded:
+def encode(
+    changes: Sequence[Decoded], plans: Plans, tolerated: int, *, ignore_decode: bool = False, marked: bool = False
+) -> Encoded:
     """Encode up to the first drift, or up to the first reject past `tolerated` ones (it is in `rejects` then).
 
-    With `ignore_decode`, records that could not be decoded are rejects that do not count.
+    With `ignore_decode`, records that could not be decoded are rejects that do not count. With `marked`, the result
+    tells which records are of which change.
     """
-    result = Encoded()
+    result = Encoded(marks=[] if marked else None)
+    marks = result.marks
     emit = result.records.append
     compiled = plans.compiled.get
     remaining = iter(changes)
     counted = 0
     for change in remaining:
-        if type(change) is tuple:
-            table, kind, before, after, key, declared = change
+        if marks is not None:
+            marks.append(len(result.records))
+        if type(change) is tuple or type(change) is list:
             try:
-                plan = compiled(table) or plans.find(table)
-                if kind is _DELETE:
-                    plan.delete(before, key, declared, emit)
-                else:
-                    plan.upsert(kind, before, after, key, declared, emit)  # type: ignore[arg-type]  # it has one
+                if type(change) is tuple:
+                    table, kind, before, after, key, declared = change
+                    plan = compiled(table) or plans.find(table)
+                    if kind is _DELETE:
+                        plan.delete(before, key, declared, emit)
+                    else:
+                        plan.upsert(kind, before, after, key, declared, emit)  # type: ignore[arg-type]  # it has one
+                    continue
+                failed = _encode_all(change, plans, result.records)  # type: ignore[arg-type]  # a list
+                if failed is None:
+                    continue
+                bad = failed
             except RowError as exc:
                 bad = Bad(exc.code, str(exc), table)
             except (Drift, KeyChanged) as exc:
                 result.stop = len(changes) - length_hint(remaining) - 1
                 result.why = exc
                 return result
-            else:
-                continue
-        elif type(change) is list:
-            try:
-                failed = _encode_all(change, plans, result.records)
-            except (Drift, KeyChanged) as exc:
-                result.stop = len(changes) - length_hint(remaining) - 1
-                result.why = exc
-                return result
-            if failed is None:
-                continue
-            bad = failed
         elif type(change) is Bad:
             bad = change
         else:

@@ -41,6 +41,10 @@ class SourceTable:
         """Travel between processes as a few plain values: there are ten thousands of tables."""
         return SourceTable, (self.schema, self.targets, self.key_from_message, self.output)
 
+    def after(self) -> SourceTable:
+        """The same table after its transform."""
+        return SourceTable(self.written, self.targets, key_from_message=False)
+
     @property
     def written(self) -> TableSchema:
         """What reaches its sink tables."""

@@ -18,7 +18,7 @@ from ingest.model.text import TextError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from sqlglot.tokens import Token
+    from sqlglot.tokenizer_core import Token
 
 MAX_TOKENS: Final = 10_000
 ALL: Final = "*"
@@ -51,7 +51,7 @@ class Item:
 
 @lru_cache(maxsize=1024)
 def projection(text: str) -> tuple[Item, ...]:
-    """The items of `\\*, UPPER(name) AS name, id`; raises TextError."""
+    r"""The items of `\*, UPPER(name) AS name, id`; raises TextError."""
     items: list[Item] = []
     names: set[str] = set()
     for part in _split(_tokens(text), text):
@@ -134,7 +134,7 @@ def _item(part: list[Token], text: str) -> Item:
     last = part[-1]
     if len(part) == 1 and _is_name(last):
         return Item(last.text, None, last.start)
-    if len(part) > 2 and kinds[-2] == "ALIAS" and _is_name(last):  # noqa: PLR2004  (something AS name)
+    if len(part) > 2 and kinds[-2] == "ALIAS" and _is_name(last):
         return Item(last.text, _expression(part[:-2], text), part[0].start)
     for token in part[1:]:
         if _kind(token) == "ALIAS" and not _inside(part, token):
@@ -173,18 +173,23 @@ def _is_name(token: Token) -> bool:
     )  # fmt: skip
 
 
-_RESERVED: Final = frozenset(
-    "ALL AND ANY AS BETWEEN CASE CAST CROSS DISTINCT ELSE END ESCAPE EXISTS FALSE FROM FULL GROUP HAVING IN INNER "
-    "INTERSECT INTERVAL INTO IS JOIN LEFT LIKE LIMIT NATURAL NOT NULL ON OR ORDER OUTER RIGHT RLIKE SELECT SIMILAR SOME "
-    "TABLE THEN TRUE UNION UNIQUE USING VALUES WHEN WHERE WINDOW WITH".split()
-)
-_FORBIDDEN: Final = frozenset("SELECT UNION INTERSECT EXCEPT JOIN LATERAL OVER HAVING".split())
+_RESERVED: Final = frozenset({
+    "ALL", "AND", "ANY", "AS", "BETWEEN", "CASE", "CAST", "CROSS", "DISTINCT", "ELSE", "END", "ESCAPE", "EXISTS",
+    "FALSE", "FROM", "FULL", "GROUP", "HAVING", "IN", "INNER", "INTERSECT", "INTERVAL", "INTO", "IS", "JOIN",
+    "LEFT", "LIKE", "LIMIT", "NATURAL", "NOT", "NULL", "ON", "OR", "ORDER", "OUTER", "RIGHT", "RLIKE", "SELECT",
+    "SIMILAR", "SOME", "TABLE", "THEN", "TRUE", "UNION", "UNIQUE", "USING", "VALUES", "WHEN", "WHERE", "WINDOW",
+    "WITH",
+})  # fmt: skip
+_FORBIDDEN: Final = frozenset({
+    "SELECT", "UNION", "INTERSECT", "EXCEPT", "JOIN", "LATERAL", "OVER", "HAVING",
+})  # fmt: skip
 """Words of queries that expressions do not have: an expression is computed from one row."""
-OUTSIDE: Final = frozenset(
-    "reflect java_method try_reflect input_file_name input_file_block_start input_file_block_length current_catalog "
-    "current_database current_schema current_user session_user user version spark_partition_id "
-    "monotonically_increasing_id from_protobuf to_protobuf from_avro to_avro sql_keywords collations".split()
-)
+OUTSIDE: Final = frozenset({
+    "reflect", "java_method", "try_reflect", "input_file_name", "input_file_block_start",
+    "input_file_block_length", "current_catalog", "current_database", "current_schema", "current_user",
+    "session_user", "user", "version", "spark_partition_id", "monotonically_increasing_id", "from_protobuf",
+    "to_protobuf", "from_avro", "to_avro", "sql_keywords", "collations",
+})  # fmt: skip
 """Functions that reach outside of the row: code, files, who runs this and where."""
 _LITERALS: Final = frozenset({"STRING", "NUMBER"})
 _MARKS: Final = frozenset({"SEMICOLON", "PARAMETER", "PLACEHOLDER", "HINT"})
@@ -337,7 +342,7 @@ def _epoch(arguments: Sequence[Sequence[Token]], text: str) -> str | None:
 def _floor(arguments: Sequence[Sequence[Token]], text: str) -> str | None:
     """`FLOOR(t TO DAY)` of a time."""
     words = arguments[0]
-    if len(words) > 2 and words[-2].text.upper() == "TO":  # noqa: PLR2004  (something TO unit)
+    if len(words) > 2 and words[-2].text.upper() == "TO":
         return f"date_trunc('{words[-1].text.upper()}', {_translated(words[:-2], text)})"
     return None
 

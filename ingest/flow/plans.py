@@ -114,12 +114,19 @@ class Plans:
         self._inference = inference
         self.schemas = Schemas()
         self.compiled: dict[TableId, Plan] = {}
+        self.feed: Callable[[TableId, SourceTable], Plan] | None = None
+        """What makes the plans of tables whose rows a transform changes first; without it, they were changed before."""
 
     def find(self, table: TableId) -> Plan:
         """Compile and keep the plan of a table; raises Drift where the table is not known."""
         source = self.schemas.sources.get(table)
         if source is None:
             raise Drift
+        if source.output is not None:
+            if self.feed is not None:
+                plan = self.compiled[table] = self.feed(table, source)
+                return plan
+            source = source.after()
         plans = [self._compile(table, source, target) for target in source.targets]
         plan = self.compiled[table] = plans[0] if len(plans) == 1 else Several(table, plans)
         return plan

@@ -44,6 +44,8 @@ METADATA: Final = (NAMESPACE, SCHEMA, TABLE, EVENT)
 
 # -- slots -----------------------------------------------------------------------------------------------------------
 
+MARKS: Final = 62
+"""Results that one mask of failures has room for."""
 SLOTS: Final = ("s", "l", "d", "b")
 """Texts, integers, floating-point numbers, truth values: what columns and results travel as, shared by all programs."""
 
@@ -95,6 +97,8 @@ class Program:
     computed ones that are new."""
     decisive: frozenset[str]
     """The columns that the filter and the result's key are made from."""
+    key: tuple[str, ...]
+    """The result's key."""
     soft_delete: bool = False
 
 
@@ -120,8 +124,8 @@ def together(programs: Iterable[Program]) -> Programs:
 
 
 INSERT, UPDATE, UPDATE_ALONE, DELETE, BEFORE = range(5)
-"""What a fed row is: the row after an insert, or after an update whose row before decides the same, or is not known; the
-row that a delete took; the row before the update that comes next."""
+"""What a fed row is: the row after an insert, after an update whose row before decides the same or came just before,
+after one whose row before is not known, the row that a delete took, the row before the update that comes next."""
 PARTIAL: Final = 8
 """Added to it: the image does not have all columns, and what it lacks is unknown."""
 
@@ -153,8 +157,8 @@ class FeedPlan:
         self.withheld = self._conformer.withheld
         self._images = images
         self._primary_key = source.schema.primary_key if source.key_from_message else ()
-        namespace, schema, table = ("", "", "", *program.table)[-3:]
-        self._constants = {NAMESPACE: namespace, SCHEMA: schema, TABLE: table}
+        parts = ("", "", *program.table)
+        self._constants = {NAMESPACE: parts[-3], SCHEMA: parts[-2], TABLE: parts[-1]}
         inputs = [(i.name, _READ[i.slot[0]], places[i.slot]) for i in program.inputs]
         self._columns = [given for given in inputs if not is_ours(given[0])]
         self._ours = [(name, place) for name, _, place in inputs if is_ours(name)]
@@ -306,6 +310,15 @@ class Composer:
         if failed >> self._passes & 1:
             raise RowError("expression-failed", f"filter: {self._condition.text}: cannot be computed for this row")
         return values[self._passes] is True
+
+    def decides(self, raw: bytes) -> bool:
+        """Whether an image has all the columns that the filter is made from."""
+        needs = self._condition.needs if self._condition is not None else frozenset()
+        return {name for name in needs if not is_ours(name)} <= parse_row(msgspec.Raw(raw)).keys()
+
+    def keyed(self, row: msgspec.Raw) -> bool:
+        """Whether a result has its key."""
+        return set(self.program.key) <= parse_row(row).keys()
 
     def row(self, raw: bytes, values: Sequence[Any], failed: int, *, partial: bool) -> msgspec.Raw:
         """The row's text with what was computed; raises RowError where something could not be."""

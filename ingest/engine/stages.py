@@ -1,0 +1,103 @@
+"""Batches that go through Spark SQL: the driver's side.
+
+In: tasks. Out: their outcomes. One plan serves all batches until a table's program changes: it is analysed, optimised
+and compiled once, and each batch is a job over the same plan.
+"""
+
+from __future__ import annotations
+
+import base64
+import pickle
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from pyspark import TaskContext
+
+from ingest.engine.relay import drain, feed
+from ingest.engine.session import LUGGAGE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import pyarrow as pa
+    from pyspark.core.broadcast import Broadcast
+    from pyspark.sql import DataFrame
+
+    from ingest.engine.assignment import Outcome, Task
+    from ingest.engine.compiler import Compiler
+    from ingest.engine.session import Session
+    from ingest.flow.evolve import Schemas
+    from ingest.flow.transform import Programs
+
+
+class Stages:
+    """Runs tasks in two stages, with the expressions of all tables between them."""
+
+    def __init__(self, session: Session, compiler: Compiler, shards: int) -> None:
+        """Plan nothing yet."""
+        self._session, self._compiler, self._shards = session, compiler, shards
+        self._programs: Programs | None = None
+        self._version = -1
+        self._sent: Broadcast[Programs] | None = None
+        self._base: object = None
+        self._frame: DataFrame | None = None
+
+    def needed(self, schemas: Schemas) -> bool:
+        """Whether rows of a table that is known are changed by a transform."""
+        return any(source.output is not None for source in schemas.sources.values())
+
+    def run(self, tasks: Sequence[Task], schemas: Schemas) -> list[Outcome]:
+        """One job. Raises Unavailable when Spark gave up on a task."""
+        first = tasks[0]
+        programs = self._programs
+        if programs is None or schemas.version != self._version:
+            programs, self._version = self._compiler.programs(schemas.sources), schemas.version
+        if self._frame is None or programs != self._programs or first.base is not self._base:
+            if self._sent is None or programs != self._programs:
+                self._programs, self._sent = programs, self._session.broadcast(programs)
+            self._base = first.base
+            shards = max(self._shards, len(tasks))
+            given = (first.setup, first.base, self._sent)
+            self._frame = self._compiler.frame(programs, shards, fed(*given), drained(*given))
+        light = [replace(task, setup=None, base=None) for task in tasks]  # type: ignore[arg-type]  # they are at hand
+        luggage = base64.b64encode(pickle.dumps(light)).decode()
+        return [pickle.loads(row) for row in self._session.run_frame(self._frame, luggage)]  # noqa: S301  (our own)
+
+
+def _task(setup: Any, base: Any) -> Task | None:  # noqa: ANN401  (broadcasts)
+    """What this partition has to do in this batch."""
+    context = TaskContext.get()
+    assert context is not None
+    tasks: list[Task] = pickle.loads(base64.b64decode(context.getLocalProperty(LUGGAGE) or ""))  # noqa: S301  (our own)
+    number = context.partitionId()
+    return replace(tasks[number], setup=setup, base=base) if number < len(tasks) else None
+
+
+def fed(setup: Any, base: Any, programs: Any) -> Any:  # noqa: ANN401  (broadcasts; a stage)
+    """The first stage, as Spark runs it."""
+
+    def stage(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            pass
+        task = _task(setup, base)
+        if task is not None:
+            yield from feed(task, programs.value)
+
+    return stage
+
+
+def drained(setup: Any, base: Any, programs: Any) -> Any:  # noqa: ANN401  (as above)
+    """The second stage, as Spark runs it."""
+
+    def stage(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa  # noqa: PLC0415  (in the worker)
+
+        task = _task(setup, base)
+        if task is None:
+            for _ in batches:
+                pass
+            return
+        outcome = drain(task, programs.value, batches)
+        yield pa.RecordBatch.from_pydict({"outcome": pa.array([pickle.dumps(outcome)], pa.binary())})
+
+    return stage
