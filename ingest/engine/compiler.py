@@ -60,6 +60,10 @@ _TYPES: Final = {"s": "string", "l": "bigint", "d": "double", "b": "boolean"}
 _META_TYPES: Final = "_program int, _head int, _at bigint, _what int, _text binary, _key binary"
 _MAX_SQL: Final = 1 << 20
 STAGE: Final = "INGEST_STAGE"
+_JSON: Final = (
+    "map('ignoreNullFields', 'false', 'timeZone', 'UTC', 'timestampFormat', 'yyyy-MM-dd HH:mm:ss.SSSSSSX', "
+    "'timestampNTZFormat', 'yyyy-MM-dd HH:mm:ss.SSSSSS')"
+)
 _SAID: Final = re.compile(r"^\[[A-Z_.0-9]+\] ")
 
 
@@ -467,7 +471,7 @@ def _sent(sql: str, data_type: DataType) -> str:
     if isinstance(data_type, TimestampType):
         return f"CAST(unix_micros({sql}) AS STRING)"
     if isinstance(data_type, (ArrayType, MapType, StructType, VariantType)):
-        return f"to_json({sql})"
+        return f"to_json({sql}, {_JSON})"
     return f"CAST({sql} AS STRING)"
 
 

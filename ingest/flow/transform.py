@@ -242,6 +242,11 @@ def is_ours(name: str) -> bool:
     return name in METADATA or name.startswith((NOW, TAG, DICE))
 
 
+def _columns(names: frozenset[str]) -> frozenset[str]:
+    """Those that are the table's."""
+    return frozenset(name for name in names if not is_ours(name))
+
+
 # -- results ---------------------------------------------------------------------------------------------------------
 
 
@@ -297,7 +302,7 @@ class Composer:
         places = {slot: i for i, slot in enumerate(programs.results)}
         self.program = program
         self._writers = [
-            (o.name, places[o.slot], writer_of(o.type, standard), o.needs, o.text) for o in program.outputs
+            (o.name, places[o.slot], writer_of(o.type, standard), _columns(o.needs), o.text) for o in program.outputs
         ]
         self._columns = program.columns
         self._condition = program.condition
@@ -313,8 +318,8 @@ class Composer:
 
     def decides(self, raw: bytes) -> bool:
         """Whether an image has all the columns that the filter is made from."""
-        needs = self._condition.needs if self._condition is not None else frozenset()
-        return {name for name in needs if not is_ours(name)} <= parse_row(msgspec.Raw(raw)).keys()
+        needs = frozenset() if self._condition is None else _columns(self._condition.needs)
+        return needs <= parse_row(msgspec.Raw(raw)).keys()
 
     def keyed(self, row: msgspec.Raw) -> bool:
         """Whether a result has its key."""
