@@ -26,6 +26,10 @@ INGEST = str(Path(sys.executable).with_name("ingest"))
 Row = dict[str, Any]
 
 
+EXACTLY = "  sink.delivery-guarantee: exactly-once\n"
+FAULTS = Path(__file__).parent / "faults"
+
+
 def free_port() -> int:
     """A port that nobody listens on."""
     with socket.socket() as probe:
@@ -217,3 +221,24 @@ def finish(process: subprocess.Popen[str], timeout: float = 120) -> Result:
     out, err = process.communicate(timeout=timeout)
     events = [json.loads(line) for line in err.splitlines() if line.startswith("{")]
     return Result(process.returncode, out, err, events)
+
+
+def ids(kafka: Kafka, topic: str, isolation: str = "read_committed") -> list[int]:
+    """The ids of the rows in a topic, in the order of its partitions, each as often as it is there."""
+    return [int((record.key or b"")[6:-1]) for record in kafka.read(topic, isolation)]
+
+
+def faulty(pipeline: Pipeline, folder: Path, *, worker: str = "", driver: str = "", replay: bool = False) -> Result:
+    """Run to the end, or replay dead letters, with a death of a worker or of the driver."""
+    env = {**os.environ, "PYTHONPATH": str(FAULTS)}
+    command = pipeline.command() if replay else pipeline.command("--once")
+    if replay:
+        command[1] = "replay"
+    if worker:
+        folder.mkdir(exist_ok=True)
+        env["INGEST_FAULT"] = f"{worker}:{folder}"
+        command += ["--conf", "spark.python.daemon.module=faulty_daemon"]
+    if driver:
+        env["INGEST_DRIVER_FAULT"] = driver
+        command = [sys.executable, str(FAULTS / "faulty_driver.py"), *command[1:]]
+    return finish(subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))

@@ -247,7 +247,6 @@ class _Rule:
     def compile(self, number: int) -> tuple[Program, TableSchema, dict[str, str]]:
         rule = self.rule
         items = rule.projection
-        everything = not items or any(item.name == ALL for item in items)
         known = [column.name for column in self.source.columns]
         texts: dict[str, str] = {}
         for item in items:
@@ -261,8 +260,8 @@ class _Rule:
             else:
                 self.computed[item.name] = self.expression("projection", item.name, item.expression)
                 texts[item.name] = item.expression.text
-        named = [item.name for item in items if item.name != ALL]
-        order = [*known, *(name for name in named if name not in known)] if everything else named
+        order = [*dict.fromkeys(name for i in items for name in (known if i.name == ALL else (i.name,)))] or known
+        as_they_come = not items or items[0].name == ALL
         condition = None if rule.filter is None else self.expression("filter", "", rule.filter)
         wanted = [sql for sql, _ in self.computed.values()]
         found = self.analyse(wanted if condition is None else [*wanted, condition[0]])
@@ -294,7 +293,7 @@ class _Rule:
             decisive |= self.computed[name][1] if name in self.computed else {name}
         program = Program(
             number, self.table, tuple(self.inputs.values()), tuple(outputs), passes,
-            None if everything else tuple(order), frozenset(decisive), schema.primary_key, rule.soft_delete,
+            None if as_they_come else tuple(order), frozenset(decisive), schema.primary_key, rule.soft_delete,
         )  # fmt: skip
         return program, schema, results
 

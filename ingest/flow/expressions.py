@@ -134,7 +134,7 @@ def _item(part: list[Token], text: str) -> Item:
     last = part[-1]
     if len(part) == 1 and _is_name(last):
         return Item(last.text, None, last.start)
-    if len(part) > 2 and kinds[-2] == "ALIAS" and _is_name(last):
+    if len(part) > 2 and kinds[-2] == "ALIAS" and _is_word(last):
         return Item(last.text, _expression(part[:-2], text), part[0].start)
     for token in part[1:]:
         if _kind(token) == "ALIAS" and not _inside(part, token):
@@ -164,13 +164,16 @@ def _ends(token: Token) -> bool:
     return _kind(token) in _ENDS or (_kind(token) == "VAR" and token.text.upper() not in _RESERVED)
 
 
+def _is_word(token: Token) -> bool:
+    """Whether it is a word, in backquotes or of letters, digits and `_`."""
+    if _kind(token) in {"IDENTIFIER", "STRING"}:
+        return _kind(token) == "IDENTIFIER" and bool(token.text)
+    return token.text.replace("_", "a").isalnum() and not token.text[0].isdigit()
+
+
 def _is_name(token: Token) -> bool:
     """Whether a word may be a column's name; words that the tokenizer knows may be, too, unless they are reserved."""
-    if _kind(token) == "IDENTIFIER":
-        return bool(token.text)
-    return token.text.replace("_", "a").isalnum() and not token.text[0].isdigit() and _kind(token) != "STRING" and (
-        token.text.upper() not in _RESERVED
-    )  # fmt: skip
+    return _is_word(token) and (_kind(token) == "IDENTIFIER" or token.text.upper() not in _RESERVED)
 
 
 _RESERVED: Final = frozenset({
@@ -347,13 +350,31 @@ def _floor(arguments: Sequence[Sequence[Token]], text: str) -> str | None:
     return None
 
 
+def _struct(arguments: Sequence[Sequence[Token]], text: str) -> str:
+    """`ROW(a, b + 1)`: a struct whose fields are named as its columns are, others by their number, as Spark has it.
+
+    Spark itself would take the names of the slots that stand for columns.
+    """
+    fields = []
+    for i, words in enumerate(arguments):
+        last = words[-1]
+        if len(words) > 2 and _kind(words[-2]) == "ALIAS":
+            name, value = last.text, words[:-2]
+        else:
+            path = all(_kind(w) == "DOT" if j % 2 else _is_word(w) for j, w in enumerate(words))
+            name, value = last.text if path and len(words) % 2 else f"col{i + 1}", words
+        fields.append(f"{_literal(name)}, {_translated(value, text)}")
+    return f"named_struct({', '.join(fields)})"
+
+
 Call: TypeAlias = "str | Callable[[Sequence[Sequence[Token]], str], str | None]"
 _MICROS: Final = f"`{NOW}`"
 _INSTANT: Final = f"timestamp_micros({_MICROS})"
 _LOCAL: Final = f"CAST({_INSTANT} AS TIMESTAMP_NTZ)"
 _TODAY: Final = f"CAST({_INSTANT} AS DATE)"
 _CALLS: Final[dict[tuple[str, int], Call]] = {
-    ("ROW", -1): lambda arguments, text: f"struct({', '.join(_translated(a, text) for a in arguments)})",
+    ("ROW", -1): _struct,
+    ("STRUCT", -1): _struct,
     ("TO_TIMESTAMP_LTZ", 2): _epoch,
     ("FLOOR", 1): _floor,
     ("REGEXP_EXTRACT", 2): "regexp_extract({0}, {1}, 0)",

@@ -93,8 +93,7 @@ class Program:
     outputs: tuple[Output, ...]
     condition: Output | None
     columns: tuple[str, ...] | None
-    """The columns of the result in their order, where it has not all those of the source; None: those, then the
-    computed ones that are new."""
+    """The columns of the result in their order; None: those of the source, then the computed ones that are new."""
     decisive: frozenset[str]
     """The columns that the filter and the result's key are made from."""
     key: tuple[str, ...]

@@ -3,52 +3,28 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
-from harness import INGEST, Kafka, Result, debezium, finish, free_port, message, until
+from harness import EXACTLY, INGEST, Kafka, debezium, faulty, finish, free_port, ids, message, until
 
 from ingest.sandbox import broker as sandbox
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from harness import Pipeline
 
 pytestmark = pytest.mark.kafka
-EXACTLY = "  sink.delivery-guarantee: exactly-once\n"
-FAULTS = Path(__file__).parent.parent / "faults"
-
-
-def ids(kafka: Kafka, topic: str, isolation: str = "read_committed") -> list[int]:
-    """The ids of the rows in a topic, in the order of its partitions, each as often as it is there."""
-    return [int((record.key or b"")[6:-1]) for record in kafka.read(topic, isolation)]
 
 
 def fill(kafka: Kafka, pipeline: Pipeline, first: int, end: int, partitions: int = 2) -> None:
     for partition in range(partitions):
         changes = [message("c", None, {"id": i}) for i in range(first, end) if i % partitions == partition]
         kafka.send(pipeline.topic, *changes, partition=partition)
-
-
-def faulty(pipeline: Pipeline, folder: Path, *, worker: str = "", driver: str = "", replay: bool = False) -> Result:
-    """Run to the end, or replay dead letters, with a death of a worker or of the driver."""
-    env = {**os.environ, "PYTHONPATH": str(FAULTS)}
-    command = pipeline.command() if replay else pipeline.command("--once")
-    if replay:
-        command[1] = "replay"
-    if worker:
-        folder.mkdir(exist_ok=True)
-        env["INGEST_FAULT"] = f"{worker}:{folder}"
-        command += ["--conf", "spark.python.daemon.module=faulty_daemon"]
-    if driver:
-        env["INGEST_DRIVER_FAULT"] = driver
-        command = [sys.executable, str(FAULTS / "faulty_driver.py"), *command[1:]]
-    return finish(subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
 
 
 def test_everything_arrives_once_over_several_runs(kafka: Kafka, pipeline: Pipeline) -> None:

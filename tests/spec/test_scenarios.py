@@ -10,7 +10,8 @@ from ingest.engine import worker
 from ingest.engine.trial import differences
 from ingest.spec.scenario import read
 
-FILES = sorted(Path(__file__).parent.glob("*.yaml"))
+ROOT = Path(__file__).parent.parent.parent
+FILES = sorted([*Path(__file__).parent.glob("*.yaml"), *(ROOT / "pipelines" / "tests").glob("*.yaml")])
 
 
 def test_there_are_scenarios() -> None:

@@ -31,7 +31,7 @@ def test_projections(text: str, items: list[tuple[str, str | None]]) -> None:
     [
         ("ARRAY[1, ARRAY[x][1]]", "array(1, array(x)[1])"),
         ("MAP['a', 1]['a']", "map('a', 1)['a']"),
-        ("ROW(a, 1)", "struct(a, 1)"),
+        ("ROW(a, 1, b.c, d + 1 AS e)", "named_struct('a', a, 'col2', 1, 'c', b.c, 'e', d + 1)"),
         ("a SIMILAR TO 'x%_.y'", "a RLIKE '^(?:x.*.\\\\.y)$'"),
         ("NOT a SIMILAR TO 'b''c'", "NOT a RLIKE '^(?:b\\'c)$'"),
         ("TO_TIMESTAMP_LTZ(n + 1, 3)", "timestamp_millis(n + 1)"),

@@ -1,0 +1,158 @@
+"""Transforms on Spark: what comes out, in order, once, whatever dies; and while the tables change under them."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from harness import EXACTLY, debezium, faulty, finish, ids, message, until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness import Kafka, Pipeline
+
+pytestmark = pytest.mark.kafka
+RULES = """\
+transform:
+  - source-table: shop.orders
+    projection: \\*, UPPER(status) AS status, n * 2 AS twice
+    filter: n % 10 <> 3
+"""
+
+
+def fill(kafka: Kafka, pipeline: Pipeline, first: int, end: int, partitions: int = 2) -> None:
+    """Orders, which the rule is for, and users, which it is not."""
+    for partition in range(partitions):
+        changes = [
+            message("c", None, {"id": i, "status": "new", "n": i}, "orders" if i % 4 else "users")
+            for i in range(first, end)
+            if i % partitions == partition
+        ]
+        kafka.send(pipeline.topic, *changes, partition=partition)
+
+
+def expected(first: int, end: int) -> set[int]:
+    return {i for i in range(first, end) if i % 4 and i % 10 != 3}
+
+
+@pytest.mark.parametrize("guarantee", ["", EXACTLY])
+def test_rows_are_changed_and_others_are_not(kafka: Kafka, pipeline: Pipeline, guarantee: str) -> None:
+    pipeline.write(sink=guarantee, rest=RULES)
+    fill(kafka, pipeline, 0, 3000)
+    done = pipeline.run()
+    assert done.code == 0, done.err
+    fill(kafka, pipeline, 3000, 4000)
+    kafka.send(pipeline.topic, *[message("d", {"id": 1, "status": "new", "n": 1}, None)], partition=1)
+    done = pipeline.run()
+    assert done.code == 0, done.err
+    rows = kafka.table(pipeline.out("orders"))
+    assert {row["id"] for row in rows.values()} == expected(0, 4000) - {1}
+    assert all(row["status"] == "NEW" and row["twice"] == 2 * row["n"] for row in rows.values())
+    assert len(ids(kafka, pipeline.out("users"))) == 1000
+    assert kafka.table(pipeline.out("users"))['{"id":4}'] == {"id": 4, "status": "new", "n": 4}
+    assert sorted(ids(kafka, pipeline.out("orders"))) == sorted([*expected(0, 4000), 1])
+    (summary,) = [event for event in done.events if event["event"] == "run ended"]
+    assert summary["skipped"]["filter"] == len([i for i in range(3000, 4000) if i % 4 and i % 10 == 3])
+
+
+@pytest.mark.parametrize("death", ["before-commit:1", "after-commit:1"])
+def test_exactly_once_whatever_dies(kafka: Kafka, pipeline: Pipeline, tmp_path: Path, death: str) -> None:
+    pipeline.write(sink=EXACTLY, rest=RULES)
+    fill(kafka, pipeline, 0, 1000)
+    assert pipeline.run().code == 0
+    fill(kafka, pipeline, 1000, 5000)
+    done = faulty(pipeline, tmp_path / "faults", worker=death)
+    assert done.code == 0, done.err
+    assert sorted(ids(kafka, pipeline.out("orders"))) == sorted(expected(0, 5000))
+    assert len(ids(kafka, pipeline.out("users"))) == 1250
+
+
+def test_kill_9_at_random_moments_loses_nothing(kafka: Kafka, pipeline: Pipeline) -> None:
+    pipeline.write(rest=RULES)
+    chance = random.Random(7)  # noqa: S311  (the same moments each time)
+    fill(kafka, pipeline, 0, 20_000)
+    for _ in range(4):
+        process = pipeline.start("--once")
+        moment = chance.uniform(2, 12)
+        time.sleep(moment)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    done = pipeline.run()
+    assert done.code == 0, done.err
+    assert {row["id"] for row in kafka.table(pipeline.out("orders")).values()} == expected(0, 20_000)
+    assert len(kafka.table(pipeline.out("users"))) == 5000
+
+
+def test_tables_change_under_their_transforms(kafka: Kafka, pipeline: Pipeline) -> None:
+    pipeline.write(rest=RULES)
+    running = pipeline.start()
+    try:
+        kafka.send(pipeline.topic, message("c", None, {"id": 1, "status": "a", "n": 1}), partition=0)
+        until(lambda: _row(kafka, pipeline, 1) is not None, 60, running)
+        kafka.send(pipeline.topic, message("c", None, {"id": 2, "status": "b", "n": 2, "more": [1]}), partition=0)
+        until(lambda: _row(kafka, pipeline, 2) is not None, 60, running)
+        assert _row(kafka, pipeline, 2) == {"id": 2, "status": "B", "n": 2, "twice": 4, "more": "[1]"}
+        kafka.send(pipeline.topic, message("c", None, {"id": 4, "status": "c", "n": 2.5}), partition=0)
+        until(lambda: _row(kafka, pipeline, 4) is not None, 60, running)
+        assert _row(kafka, pipeline, 4) == {"id": 4, "status": "C", "n": 2.5, "twice": 5.0, "more": None}
+        kafka.send(pipeline.topic, message("c", None, {"id": 5, "status": "c", "n": {"no": "number"}}), partition=0)
+        said = finish(running)
+    finally:
+        running.kill()
+    assert said.code == 65, said.err
+    assert "transform/expression-failed" in said.err
+    assert "n % 10 <> 3" in said.err
+
+
+def _row(kafka: Kafka, pipeline: Pipeline, key: int) -> object:
+    try:
+        return kafka.table(pipeline.out("orders")).get(f'{{"id":{key}}}')
+    except KeyError:
+        return None
+
+
+def test_an_expression_that_a_table_does_not_allow_stops_the_run(kafka: Kafka, pipeline: Pipeline) -> None:
+    pipeline.write(rest=RULES.replace("UPPER(status)", "UPPER(statsu)"))
+    kafka.send(pipeline.topic, message("c", None, {"id": 1, "status": "a", "n": 1}), partition=0)
+    done = pipeline.run()
+    assert done.code == 78, done.err
+    assert "transform[0].projection, column 'status', table shop.orders" in done.err
+    assert "has no column 'statsu', did you mean 'status'?" in done.err
+    assert "in version 1 of the schemas" in done.err
+    assert "Traceback" not in done.err + done.out
+
+
+def test_rejects_of_expressions_are_dead_letters_as_they_came(kafka: Kafka, pipeline: Pipeline) -> None:
+    dead = f"{kafka.name}.dead"
+    pipeline.write(
+        source="  ingestion.ignore-errors: true\n  ingestion.error-tolerance.max-count: 10\n",
+        sink=EXACTLY,
+        rest="transform: [{source-table: shop.orders, projection: '*, 10 / n AS part'}]\n"
+        f"pipeline: {{dirty-data.collector.type: kafka, dirty-data.collector.topic: {dead}}}\n",
+    )
+    bad = debezium("c", None, {"id": 2, "n": 0})
+    kafka.send(pipeline.topic, (b'{"id":1}', debezium("c", None, {"id": 1, "n": 4})), (b'{"id":2}', bad), partition=0)
+    kafka.send(pipeline.topic, (b'{"id":3}', b"{"), (b'{"id":4}', debezium("c", None, {"id": 4, "n": 5})), partition=0)
+    done = pipeline.run()
+    assert done.code == 0, done.err
+    assert {row["id"]: row["part"] for row in kafka.table(pipeline.out("orders")).values()} == {1: 2.5, 4: 2.0}
+    letters = {record.key: record for record in kafka.read(dead)}
+    assert letters.keys() == {b'{"id":2}', b'{"id":3}'}
+    assert letters[b'{"id":2}'].value == bad
+    headers = dict(letters[b'{"id":2}'].headers)
+    assert headers["__ingest.errors.stage"] == b"transform"
+    assert b"10 / n" in (headers["__ingest.errors.message"] or b"")
+    # One too many stops the run before it, and nothing after it is written
+    pipeline.write(sink=EXACTLY, rest="transform: [{source-table: shop.orders, projection: '*, 10 / n AS part'}]\n")
+    kafka.send(pipeline.topic, (b'{"id":5}', debezium("c", None, {"id": 5, "n": 1})), partition=0)
+    kafka.send(pipeline.topic, (b'{"id":6}', bad), (b'{"id":7}', debezium("c", None, {"id": 7, "n": 1})), partition=0)
+    done = pipeline.run()
+    assert done.code == 65, done.err
+    assert f"{pipeline.topic}[0] at offset 5" in done.err
+    assert sorted(ids(kafka, pipeline.out("orders"))) == [1, 4, 5]
+    assert json.loads(bad)["after"] == {"id": 2, "n": 0}
