@@ -16,7 +16,7 @@ from ingest.sandbox import broker as sandbox
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness import Pipeline
+    from harness import Pipeline, Result
 
 pytestmark = pytest.mark.kafka
 
