@@ -102,3 +102,11 @@ class NoPrimaryKey(ConfigError):
 
 class TransformError(ConfigError):
     """An expression of a transform that a table's columns do not allow."""
+
+    place: tuple[int, str, int, int] | None = None
+    """Which entry of `transform:`, which option of it, and where in its text, from character to character."""
+
+    def placed(self, rule: int, option: str, start: int, end: int) -> TransformError:
+        """The same, with its place in the file's texts."""
+        self.place = (rule, option, start, end)
+        return self

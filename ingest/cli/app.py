@@ -11,6 +11,7 @@ import typer
 from ingest import __version__
 from ingest.cli.check import check
 from ingest.cli.checkpoint import app as checkpoint_app
+from ingest.cli.plan import plan
 from ingest.cli.replay import replay
 from ingest.cli.run import run
 from ingest.cli.sandbox import app as sandbox_app
@@ -33,6 +34,7 @@ app = typer.Typer(
 )
 app.command()(run)
 app.command()(check)
+app.command()(plan)
 app.command()(replay)
 app.command()(test)
 app.command()(warmup)

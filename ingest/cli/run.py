@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ingest.cli.check import SetOption, parse_variables
-from ingest.errors import IngestError
+from ingest.errors import IngestError, TransformError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,7 +72,7 @@ def running(
     from ingest.cli.progress import observer_for  # noqa: PLC0415  (as above)
     from ingest.engine.start import Settings  # noqa: PLC0415
     from ingest.spec.interpolate import mask  # noqa: PLC0415
-    from ingest.spec.load import load_strictly  # noqa: PLC0415
+    from ingest.spec.load import load_strictly, locate  # noqa: PLC0415
 
     pipeline = load_strictly(file, variables)
     home = Path(".ingest") / pipeline.pipeline.name
@@ -81,6 +81,12 @@ def running(
     observer = observer_for(pipeline.secrets, once=once)
     try:
         yield pipeline, Settings(where, logs, master, conf, once, from_time=start), observer
+    except TransformError as exc:
+        found = None if exc.place is None else locate(file, *exc.place, exc.message.split("\n", 1)[0])
+        if found is None:
+            raise
+        version = exc.message.rsplit("\n", 1)[-1]
+        raise TransformError(mask(f"{found.text()}\n{version}", pipeline.secrets), exc.hint) from exc
     except IngestError as exc:
         raise type(exc)(mask(exc.message, pipeline.secrets), mask(exc.hint, pipeline.secrets)) from exc
     finally:

@@ -254,7 +254,9 @@ class _Rule:
                 if item.name == ALL or item.name in known:
                     continue
                 if item.name not in METADATA:
-                    raise self.error("projection", item.name, item.name, 0, len(item.name), self.missing(item.name))
+                    raise self.error(
+                        "projection", item.name, item.name, 0, len(item.name), self.missing(item.name), item.at
+                    )
                 self.computed[item.name] = self.bound(item.name, (_Name(0, len(item.name), (item.name,)),), "", "")
                 texts[item.name] = item.name
             else:
@@ -268,7 +270,7 @@ class _Rule:
         if condition is not None and not isinstance(found[-1], (type(types.BOOLEAN), NullType)):
             assert rule.filter is not None
             why = f"a filter is true or false, and this is {types.name(found[-1])}"
-            raise self.error("filter", "", rule.filter.text, 0, len(rule.filter.text), why)
+            raise self.error("filter", "", rule.filter.text, 0, len(rule.filter.text), why, rule.filter.at)
         for (name, _), data_type in zip(texts.items(), found, strict=False):
             try:
                 types.name(_kept(data_type))
@@ -330,7 +332,7 @@ class _Rule:
         try:
             names = self.compiler.names(expression.sql)
         except ValueError as exc:
-            raise self.error(option, name, expression.text, 0, len(expression.text), str(exc)) from exc
+            raise self.error(option, name, expression.text, 0, len(expression.text), str(exc), expression.at) from exc
         except Exception as exc:
             raise self.explained(option, name, expression, exc) from exc
         return self.bound(expression.sql, names, option, name, expression)
@@ -358,7 +360,9 @@ class _Rule:
                 text = sql if expression is None else expression.text
                 same = expression is not None and expression.sql == expression.text
                 start, length = (given.start, given.stop - given.start) if same else (0, len(text))
-                raise self.error(option, name, text, start, length, self.missing(head))
+                raise self.error(
+                    option, name, text, start, length, self.missing(head), 0 if expression is None else expression.at
+                )
             out += (sql[at : given.start], made, *(f".`{part}`" for part in rest))
             at = given.stop
         made = "".join((*out, sql[at:]))
@@ -396,7 +400,8 @@ class _Rule:
                     self.compiler.types_of([sql], slots)
                 except ValueError as exc:
                     text = name if expression is None else expression.text
-                    raise self.error(option, name, text, 0, len(text), str(exc)) from exc
+                    at = 0 if expression is None else expression.at
+                    raise self.error(option, name, text, 0, len(text), str(exc), at) from exc
                 except Exception as exc:
                     if expression is None:
                         raise
@@ -427,18 +432,20 @@ class _Rule:
         said = _SAID.sub("", said).split("; line ")[0].split(" SQLSTATE")[0].strip()
         for given in self.inputs.values():
             said = said.replace(f'"{given.slot}"', f'"{given.name}"').replace(f"`{given.slot}`", f"`{given.name}`")
-        return self.error(option, name, expression.text, 0, len(expression.text), said)
+        return self.error(option, name, expression.text, 0, len(expression.text), said, expression.at)
 
-    def error(self, option: str, name: str, text: str, start: int, length: int, why: str) -> TransformError:
-        """The error of an expression, with a line below it that marks the place."""
+    def error(
+        self, option: str, name: str, text: str, start: int, length: int, why: str, at: int = 0
+    ) -> TransformError:
+        """The error of an expression, with a line below it that marks the place. `at`: where the text begins."""
         rule = self.rule
         what = f"{rule.place}.{option}" + (f", column {name!r}" if name else "")
         shown = text.replace("\n", " ")
-        mark = " " * start + "^" * max(1, min(length, len(shown) - start))
+        length = max(1, min(length, len(shown) - start))
         return TransformError(
-            f"{what}, table {show(self.table)}: {why}\n  {shown}\n  {mark}",
+            f"{what}, table {show(self.table)}: {why}\n  {shown}\n  {' ' * start}{'^' * length}",
             "correct the expression; ingest plan shows what each rule makes of each table",
-        )
+        ).placed(rule.number, option, at + start, at + start + length)
 
 
 def _received(slot: str, data_type: DataType) -> str:

@@ -157,7 +157,9 @@ def _shaped(
         try:
             output = shape(table, source.schema)
         except TransformError as exc:
-            raise TransformError(f"{exc.message}\n  in version {version} of the schemas", exc.hint) from exc
+            again = TransformError(f"{exc.message}\n  in version {version} of the schemas", exc.hint)
+            again.place = exc.place
+            raise again from exc
         if output is not None and not output.primary_key and policy.needs_key:
             msg = f"table {show(table)} has no primary key: its messages tell none, and its transform names none"
             raise NoPrimaryKey(msg, "add `primary-keys: COLUMN` to its transform")

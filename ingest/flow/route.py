@@ -41,14 +41,19 @@ class KeyRule:
 class TransformRule:
     """One entry of `transform:`, as it bears on rows."""
 
-    place: str
-    """What to call it: `transform[0]`."""
+    number: int
+    """Which entry it is, from 0."""
     source_table: str
     projection: tuple[Item, ...] = ()
     """Empty: all columns."""
     filter: Expression | None = None
     primary_key: tuple[str, ...] = ()
     soft_delete: bool = False
+
+    @property
+    def place(self) -> str:
+        """What to call it."""
+        return f"transform[{self.number}]"
 
     @property
     def plain(self) -> bool:

@@ -63,6 +63,9 @@ class Control(Protocol):
     def topics(self, tables: Iterable[TableId]) -> set[str]:
         """The topics that rows of these tables go to."""
 
+    def missing(self, tables: Iterable[TableId]) -> set[str]:
+        """Those of these topics that are not there."""
+
     def prepare(self, tables: Iterable[TableId]) -> None:
         """See to it that these tables can be written to. Idempotent: a crash may repeat it."""
 

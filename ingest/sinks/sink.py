@@ -85,6 +85,10 @@ class PlainControl:
         """None."""
         return set()
 
+    def missing(self, _tables: Iterable[TableId]) -> set[str]:
+        """None."""
+        return set()
+
     def prepare(self, _tables: Iterable[TableId]) -> None:
         """Nothing to prepare."""
 

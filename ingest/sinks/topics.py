@@ -211,6 +211,12 @@ class TopicsControl(PlainControl):
                 continue  # its rows are rejects, in the task
         return wanted
 
+    def missing(self, tables: Iterable[TableId]) -> set[str]:
+        """Those of these topics that are not there."""
+        assert self._cluster is not None
+        wanted = self.topics(tables)
+        return wanted - set(self._cluster.topics(wanted)) if wanted else set()
+
     def prepare(self, tables: Iterable[TableId]) -> None:
         """See to it that the topics of these tables are there. Idempotent: a crash may repeat it."""
         assert self._cluster is not None

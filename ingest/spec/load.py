@@ -75,6 +75,23 @@ def load_strictly(path: Path, variables: dict[str, str] | None = None) -> Pipeli
     return loaded.pipeline
 
 
+def locate(path: Path, rule: int, option: str, start: int, end: int, message: str) -> Diagnostic | None:
+    """An error in the text of a transform's option, with its place in the file; None where it cannot be told."""
+    try:
+        document = Document(str(path), path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError):
+        return None
+    root = document.root
+    rules = root.items.get("transform") if isinstance(root, Mapping) else None
+    entry = rules.items[rule] if isinstance(rules, Sequence) and rule < len(rules.items) else None
+    value = entry.items.get(option) if isinstance(entry, Mapping) else None
+    if not isinstance(value, Scalar):
+        return None
+    span = document.within(value, start, end - start)
+    document.report(span, message)
+    return document.diagnostics[-1]
+
+
 class _Loader:
     def __init__(self, document: Document, variables: dict[str, str], secrets: Secrets) -> None:
         self._document = document

@@ -116,7 +116,7 @@ class Transform(Options):
             items = () if plain or self.projection is None else projection(self.projection)
             wanted = None if self.filter is None else condition(self.filter)
         return TransformRule(
-            f"transform[{number}]", self.source_table, items, wanted, self.key,
+            number, self.source_table, items, wanted, self.key,
             self.converter_after_transform == "SOFT_DELETE",
         )  # fmt: skip
 

@@ -1,0 +1,65 @@
+"""`ingest plan`: what a run would do, and nothing of it is done."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+from harness import INGEST, finish, message
+
+from ingest.kafka.admin import Cluster
+
+if TYPE_CHECKING:
+    from harness import Kafka, Pipeline, Result
+
+pytestmark = pytest.mark.kafka
+RULES = "transform: [{source-table: shop.orders, projection: '\\*, n * 2 AS twice', filter: n > 0}]\n"
+
+
+def plan(pipeline: Pipeline, *arguments: str) -> Result:
+    command = [INGEST, "plan", str(pipeline.file), "--checkpoint", str(pipeline.checkpoint), *arguments]
+    return finish(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+
+
+def test_tables_topics_and_changes_are_shown_and_nothing_is_written(kafka: Kafka, pipeline: Pipeline) -> None:
+    pipeline.write(rest=RULES)
+    kafka.send(pipeline.topic, message("c", None, {"id": 1, "n": 1}), message("c", None, {"id": 2}, "users"))
+    shown = plan(pipeline)
+    assert shown.code == 0, shown.err
+    assert f"shop.orders (new) -> {pipeline.out('orders')}, transform[0]" in shown.out
+    assert "twice  BIGINT" in shown.out
+    assert f"    {pipeline.out('users')}\n" in shown.out
+    assert not pipeline.checkpoint.exists()
+    assert not Cluster({"bootstrap.servers": kafka.bootstrap}).topics([pipeline.out("orders")])
+
+    assert pipeline.run().code == 0
+    kafka.send(pipeline.topic, message("c", None, {"id": 3, "n": 1.5, "more": "x"}))
+    before = sorted(path.name for path in pipeline.checkpoint.rglob("*"))
+    found = json.loads(plan(pipeline, "--format", "json").out)
+    assert found["waiting"] == 1
+    assert found["new_topics"] == []
+    assert set(found["changes"]) == {
+        f"{pipeline.out('orders')}> ADD COLUMN more STRING",
+        f"{pipeline.out('orders')}> ALTER COLUMN n BIGINT -> DOUBLE",
+        f"{pipeline.out('orders')}> ALTER COLUMN twice BIGINT -> DOUBLE",
+    }
+    (orders,) = [table for table in found["tables"] if table["table"] == "shop.orders"]
+    assert orders["known"]
+    assert orders["primary_key"] == ["id"]
+    assert {"name": "twice", "type": "DOUBLE", "nullable": True} in orders["columns"]
+    assert sorted(path.name for path in pipeline.checkpoint.rglob("*")) == before
+
+
+def test_a_wrong_expression_is_marked_in_the_file(kafka: Kafka, pipeline: Pipeline) -> None:
+    pipeline.write(rest="transform:\n  - source-table: shop.orders\n    filter: n > 0 AND nofunc(n) = 1\n")
+    kafka.send(pipeline.topic, message("c", None, {"id": 1, "n": 1}))
+    shown = plan(pipeline)
+    assert shown.code == 78
+    lines = shown.err.splitlines()
+    where = next(i for i, line in enumerate(lines) if "error: transform[0].filter, table shop.orders" in line)
+    assert lines[where].startswith(f"{pipeline.file}:")
+    assert "Cannot resolve routine `nofunc`" in lines[where]
+    assert lines[where + 2].strip("| ") == "^" * len("n > 0 AND nofunc(n) = 1")
+    assert "Traceback" not in shown.err
