@@ -56,8 +56,8 @@ def test_rows_are_changed_and_others_are_not(kafka: Kafka, pipeline: Pipeline, g
     assert len(ids(kafka, pipeline.out("users"))) == 1000
     assert kafka.table(pipeline.out("users"))['{"id":4}'] == {"id": 4, "status": "new", "n": 4}
     assert sorted(ids(kafka, pipeline.out("orders"))) == sorted([*expected(0, 4000), 1])
-    (summary,) = [event for event in done.events if event["event"] == "run ended"]
-    assert summary["skipped"]["filter"] == len([i for i in range(3000, 4000) if i % 4 and i % 10 == 3])
+    filtered = len([i for i in range(3000, 4000) if i % 4 and i % 10 == 3])
+    assert f"skipped: {filtered} filter" in done.out
 
 
 @pytest.mark.parametrize("death", ["before-commit:1", "after-commit:1"])
