@@ -46,6 +46,7 @@ def write() -> Path:
     import tempfile  # noqa: PLC0415
 
     from ingest.engine.session import Session  # noqa: PLC0415  (it asks for `options`)
+    from ingest.engine.warm import warm  # noqa: PLC0415  (it needs a session)
 
     archive = path()
     archive.parent.mkdir(parents=True, exist_ok=True)
@@ -57,9 +58,10 @@ def write() -> Path:
         lock = os.open(Path(folder) / "lock", os.O_RDWR | os.O_CREAT)
         log = Path(folder) / "spark.log"
         try:
-            session = Session("ingest warmup", "local[2]", conf, lock=lock, log=log)
+            session = Session("ingest warmup", "local[2]", conf, lock=lock, log=log, sql=True)
             session.broadcast({})
             session.run(_touch, [1, 2])  # type: ignore[arg-type,list-item]  # any task will do
+            warm(session)
             session.exit()
         finally:
             os.close(lock)

@@ -181,14 +181,15 @@ class Compiler:
     def frame(self, programs: Programs, tasks: int, feed: Stage, drain: Stage) -> DataFrame:
         """The plan of a batch: the first Python stage, all expressions, the second one."""
         slots = "".join(f", {slot} {_TYPES[slot[0]]}" for slot in programs.inputs)
-        fed = self.spark.range(0, tasks, 1, tasks).mapInArrow(feed, _META_TYPES + slots)
-        results = self.results(programs, fed)
         environment = self.spark.sparkContext.environment
-        environment[STAGE] = "2"  # so that Spark has workers of their own for it, which keep their producers
         try:
-            return results.mapInArrow(drain, "outcome binary")
+            # Each stage has workers of its own, which import what it needs before they fork, and keep their clients
+            environment[STAGE] = "1"
+            fed = self.spark.range(0, tasks, 1, tasks).mapInArrow(feed, _META_TYPES + slots)
+            environment[STAGE] = "2"
+            return self.results(programs, fed).mapInArrow(drain, "outcome binary")
         finally:
-            del environment[STAGE]
+            environment.pop(STAGE, None)
 
     def results(self, programs: Programs, fed: DataFrame) -> DataFrame:
         """All expressions over the rows of all tables, each with marks for those that failed."""

@@ -3,6 +3,7 @@
 Imports only: a Kafka client would not survive the fork.
 """
 
+import os
 import sys
 
 
@@ -21,9 +22,10 @@ sys.path[:] = unpacked(sys.path)
 
 from pyspark.daemon import manager  # noqa: E402
 
-import ingest.engine.task  # noqa: E402
-import ingest.kafka.reader  # noqa: E402
-import ingest.kafka.writer  # noqa: E402, F401  (for the import)
+if "INGEST_STAGE" in os.environ:
+    import pandas as pd  # noqa: F401  (pyspark asks for it, whatever a stage uses)
+    import pyarrow as pa  # noqa: F401
+
 
 if __name__ == "__main__":
     manager()

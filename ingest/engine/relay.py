@@ -222,6 +222,7 @@ class Feed(Shard):
             self.reject(split, messages[index], stage, bad, passed=index < encoded.stop)
         for reason, count in encoded.skipped.items():
             self.skip(reason, count)
+        self.outcome.read += encoded.stop
 
     def _done(self, change: Any) -> tuple[tuple[TableId, Kind], ...]:  # noqa: ANN401  (a change, or a list of them)
         changes: list[Change] = change if type(change) is list else [change]

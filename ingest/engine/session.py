@@ -49,8 +49,13 @@ _MAX_LOG: Final = 10 << 20
 class Session:
     """A running SparkContext."""
 
-    def __init__(self, name: str, master: str, conf: Mapping[str, str], *, lock: int | None, log: Path) -> None:
-        """Start Java and Spark; raises ConfigError or Unavailable when that does not work."""
+    def __init__(
+        self, name: str, master: str, conf: Mapping[str, str], *, lock: int | None, log: Path, sql: bool = False
+    ) -> None:
+        """Start Java and Spark; raises ConfigError or Unavailable when that does not work.
+
+        `sql`: whether rows will go through Spark SQL, so that Java has more to do than to hand tasks out.
+        """
         self._log = log
         self._submitted = SUBMITTED in os.environ
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -61,8 +66,8 @@ class Session:
         options = f"-Dlog4j2.configurationFile={log4j.resolve().as_uri()}"
         local = master.startswith("local") and not self._submitted
         if local:
-            # The driver's JVM only hands tasks out: it starts faster with the simple compiler and collector
-            options += " -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+            # Where the driver's JVM only hands tasks out, it starts faster with the simple compiler and collector
+            options += " -XX:+UseSerialGC" if sql else " -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
         user = dict(conf)
         extra = user.pop("spark.driver.extraJavaOptions", "")
         if local and "Archive" not in extra:

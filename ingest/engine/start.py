@@ -224,7 +224,9 @@ class Starting:
         name = f"ingest {self.pipeline.pipeline.name}"
         lock = None if self.remote else self.checkpoint.storage.lock
         try:
-            session = Session(name, settings.master, settings.conf, lock=lock, log=settings.logs / "spark.log")
+            log = settings.logs / "spark.log"
+            sql = self.rules.change_rows
+            session = Session(name, settings.master, settings.conf, lock=lock, log=log, sql=sql)
             self.refuse_speculation(session)
             self.started.set_result(session)
             return session  # noqa: TRY300  (its own errors are meant as well)

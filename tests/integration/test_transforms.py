@@ -57,6 +57,7 @@ def test_rows_are_changed_and_others_are_not(kafka: Kafka, pipeline: Pipeline, g
     assert kafka.table(pipeline.out("users"))['{"id":4}'] == {"id": 4, "status": "new", "n": 4}
     assert sorted(ids(kafka, pipeline.out("orders"))) == sorted([*expected(0, 4000), 1])
     filtered = len([i for i in range(3000, 4000) if i % 4 and i % 10 == 3])
+    assert ": 1,001 records in" in done.out
     assert f"skipped: {filtered} filter" in done.out
 
 
