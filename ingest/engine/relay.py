@@ -25,6 +25,7 @@ from ingest.engine.task import COMMIT_S, Shard, attempt, outcome_of
 from ingest.errors import InternalError
 from ingest.flow.conform import Drift, KeyChanged
 from ingest.flow.encode import stage_of
+from ingest.flow.native import compile_table
 from ingest.flow.transform import BEFORE, DELETE, INSERT, MARKS, PARTIAL, UPDATE, UPDATE_ALONE, Composer
 from ingest.model.event import Bad, Kind
 from ingest.model.reject import RowError
@@ -149,8 +150,9 @@ class Feed(Shard):
         self.state.feed(programs, images=self.setup.sink.changelog)
         self._programs = programs
         self._schema = layout(programs)
-        self._rows: list[list[Any]] = []
-        self._values: list[list[tuple[int, Any]]] = []
+        self._rows: list[tuple[Any, ...]] = []
+        self._values: list[tuple[Any, ...]] = []
+        self._nothing = (None,) * len(programs.inputs)
         self._heads: dict[Any, int] = {}
         self._rejects: list[_Reject] = []
         self._skipped: dict[str, int] = {}
@@ -189,8 +191,8 @@ class Feed(Shard):
     def last(self) -> pa.RecordBatch:
         """What this stage says in the end."""
         self.outcome.positions = dict(self.written)
-        self._rows.append([END, 0, 0, 0, pickle.dumps(self.outcome), None])
-        self._values.append([])
+        self._rows.append((END, 0, 0, 0, pickle.dumps(self.outcome), None))
+        self._values.append(self._nothing)
         return self._batch()
 
     def put(self, split: Split, messages: Sequence[Record], changes: Sequence[Decoded], encoded: Encoded) -> None:
@@ -210,14 +212,14 @@ class Feed(Shard):
                 record: Any = encoded.records[j]
                 if len(record) == _FED:
                     program, what, text, values = record
-                    self._rows.append([program.number, 0, at, what, text, None])
+                    self._rows.append((program, 0, at, what, text, None))
                     self._values.append(values)
                 else:
                     to, key, value = record
                     done = self._done(change) if j == last else ()
                     head = self._heads.setdefault((to, done), len(self._heads))
-                    self._rows.append([READY, head, at, 0, None if value is None else bytes(value), key])
-                    self._values.append([])
+                    self._rows.append((READY, head, at, 0, None if value is None else bytes(value), key))
+                    self._values.append(self._nothing)
         for index, stage, bad in encoded.rejects:
             self.reject(split, messages[index], stage, bad, passed=index < encoded.stop)
         for reason, count in encoded.skipped.items():
@@ -252,8 +254,8 @@ class Feed(Shard):
         mark = _Mark(
             split, self.written[split], self._offsets.tobytes(), list(self._heads), self._rejects, self._skipped
         )
-        self._rows.append([MARK, read, 0, 0, pickle.dumps(mark), None])
-        self._values.append([])
+        self._rows.append((MARK, read, 0, 0, pickle.dumps(mark), None))
+        self._values.append(self._nothing)
         yield self._batch()
         self._heads, self._rejects, self._skipped, self._offsets = {}, [], {}, array("q")
         self._split = None
@@ -262,12 +264,8 @@ class Feed(Shard):
         rows, values = self._rows, self._values
         self._rows, self._values = [], []
         meta = [pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), META.values(), strict=True)]
-        slots: list[list[Any]] = [[None] * len(rows) for _ in self._programs.inputs]
-        for i, some in enumerate(values):
-            for place, value in some:
-                slots[place][i] = value
         kinds = [_SLOTS[slot[0]] for slot in self._programs.inputs]
-        made = [pa.array(column, kind) for column, kind in zip(slots, kinds, strict=True)]
+        made = [pa.array(column, kind) for column, kind in zip(zip(*values, strict=True), kinds, strict=True)]
         return pa.RecordBatch.from_arrays([*meta, *made], schema=self._schema)
 
 
@@ -317,6 +315,7 @@ class Drain(Output):
         standard = self.setup.inference.reading.standard
         self._composers = {p.number: Composer(programs, p, standard) for p in programs.of.values()}
         self._pending: Pending | None = None
+        self._puts: dict[TableId, tuple[Plan, Callable[[bytes, list[Any]], bool] | None]] = {}
         self._committed = time.monotonic()
         self._done = False
 
@@ -382,6 +381,7 @@ class Drain(Output):
         programs, heads, offsets, whats, texts, keys, *results = columns or [[]] * 6
         masks = results[: len(results) - self._results]
         values = results[len(masks) :]
+        mask = masks[0] if len(masks) == 1 else None
         index, size = 0, len(programs)
         while index < size or rejects:
             at = offsets[index] if index < size else _NEVER
@@ -390,35 +390,86 @@ class Drain(Output):
                 if reject.at >= first and self._one_too_many(mark.split, reject, reject.stage, reject.bad):
                     return reject.at
                 continue
-            done = index
+            done = index + 1
             while done < size and offsets[done] == at:
                 done += 1
-            if at >= first:
-                length = len(records)
-                try:
-                    for i in range(index, done):
-                        if programs[i] == READY:
-                            to, counted = mark.heads[heads[i]]
-                            records.append((to, keys[i], texts[i]))
-                            for table, kind in counted:
-                                self._counted(table, kind)
-                        else:
-                            failed = 0
-                            for shift, column in enumerate(masks):
-                                failed |= column[i] << (MARKS * shift)
-                            row = [column[i] for column in values]
-                            self._apply(programs[i], whats[i], texts[i], row, failed, records)
-                except RowError as exc:
-                    del records[length:]
-                    self._pending = None
-                    composer = next((self._composers[p] for p in programs[index:done] if p >= 0), None)
-                    table = None if composer is None else composer.program.table
-                    bad = Bad(exc.code, str(exc), table)
-                    stage = "transform" if exc.code == "expression-failed" else stage_of(bad)
-                    if self._one_too_many(mark.split, self._original(mark.split, at), stage, bad):
-                        return at
+            if at < first:
+                index = done
+                continue
+            if done == index + 1 and mask is not None and programs[index] >= 0 and not mask[index]:
+                composer = self._composers[programs[index]]
+                if self._directly(composer, whats[index], texts[index], values, index, records):
+                    index = done
+                    continue
+            try:
+                self._one_message(
+                    range(index, done), mark, (programs, heads, whats, texts, keys), masks, values, records
+                )
+            except RowError as exc:
+                table = next((self._composers[p].program.table for p in programs[index:done] if p >= 0), None)
+                stage = "transform" if exc.code == "expression-failed" else stage_of(Bad(exc.code, ""))
+                bad = Bad(exc.code, str(exc), table)
+                if self._one_too_many(mark.split, self._original(mark.split, at), stage, bad):
+                    return at
             index = done
         return None
+
+    def _directly(
+        self, composer: Composer, what: int, text: bytes, values: list[list[Any]], at: int, records: list[Any]
+    ) -> bool:
+        """The common case, in C: a row that is there now, and nothing else; whether it was one."""
+        if what > UPDATE_ALONE or self._pending is not None:
+            return False
+        place = composer.filter_at
+        if place >= 0 and values[place][at] is not True:
+            return False
+        table = composer.program.table
+        plan = self.plans.compiled.get(table) or self.plans.find(table)
+        put = self._puts.get(table)
+        if put is None or put[0] is not plan:
+            compiled = compile_table(plan)
+            put = self._puts[table] = (plan, None if compiled is None else compiled.put)
+        if put[1] is None:
+            return False
+        row = composer.fast(text, values, at)
+        if row is None or not put[1](row, records):
+            return False
+        if what == INSERT:
+            plan.inserted += 1
+        else:
+            plan.updated += 1
+        return True
+
+    def _one_message(
+        self, rows: range, mark: _Mark, columns: tuple[list[Any], ...], masks: list[list[int]],
+        values: list[list[Any]], records: list[Any],
+    ) -> None:  # fmt: skip
+        """The rows of one message: all of them, or none. Raises RowError."""
+        programs, heads, whats, texts, keys = columns
+        length = len(records)
+        counted = {id(p): (p, p.inserted, p.updated, p.deleted) for p in self.plans.compiled.values()} if (
+            len(rows) > 1
+        ) else {}  # fmt: skip
+        done: list[tuple[TableId, Kind]] = []
+        try:
+            for i in rows:
+                if programs[i] == READY:
+                    to, counts = mark.heads[heads[i]]
+                    records.append((to, keys[i], texts[i]))
+                    done += counts
+                else:
+                    failed = 0
+                    for shift, column in enumerate(masks):
+                        failed |= column[i] << (MARKS * shift)
+                    self._apply(programs[i], whats[i], texts[i], [column[i] for column in values], failed, records)
+        except RowError:
+            del records[length:]
+            self._pending = None
+            for plan, inserted, updated, deleted in counted.values():
+                plan.inserted, plan.updated, plan.deleted = inserted, updated, deleted
+            raise
+        for table, kind in done:
+            self._counted(table, kind)
 
     def _counted(self, table: TableId, kind: Kind) -> None:
         counts = self.outcome.counts.setdefault(table, Counts())

@@ -428,14 +428,6 @@ static int table_init(Table *self, PyObject *args, PyObject *Py_UNUSED(kwargs))
     return 0;
 }
 
-static PyType_Slot table_slots[] = {
-    {Py_tp_doc, "How rows of one table are checked and written; made from the schemas of both sides."},
-    {Py_tp_dealloc, table_dealloc},
-    {Py_tp_init, table_init},
-    {Py_tp_new, PyType_GenericNew},
-    {0, NULL},
-};
-static PyType_Spec table_spec = {"ingest.flow._native.Table", sizeof(Table), 0, Py_TPFLAGS_DEFAULT, table_slots};
 
 /* -- Values -------------------------------------------------------------------------------------------------------- */
 
@@ -1226,6 +1218,154 @@ static PyObject *lane_tombstones(Lane *self, PyObject *Py_UNUSED(ignored))
     return PyLong_FromLong(count);
 }
 
+/* Table.put(row, out): put the record of a row in `out`; whether that was done. Nothing is counted. */
+static PyObject *table_put(Table *self, PyTypeObject *type, PyObject *const *args, Py_ssize_t count, PyObject *names)
+{
+    if (count != 2 || names || !PyBytes_CheckExact(args[0]) || !PyList_CheckExact(args[1])) {
+        PyErr_SetString(PyExc_TypeError, "put(row: bytes, out: list)");
+        return NULL;
+    }
+    State *state = PyType_GetModuleState(type);
+    Row *row = &state->after;
+    char key[MAX_KEY];
+    const Field *fields[MAX_KEYS];
+    Py_ssize_t rewritten = 0;
+    const char *text = PyBytes_AS_STRING(args[0]), *end = text + PyBytes_GET_SIZE(args[0]);
+    if (end - text > UINT32_MAX || !is_utf8(text, end - text) || scan_row(text, end, row) != end ||
+        !check_row(self, row, state->ways, &rewritten))
+        Py_RETURN_FALSE;
+    for (int k = 0; k < self->keys; k++) {
+        const Column *column = &self->columns[self->key_columns[k]];
+        if (column->seen != self->row)
+            Py_RETURN_FALSE;
+        fields[k] = &row->fields[column->at];
+    }
+    size_t size = write_key(self, fields, key);
+    if (!size)
+        Py_RETURN_FALSE;
+    PyObject *written = write_row(self, row, state->ways, rewritten, args[0]);
+    bool good = written && emit(args[1], self, key, size, written);
+    Py_XDECREF(written);
+    return good ? Py_NewRef(Py_True) : NULL;
+}
+
+static char *write_field(char *to, const char *from, const char *name, size_t name_size, const char *text, size_t size)
+{
+    if (to != from)
+        *to++ = ',';
+    *to++ = '"';
+    memcpy(to, name, name_size);
+    to += name_size;
+    *to++ = '"';
+    *to++ = ':';
+    memcpy(to, text, size);
+    return to + size;
+}
+
+/* compose(row, names, values, columns): see the stub. */
+static PyObject *compose(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    if (count != 4 || !PyBytes_CheckExact(args[0]) || !PyTuple_CheckExact(args[1]) || !PyList_CheckExact(args[2]) ||
+        (args[3] != Py_None && !PyTuple_CheckExact(args[3])) || PyTuple_GET_SIZE(args[1]) != PyList_GET_SIZE(args[2])) {
+        PyErr_SetString(PyExc_TypeError, "compose(row: bytes, names: tuple, values: list, columns: tuple | None)");
+        return NULL;
+    }
+    State *state = PyModule_GetState(module);
+    Row *row = &state->after;
+    const char *text = PyBytes_AS_STRING(args[0]), *end = text + PyBytes_GET_SIZE(args[0]);
+    Py_ssize_t made = PyTuple_GET_SIZE(args[1]), most = PyBytes_GET_SIZE(args[0]) + 2;
+    bool used[MAX_FIELDS] = {false};
+    if (end - text > UINT32_MAX || made > MAX_FIELDS || scan_row(text, end, row) != end)
+        Py_RETURN_NONE;
+    for (Py_ssize_t i = 0; i < made; i++) {
+        PyObject *name = PyTuple_GET_ITEM(args[1], i), *value = PyList_GET_ITEM(args[2], i);
+        if (!PyBytes_CheckExact(name) || !PyBytes_CheckExact(value))
+            Py_RETURN_NONE;
+        most += PyBytes_GET_SIZE(name) + PyBytes_GET_SIZE(value) + 4;
+    }
+    PyObject *out = PyBytes_FromStringAndSize(NULL, most);
+    if (!out)
+        return NULL;
+    char *start = PyBytes_AS_STRING(out) + 1, *to = start;
+    start[-1] = '{';
+    if (args[3] == Py_None) {
+        for (int f = 0; f < row->count; f++) {
+            const Field *field = &row->fields[f];
+            Py_ssize_t i = 0;
+            for (; i < made; i++) {
+                PyObject *name = PyTuple_GET_ITEM(args[1], i);
+                if (is_named(field, PyBytes_AS_STRING(name), (uint32_t)PyBytes_GET_SIZE(name)))
+                    break;
+            }
+            if (i == made) {
+                to = write_field(to, start, field->name, field->name_size, field->text, field->size);
+            } else if (used[i]) { /* a name twice: the last one counts, and that is for others to see to */
+                Py_DECREF(out);
+                Py_RETURN_NONE;
+            } else {
+                PyObject *value = PyList_GET_ITEM(args[2], i);
+                to = write_field(to, start, field->name, field->name_size, PyBytes_AS_STRING(value),
+                                 (size_t)PyBytes_GET_SIZE(value));
+                used[i] = true;
+            }
+        }
+        for (Py_ssize_t i = 0; i < made; i++)
+            if (!used[i]) {
+                PyObject *name = PyTuple_GET_ITEM(args[1], i), *value = PyList_GET_ITEM(args[2], i);
+                to = write_field(to, start, PyBytes_AS_STRING(name), (size_t)PyBytes_GET_SIZE(name),
+                                 PyBytes_AS_STRING(value), (size_t)PyBytes_GET_SIZE(value));
+            }
+    } else {
+        for (Py_ssize_t c = 0; c < PyTuple_GET_SIZE(args[3]); c++) {
+            PyObject *column = PyTuple_GET_ITEM(args[3], c);
+            if (PyLong_CheckExact(column)) { /* a result */
+                Py_ssize_t i = PyLong_AsSsize_t(column);
+                if (i < 0 || i >= made || used[i]) {
+                    Py_DECREF(out);
+                    PyErr_Clear();
+                    Py_RETURN_NONE;
+                }
+                used[i] = true;
+                PyObject *name = PyTuple_GET_ITEM(args[1], i), *value = PyList_GET_ITEM(args[2], i);
+                to = write_field(to, start, PyBytes_AS_STRING(name), (size_t)PyBytes_GET_SIZE(name),
+                                 PyBytes_AS_STRING(value), (size_t)PyBytes_GET_SIZE(value));
+                continue;
+            }
+            const Field *found = NULL;
+            const char *name = PyBytes_CheckExact(column) ? PyBytes_AS_STRING(column) : "";
+            size_t size = PyBytes_CheckExact(column) ? (size_t)PyBytes_GET_SIZE(column) : 0;
+            for (int f = 0; f < row->count; f++)
+                if (is_named(&row->fields[f], name, (uint32_t)size)) {
+                    if (found) { /* as above */
+                        Py_DECREF(out);
+                        Py_RETURN_NONE;
+                    }
+                    found = &row->fields[f];
+                }
+            if (found)
+                to = write_field(to, start, found->name, found->name_size, found->text, found->size);
+        }
+    }
+    *to++ = '}';
+    _PyBytes_Resize(&out, to - PyBytes_AS_STRING(out));
+    return out;
+}
+
+static PyMethodDef table_methods[] = {
+    {"put", (PyCFunction)(void (*)(void))table_put, METH_METHOD | METH_FASTCALL | METH_KEYWORDS,
+     "Put the record of a row in `out`; whether that was done."},
+    {NULL, NULL, 0, NULL},
+};
+static PyType_Slot table_slots[] = {
+    {Py_tp_doc, "How rows of one table are checked and written; made from the schemas of both sides."},
+    {Py_tp_dealloc, table_dealloc},
+    {Py_tp_init, table_init},
+    {Py_tp_new, PyType_GenericNew},
+    {Py_tp_methods, table_methods},
+    {0, NULL},
+};
+static PyType_Spec table_spec = {"ingest.flow._native.Table", sizeof(Table), 0, Py_TPFLAGS_DEFAULT, table_slots};
+
 static PyMethodDef lane_methods[] = {
     {"take", (PyCFunction)(void (*)(void))lane_take, METH_METHOD | METH_FASTCALL | METH_KEYWORDS,
      "Put records of messages[start:] in `out`; the index of the first message that is left to others."},
@@ -1273,9 +1413,13 @@ static void module_free(void *module)
     PyMem_Free(state->touched);
 }
 
+static PyMethodDef module_methods[] = {
+    {"compose", (PyCFunction)(void (*)(void))compose, METH_FASTCALL, "A row's text with results in it, or None."},
+    {NULL, NULL, 0, NULL},
+};
 static PyModuleDef_Slot module_slots[] = {{Py_mod_exec, module_exec}, {0, NULL}};
 static struct PyModuleDef module = {
-    PyModuleDef_HEAD_INIT, "_native", "The hot loop's common case.", sizeof(State), NULL, module_slots, NULL, NULL,
+    PyModuleDef_HEAD_INIT, "_native", "The hot loop's common case.", sizeof(State), module_methods, module_slots, NULL, NULL,
     module_free,
 };
 

@@ -26,6 +26,18 @@ class Table:
         key's. `keyed`: whether the primary key comes from the messages' keys.
         """
 
+    def put(self, row: bytes, out: list[Written], /) -> bool:
+        """Put the record of a row in `out`; whether that was done. Nothing is counted."""
+
+def compose(
+    row: bytes, names: tuple[bytes, ...], values: list[bytes], columns: tuple[bytes | int, ...] | None, /
+) -> bytes | None:
+    """A row's text with results in it; None where that is not for here.
+
+    `names` are those of the results, as JSON has them between its quotes, `values` their JSON text. `columns`: what it
+    shall have, each a name of the row's or the place of a result; None: what the row has, then the results that are new.
+    """
+
 class Lane:
     """The way of one topic's messages."""
 

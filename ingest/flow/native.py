@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
     from ingest.flow._native import Lane, Table
+    from ingest.flow.plan import Plan
     from ingest.flow.plans import Plans
     from ingest.model.table import TableId
 
@@ -93,18 +94,21 @@ class Lanes:
             plan = self._plans.compiled.get(table) or self._plans.find(table)
         except Drift:
             return None
-        if not isinstance(plan, TablePlan) or not plan.simple:
+        if not isinstance(plan, TablePlan):
             return None
         known = self._tables.get(table)
         if known is None or known[0] is not plan:
-            made = _compile(plan)
+            made = compile_table(plan)
             if made is None:
                 return None
             known = self._tables[table] = (plan, made)
         return known[1]
 
 
-def _compile(plan: TablePlan) -> Table | None:
+def compile_table(plan: Plan) -> Table | None:
+    """How C checks and writes the rows of a table; None where it cannot, or is not there."""
+    if not BUILT or not isinstance(plan, TablePlan) or not plan.simple:
+        return None
     source, sink = plan.source, plan.sink
     sink_types = {column.name: column.type for column in sink.columns}
     own = [column.name for column in source.columns]

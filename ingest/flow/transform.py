@@ -11,17 +11,19 @@ import random
 import time
 import uuid
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 from pyspark.sql.types import BinaryType, DateType, FloatType, TimestampNTZType, TimestampType, TimeType
 
 from ingest.flow.conform import Conformer, KeyChanged
+from ingest.flow.decoders import annotation_of, decoder_of, field_of, plain_name, refuse
 from ingest.flow.expressions import DICE, NOW, TAG
 from ingest.flow.rowtext import key_image, parse_row
 from ingest.model import temporal, types
 from ingest.model.event import Kind
-from ingest.model.jsontext import object_of
+from ingest.model.jsontext import MALFORMED, object_of
 from ingest.model.reject import RowError
 
 if TYPE_CHECKING:
@@ -32,8 +34,10 @@ if TYPE_CHECKING:
     from ingest.flow.evolve import SourceTable
     from ingest.flow.infer import Inference
     from ingest.model.event import Declared
+    from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
 
+_UPDATE = Kind.UPDATE
 NAMESPACE: Final = "__namespace_name__"
 SCHEMA: Final = "__schema_name__"
 TABLE: Final = "__table_name__"
@@ -128,8 +132,8 @@ after one whose row before is not known, the row that a delete took, the row bef
 PARTIAL: Final = 8
 """Added to it: the image does not have all columns, and what it lacks is unknown."""
 
-Fed: TypeAlias = "tuple[Program, int, bytes, list[tuple[int, Any]]]"
-"""Program, what it is, the row's text, and the values of slots that are not null, each with its place among them."""
+Fed: TypeAlias = "tuple[int, int, bytes, tuple[Any, ...]]"
+"""The program's number, what it is, the row's text, and the values of all slots."""
 
 
 def _text(raw: bytes) -> str:
@@ -159,10 +163,12 @@ class FeedPlan:
         parts = ("", "", *program.table)
         self._constants = {NAMESPACE: parts[-3], SCHEMA: parts[-2], TABLE: parts[-1]}
         inputs = [(i.name, _READ[i.slot[0]], places[i.slot]) for i in program.inputs]
-        self._columns = [given for given in inputs if not is_ours(given[0])]
+        self._inputs = [given for given in inputs if not is_ours(given[0])]
         self._ours = [(name, place) for name, _, place in inputs if is_ours(name)]
+        self._slots = len(programs.inputs)
         self._always = EVENT in program.decisive
         self._decisive = [name for name in program.decisive if not is_ours(name)]
+        self._compile(source.schema)
 
     def upsert(
         self,
@@ -174,6 +180,60 @@ class FeedPlan:
         emit: Callable[[Any], None],
     ) -> None:
         """Emit an insert or update; raises Drift, KeyChanged or RowError, having emitted nothing."""
+        if declared is None:
+            try:
+                row = self._decode(after)
+                old = None if before is None or kind is not _UPDATE else self._decode(before)
+            except MALFORMED:
+                pass
+            else:
+                self._check(message_key, None)
+                decides = self._decides
+                if old is not None and (self._images or self._always or decides(old) != decides(row)):
+                    self._emit(BEFORE, "-U", bytes(before), self._values(old), emit)  # type: ignore[arg-type]  # it is there
+                what = UPDATE if old is not None else UPDATE_ALONE if kind is _UPDATE else INSERT
+                self._emit(what, str(kind), bytes(after), self._values(row), emit)
+                return
+        self._upsert_slowly(kind, before, after, message_key, declared, emit)
+
+    def _compile(self, source: TableSchema) -> None:
+        """The fast way, for rows that have all columns, each of a type that a decoder can check."""
+        names = {column.name: f"c{i}" for i, column in enumerate(source.columns)}
+        checked = all(annotation_of(column.type) is not None for column in source.columns)
+        self._decode: Callable[[Any], Any] = refuse
+        if checked and all(map(plain_name, names)) and not self._conformer.static:
+            fields = [field_of(c, i, required=not c.nullable) for i, c in enumerate(source.columns)]
+            self._decode = decoder_of(tuple(fields), forbid_unknown=True)
+        attributes = [names[name] for name, _, _ in self._inputs]
+        self._get = _getter(attributes)
+        self._places = [place for _, _, place in self._inputs]
+        self._in_order = not self._ours and self._places == [*range(self._slots)]
+        self._decides = _getter([names[name] for name in self._decisive if name in names])
+        key = [(f"k{i}", msgspec.Raw, msgspec.field(name=name)) for i, name in enumerate(self._primary_key)]
+        plain = key and all(map(plain_name, self._primary_key))
+        self._key_like: Callable[[Any], Any] = (
+            msgspec.json.Decoder(msgspec.defstruct("Key", key, forbid_unknown_fields=True)).decode if plain else refuse
+        )
+
+    def _values(self, row: Any) -> tuple[Any, ...]:  # noqa: ANN401  (a struct made from the schema)
+        """The slots of a row that was decoded, without those that are not the table's."""
+        found = self._get(row)
+        if self._in_order:
+            return found
+        values: list[Any] = [None] * self._slots
+        for place, value in zip(self._places, found, strict=True):
+            values[place] = value
+        return tuple(values)
+
+    def _upsert_slowly(
+        self,
+        kind: Kind,
+        before: msgspec.Raw | None,
+        after: msgspec.Raw,
+        message_key: bytes | None,
+        declared: Declared | None,
+        emit: Callable[[Any], None],
+    ) -> None:
         row, _, _ = self._conformer.row(after, declared)
         self._check(message_key, declared)
         if kind is Kind.UPDATE and before is not None:
@@ -184,10 +244,11 @@ class FeedPlan:
                 old = {**row, **old}
             partial = len(old) < len(row) and any(name not in old for name in row)
             if self._images or self._always or any(old.get(n) != row.get(n) for n in self._decisive):
-                self._emit(BEFORE | (PARTIAL if partial else 0), "-U", old, emit)
-            self._emit(UPDATE, "+U", row, emit)
+                self._emit(BEFORE | (PARTIAL if partial else 0), "-U", object_of(old), self._read(old), emit)
+            self._emit(UPDATE, "+U", object_of(row), self._read(row), emit)
         else:
-            self._emit(UPDATE_ALONE if kind is Kind.UPDATE else INSERT, str(kind), row, emit)
+            what = UPDATE_ALONE if kind is Kind.UPDATE else INSERT
+            self._emit(what, str(kind), object_of(row), self._read(row), emit)
 
     def delete(
         self,
@@ -205,12 +266,19 @@ class FeedPlan:
             raise RowError("no-key", "a delete needs its row in the before image, or its key in the message key")
         self._check(message_key, declared)
         partial = any(name not in row for name in self._conformer.source_types)
-        self._emit(DELETE | (PARTIAL if partial else 0), "-D", row, emit)
+        self._emit(DELETE | (PARTIAL if partial else 0), "-D", object_of(row), self._read(row), emit)
 
     def _check(self, message_key: bytes | None, declared: Declared | None) -> None:
         """See that the message tells no other key than the table has."""
         if not self._primary_key:
             return
+        if declared is None and message_key is not None:
+            try:
+                self._key_like(message_key)
+            except MALFORMED:
+                pass
+            else:
+                return
         names = () if declared is None else declared.primary_key
         image = None if message_key is None else key_image(message_key)
         if image is not None:
@@ -218,22 +286,39 @@ class FeedPlan:
         if names and set(names) != set(self._primary_key):
             raise KeyChanged(self._primary_key, names)
 
-    def _emit(self, what: int, event: str, row: Mapping[str, bytes], emit: Callable[[Any], None]) -> None:
-        values: list[tuple[int, Any]] = []
-        for name, read, place in self._columns:
+    def _read(self, row: Mapping[str, bytes]) -> tuple[Any, ...]:
+        """The slots of a row that was taken apart."""
+        values: list[Any] = [None] * self._slots
+        for name, read, place in self._inputs:
             raw = row.get(name)
             if raw is not None and raw != b"null":
-                values.append((place, read(raw)))
-        for name, place in self._ours:
-            if name in self._constants:
-                values.append((place, self._constants[name]))
-            elif name == EVENT:
-                values.append((place, event))
-            elif name == NOW:
-                values.append((place, time.time_ns() // 1000))
-            else:
-                values.append((place, str(uuid.uuid4()) if name.startswith(TAG) else random.random()))  # noqa: S311
-        emit((self._program, what, object_of(row), values))
+                values[place] = read(raw)
+        return tuple(values)
+
+    def _emit(self, what: int, event: str, text: bytes, values: tuple[Any, ...], emit: Callable[[Any], None]) -> None:
+        if self._ours:
+            some = list(values)
+            for name, place in self._ours:
+                if name in self._constants:
+                    some[place] = self._constants[name]
+                elif name == EVENT:
+                    some[place] = event
+                elif name == NOW:
+                    some[place] = time.time_ns() // 1000
+                else:
+                    some[place] = str(uuid.uuid4()) if name.startswith(TAG) else random.random()  # noqa: S311  (dice)
+            values = tuple(some)
+        emit((self._program.number, what, text, values))
+
+
+def _getter(attributes: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
+    """What gives these attributes as a tuple, however many they are."""
+    if not attributes:
+        return lambda _: ()
+    if len(attributes) == 1:
+        one = attrgetter(attributes[0])
+        return lambda row: (one(row),)
+    return attrgetter(*attributes)
 
 
 def is_ours(name: str) -> bool:
@@ -293,6 +378,16 @@ def _with_t(value: str) -> bytes:
     return msgspec.json.encode(value.replace(" ", "T", 1))
 
 
+def _not_here(*_: object) -> None:
+    """In the place of what was not built."""
+
+
+try:
+    from ingest.flow._native import compose
+except ImportError:
+    compose = _not_here
+
+
 class Composer:
     """Puts results into the rows that they were computed from."""
 
@@ -305,15 +400,32 @@ class Composer:
         ]
         self._columns = program.columns
         self._condition = program.condition
-        self._passes = -1 if program.condition is None else places[program.condition.slot]
+        self.filter_at = -1 if program.condition is None else places[program.condition.slot]
+        """Which result is the filter's; -1 where there is none."""
+        names = [o.name for o in program.outputs]
+        self._names = tuple(msgspec.json.encode(name)[1:-1] for name in names)
+        self._layout = None if self._columns is None else tuple(
+            names.index(name) if name in names else msgspec.json.encode(name)[1:-1] for name in self._columns
+        )  # fmt: skip
 
     def passes(self, values: Sequence[Any], failed: int) -> bool:
         """Whether a row passes the filter; raises RowError where that could not be computed."""
         if self._condition is None:
             return True
-        if failed >> self._passes & 1:
+        if failed >> self.filter_at & 1:
             raise RowError("expression-failed", f"filter: {self._condition.text}: cannot be computed for this row")
-        return values[self._passes] is True
+        return values[self.filter_at] is True
+
+    def fast(self, raw: bytes, columns: Sequence[Sequence[Any]], at: int) -> bytes | None:
+        """The row's text with what was computed, none of which failed; None where this is not the way."""
+        made = []
+        try:
+            for _, place, write, _, _ in self._writers:
+                value = columns[place][at]
+                made.append(b"null" if value is None else write(value))
+        except RowError:
+            return None
+        return compose(raw, self._names, made, self._layout)
 
     def decides(self, raw: bytes) -> bool:
         """Whether an image has all the columns that the filter is made from."""

@@ -8,6 +8,7 @@ import pytest
 
 from ingest.engine import worker
 from ingest.engine.trial import differences
+from ingest.flow import native
 from ingest.spec.scenario import read
 
 ROOT = Path(__file__).parent.parent.parent
@@ -26,4 +27,5 @@ def test_scenario(file: Path) -> None:
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_scenario_without_what_is_in_c(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "BUILT", False)
+    monkeypatch.setattr(native, "BUILT", False)
     assert not differences(read(file)), "\n".join(differences(read(file)))
