@@ -1,4 +1,4 @@
-"""`ingest test DIR`: run tests of pipelines, without Kafka and Spark."""
+"""`ingest test DIR`: run tests of pipelines, without Kafka."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 def test(
     paths: Annotated[list[Path], typer.Argument(help="Test files, or directories with them (docs/testing.md).")],
 ) -> None:
-    """Run tests of pipelines: messages in, what becomes of them out. Needs neither Kafka nor Java.
+    """Run tests of pipelines: messages in, what becomes of them out. No Kafka; Java only for expressions of transforms.
 
     Exit codes: 0 all as expected, 1 differences, 78 a file that is no test.
     """

@@ -17,14 +17,10 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import pyarrow as pa
-
 from ingest.engine import changelog, worker
 from ingest.engine.loop import Loop
-from ingest.engine.relay import drain, feed
 from ingest.engine.session import Session
 from ingest.engine.staged import GivenSource, KeptLetters, KeptSink
-from ingest.engine.stages import Stages
 from ingest.engine.start import Settings
 from ingest.errors import IngestError
 from ingest.observe.events import Event, Printed, RunEnded, SchemaChanged, Warned
@@ -34,7 +30,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from ingest.engine.assignment import Outcome, Task
     from ingest.engine.compiler import Compiler
     from ingest.flow.evolve import Schemas
     from ingest.kafka.admin import Split
@@ -178,22 +173,6 @@ class _InProcess:
         return
 
 
-class _Stages(Stages):
-    """Both stages in this process; Spark has the expressions between them only."""
-
-    def __init__(self, compiler: Compiler) -> None:
-        self._compiler = compiler
-
-    def run(self, tasks: Sequence[Task], schemas: Schemas) -> list[Outcome]:
-        programs = self._compiler.programs(schemas.sources)
-        out = []
-        for task in tasks:
-            rows = pa.Table.from_batches(feed(task, programs))
-            results = self._compiler.results(programs, self._compiler.spark.createDataFrame(rows))
-            out.append(drain(task, programs, results.toArrow().to_batches()))
-        return out
-
-
 @cache
 def _spark() -> SparkSession:
     """Spark SQL for all rehearsals in this process."""
@@ -237,8 +216,10 @@ class _Inline(Loop):
     def spark_sql(self) -> SparkSession:
         return _spark()
 
-    def make_stages(self, compiler: Compiler) -> Stages:
-        return _Stages(compiler)
+    def make_stages(self, compiler: Compiler) -> Any:  # noqa: ANN401  (it plays the part of `Stages`)
+        from ingest.engine.stages import InlineStages  # noqa: PLC0415  (most tests need no Spark SQL)
+
+        return InlineStages(compiler)
 
     def report(self, batch: Any, outcomes: Any) -> None:  # noqa: ANN401
         self.rejected += [reject for outcome in outcomes for reject in outcome.rejects]

@@ -11,6 +11,7 @@ import pickle
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pyspark import TaskContext
 
 from ingest.engine.relay import drain, feed
@@ -19,7 +20,6 @@ from ingest.engine.session import LUGGAGE
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    import pyarrow as pa
     from pyspark.core.broadcast import Broadcast
     from pyspark.sql import DataFrame
 
@@ -64,6 +64,24 @@ class Stages:
         return [pickle.loads(row) for row in self._session.run_frame(self._frame, luggage)]  # noqa: S301  (our own)
 
 
+class InlineStages(Stages):
+    """Both stages in this process, for rehearsals: Spark has the expressions between them only."""
+
+    def __init__(self, compiler: Compiler) -> None:
+        """Plan nothing yet."""
+        self._compiler = compiler
+
+    def run(self, tasks: Sequence[Task], schemas: Schemas) -> list[Outcome]:
+        """One task after the other."""
+        programs = self._compiler.programs(schemas.sources)
+        out = []
+        for task in tasks:
+            rows = pa.Table.from_batches(feed(task, programs))
+            results = self._compiler.results(programs, self._compiler.spark.createDataFrame(rows))
+            out.append(drain(task, programs, results.toArrow().to_batches()))
+        return out
+
+
 def _task(setup: Any, base: Any) -> Task | None:  # noqa: ANN401  (broadcasts)
     """What this partition has to do in this batch."""
     context = TaskContext.get()
@@ -90,8 +108,6 @@ def drained(setup: Any, base: Any, programs: Any) -> Any:  # noqa: ANN401  (as a
     """The second stage, as Spark runs it."""
 
     def stage(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa  # noqa: PLC0415  (in the worker)
-
         task = _task(setup, base)
         if task is None:
             for _ in batches:

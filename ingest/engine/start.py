@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from ingest.engine import planner
 from ingest.engine.checkpoint import Batch, Checkpoint, Progress
-from ingest.engine.compiler import Compiler
 from ingest.engine.prefetch import first_look
 from ingest.engine.session import Session, Stop
-from ingest.engine.stages import Stages
 from ingest.engine.storage import HadoopStorage, LocalStorage, is_remote
 from ingest.engine.tally import Tally
 from ingest.engine.worker import Delta, Setup
@@ -33,9 +31,11 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from ingest.engine.compiler import Compiler
+    from ingest.engine.stages import Stages
     from ingest.engine.storage import Storage
     from ingest.engine.tally import Counts
-    from ingest.flow.evolve import Evolution
+    from ingest.flow.evolve import Evolution, Shape
     from ingest.kafka.admin import Split
     from ingest.model.table import TableId
     from ingest.observe.events import Observer
@@ -78,11 +78,8 @@ class Starting:
         self.rules = pipeline.rules
         self.started: Future[Session] = Future()
         """Spark, for those who need it before main street has it."""
-        self.compiler = (
-            Compiler(self.rules.transforms, pipeline.pipeline.local_time_zone, self.spark_sql)
-            if self.rules.change_rows else None
-        )  # fmt: skip
-        self.shape = unchanged if self.compiler is None else self.compiler.shape
+        self.compiler = self.make_compiler()
+        self.shape: Shape = unchanged if self.compiler is None else self.compiler.shape
         self.stages: Stages | None = None
         self.policy = Policy(
             pipeline.pipeline.behavior, frozenset(pipeline.sink.include), frozenset(pipeline.sink.exclude),
@@ -244,8 +241,18 @@ class Starting:
             msg = "spark.speculation starts a task twice at a time, and exactly-once lets only one of them write"
             raise ConfigError(msg, "leave spark.speculation out, or choose another sink.delivery-guarantee")
 
+    def make_compiler(self) -> Compiler | None:
+        """What makes programs of the rules that change rows; None where none does."""
+        if not self.rules.change_rows:
+            return None
+        from ingest.engine.compiler import Compiler  # noqa: PLC0415  (most pipelines need no Spark SQL)
+
+        return Compiler(self.rules.transforms, self.pipeline.pipeline.local_time_zone, self.spark_sql)
+
     def make_stages(self, compiler: Compiler) -> Stages:
         """What runs batches through Spark SQL."""
+        from ingest.engine.stages import Stages  # noqa: PLC0415  (as above)
+
         return Stages(self.session, compiler, self.shards)
 
     def spark_sql(self) -> SparkSession:

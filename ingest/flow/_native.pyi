@@ -35,7 +35,7 @@ def compose(
     """A row's text with results in it; None where that is not for here.
 
     `names` are those of the results, as JSON has them between its quotes, `values` their JSON text. `columns`: what it
-    shall have, each a name of the row's or the place of a result; None: what the row has, then the results that are new.
+    shall have, each a name of the row's or the place of a result; None: what the row has, then results that are new.
     """
 
 class Lane:
