@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ingest.flow.columns import Columns
 from ingest.flow.evolve import Schemas, SourceTable
-from ingest.flow.native import BUILT, Lanes
+from ingest.flow.native import BUILT, Heads, Lanes
 from ingest.flow.plans import Plans
 from ingest.flow.transform import FeedPlan
 
@@ -77,6 +77,8 @@ class State:
         plain = BUILT and self.columns is None and not setup.changelog
         self.lanes = Lanes(form, self.plans) if plain and form is not None else None
         """The fast way of messages that have nothing special, where there is one."""
+        self.heads = Heads()
+        """Where records go that pass expressions by."""
         self.programs: Programs | None = None
         """Where rows go to Spark from here: what becomes of them there."""
         self._reader: Reader | None = None
@@ -90,7 +92,10 @@ class State:
             inference = self.setup.inference
             self.plans.feed = lambda table, source: FeedPlan(programs, table, source, inference, images=images)
             self.plans.renew(self.schemas, None)
-            self.lanes = None
+            form = self.setup.source.format.form
+            plain = BUILT and self.columns is None and not self.setup.changelog
+            self.heads = Heads()
+            self.lanes = Lanes(form, self.plans, self.heads) if plain and form is not None else None
 
     @property
     def schemas(self) -> Schemas:

@@ -339,6 +339,13 @@ typedef struct {
     bool keyed;   /* the primary key comes from the messages' keys */
     PyObject *plan, *destination;
     long inserted, updated, deleted;
+    /* Where rows go to expressions: which columns travel in which slots, and which of them decide */
+    bool fed, images;
+    int inputs, event, decisive; /* `event`: the slot of what happened, or -1 */
+    int *input_columns, *input_slots, *decisive_columns;
+    char *input_kinds;
+    PyObject *program, *base; /* its number; the slots with what is the same for all rows */
+    PyObject *heads;          /* places of the destination for an insert, an update, a delete, and an old key */
 } Table;
 
 static void table_dealloc(Table *self)
@@ -349,6 +356,13 @@ static void table_dealloc(Table *self)
     }
     PyMem_Free(self->columns);
     PyMem_Free(self->order);
+    PyMem_Free(self->input_columns);
+    PyMem_Free(self->input_slots);
+    PyMem_Free(self->input_kinds);
+    PyMem_Free(self->decisive_columns);
+    Py_XDECREF(self->program);
+    Py_XDECREF(self->base);
+    Py_XDECREF(self->heads);
     Py_XDECREF(self->plan);
     Py_XDECREF(self->destination);
     PyTypeObject *type = Py_TYPE(self);
@@ -369,8 +383,8 @@ static int table_init(Table *self, PyObject *args, PyObject *Py_UNUSED(kwargs))
                           &PyTuple_Type, &key, &keyed))
         return -1;
     Py_ssize_t count = PyTuple_GET_SIZE(columns), keys = PyTuple_GET_SIZE(key);
-    if (keys < 1 || keys > MAX_KEYS || own > count || PyTuple_GET_SIZE(order) != count) {
-        PyErr_SetString(PyExc_ValueError, "a table needs a key, and one place for each column");
+    if (keys > MAX_KEYS || own > count || PyTuple_GET_SIZE(order) != count) {
+        PyErr_SetString(PyExc_ValueError, "too many key columns, or not one place for each column");
         return -1;
     }
     self->columns = PyMem_Calloc((size_t)count + 1, sizeof(Column));
@@ -818,7 +832,7 @@ static int lane_init(Lane *self, PyObject *args, PyObject *Py_UNUSED(kwargs))
 /* What is needed while messages are taken */
 typedef struct {
     PyTypeObject *table_type;
-    PyObject *key, *value; /* the names of the methods */
+    PyObject *key, *value, *offset; /* the names of the methods */
     Row before, after, message_key;
     Way ways[MAX_FIELDS];
     Table **touched; /* those with counters to hand over */
@@ -1055,8 +1069,153 @@ static bool read_canal(State *state, const char *p, const char *end, char *op, P
     return skip_space(p, end) == end && parts[2].size;
 }
 
+/* -- Rows on their way to expressions ------------------------------------------------------------------------------ */
+
+/* The codes are those of transform.py and relay.py. */
+enum { FED_INSERT, FED_UPDATE, FED_UPDATE_ALONE, FED_DELETE, FED_BEFORE };
+
+typedef struct {
+    PyObject *rows, *values, *nothing; /* lists, and the slots of a row that goes to no expression */
+    PyObject *offset;                  /* of the message in hand */
+} Feed;
+
+static bool feed_row(
+    const Feed *feed, PyObject *program, PyObject *head, long what, PyObject *text, PyObject *key, PyObject *values)
+{
+    PyObject *kind = PyLong_FromLong(what);
+    PyObject *row = kind ? PyTuple_Pack(6, program, head, feed->offset, kind, text, key) : NULL;
+    Py_XDECREF(kind);
+    bool good = row && !PyList_Append(feed->rows, row) && !PyList_Append(feed->values, values);
+    Py_XDECREF(row);
+    return good;
+}
+
+/* A record that is ready to be written. */
+static bool ready(const Feed *feed, const Table *table, int which, const char *key, size_t size, PyObject *value)
+{
+    PyObject *text = PyBytes_FromStringAndSize(key, (Py_ssize_t)size), *none = PyLong_FromLong(-1);
+    bool good = text && none &&
+                feed_row(feed, none, PyTuple_GET_ITEM(table->heads, which), 0, value, text, feed->nothing);
+    Py_XDECREF(text);
+    Py_XDECREF(none);
+    return good;
+}
+
+/* A column's value as it travels; NULL without an error where it is not for us. */
+static PyObject *slot_value(const Field *field, char kind)
+{
+    const char *text = field->text;
+    if (field->kind == NUL)
+        return Py_NewRef(Py_None);
+    if (kind == 'b')
+        return PyBool_FromLong(*text == 't');
+    if (kind == 'd') {
+        char *end;
+        double value = PyOS_string_to_double(text, &end, NULL);
+        if (value == -1.0 && PyErr_Occurred())
+            return NULL;
+        return end == text + field->size ? PyFloat_FromDouble(value) : NULL;
+    }
+    if (kind == 'l') {
+        uint64_t value = 0;
+        bool minus = *text == '-';
+        for (uint32_t i = minus; i < field->size; i++) /* it fits: that was checked */
+            value = value * 10 + (uint64_t)(text[i] - '0');
+        return PyLong_FromLongLong(minus ? (long long)(0 - value) : (long long)value);
+    }
+    if (field->kind != STRING)
+        return PyUnicode_DecodeUTF8(text, field->size, NULL);
+    return field->flags & ESCAPES ? NULL : PyUnicode_DecodeUTF8(text + 1, field->size - 2, NULL);
+}
+
+/* The slots of the row that was checked last; NULL as above. */
+static PyObject *slots_of(const Table *table, const Row *row, const char *event)
+{
+    PyObject *values = PyList_GetSlice(table->base, 0, PyList_GET_SIZE(table->base));
+    for (int i = 0; values && i < table->inputs; i++) {
+        const Column *column = &table->columns[table->input_columns[i]];
+        if (column->seen != table->row)
+            continue;
+        PyObject *value = slot_value(&row->fields[column->at], table->input_kinds[i]);
+        if (!value || PyList_SetItem(values, table->input_slots[i], value))
+            Py_CLEAR(values);
+    }
+    if (values && table->event >= 0) {
+        PyObject *text = PyUnicode_FromString(event);
+        if (!text || PyList_SetItem(values, table->event, text))
+            Py_CLEAR(values);
+    }
+    PyObject *made = values ? PyList_AsTuple(values) : NULL;
+    Py_XDECREF(values);
+    return made;
+}
+
+static bool feed_image(const Feed *feed, const Table *table, const Row *row, long what, PyObject *values)
+{
+    PyObject *text = PyBytes_FromStringAndSize(row->text, row->size), *none = PyLong_FromLong(0);
+    bool good = text && none && feed_row(feed, table->program, none, what, text, Py_None, values);
+    Py_XDECREF(text);
+    Py_XDECREF(none);
+    return good;
+}
+
+static bool unavailable(const Row *row)
+{
+    for (int i = 0; i < row->count; i++)
+        if (contains(&row->fields[i], UNAVAILABLE, sizeof UNAVAILABLE - 1) ||
+            contains(&row->fields[i], UNAVAILABLE_BYTES, sizeof UNAVAILABLE_BYTES - 1))
+            return true;
+    return false;
+}
+
+/* The rows of a change whose table's rows go to expressions: as FeedPlan has them, or 0. */
+static int feed_one(
+    State *state, Lane *lane, Table *table, char op, PyObject *message_key, int named, const Feed *feed)
+{
+    bool inserted = op == 'c' || op == 'r', updated = op == 'u';
+    Row *row = op == 'd' && lane->form != CANAL ? &state->before : &state->after, *old = &state->before;
+    const Field *fields[MAX_FIELDS];
+    Py_ssize_t rewritten = 0;
+    if (named || (!inserted && !updated && op != 'd') || (updated && old->size && lane->form == CANAL))
+        return 0;
+    if (!row->size || row->count != table->own || !check_row(table, row, state->ways, &rewritten) || rewritten)
+        return 0;
+    if (lane->form == DEBEZIUM && unavailable(row))
+        return 0;
+    if (table->keyed && message_key != Py_None && !same_columns(table, message_key, &state->message_key))
+        return 0;
+    for (int i = 0; i < table->decisive; i++)
+        fields[i] = &row->fields[table->columns[table->decisive_columns[i]].at];
+    PyObject *values = slots_of(table, row, inserted ? "+I" : updated ? "+U" : "-D"), *before = NULL;
+    if (!values)
+        return PyErr_Occurred() ? -1 : 0;
+    long what = inserted ? FED_INSERT : op == 'd' ? FED_DELETE : FED_UPDATE_ALONE;
+    if (updated && old->size) {
+        what = FED_UPDATE;
+        if (old->count != table->own || !check_row(table, old, state->ways, &rewritten) || rewritten ||
+            (lane->form == DEBEZIUM && unavailable(old))) {
+            Py_DECREF(values);
+            return 0;
+        }
+        bool differ = table->images;
+        for (int i = 0; i < table->decisive && !differ; i++) {
+            const Field *field = &old->fields[table->columns[table->decisive_columns[i]].at];
+            differ = field->size != fields[i]->size || memcmp(field->text, fields[i]->text, field->size);
+        }
+        if (differ && !(before = slots_of(table, old, "-U"))) {
+            Py_DECREF(values);
+            return PyErr_Occurred() ? -1 : 0;
+        }
+    }
+    bool good = (!before || feed_image(feed, table, old, FED_BEFORE, before)) &&
+                feed_image(feed, table, row, what, values);
+    Py_XDECREF(before);
+    Py_DECREF(values);
+    return good ? 1 : -1;
+}
+
 /* Take one message: 1 if it was, 0 if it is not for us, -1 with an error. Emits all of its records, or none. */
-static int take_one(State *state, Lane *lane, PyObject *message_key, PyObject *value, PyObject *out)
+static int take_one(State *state, Lane *lane, PyObject *message_key, PyObject *value, PyObject *out, const Feed *feed)
 {
     char key[MAX_KEY], old_key[MAX_KEY];
     char op;
@@ -1092,6 +1251,10 @@ static int take_one(State *state, Lane *lane, PyObject *message_key, PyObject *v
     }
     if (!table)
         return PyErr_Occurred() ? -1 : 0;
+    if (table->fed)
+        return feed ? feed_one(state, lane, table, op, message_key, named, feed) : 0;
+    if (feed && !table->heads)
+        return 0;
 
     size_t size, old_size = 0;
     Row *row = &state->after;
@@ -1141,8 +1304,15 @@ static int take_one(State *state, Lane *lane, PyObject *message_key, PyObject *v
 
     PyObject *written = op == 'd' ? Py_NewRef(Py_None)
                                   : write_row(table, row, state->ways, rewritten, lane->form == ROWS ? value : NULL);
+    bool moved = old_size && (old_size != size || memcmp(old_key, key, size));
+    if (feed) {
+        bool good = written && (!moved || ready(feed, table, 3, old_key, old_size, Py_None)) &&
+                    ready(feed, table, inserted ? 0 : updated ? 1 : 2, key, size, written);
+        Py_XDECREF(written);
+        return good ? 1 : -1;
+    }
     bool good = written && touch(state, table);
-    if (good && old_size && (old_size != size || memcmp(old_key, key, size)))
+    if (good && moved)
         good = emit(out, table, old_key, old_size, Py_None);
     good = good && emit(out, table, key, size, written);
     Py_XDECREF(written);
@@ -1186,7 +1356,7 @@ static PyObject *lane_take(Lane *self, PyTypeObject *type, PyObject *const *args
         PyObject *message = PyList_GET_ITEM(messages, i);
         PyObject *key = PyObject_CallMethodNoArgs(message, state->key);
         PyObject *value = key ? PyObject_CallMethodNoArgs(message, state->value) : NULL;
-        taken = value ? take_one(state, self, key, value, args[2]) : -1;
+        taken = value ? take_one(state, self, key, value, args[2], NULL) : -1;
         Py_XDECREF(key);
         Py_XDECREF(value);
         if (taken != 1)
@@ -1203,6 +1373,35 @@ static PyObject *lane_take(Lane *self, PyTypeObject *type, PyObject *const *args
                add_to(table->plan, "updated", &table->updated) && add_to(table->plan, "deleted", &table->deleted);
     }
     return good ? PyLong_FromSsize_t(i) : NULL;
+}
+
+static PyObject *lane_feed(Lane *self, PyTypeObject *type, PyObject *const *args, Py_ssize_t count, PyObject *names)
+{
+    if (count != 5 || names || !PyList_CheckExact(args[0]) || !PyList_CheckExact(args[2]) ||
+        !PyList_CheckExact(args[3]) || !PyTuple_CheckExact(args[4])) {
+        PyErr_SetString(PyExc_TypeError, "feed(messages: list, start: int, rows: list, values: list, nothing: tuple)");
+        return NULL;
+    }
+    PyObject *messages = args[0];
+    Py_ssize_t i = PyLong_AsSsize_t(args[1]);
+    if (i < 0) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_ValueError, "start is negative");
+        return NULL;
+    }
+    State *state = PyType_GetModuleState(type);
+    int taken = 1;
+    for (; i < PyList_GET_SIZE(messages) && taken == 1; i += taken == 1) {
+        PyObject *message = PyList_GET_ITEM(messages, i);
+        PyObject *key = PyObject_CallMethodNoArgs(message, state->key);
+        PyObject *value = key ? PyObject_CallMethodNoArgs(message, state->value) : NULL;
+        Feed feed = {args[2], args[3], args[4], value ? PyObject_CallMethodNoArgs(message, state->offset) : NULL};
+        taken = feed.offset ? take_one(state, self, key, value, NULL, &feed) : -1;
+        Py_XDECREF(key);
+        Py_XDECREF(value);
+        Py_XDECREF(feed.offset);
+    }
+    return taken >= 0 ? PyLong_FromSsize_t(i) : NULL;
 }
 
 static PyObject *lane_forget(Lane *self, PyObject *Py_UNUSED(ignored))
@@ -1351,9 +1550,72 @@ static PyObject *compose(PyObject *module, PyObject *const *args, Py_ssize_t cou
     return out;
 }
 
+/* A tuple of places, each below `end`, as an array; NULL with an error. */
+static int *places_of(PyObject *tuple, Py_ssize_t end)
+{
+    Py_ssize_t count = PyTuple_GET_SIZE(tuple);
+    int *places = PyMem_Calloc((size_t)count + 1, sizeof(int));
+    for (Py_ssize_t i = 0; places && i < count; i++) {
+        long place = PyLong_AsLong(PyTuple_GET_ITEM(tuple, i));
+        if (place < 0 || place >= end) {
+            if (!PyErr_Occurred())
+                PyErr_SetString(PyExc_ValueError, "no such place");
+            PyMem_Free(places);
+            return NULL;
+        }
+        places[i] = (int)place;
+    }
+    return places ? places : (int *)PyErr_NoMemory();
+}
+
+/* Table.feed(program, columns, slots, kinds, base, event, decisive, images): see the stub. Once. */
+static PyObject *table_feed(Table *self, PyObject *args)
+{
+    PyObject *program, *columns, *slots, *base, *decisive;
+    const char *kinds;
+    Py_ssize_t size;
+    int event, images;
+    if (!PyArg_ParseTuple(args, "O!O!O!y#O!iO!p", &PyLong_Type, &program, &PyTuple_Type, &columns, &PyTuple_Type, &slots,
+                          &kinds, &size, &PyList_Type, &base, &event, &PyTuple_Type, &decisive, &images))
+        return NULL;
+    if (self->fed || PyTuple_GET_SIZE(columns) != size || PyTuple_GET_SIZE(slots) != size ||
+        event >= PyList_GET_SIZE(base) || PyTuple_GET_SIZE(decisive) > MAX_FIELDS) {
+        PyErr_SetString(PyExc_ValueError, "not one slot for each column, or not the first time");
+        return NULL;
+    }
+    self->input_columns = places_of(columns, self->own);
+    self->input_slots = self->input_columns ? places_of(slots, PyList_GET_SIZE(base)) : NULL;
+    self->decisive_columns = self->input_slots ? places_of(decisive, self->own) : NULL;
+    self->input_kinds = PyMem_Malloc((size_t)size + 1);
+    if (!self->decisive_columns || !self->input_kinds)
+        return PyErr_Occurred() ? NULL : PyErr_NoMemory();
+    memcpy(self->input_kinds, kinds, (size_t)size);
+    self->inputs = (int)size;
+    self->decisive = (int)PyTuple_GET_SIZE(decisive);
+    self->event = event;
+    self->images = images;
+    self->program = Py_NewRef(program);
+    self->base = Py_NewRef(base);
+    self->fed = true;
+    Py_RETURN_NONE;
+}
+
+/* Table.ready(heads): the places of its destination, for records that pass expressions by. */
+static PyObject *table_ready(Table *self, PyObject *heads)
+{
+    if (!PyTuple_CheckExact(heads) || PyTuple_GET_SIZE(heads) != 4) {
+        PyErr_SetString(PyExc_TypeError, "ready(heads: tuple of four)");
+        return NULL;
+    }
+    Py_XSETREF(self->heads, Py_NewRef(heads));
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef table_methods[] = {
     {"put", (PyCFunction)(void (*)(void))table_put, METH_METHOD | METH_FASTCALL | METH_KEYWORDS,
      "Put the record of a row in `out`; whether that was done."},
+    {"feed", (PyCFunction)table_feed, METH_VARARGS, "Let rows go to expressions, by a program."},
+    {"ready", (PyCFunction)table_ready, METH_O, "Where its records go that pass expressions by."},
     {NULL, NULL, 0, NULL},
 };
 static PyType_Slot table_slots[] = {
@@ -1369,6 +1631,8 @@ static PyType_Spec table_spec = {"ingest.flow._native.Table", sizeof(Table), 0, 
 static PyMethodDef lane_methods[] = {
     {"take", (PyCFunction)(void (*)(void))lane_take, METH_METHOD | METH_FASTCALL | METH_KEYWORDS,
      "Put records of messages[start:] in `out`; the index of the first message that is left to others."},
+    {"feed", (PyCFunction)(void (*)(void))lane_feed, METH_METHOD | METH_FASTCALL | METH_KEYWORDS,
+     "Put rows for expressions in `rows`, their slots in `values`; the index of the first message left to others."},
     {"tombstones", (PyCFunction)lane_tombstones, METH_NOARGS,
      "How many messages without a value were passed since the last time."},
     {"forget", (PyCFunction)lane_forget, METH_NOARGS, "Ask for every table again."},
@@ -1395,7 +1659,8 @@ static int module_exec(PyObject *module)
     PyObject *lane = PyType_FromModuleAndSpec(module, &lane_spec, NULL);
     state->key = PyUnicode_InternFromString("key");
     state->value = PyUnicode_InternFromString("value");
-    if (!table || !lane || !state->key || !state->value)
+    state->offset = PyUnicode_InternFromString("offset");
+    if (!table || !lane || !state->key || !state->value || !state->offset)
         return -1;
     state->table_type = (PyTypeObject *)table;
     if (PyModule_AddObjectRef(module, "Table", table) || PyModule_AddObjectRef(module, "Lane", lane))
@@ -1410,6 +1675,7 @@ static void module_free(void *module)
     Py_CLEAR(state->table_type);
     Py_CLEAR(state->key);
     Py_CLEAR(state->value);
+    Py_CLEAR(state->offset);
     PyMem_Free(state->touched);
 }
 

@@ -3,6 +3,7 @@ from typing import Any
 
 from ingest.flow.plan import Record as Written
 from ingest.flow.plan import TablePlan
+from ingest.flow.transform import FeedPlan
 from ingest.model.record import Record
 
 class Table:
@@ -10,7 +11,7 @@ class Table:
 
     def __init__(
         self,
-        plan: TablePlan,
+        plan: TablePlan | FeedPlan,
         destination: Any,  # noqa: ANN401
         columns: tuple[tuple[bytes, bytes, int, bool, int, int], ...],
         order: tuple[int, ...],
@@ -25,6 +26,27 @@ class Table:
         needs; the first `own` are the source's. `order`: the sink's columns, as places in `columns`; `key`: the primary
         key's. `keyed`: whether the primary key comes from the messages' keys.
         """
+
+    def feed(
+        self,
+        program: int,
+        columns: tuple[int, ...],
+        slots: tuple[int, ...],
+        kinds: bytes,
+        base: list[Any],
+        event: int,
+        decisive: tuple[int, ...],
+        images: bool,
+        /,
+    ) -> None:
+        """Let rows go to expressions: these columns in these slots of these kinds, among the values in `base`.
+
+        `event`: the slot of what happened, or -1. `decisive`: the columns where a difference makes the row before an
+        update go, too; `images`: it goes in any case.
+        """
+
+    def ready(self, heads: tuple[int, int, int, int], /) -> None:
+        """Where its records go that pass expressions by: of an insert, an update, a delete, and of an old key."""
 
     def put(self, row: bytes, out: list[Written], /) -> bool:
         """Put the record of a row in `out`; whether that was done. Nothing is counted."""
@@ -46,6 +68,17 @@ class Lane:
 
     def take(self, messages: list[Record], start: int, out: list[Written], /) -> int:
         """Put the records of `messages[start:]` in `out`; the index of the first message that is left to others."""
+
+    def feed(
+        self,
+        messages: list[Record],
+        start: int,
+        rows: list[tuple[Any, ...]],
+        values: list[tuple[Any, ...]],
+        nothing: tuple[None, ...],
+        /,
+    ) -> int:
+        """Put rows for expressions in `rows`, their slots in `values`; the first message's index left to others."""
 
     def tombstones(self) -> int:
         """How many messages without a value were passed since the last time."""

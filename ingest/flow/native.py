@@ -8,7 +8,7 @@ rest is for `decode` and `encode`, which are the rule book. A few times as fast 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 from pyspark.sql.types import (
@@ -25,8 +25,11 @@ from pyspark.sql.types import (
 )
 
 from ingest.flow.conform import Drift
+from ingest.flow.decoders import plain_name
 from ingest.flow.plan import TablePlan
+from ingest.flow.transform import EVENT, FeedPlan
 from ingest.model import temporal
+from ingest.model.event import Kind
 from ingest.model.types import INTEGER_BITS, TIMES, is_text
 
 if TYPE_CHECKING:
@@ -38,6 +41,9 @@ if TYPE_CHECKING:
     from ingest.flow.plan import Plan
     from ingest.flow.plans import Plans
     from ingest.model.table import TableId
+
+Head: TypeAlias = "tuple[Any, tuple[tuple[TableId, Kind], ...]]"
+"""A destination, and the changes that are done when a record has gone there."""
 
 try:
     from ingest.flow import _native
@@ -57,12 +63,13 @@ _MAX_KEYS: Final = 16
 class Lanes:
     """The way of messages of one form; a lane for each topic."""
 
-    def __init__(self, form: str, plans: Plans) -> None:
-        """`form` is one of `FORMS`."""
+    def __init__(self, form: str, plans: Plans, heads: Heads | None = None) -> None:
+        """`form` is one of `FORMS`; `heads`: where records go by, where rows go to expressions."""
         self._form = FORMS.index(form)
         self._plans = plans
+        self._heads = heads
         self._lanes: dict[str, Lane] = {}
-        self._tables: dict[TableId, tuple[TablePlan, Table]] = {}
+        self._tables: dict[TableId, tuple[Plan, Table]] = {}
         self._version = -1
 
     def of(self, topic: str) -> Lane:
@@ -94,15 +101,63 @@ class Lanes:
             plan = self._plans.compiled.get(table) or self._plans.find(table)
         except Drift:
             return None
-        if not isinstance(plan, TablePlan):
-            return None
         known = self._tables.get(table)
         if known is None or known[0] is not plan:
-            made = compile_table(plan)
+            made = compile_feed(plan) if isinstance(plan, FeedPlan) else compile_table(plan)
             if made is None:
                 return None
+            if isinstance(plan, TablePlan) and self._heads is not None:
+                made.ready(self._heads.of(table, plan.destination))
             known = self._tables[table] = (plan, made)
         return known[1]
+
+
+class Heads:
+    """Where records go that are ready, and which changes are done then, by a number: that is what travels with them."""
+
+    def __init__(self) -> None:
+        """None yet."""
+        self.known: list[Head] = []
+        self._places: dict[Head, int] = {}
+
+    def place(self, destination: Any, done: tuple[tuple[TableId, Kind], ...]) -> int:  # noqa: ANN401  (the sink's own)
+        """The number of a destination, with these changes."""
+        head = (destination, done)
+        place = self._places.get(head)
+        if place is None:
+            place = self._places[head] = len(self.known)
+            self.known.append(head)
+        return place
+
+    def of(self, table: TableId, destination: Any) -> tuple[int, int, int, int]:  # noqa: ANN401  (as above)
+        """Those of a table's inserts, updates and deletes, and of tombstones of old keys."""
+        insert, update, delete = (self.place(destination, ((table, kind),)) for kind in Kind)
+        return insert, update, delete, self.place(destination, ())
+
+
+def compile_feed(plan: FeedPlan) -> Table | None:
+    """How C takes the rows of a table apart whose rows go to expressions; None where it cannot."""
+    columns = plan.source.schema.columns
+    ours = {name: place for name, place in plan.ours if name not in plan.constants}
+    if ours.keys() - {EVENT} or plan.static or not all(plain_name(column.name) for column in columns):
+        return None
+    places = {column.name: i for i, column in enumerate(columns)}
+    key = plan.source.schema.primary_key
+    if len(key) > _MAX_KEYS or any(name not in places for name in key):
+        return None
+    made = _native.Table(
+        plan, None, tuple(_column(c.name, *_takes(c.type, c.type, plan.standard)) for c in columns),
+        tuple(range(len(columns))), len(columns), tuple(places[name] for name in key), plan.source.key_from_message,
+    )  # fmt: skip
+    base: list[str | None] = [None] * plan.slots
+    for name, place in plan.ours:
+        base[place] = plan.constants.get(name)
+    made.feed(
+        plan.program.number, tuple(places[name] for name, _, _ in plan.inputs), tuple(p for _, _, p in plan.inputs),
+        "".join(kind for _, kind, _ in plan.inputs).encode(), base, ours.get(EVENT, -1),
+        tuple(places[name] for name in plan.decisive), plan.images,
+    )  # fmt: skip
+    return made
 
 
 def compile_table(plan: Plan) -> Table | None:

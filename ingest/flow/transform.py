@@ -151,23 +151,26 @@ class FeedPlan:
         self, programs: Programs, table: TableId, source: SourceTable, inference: Inference, *, images: bool
     ) -> None:
         """`images`: whether the row before a change is wanted in any case."""
-        program = programs.of[table]
+        self.program = program = programs.of[table]
+        self.source = source
         places = {slot: i for i, slot in enumerate(programs.inputs)}
         self.table = table
         self.inserted = self.updated = self.deleted = self.unsaid = 0
-        self._program = program
         self._conformer = Conformer(source.schema, source.schema, inference)
         self.withheld = self._conformer.withheld
-        self._images = images
+        self.static, self.standard = self._conformer.static, self._conformer.standard
+        self.images = images or EVENT in program.decisive
+        """Whether the row before an update goes in any case."""
         self._primary_key = source.schema.primary_key if source.key_from_message else ()
         parts = ("", "", *program.table)
-        self._constants = {NAMESPACE: parts[-3], SCHEMA: parts[-2], TABLE: parts[-1]}
-        inputs = [(i.name, _READ[i.slot[0]], places[i.slot]) for i in program.inputs]
-        self._inputs = [given for given in inputs if not is_ours(given[0])]
-        self._ours = [(name, place) for name, _, place in inputs if is_ours(name)]
-        self._slots = len(programs.inputs)
-        self._always = EVENT in program.decisive
-        self._decisive = [name for name in program.decisive if not is_ours(name)]
+        self.constants = {NAMESPACE: parts[-3], SCHEMA: parts[-2], TABLE: parts[-1]}
+        self.slots = len(programs.inputs)
+        self.inputs = [(i.name, i.slot[0], places[i.slot]) for i in program.inputs if not is_ours(i.name)]
+        """Columns that travel, each with the kind of its slot, and which slot it is."""
+        self.ours = [(i.name, places[i.slot]) for i in program.inputs if is_ours(i.name)]
+        """Those that are not the table's."""
+        self.decisive = sorted(name for name in program.decisive if not is_ours(name))
+        """The table's columns that decide: where they do not change, the row before an update need not go."""
         self._compile(source.schema)
 
     def upsert(
@@ -189,7 +192,7 @@ class FeedPlan:
             else:
                 self._check(message_key, None)
                 decides = self._decides
-                if old is not None and (self._images or self._always or decides(old) != decides(row)):
+                if old is not None and (self.images or decides(old) != decides(row)):
                     self._emit(BEFORE, "-U", bytes(before), self._values(old), emit)  # type: ignore[arg-type]  # it is there
                 what = UPDATE if old is not None else UPDATE_ALONE if kind is _UPDATE else INSERT
                 self._emit(what, str(kind), bytes(after), self._values(row), emit)
@@ -204,11 +207,11 @@ class FeedPlan:
         if checked and all(map(plain_name, names)) and not self._conformer.static:
             fields = [field_of(c, i, required=not c.nullable) for i, c in enumerate(source.columns)]
             self._decode = decoder_of(tuple(fields), forbid_unknown=True)
-        attributes = [names[name] for name, _, _ in self._inputs]
+        attributes = [names[name] for name, _, _ in self.inputs]
         self._get = _getter(attributes)
-        self._places = [place for _, _, place in self._inputs]
-        self._in_order = not self._ours and self._places == [*range(self._slots)]
-        self._decides = _getter([names[name] for name in self._decisive if name in names])
+        self._places = [place for _, _, place in self.inputs]
+        self._in_order = not self.ours and self._places == [*range(self.slots)]
+        self._decides = _getter([names[name] for name in self.decisive if name in names])
         key = [(f"k{i}", msgspec.Raw, msgspec.field(name=name)) for i, name in enumerate(self._primary_key)]
         plain = key and all(map(plain_name, self._primary_key))
         self._key_like: Callable[[Any], Any] = (
@@ -220,7 +223,7 @@ class FeedPlan:
         found = self._get(row)
         if self._in_order:
             return found
-        values: list[Any] = [None] * self._slots
+        values: list[Any] = [None] * self.slots
         for place, value in zip(self._places, found, strict=True):
             values[place] = value
         return tuple(values)
@@ -243,7 +246,7 @@ class FeedPlan:
             if declared is not None and declared.overlay:
                 old = {**row, **old}
             partial = len(old) < len(row) and any(name not in old for name in row)
-            if self._images or self._always or any(old.get(n) != row.get(n) for n in self._decisive):
+            if self.images or any(old.get(n) != row.get(n) for n in self.decisive):
                 self._emit(BEFORE | (PARTIAL if partial else 0), "-U", object_of(old), self._read(old), emit)
             self._emit(UPDATE, "+U", object_of(row), self._read(row), emit)
         else:
@@ -288,19 +291,19 @@ class FeedPlan:
 
     def _read(self, row: Mapping[str, bytes]) -> tuple[Any, ...]:
         """The slots of a row that was taken apart."""
-        values: list[Any] = [None] * self._slots
-        for name, read, place in self._inputs:
+        values: list[Any] = [None] * self.slots
+        for name, kind, place in self.inputs:
             raw = row.get(name)
             if raw is not None and raw != b"null":
-                values[place] = read(raw)
+                values[place] = _READ[kind](raw)
         return tuple(values)
 
     def _emit(self, what: int, event: str, text: bytes, values: tuple[Any, ...], emit: Callable[[Any], None]) -> None:
-        if self._ours:
+        if self.ours:
             some = list(values)
-            for name, place in self._ours:
-                if name in self._constants:
-                    some[place] = self._constants[name]
+            for name, place in self.ours:
+                if name in self.constants:
+                    some[place] = self.constants[name]
                 elif name == EVENT:
                     some[place] = event
                 elif name == NOW:
@@ -308,7 +311,7 @@ class FeedPlan:
                 else:
                     some[place] = str(uuid.uuid4()) if name.startswith(TAG) else random.random()  # noqa: S311  (dice)
             values = tuple(some)
-        emit((self._program.number, what, text, values))
+        emit((self.program.number, what, text, values))
 
 
 def _getter(attributes: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
