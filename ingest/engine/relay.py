@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from ingest.model.table import TableId
     from ingest.sinks import Writer
 
+    Put = Callable[[bytes | None, bytes | None, list[Any]], bool]
     Pending = tuple[bool | None, msgspec.Raw | None]
     """Whether the row before an update passes the filter (None: that is not known), and what it is."""
 
@@ -326,7 +327,7 @@ class Drain(Output):
         self._composers = {p.number: Composer(programs, p, standard) for p in programs.of.values()}
         self._pending: Pending | None = None
         self._heads: list[Head] = []
-        self._puts: dict[TableId, tuple[Plan, Callable[[bytes, list[Any]], bool] | None]] = {}
+        self._puts: dict[TableId, tuple[Plan, Put | None]] = {}
         self._committed = time.monotonic()
         self._done = False
 
@@ -390,7 +391,8 @@ class Drain(Output):
     def _rows_of(self, columns: list[list[Any]], mark: _Mark, first: int, records: list[Any]) -> int | None:
         """Make the records of a chunk; where to stop, if one of them is a reject too many."""
         rejects = deque(sorted(mark.rejects, key=lambda reject: reject.at))
-        programs, heads, offsets, whats, texts, keys, *results = columns or [[]] * 6
+        columns = columns or [[]] * 6
+        programs, heads, offsets, whats, texts, keys, *results = columns
         masks = results[: len(results) - self._results]
         values = results[len(masks) :]
         mask = masks[0] if len(masks) == 1 else None
@@ -408,11 +410,9 @@ class Drain(Output):
             if at < first:
                 index = done
                 continue
-            if done == index + 1 and mask is not None and programs[index] >= 0 and not mask[index]:
-                composer = self._composers[programs[index]]
-                if self._directly(composer, whats[index], texts[index], values, index, records):
-                    index = done
-                    continue
+            if mask is not None and self._directly(columns, values, mask, index, done, records):
+                index = done
+                continue
             try:
                 self._one_message(range(index, done), (programs, heads, whats, texts, keys), masks, values, records)
             except RowError as exc:
@@ -425,30 +425,55 @@ class Drain(Output):
         return None
 
     def _directly(
-        self, composer: Composer, what: int, text: bytes, values: list[list[Any]], at: int, records: list[Any]
-    ) -> bool:
-        """The common case, in C: a row that is there now, and nothing else; whether it was one."""
-        if what > UPDATE_ALONE or self._pending is not None:
+        self, columns: list[list[Any]], values: list[list[Any]], mask: list[int], index: int, done: int,
+        records: list[Any],
+    ) -> bool:  # fmt: skip
+        """The common case, in C: one row, or one with the row before it, none of which failed; whether it was that."""
+        last = done - 1
+        program = columns[0][last]
+        if program < 0 or mask[last] or self._pending is not None:
             return False
-        place = composer.filter_at
-        if place >= 0 and values[place][at] is not True:
+        composer = self._composers[program]
+        place, texts = composer.filter_at, columns[4]
+        passes = place < 0 or values[place][last] is True
+        what, passed = columns[3][last], False
+        if what == UPDATE and last == index + 1 and columns[3][index] == BEFORE and columns[0][index] == program:
+            if mask[index]:
+                return False
+            passed = place < 0 or values[place][index] is True
+            what = UPDATE if passed else INSERT
+        elif last > index or what > DELETE or (what == UPDATE_ALONE and not passes):
             return False
-        table = composer.program.table
-        plan = self.plans.compiled.get(table) or self.plans.find(table)
-        put = self._puts.get(table)
-        if put is None or put[0] is not plan:
-            compiled = compile_table(plan)
-            put = self._puts[table] = (plan, None if compiled is None else compiled.put)
-        if put[1] is None:
+        elif what == DELETE:
+            if composer.program.soft_delete:
+                return False
+            passed, passes = passes, False
+        if not passes and not passed:
+            self.skip(FILTERED, 1)
+            return True
+        plan, put = self._put_of(composer.program.table)
+        if put is None:
             return False
-        row = composer.fast(text, values, at)
-        if row is None or not put[1](row, records):
+        row = composer.fast(texts[last], values, last) if passes else None
+        old = composer.fast(texts[index], values, index) if passed else None
+        if (passes and row is None) or (passed and old is None) or not put(row, old, records):
             return False
-        if what == INSERT:
+        if not passes:
+            plan.deleted += 1
+        elif what == INSERT:
             plan.inserted += 1
         else:
             plan.updated += 1
         return True
+
+    def _put_of(self, table: TableId) -> tuple[Plan, Put | None]:
+        """A table's plan, and what writes its rows in C, where that can."""
+        plan = self.plans.compiled.get(table) or self.plans.find(table)
+        known = self._puts.get(table)
+        if known is None or known[0] is not plan:
+            compiled = compile_table(plan)
+            known = self._puts[table] = (plan, None if compiled is None else compiled.put)
+        return known
 
     def _one_message(
         self, rows: range, columns: tuple[list[Any], ...], masks: list[list[int]],

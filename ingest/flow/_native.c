@@ -1417,21 +1417,35 @@ static PyObject *lane_tombstones(Lane *self, PyObject *Py_UNUSED(ignored))
     return PyLong_FromLong(count);
 }
 
-/* Table.put(row, out): put the record of a row in `out`; whether that was done. Nothing is counted. */
+/* A row's own text and its fields; false where it is not for us. */
+static bool read_row(PyObject *text, Row *row)
+{
+    if (!PyBytes_CheckExact(text))
+        return false;
+    const char *start = PyBytes_AS_STRING(text), *end = start + PyBytes_GET_SIZE(text);
+    return end - start <= UINT32_MAX && is_utf8(start, end - start) && scan_row(start, end, row) == end;
+}
+
+/* Table.put(row, old, out): see the stub. */
 static PyObject *table_put(Table *self, PyTypeObject *type, PyObject *const *args, Py_ssize_t count, PyObject *names)
 {
-    if (count != 2 || names || !PyBytes_CheckExact(args[0]) || !PyList_CheckExact(args[1])) {
-        PyErr_SetString(PyExc_TypeError, "put(row: bytes, out: list)");
+    if (count != 3 || names || !PyList_CheckExact(args[2])) {
+        PyErr_SetString(PyExc_TypeError, "put(row: bytes | None, old: bytes | None, out: list)");
         return NULL;
     }
     State *state = PyType_GetModuleState(type);
     Row *row = &state->after;
-    char key[MAX_KEY];
+    char key[MAX_KEY], old_key[MAX_KEY];
     const Field *fields[MAX_KEYS];
     Py_ssize_t rewritten = 0;
-    const char *text = PyBytes_AS_STRING(args[0]), *end = text + PyBytes_GET_SIZE(args[0]);
-    if (end - text > UINT32_MAX || !is_utf8(text, end - text) || scan_row(text, end, row) != end ||
-        !check_row(self, row, state->ways, &rewritten))
+    size_t size = 0, old_size = 0;
+    if (args[1] != Py_None &&
+        (!read_row(args[1], &state->before) || !(old_size = write_partial_key(self, &state->before, old_key))))
+        Py_RETURN_FALSE;
+    if (args[0] == Py_None)
+        return !old_size ? Py_NewRef(Py_False)
+                         : emit(args[2], self, old_key, old_size, Py_None) ? Py_NewRef(Py_True) : NULL;
+    if (!read_row(args[0], row) || !check_row(self, row, state->ways, &rewritten))
         Py_RETURN_FALSE;
     for (int k = 0; k < self->keys; k++) {
         const Column *column = &self->columns[self->key_columns[k]];
@@ -1439,11 +1453,12 @@ static PyObject *table_put(Table *self, PyTypeObject *type, PyObject *const *arg
             Py_RETURN_FALSE;
         fields[k] = &row->fields[column->at];
     }
-    size_t size = write_key(self, fields, key);
-    if (!size)
+    if (!(size = write_key(self, fields, key)))
         Py_RETURN_FALSE;
     PyObject *written = write_row(self, row, state->ways, rewritten, args[0]);
-    bool good = written && emit(args[1], self, key, size, written);
+    bool moved = old_size && (old_size != size || memcmp(old_key, key, size));
+    bool good = written && (!moved || emit(args[2], self, old_key, old_size, Py_None)) &&
+                emit(args[2], self, key, size, written);
     Py_XDECREF(written);
     return good ? Py_NewRef(Py_True) : NULL;
 }
@@ -1613,7 +1628,7 @@ static PyObject *table_ready(Table *self, PyObject *heads)
 
 static PyMethodDef table_methods[] = {
     {"put", (PyCFunction)(void (*)(void))table_put, METH_METHOD | METH_FASTCALL | METH_KEYWORDS,
-     "Put the record of a row in `out`; whether that was done."},
+     "Put the records of a row, and of what it was before, in `out`; whether that was done."},
     {"feed", (PyCFunction)table_feed, METH_VARARGS, "Let rows go to expressions, by a program."},
     {"ready", (PyCFunction)table_ready, METH_O, "Where its records go that pass expressions by."},
     {NULL, NULL, 0, NULL},

@@ -48,8 +48,11 @@ class Table:
     def ready(self, heads: tuple[int, int, int, int], /) -> None:
         """Where its records go that pass expressions by: of an insert, an update, a delete, and of an old key."""
 
-    def put(self, row: bytes, out: list[Written], /) -> bool:
-        """Put the record of a row in `out`; whether that was done. Nothing is counted."""
+    def put(self, row: bytes | None, old: bytes | None, out: list[Written], /) -> bool:
+        """Put the records of a row in `out`; whether that was done. Nothing is counted.
+
+        `old`: what the row was before: its key gets a tombstone where it is another. Without a row, it is a delete.
+        """
 
 def compose(
     row: bytes, names: tuple[bytes, ...], values: list[bytes], columns: tuple[bytes | int, ...] | None, /
