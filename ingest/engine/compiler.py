@@ -308,8 +308,8 @@ class _Rule:
         if unknown:
             where = "primary-keys names" if rule.primary_key else "the primary key has"
             msg = (
-                f"{rule.place}, table {show(self.table)}: {where} {unknown[0]!r}, which the projection leaves out "
-                f"(it has {', '.join(order)})"
+                f"{rule.place}, table {show(self.table)}: {where} {unknown[0]!r}, but the result has only "
+                f"{', '.join(order) or 'no column'}"
             )
             raise TransformError(msg, "take it into the projection, or name other primary-keys")
         nullable = {column.name: column.nullable for column in self.source.columns}

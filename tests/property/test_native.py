@@ -9,6 +9,7 @@ import pytest
 from hypothesis import currently_in_test_context, event, given, settings
 from hypothesis import strategies as st
 from inmemory import run
+from shapes import a_message
 
 from ingest.engine import worker
 from ingest.flow import native
@@ -351,41 +352,6 @@ def test_canal_messages_of_one_row_are_taken(value: bytes, keys: list[str]) -> N
 )
 def test_other_canal_messages_are_left(value: bytes) -> None:
     assert not compare(CanalJson(), ("shop", "t"), ORDERS, ORDERS, Message(None, value), keyed=True)
-
-
-A_VALUE = st.sampled_from([
-    "1", "2", "3000000000", "1.50", "true", "null", '"x"', '"y, z"', '{"a": 1}', "[1,2]", '"2020-01-31 12:13:14"',
-    "99999999999999999999", '"' + "\\u00e9" + '"',
-])  # fmt: skip
-
-
-@st.composite
-def a_message(draw: Any, form: str) -> tuple[bytes | None, bytes | None]:
-    """One of a few tables with columns that come and go, or something that is none."""
-    odd = draw(st.sampled_from([None] * 12 + ["none", "broken", "other"]))
-    key = draw(st.integers(1, 3))
-    if odd == "none":
-        return b'{"id":1}', None
-    if odd == "broken":
-        return None, draw(st.sampled_from([b"{", b"[]", b"5", b'{"op":"c"}', b"\xff", b'{"id":1,"id":2}']))
-    gap = draw(st.sampled_from(["", "", "", " "]))
-    names = draw(st.lists(st.sampled_from(["a", "b", "c"]), unique=True))
-    fields = [f'"id":{gap}{key}', *(f'"{name}"{gap}:{draw(A_VALUE)}' for name in names)]
-    row = "{" + f",{gap}".join(fields if draw(st.integers(0, 5)) != 5 else fields[1:]) + "}"
-    if form == "json":
-        return None, row.encode()
-    before = f'{{"id":{draw(st.integers(1, 3))}}}'
-    table = "u" if odd == "other" else "t"
-    if form == "debezium-json":
-        op = draw(st.sampled_from("ccuud"))
-        images = f'"before":{before},"after":null' if op == "d" else f'"before":null,"after":{row}'
-        images = f'"before":{before},"after":{row}' if op == "u" else images
-        text = f'{{{images},"source":{{"db":"d","table":"{table}"}},"op":"{op}"}}'
-        return f'{{"id":{key}}}'.encode(), text.encode()
-    kind = draw(st.sampled_from(["INSERT", "UPDATE", "DELETE"]))
-    rows = ",".join([row] * draw(st.sampled_from([1, 1, 1, 2])))
-    text = f'{{"data":[{rows}],"database":"d","old":null,"pkNames":["id"],"table":"{table}","type":"{kind}"}}'
-    return None, text.encode()
 
 
 @pytest.mark.parametrize("form", ["debezium-json", "canal-json", "json"])
