@@ -28,6 +28,7 @@ from ingest.flow.encode import stage_of
 from ingest.flow.native import compile_table
 from ingest.flow.transform import BEFORE, DELETE, INSERT, MARKS, PARTIAL, UPDATE, UPDATE_ALONE, Composer
 from ingest.model.event import Bad, Kind
+from ingest.model.record import origin
 from ingest.model.reject import RowError
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from ingest.model.record import Headers, Record
     from ingest.model.table import TableId
     from ingest.sinks import Writer
+    from ingest.sources import Chunk
 
     Put = Callable[[bytes | None, bytes | None, list[Any]], bool]
     Pending = tuple[bool | None, msgspec.Raw | None]
@@ -88,7 +90,8 @@ class _Reject:
     sent: Headers | None
     time: tuple[int, int]
     place: tuple[str | None, int | None]
-    counts: bool
+    origin: _Reject
+    """Where it was first, as the record itself says; only its place is of interest."""
 
     def key(self) -> bytes | None:
         return self.key_bytes
@@ -113,6 +116,17 @@ class _Reject:
 
     def leader_epoch(self) -> int | None:
         return None
+
+
+def _kept(message: Record, stage: str, bad: Bad) -> _Reject:
+    """A rejected record on its way to the second stage."""
+    kept = _Reject(
+        stage, bad, offset_of(message), message.key(), message.value(), message.headers(), message.timestamp(),
+        (message.topic(), message.partition()), None,  # type: ignore[arg-type]  # it is set below
+    )  # fmt: skip
+    first = origin(message)
+    kept.origin = kept if first is message else _kept(first, stage, bad)
+    return kept
 
 
 @dataclass(slots=True)
@@ -199,16 +213,19 @@ class Feed(Shard):
         self._values.append(self._nothing)
         return self._batch()
 
-    def take_fast(self, split: Split, lane: Lane, messages: list[Record], start: int) -> int:
+    def take(self, chunk: Chunk) -> None:
+        """The way of a chunk; even where nothing of it is a row, its end is told."""
+        self._split = chunk.split
+        super().take(chunk)
+
+    def take_fast(self, split: Split, lane: Lane, messages: list[Record], start: int) -> int:  # noqa: ARG002
         """The common case, in C; where it ends."""
         stop = lane.feed(messages, start, self._rows, self._values, self._nothing)
-        self._split = split
         self._offsets.extend([offset_of(message) for message in messages[start:stop]])
         return stop
 
     def put(self, split: Split, messages: Sequence[Record], changes: Sequence[Decoded], encoded: Encoded) -> None:
         """Keep the rows of records until their chunk is complete."""
-        self._split = split
         assert encoded.marks is not None
         marks = [*encoded.marks[: encoded.stop], len(encoded.records)]
         for i in range(encoded.stop):
@@ -243,25 +260,16 @@ class Feed(Shard):
 
     def reject(self, split: Split, message: Record, stage: str, bad: Bad, *, passed: bool = True) -> None:  # noqa: ARG002
         """Keep it for the second stage, which decides whether it is one too many."""
-        self._split = split
-        counts = not (stage == "decode" and self.ignore_decode)
-        self.outcome.rejected += counts
-        self._rejects.append(
-            _Reject(
-                stage, bad, offset_of(message), message.key(), message.value(), message.headers(), message.timestamp(),
-                (message.topic(), message.partition()), counts,
-            )
-        )  # fmt: skip
+        self.outcome.rejected += not (stage == "decode" and self.ignore_decode)
+        self._rejects.append(_kept(message, stage, bad))
 
     def _chunk(self) -> Iterator[pa.RecordBatch]:
         """The rows of a chunk, and what else there is to say of it."""
         read = self.outcome.read
         self.outcome.read = 0
         split = self._split
-        if split is None and not self._skipped and not read:
-            return
         if split is None:
-            split = next(iter(self.written))  # nothing of it is a row; whatever its split, its end tells
+            return
         heads = self.state.heads.known[self._told :]
         self._told += len(heads)
         mark = _Mark(split, self.written[split], self._offsets.tobytes(), heads, self._rejects, self._skipped)
@@ -368,7 +376,7 @@ class Drain(Output):
         """Write a chunk, as far as it is to be written."""
         self._heads += mark.heads
         split = mark.split
-        if self.ended or self._done or mark.end <= self.written[split]:
+        if self.ended or self._done or (mark.end <= self.written[split] and not mark.rejects):
             return
         first = self.written[split]
         records: list[Any] = []
@@ -378,7 +386,7 @@ class Drain(Output):
             self.outcome.read += read
             for reason, count in mark.skipped.items():
                 self.skip(reason, count)
-            self.written[split] = mark.end
+            self.written[split] = max(first, mark.end)
         else:
             offsets = array("q", mark.offsets)
             self.outcome.read += bisect_left(offsets, stop) - bisect_left(offsets, first)
@@ -610,7 +618,8 @@ class Drain(Output):
         """What the first stage has to say in the end."""
         outcome = self.outcome
         outcome.cpu_s += said.cpu_s
-        outcome.withheld.update(said.withheld)
+        for column, count in said.withheld.items():
+            outcome.withheld[column] = outcome.withheld.get(column, 0) + count
         for reason, count in said.skipped.items():
             self.skip(reason, count)
         if said.failure is not None:
