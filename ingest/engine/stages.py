@@ -41,6 +41,8 @@ class Stages:
         self._sent: Broadcast[Programs] | None = None
         self._base: object = None
         self._frame: DataFrame | None = None
+        self._size = 0
+        """So many tasks the plan has room for."""
 
     def needed(self, schemas: Schemas) -> bool:
         """Whether rows of a table that is known are changed by a transform."""
@@ -52,13 +54,14 @@ class Stages:
         programs = self._programs
         if programs is None or schemas.version != self._version:
             programs, self._version = self._compiler.programs(schemas.sources), schemas.version
-        if self._frame is None or programs != self._programs or first.base is not self._base:
+        stale = programs != self._programs or first.base is not self._base or len(tasks) > self._size
+        if self._frame is None or stale:
             if self._sent is None or programs != self._programs:
                 self._programs, self._sent = programs, self._session.broadcast(programs)
             self._base = first.base
-            shards = max(self._shards, len(tasks))
+            self._size = max(self._shards, len(tasks))
             given = (first.setup, first.base, self._sent)
-            self._frame = self._compiler.frame(programs, shards, fed(*given), drained(*given))
+            self._frame = self._compiler.frame(programs, self._size, fed(*given), drained(*given))
         light = [replace(task, setup=None, base=None) for task in tasks]  # type: ignore[arg-type]  # they are at hand
         luggage = base64.b64encode(pickle.dumps(light)).decode()
         return [pickle.loads(row) for row in self._session.run_frame(self._frame, luggage)]  # noqa: S301  (our own)

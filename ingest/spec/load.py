@@ -254,10 +254,14 @@ class _Loader:
             model, problems = model.with_format(fmt)
             for key, text in problems:
                 self._document.report(value.keys.get(key, value.span), text)
-        for key, text in () if model is None else model.warnings():
-            self._document.report(value.keys.get(key, value.span), text, severity="warning")
-            self._warnings.append(f"{section}: {text}")
+        if model is not None:
+            self._warn(model.warnings(), value, section)
         return model
+
+    def _warn(self, warnings: Iterable[tuple[str, str]], where: Mapping, section: str) -> None:
+        for key, text in warnings:
+            self._document.report(where.keys.get(key, where.span), text, severity="warning")
+            self._warnings.append(f"{section}: {text}")
 
     def _collector(self, options: Mapping, sink: Any) -> DirtyDataCollector | None:  # noqa: ANN401  (a sink's options)
         """`pipeline.dirty-data.collector.*`, taken out of the pipeline's options."""
@@ -365,6 +369,7 @@ class _Loader:
             model = self._model(cls, item, self._plain(item), section)
             if model is not None:
                 out.append(model)
+                self._warn(model.warnings(), item, section)  # type: ignore[attr-defined]  # they are all `Options`
         return out
 
     def _model(

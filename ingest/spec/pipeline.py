@@ -105,6 +105,11 @@ class Transform(Options):
             condition(value)
         return value
 
+    def warnings(self) -> list[tuple[str, str]]:
+        """What the sinks that there are do not do."""
+        given = [("partition-keys", self.partition_keys), ("table-options", self.table_options)]
+        return [(key, f"{key} has no effect: it is for sinks that create tables") for key, value in given if value]
+
     def rule(self, number: int) -> TransformRule:
         """What bears on rows."""
         plain = self.projection is None or self.projection.strip() in {"*", "\\*"}
