@@ -218,6 +218,10 @@ class Session:
             if not isinstance(exc, OSError) and not type(exc).__module__.startswith("py4j"):
                 raise
         self._gateway.proc.wait(120)
+        self._gateway.proc.stdin.close()
+        with suppress(Exception):  # there is nobody at the other end
+            self._gateway.shutdown()
+        _forget()
 
     def stop(self) -> None:
         """End Spark and its Java process."""
@@ -225,12 +229,22 @@ class Session:
         with suppress(Exception):  # Java may be gone already; that was the error then, not this
             self._sc.stop()
             self._gateway.shutdown()
+        _forget()
         if process is not None:
             process.stdin.close()
             try:
                 process.wait(10)
             except Exception:  # noqa: BLE001  (whatever it is: it must not outlive us)
                 process.kill()
+
+
+def _forget() -> None:
+    """PySpark keeps the way to its Java process for good, and would look for the next session's in the dead one."""
+    from pyspark import SparkContext  # noqa: PLC0415  (as above)
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None  # noqa: SLF001
+    SparkSession._instantiatedSession = None  # noqa: SLF001
 
 
 def with_retries(master: str) -> str:
