@@ -22,7 +22,7 @@ from ingest.model import types
 from ingest.sinks import SINKS
 from ingest.sinks.dirty_data import DirtyDataCollector
 from ingest.sources import SOURCES
-from ingest.spec.pipeline import PipelineOptions, Route, Transform
+from ingest.spec.pipeline import PipelineOptions, Route, Transform, UserFunction
 
 if TYPE_CHECKING:
     from ingest.formats.options import Options
@@ -31,6 +31,8 @@ FOLDER = Path(__file__).parent.parent / "schemas"
 HIDDEN = "*format"
 COLLECTOR = "dirty-data.collector"
 """An option with options of its own, written with dots or nested."""
+FUNCTIONS = "user-defined-function"
+"""A list of maps."""
 PLACEHOLDER = {"type": "string", "pattern": r"\$\{.*\}"}
 
 
@@ -43,7 +45,7 @@ def component(cls: type[Options], formats: dict[str, Any]) -> dict[str, Any]:
     required = [name for name in schema.get("required", []) if name != "properties.*"]
     for model in (cls, *formats.values()):
         for name, option in model.model_json_schema(by_alias=True)["properties"].items():
-            if name in {HIDDEN, COLLECTOR}:
+            if name in {HIDDEN, COLLECTOR, FUNCTIONS}:
                 continue
             option.pop("title", None)
             if name == "properties.*":
@@ -71,6 +73,7 @@ def nested(schema: dict[str, Any]) -> dict[str, Any]:
         schema["properties"][f"{COLLECTOR}.{name}"] = option if name != "type" else loosened(option)
     schema["patternProperties"] = {rf"^{COLLECTOR}\.properties\.": {"type": ["string", "number", "boolean"]}}
     schema["properties"][COLLECTOR] = {"type": "object"}
+    schema["properties"][FUNCTIONS] = {"type": "array", "items": component(UserFunction, {})}
     for name in list(schema["properties"]):
         if "." in name:
             schema["properties"].setdefault(name.partition(".")[0], {"type": "object"})
@@ -109,7 +112,7 @@ def reference() -> str:
         parts.append(f"### Options of `value.format: {name}`\n\n{table(fmt)}")
     sections: dict[str, type[Options]] = {
         "route": Route, "transform": Transform, "pipeline": PipelineOptions,
-        f"pipeline.{COLLECTOR}": DirtyDataCollector,
+        f"pipeline.{COLLECTOR}": DirtyDataCollector, f"pipeline.{FUNCTIONS}": UserFunction,
     }  # fmt: skip
     for name, model in sections.items():
         parts.append(f"## `{name}:`\n\n{table(model)}")
@@ -156,6 +159,7 @@ def undocumented() -> list[str]:
     """Options of any section that say nothing about themselves."""
     models: list[type[Options]] = [
         *SOURCES.values(), *SINKS.values(), *FORMATS.values(), DirtyDataCollector, PipelineOptions, Route, Transform,
+        UserFunction,
     ]  # fmt: skip
     return [f.alias or name for model in models for name, f in model.model_fields.items() if not f.description]
 

@@ -8,6 +8,7 @@ is replaced by the slot that the column travels in. An expression that fails for
 from __future__ import annotations
 
 import re
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -18,13 +19,15 @@ from pyspark.sql.types import (
     MapType,
     NullType,
     StringType,
+    StructField,
     StructType,
     TimestampType,
     VariantType,
 )
 
-from ingest.errors import TransformError
-from ingest.flow.expressions import ALL, DICE, NOW
+from ingest.errors import ConfigError, TransformError
+from ingest.flow.expressions import ALL, DICE, NOW, Call, calls
+from ingest.flow.functions import caller
 from ingest.flow.route import rule_of
 from ingest.flow.transform import MARKS, METADATA, Input, Output, Program, Programs, is_ours, slot_of, together
 from ingest.model import types
@@ -32,13 +35,14 @@ from ingest.model.schema import Column, TableSchema
 from ingest.model.table import show
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from ingest.flow.evolve import SourceTable
     from ingest.flow.expressions import Expression
+    from ingest.flow.functions import Function
     from ingest.flow.route import TransformRule
     from ingest.model.table import TableId
 
@@ -54,7 +58,10 @@ CONF: Final = {
 """What Spark SQL has to be set to. What is computed for several expressions at once would fail outside of their own
 guard, so that nothing is."""
 
+LAST: Final = "_said"
+"""After all results, where there are functions of the user's own: what went wrong in them."""
 Stage: TypeAlias = "Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]"
+_Where: TypeAlias = "tuple[str, str, Expression | None]"
 META: Final = ("_program", "_head", "_at", "_what", "_text", "_key")
 _TYPES: Final = {"s": "string", "l": "bigint", "d": "double", "b": "boolean"}
 _META_TYPES: Final = "_program int, _head int, _at bigint, _what int, _text binary, _key binary"
@@ -76,18 +83,49 @@ class _Name:
     parts: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Called:
+    """One call of a function of the user's own in a rule, whose results are a column of their own."""
+
+    column: str
+    function: str
+    takes: tuple[DataType, ...]
+    arguments: tuple[str, ...]
+    """SQL over slots, and over the columns of calls in a lower layer."""
+    layer: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """What became of a rule for a table."""
+
+    program: Program
+    schema: TableSchema
+    results: dict[str, str]
+    """By slot: SQL."""
+    called: tuple[_Called, ...]
+
+
 class Compiler:
     """Makes programs; asks Spark, which has to have started by the time of the first question."""
 
-    def __init__(self, rules: Sequence[TransformRule], zone: str, spark: Callable[[], SparkSession]) -> None:
+    def __init__(
+        self,
+        rules: Sequence[TransformRule],
+        zone: str,
+        spark: Callable[[], SparkSession],
+        functions: Iterable[Function] = (),
+    ) -> None:
         """`zone`: what `pipeline.local-time-zone` says; `spark`: waits until there is a session."""
+        self.functions = {function.name.lower(): function for function in functions}
+        self._callers: dict[tuple[str, tuple[str, ...]], tuple[int, Any]] = {}
         self._rules = rules
         self._zone = zone
         self._start = spark
         self._session: SparkSession | None = None
         self._names: dict[str, tuple[_Name, ...]] = {}
         self._slots: dict[tuple[str, ...], Any] = {}
-        self._made: dict[tuple[TableId, TableSchema], tuple[Program, TableSchema, dict[str, str]]] = {}
+        self._made: dict[tuple[TableId, TableSchema], _Made] = {}
         self._numbers: dict[TableId, int] = {}
 
     @property
@@ -97,6 +135,12 @@ class Compiler:
             self._session = self._start()
             for key, value in {**CONF, "spark.sql.session.timeZone": self._zone}.items():
                 self._session.conf.set(key, value)
+            jvm: Any = self._session._jvm  # noqa: SLF001
+            taken = jvm.org.apache.spark.sql.catalyst.analysis.FunctionRegistry.functionSet()
+            for name, function in self.functions.items():
+                if taken.contains(jvm.org.apache.spark.sql.catalyst.FunctionIdentifier(name)):
+                    msg = f"pipeline.user-defined-function: Spark SQL has a function {function.name!r} of its own"
+                    raise ConfigError(msg, "give yours another name")
         return self._session
 
     def shape(self, table: TableId, source: TableSchema) -> TableSchema | None:
@@ -105,21 +149,20 @@ class Compiler:
         Raises TransformError.
         """
         rule = rule_of(self._rules, table)
-        return None if rule is None else self._compile(rule, table, source)[1]
+        return None if rule is None else self._compile(rule, table, source).schema
 
     def programs(self, sources: Mapping[TableId, SourceTable]) -> Programs:
         """The programs of all tables whose rows a rule changes."""
-        return together(
-            self._compile(rule, table, source.schema)[0]
+        made = [
+            self._compile(rule, table, source.schema)
             for table, source in sources.items()
             if source.output is not None and (rule := rule_of(self._rules, table)) is not None
-        )
+        ]
+        return together((one.program for one in made), told=any(one.called for one in made))
 
     # -- one rule for one table --------------------------------------------------------------------------------------
 
-    def _compile(
-        self, rule: TransformRule, table: TableId, source: TableSchema
-    ) -> tuple[Program, TableSchema, dict[str, str]]:
+    def _compile(self, rule: TransformRule, table: TableId, source: TableSchema) -> _Made:
         known = self._made.get((table, source))
         if known is None:
             for old in [key for key in self._made if key[0] == table]:
@@ -157,12 +200,28 @@ class Compiler:
         names = self._names[sql] = tuple(sorted((n for n in found if n not in both), key=lambda n: n.start))
         return names
 
+    def number(self, function: Function, takes: Sequence[DataType]) -> int:
+        """Which of the functions that are called this is, for arguments of these types."""
+        key = _key(function.name.lower(), takes)
+        known = self._callers.get(key)
+        if known is None:
+            from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf  # noqa: PLC0415  (slow to import)
+
+            gives = StructType([
+                StructField("ok", types.BOOLEAN), StructField("v", function.gives), StructField("e", types.STRING),
+            ])  # fmt: skip
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # it would rather have annotations than be told
+                made = arrow_udf(caller(function, takes), gives, ArrowUDFType.SCALAR)
+            known = self._callers[key] = (len(self._callers), made)
+        return known[0]
+
     def types_of(self, expressions: Sequence[str], slots: tuple[str, ...]) -> list[DataType]:
-        """The types of expressions over slots; raises what Spark raises, and ValueError."""
+        """The types of expressions over slots, and columns `name type`; raises what Spark raises, and ValueError."""
         base = self._slots.get(slots)
         if base is None:
-            columns = ", ".join(f"{slot} {_TYPES[slot[0]]}" for slot in slots) or "nothing int"
-            base = self._slots[slots] = self.spark.createDataFrame([], columns)
+            columns = ", ".join(slot if " " in slot else f"{slot} {_TYPES[slot[0]]}" for slot in slots)
+            base = self._slots[slots] = self.spark.createDataFrame([], columns or "nothing int")
         made = base.selectExpr(*(f"{sql} AS c{i}" for i, sql in enumerate(expressions)))
         plan = made._jdf.queryExecution().analyzed()  # noqa: SLF001  (what kind of plan it is has no other way)
         below = base._jdf.queryExecution().analyzed().getClass().getName()  # noqa: SLF001
@@ -186,29 +245,63 @@ class Compiler:
             # Each stage has workers of its own, which import what it needs before they fork, and keep their clients
             environment[STAGE] = "1"
             fed = self.spark.range(0, tasks, 1, tasks).mapInArrow(feed, _META_TYPES + slots)
+            environment[STAGE] = "3"
+            computed = self.results(programs, fed)
             environment[STAGE] = "2"
-            return self.results(programs, fed).mapInArrow(drain, "outcome binary")
+            return computed.mapInArrow(drain, "outcome binary")
         finally:
             environment.pop(STAGE, None)
 
     def results(self, programs: Programs, fed: DataFrame) -> DataFrame:
         """All expressions over the rows of all tables, each with marks for those that failed."""
+        from pyspark.sql.functions import expr  # noqa: PLC0415  (slow to import)
+
         by_slot: dict[str, list[tuple[int, str]]] = {slot: [] for slot in programs.results}
-        for program, _, sql in self._made.values():
-            if programs.of.get(program.table) == program:
-                for slot, text in sql.items():
-                    by_slot[slot].append((program.number, text))
+        called: dict[tuple[int, str], list[tuple[int, _Called]]] = {}
+        for made in self._made.values():
+            number = made.program.number
+            if programs.of.get(made.program.table) == made.program:
+                for slot, text in made.results.items():
+                    by_slot[slot].append((number, text))
+                for one in made.called:
+                    called.setdefault((one.layer, one.column), []).append((number, one))
         if not programs.results:
             return fed.selectExpr(*META)
         guarded = [self._guarded(slot, sorted(by_slot[slot])) for slot in programs.results]
-        marked = fed.select(*META, *guarded)
+        said = []
+        for layer in sorted({layer for layer, _ in called}):
+            columns = {column: of for (at, column), of in called.items() if at == layer}
+            fed = self._with_calls(fed, columns)
+            said += [f"{column}.e" for column in columns]
+        last = [expr(f"CONCAT_WS('; ', {', '.join(said)})").alias(LAST)] if said else []
+        marked = fed.select(*META, *guarded, *last)
         values = [f"{slot}.v AS {slot}" for slot in programs.results]
         masks = []
         for first in range(0, len(programs.results), MARKS):
             some = programs.results[first : first + MARKS]
             marks = "+".join(f"IF({slot} IS NULL, {1 << i}L, 0L)" for i, slot in enumerate(some))
             masks.append(f"IF(_program < 0, 0L, {marks}) AS _failed{first // MARKS}")
-        return marked.selectExpr(*META, *masks, *values)
+        return marked.selectExpr(*META, *masks, *values, *([LAST] if said else []))
+
+    def _with_calls(self, fed: DataFrame, columns: Mapping[str, Sequence[tuple[int, _Called]]]) -> DataFrame:
+        """The rows with the results of calls, for the programs that make them; each result has a column of its own.
+
+        A call is made for a whole batch and whatever stands around it, so its arguments are guarded before it, and what
+        went wrong in it is no error until its result is needed.
+        """
+        from pyspark.sql.functions import expr  # noqa: PLC0415  (slow to import)
+
+        guarded, results = [], []
+        for column, of in columns.items():
+            one = of[0][1]
+            names = [f"{column}_{i}" for i in range(len(one.arguments))]
+            for i, name in enumerate(names):
+                guarded.append(self._guarded(name, sorted((number, call.arguments[i]) for number, call in of)))
+            programs = ", ".join(str(number) for number, _ in of)
+            wanted = " AND ".join((f"_program IN ({programs})", *(f"{name} IS NOT NULL" for name in names)))
+            _, call = self._callers[_key(one.function, one.takes)]
+            results.append(call(expr(wanted), *(expr(f"{name}.v") for name in names)).alias(column))
+        return fed.select("*", *guarded).select(*fed.columns, *results)
 
     def _guarded(self, slot: str, of: Sequence[tuple[int, str]]) -> Any:  # noqa: ANN401  (a Column)
         """A result for all programs, null where its computation failed; where it is null itself, `v` in it is."""
@@ -225,6 +318,10 @@ class Compiler:
         parsed = self.spark._jsparkSession.sessionState().sqlParser().parseExpression(sql)  # noqa: SLF001
         guard = jvm.org.apache.spark.sql.catalyst.expressions.TryEval(parsed)
         return Column(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(guard)).alias(slot)
+
+
+def _key(function: str, takes: Sequence[DataType]) -> tuple[str, tuple[str, ...]]:
+    return function, tuple(data_type.simpleString() for data_type in takes)
 
 
 _LEAVES: Final = frozenset({
@@ -244,8 +341,10 @@ class _Rule:
         self.counts = dict.fromkeys("sldb", 0)
         self.computed: dict[str, tuple[str, frozenset[str]]] = {}
         """By name: SQL over slots, and the source columns in it."""
+        self.called: dict[tuple[str, tuple[str, ...]], _Called] = {}
+        """By function and arguments."""
 
-    def compile(self, number: int) -> tuple[Program, TableSchema, dict[str, str]]:
+    def compile(self, number: int) -> _Made:
         rule = self.rule
         items = rule.projection
         known = [column.name for column in self.source.columns]
@@ -298,7 +397,7 @@ class _Rule:
             number, self.table, tuple(self.inputs.values()), tuple(outputs), passes,
             None if as_they_come else tuple(order), frozenset(decisive), schema.primary_key, rule.soft_delete,
         )  # fmt: skip
-        return program, schema, results
+        return _Made(program, schema, results, tuple(self.called.values()))
 
     def schema(self, order: Sequence[str], computed: Mapping[str, DataType]) -> TableSchema:
         """The result's columns and key."""
@@ -332,25 +431,44 @@ class _Rule:
         """An expression over slots, and the source columns that it needs; raises TransformError."""
         try:
             names = self.compiler.names(expression.sql)
+            made = calls(expression.sql, self.compiler.functions) if self.compiler.functions else ()
         except ValueError as exc:
             raise self.error(option, name, expression.text, 0, len(expression.text), str(exc), expression.at) from exc
         except Exception as exc:
             raise self.explained(option, name, expression, exc) from exc
-        return self.bound(expression.sql, names, option, name, expression)
+        return self.bound(expression.sql, (*names, *made), option, name, expression)
 
     def bound(
-        self, sql: str, names: tuple[_Name, ...], option: str, name: str, expression: Expression | None = None
+        self, sql: str, given: Sequence[_Name | Call], option: str, name: str, expression: Expression | None = None
     ) -> tuple[str, frozenset[str]]:
-        """The SQL with slots in the place of names."""
-        out: list[str] = []
-        at = 0
+        """The SQL with slots in the place of names and of calls of the user's own functions."""
         needs: set[str] = set()
-        for given in names:
+        places = sorted(given, key=lambda place: (place.start, -place.stop))
+        made = self.rendered(sql, (0, len(sql)), places, needs, (option, name, expression))
+        if len(made) > _MAX_SQL:
+            raise self.error(option, name, sql, 0, len(sql), "too long with all that it refers to")
+        return made, frozenset(needs)
+
+    def rendered(
+        self, sql: str, part: tuple[int, int], places: Sequence[_Name | Call], needs: set[str], where: _Where
+    ) -> str:
+        """A part of an expression, with slots; adds the source columns in it to `needs`."""
+        out: list[str] = []
+        at, end = part
+        option, name, expression = where
+        for given in places:
+            if given.start < at or given.stop > end:
+                continue  # outside of this part, or in a call that was dealt with
+            if isinstance(given, Call):
+                out += (sql[at : given.start], self.call(sql, given, places, needs, where))
+                at = given.stop
+                continue
             head, *rest = given.parts
             dotted = ".".join(given.parts)
             if head in self.computed and head not in self.types:
                 made, of = self.computed[head]
-                made, needs = f"({made})", needs | of
+                made = f"({made})"
+                needs |= of
             elif head in self.types or is_ours(head):
                 made = self.column(head)
                 needs.add(head)
@@ -366,10 +484,58 @@ class _Rule:
                 )
             out += (sql[at : given.start], made, *(f".`{part}`" for part in rest))
             at = given.stop
-        made = "".join((*out, sql[at:]))
-        if len(made) > _MAX_SQL:
-            raise self.error(option, name, sql, 0, len(sql), "too long with all that it refers to")
-        return made, frozenset(needs)
+        return "".join((*out, sql[at:end]))
+
+    def call(self, sql: str, given: Call, places: Sequence[_Name | Call], needs: set[str], where: _Where) -> str:
+        """The result of a call, which is computed before the expression that it stands in."""
+        option, name, expression = where
+        function = self.compiler.functions[given.function]
+        text = sql if expression is None else expression.text
+        begin = 0 if expression is None else expression.at
+
+        def wrong(why: str) -> TransformError:
+            same = expression is not None and expression.sql == text
+            start, length = (given.start, given.stop - given.start) if same else (0, len(text))
+            return self.error(option, name, text, start, length, f"function {function.name}: {why}", begin)
+
+        least = sum(not parameter.optional for parameter in function.takes)
+        if not least <= len(given.arguments) <= len(function.takes):
+            counts = f"{least}" if least == len(function.takes) else f"{least} to {len(function.takes)}"
+            raise wrong(f"takes {counts} arguments, not {len(given.arguments)}")
+        if given.in_lambda:
+            raise wrong("cannot be called in a lambda, nor with one")
+        arguments = [self.rendered(sql, part, places, needs, where) for part in given.arguments]
+        try:
+            found = self.compiler.types_of(arguments, self.columns()) if arguments else []
+        except ValueError as exc:
+            raise wrong(str(exc)) from exc
+        except Exception as exc:
+            if expression is None:
+                raise
+            raise self.explained(option, name, expression, exc) from exc
+        takes = [p.type or (types.STRING if isinstance(t, NullType) else t)
+                 for p, t in zip(function.takes, found, strict=False)]  # fmt: skip
+        sent = tuple(
+            sql if want == is_so else f"CAST({sql} AS {want.simpleString()})"
+            for sql, want, is_so in zip(arguments, takes, found, strict=True)
+        )
+        known = self.called.get((given.function, sent))
+        if known is None:
+            layer = 1 + max((c.layer for c in self.called.values() for a in sent if c.column in a), default=0)
+            kind = f"u{self.compiler.number(function, takes)}_{layer}"
+            count = sum(called.column.rpartition("_")[0] == kind for called in self.called.values())
+            known = _Called(f"{kind}_{count}", given.function, tuple(takes), sent, layer)
+            self.called[given.function, sent] = known
+        return f"IF({known.column}.ok, {known.column}.v, raise_error('{known.column}'))"
+
+    def columns(self) -> tuple[str, ...]:
+        """What expressions may be made of so far, for the compiler to find their types."""
+        gives = {
+            called.column: self.compiler.functions[called.function].gives.simpleString()
+            for called in self.called.values()
+        }
+        made = (f"{column} struct<ok: boolean, v: {given}, e: string>" for column, given in gives.items())
+        return (*sorted(given.slot for given in self.inputs.values()), *made)
 
     def column(self, name: str) -> str:
         """A column as SQL over slots; takes a slot for it where it has none yet."""
@@ -383,7 +549,7 @@ class _Rule:
 
     def analyse(self, expressions: list[str]) -> list[DataType]:
         """The types of all expressions; raises TransformError for the first that Spark does not take."""
-        slots = tuple(sorted(given.slot for given in self.inputs.values()))
+        slots = self.columns()
         if not expressions:
             return []
         try:

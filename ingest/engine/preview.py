@@ -101,7 +101,7 @@ class _Previewing:
         where, stored, positions, ids, owner = self.checkpoint()
         shape = unchanged
         if self.rules.change_rows:
-            shape = Compiler(self.rules.transforms, options.local_time_zone, self.spark).shape  # type: ignore[assignment]
+            shape = Compiler(self.rules.transforms, options.local_time_zone, self.spark, pipeline.functions).shape  # type: ignore[assignment]
         known = reroute(stored, self.rules, policy, inference.initial, shape)
         positions = source.start(positions, ids, owner, self.settings.from_time)
         ends = source.ends(positions)

@@ -331,6 +331,7 @@ class Drain(Output):
         super().__init__(task, outcome)
         self.plans = self.state.results
         self._results = len(programs.results)
+        self._told = programs.told
         standard = self.setup.inference.reading.standard
         self._composers = {p.number: Composer(programs, p, standard) for p in programs.of.values()}
         self._pending: Pending | None = None
@@ -401,6 +402,7 @@ class Drain(Output):
         rejects = deque(sorted(mark.rejects, key=lambda reject: reject.at))
         columns = columns or [[]] * 6
         programs, heads, offsets, whats, texts, keys, *results = columns
+        said = results.pop() if self._told and results else None
         masks = results[: len(results) - self._results]
         values = results[len(masks) :]
         mask = masks[0] if len(masks) == 1 else None
@@ -426,7 +428,8 @@ class Drain(Output):
             except RowError as exc:
                 table = next((self._composers[p].program.table for p in programs[index:done] if p >= 0), None)
                 stage = "transform" if exc.code == "expression-failed" else stage_of(Bad(exc.code, ""))
-                bad = Bad(exc.code, str(exc), table)
+                told = "" if said is None else "; ".join(dict.fromkeys(filter(None, said[index:done])))
+                bad = Bad(exc.code, f"{exc}: {told}" if told and stage == "transform" else str(exc), table)
                 if self._one_too_many(mark.split, self._original(mark.split, at), stage, bad):
                     return at
             index = done

@@ -247,7 +247,9 @@ class Starting:
             return None
         from ingest.engine.compiler import Compiler  # noqa: PLC0415  (most pipelines need no Spark SQL)
 
-        return Compiler(self.rules.transforms, self.pipeline.pipeline.local_time_zone, self.spark_sql)
+        return Compiler(
+            self.rules.transforms, self.pipeline.pipeline.local_time_zone, self.spark_sql, self.pipeline.functions
+        )
 
     def make_stages(self, compiler: Compiler) -> Stages:
         """What runs batches through Spark SQL."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from ingest.model.text import TextError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Container, Iterator, Sequence
 
     from sqlglot.tokenizer_core import Token
 
@@ -367,12 +367,12 @@ def _struct(arguments: Sequence[Sequence[Token]], text: str) -> str:
     return f"named_struct({', '.join(fields)})"
 
 
-Call: TypeAlias = "str | Callable[[Sequence[Sequence[Token]], str], str | None]"
+Made: TypeAlias = "str | Callable[[Sequence[Sequence[Token]], str], str | None]"
 _MICROS: Final = f"`{NOW}`"
 _INSTANT: Final = f"timestamp_micros({_MICROS})"
 _LOCAL: Final = f"CAST({_INSTANT} AS TIMESTAMP_NTZ)"
 _TODAY: Final = f"CAST({_INSTANT} AS DATE)"
-_CALLS: Final[dict[tuple[str, int], Call]] = {
+_CALLS: Final[dict[tuple[str, int], Made]] = {
     ("ROW", -1): _struct,
     ("STRUCT", -1): _struct,
     ("TO_TIMESTAMP_LTZ", 2): _epoch,
@@ -411,3 +411,46 @@ _BARE: Final = {
 }
 _CASTS: Final = {"CAST": "CAST", "TRY_CAST": "TRY_CAST"}
 _BRACKETS: Final = frozenset({"ARRAY", "MAP"})
+
+
+def taken(name: str) -> bool:
+    """Whether an expression has another meaning for a function's name."""
+    upper = name.upper()
+    known = {word for word, _ in _CALLS} | _BARE.keys() | _CASTS.keys() | _RESERVED | _FORBIDDEN | _BRACKETS
+    return upper in known or name.lower() in OUTSIDE or name.startswith("__")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Where an expression calls a function of the user's own."""
+
+    start: int
+    stop: int
+    function: str
+    """In lower case."""
+    arguments: tuple[tuple[int, int], ...]
+    """Where each begins and ends."""
+    in_lambda: bool
+    """Whether it is in a lambda, or one is in it."""
+
+
+def calls(sql: str, functions: Container[str]) -> tuple[Call, ...]:
+    """All calls of these functions, those in the arguments of others as well, by where they begin."""
+    tokens = _tokens(sql)
+    found = []
+    bodies = [False]
+    for i, token in enumerate(tokens):
+        kind = _kind(token)
+        if kind in _OPEN:
+            bodies.append(False)
+        elif kind in _CLOSE:
+            bodies.pop()
+        elif kind in {"ARROW", "COMMA"}:
+            bodies[-1] = kind == "ARROW"
+        plain = _kind(token) not in _LITERALS and not (i and _kind(tokens[i - 1]) == "DOT")
+        if plain and _opens(tokens, i) and token.text.lower() in functions:
+            close = _close(tokens, i + 1)
+            arguments = tuple((a[0].start, a[-1].end + 1) for a in _arguments(tokens[i + 2 : close], sql))
+            in_lambda = any(bodies) or any(_kind(inner) == "ARROW" for inner in tokens[i:close])
+            found.append(Call(token.start, tokens[close].end + 1, token.text.lower(), arguments, in_lambda))
+    return tuple(found)

@@ -112,9 +112,11 @@ class Programs:
     of: dict[TableId, Program]
     inputs: tuple[str, ...]
     results: tuple[str, ...]
+    told: bool = False
+    """Whether functions of the user's own say what went wrong in them, after all results."""
 
 
-def together(programs: Iterable[Program]) -> Programs:
+def together(programs: Iterable[Program], *, told: bool = False) -> Programs:
     """Programs, each with as many slots as the one that needs most of a kind."""
     of = {program.table: program for program in programs}
     inputs = {i.slot for p in of.values() for i in p.inputs}
@@ -123,7 +125,7 @@ def together(programs: Iterable[Program]) -> Programs:
     def ordered(slots: set[str]) -> tuple[str, ...]:
         return tuple(sorted(slots, key=lambda slot: (SLOTS.index(slot[0]), int(slot[1:]))))
 
-    return Programs(of, ordered(inputs), ordered(results))
+    return Programs(of, ordered(inputs), ordered(results), told)
 
 
 INSERT, UPDATE, UPDATE_ALONE, DELETE, BEFORE = range(5)

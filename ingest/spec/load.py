@@ -6,6 +6,7 @@ In: a path and variables. Out: the frozen model and its diagnostics. Starts no c
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -22,7 +23,7 @@ from ingest.sources import SOURCES
 from ingest.spec.diagnostics import Diagnostic, did_you_mean, render
 from ingest.spec.document import MAX_BYTES, Document, Mapping, Scalar, Sequence, Span, Value
 from ingest.spec.interpolate import Interpolation, mask
-from ingest.spec.pipeline import Pipeline, PipelineOptions, Route, Transform
+from ingest.spec.pipeline import Pipeline, PipelineOptions, Route, Transform, UserFunction
 from ingest.spec.secrets import SecretError, Secrets, installed
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 _SECTIONS: Final = ("source", "sink", "route", "transform", "pipeline")
 _PREFIXED: Final = "properties."
 _COLLECTOR: Final = "dirty-data.collector."
+_FUNCTIONS: Final = "user-defined-function"
 _START: Final = Span(1, 1, 1)
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -55,12 +57,15 @@ def load(path: Path, variables: dict[str, str] | None = None, secrets: Secrets |
     except (OSError, UnicodeDecodeError) as exc:
         why = (exc.strerror or str(exc)) if isinstance(exc, OSError) else "it is not UTF-8"
         return Loaded(None, [Diagnostic(str(path), 1, 1, 1, "error", f"cannot read the file: {why}")])
-    return _Loader(Document(str(path), text), variables or {}, secrets or Secrets()).load(path.stem)
+    loader = _Loader(Document(str(path), text), variables or {}, secrets or Secrets(), path.resolve().parent)
+    return loader.load(path.stem)
 
 
-def load_text(name: str, text: str, stem: str, variables: dict[str, str] | None = None) -> Loaded:
+def load_text(
+    name: str, text: str, stem: str, variables: dict[str, str] | None = None, folder: Path | None = None
+) -> Loaded:
     """As `load`, for a text that is not a file of its own; `name` is what errors call it."""
-    return _Loader(Document(name, text), variables or {}, Secrets()).load(stem)
+    return _Loader(Document(name, text), variables or {}, Secrets(), folder).load(stem)
 
 
 def load_strictly(path: Path, variables: dict[str, str] | None = None) -> Pipeline:
@@ -93,8 +98,9 @@ def locate(path: Path, rule: int, option: str, start: int, end: int, message: st
 
 
 class _Loader:
-    def __init__(self, document: Document, variables: dict[str, str], secrets: Secrets) -> None:
+    def __init__(self, document: Document, variables: dict[str, str], secrets: Secrets, folder: Path | None) -> None:
         self._document = document
+        self._folder = folder
         self._set = variables
         self._secrets = secrets
         self._interpolation = Interpolation(variables, secrets=secrets)
@@ -126,13 +132,14 @@ class _Loader:
             options = Mapping({}, _START)
         options.items.setdefault("name", Scalar(stem, _START))
         collector = self._collector(options, sink)
+        functions = self._functions(options)
         settings = self._model(PipelineOptions, options, self._plain(options), "pipeline")
         if source is None or sink is None or settings is None or self._has_errors():
             return self._loaded(None)
         self._check_files(root, source, sink)
         if self._has_errors():
             return self._loaded(None)
-        settings = settings.model_copy(update={"collector": collector})
+        settings = settings.model_copy(update={"collector": collector, "functions": functions})
         return self._loaded(
             Pipeline.model_construct(
                 source=source,
@@ -141,6 +148,7 @@ class _Loader:
                 transform=tuple(transforms),
                 pipeline=settings,
                 secrets=frozenset(self._secrets.known),
+                folder=self._folder,
                 warnings=tuple(self._warnings),
             )
         )
@@ -281,6 +289,28 @@ class _Loader:
             option = "dirty-data.collector.properties.bootstrap.servers"
             self._document.report(first, f"dead letters need {option}: the sink is no Kafka cluster")
         return collector
+
+    def _functions(self, options: Mapping) -> tuple[UserFunction, ...]:
+        """`pipeline.user-defined-function`, taken out of the pipeline's options, with what can be called only."""
+        given = options.items.pop(_FUNCTIONS, None)
+        if given is None:
+            return ()
+        if self._folder is not None and str(self._folder) not in sys.path:
+            sys.path.append(str(self._folder))  # last, so that no file here stands in for a module of Python's own
+        models = [*self._list(Mapping({_FUNCTIONS: given}, given.span), _FUNCTIONS, UserFunction)]
+        if self._has_errors() or not isinstance(given, Sequence):
+            return ()
+        names: set[str] = set()
+        for model, item in zip(models, given.items, strict=True):
+            assert isinstance(item, Mapping)
+            if model.name.lower() in names:
+                self._document.report(item.items["name"].span, f"a function {model.name!r} is there already")
+            names.add(model.name.lower())
+            try:
+                model.load()
+            except ValueError as exc:
+                self._document.report(item.items["python"].span, f"function {model.name!r}: {exc}")
+        return tuple(models)
 
     def _check_files(self, root: Mapping, source: Any, sink: Any) -> None:  # noqa: ANN401  (options models)
         """A pipeline that reads files must not write among them."""

@@ -16,6 +16,7 @@ from ingest.spec.interpolate import HIDDEN, mask
 
 if TYPE_CHECKING:
     from ingest.flow.expressions import Item
+    from ingest.flow.functions import Function
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 
@@ -126,6 +127,36 @@ class Transform(Options):
         )  # fmt: skip
 
 
+class UserFunction(Options):
+    """One entry of `pipeline.user-defined-function:`."""
+
+    name: str
+    """What the function is called in expressions; case does not matter."""
+
+    python: str
+    """`module:function`. The module is looked for beside the pipeline file and where Python finds all others; the
+    function's annotations say what it takes and gives."""
+
+    @field_validator("name")
+    @classmethod
+    def _check_name(cls, value: str) -> str:
+        from ingest.flow.expressions import taken  # noqa: PLC0415  (few pipelines need it)
+
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", value):
+            msg = "a function's name has letters, digits and '_' only"
+            raise ValueError(msg)
+        if taken(value):
+            msg = f"{value!r} is a word of Spark SQL, or of Flink SQL, already"
+            raise ValueError(msg)
+        return value
+
+    def load(self) -> Function:
+        """The function; raises FunctionError. Imports the module."""
+        from ingest.flow.functions import load  # noqa: PLC0415  (as above)
+
+        return load(self.name, self.python)
+
+
 class PipelineOptions(Options):
     """The entries of `pipeline:`. Keys with dots may be written nested."""
 
@@ -151,6 +182,9 @@ class PipelineOptions(Options):
     local_time_zone: str = Field("UTC", alias="local-time-zone")
     """The time zone of functions of time in `transform`: `UTC`, `Europe/Berlin` or `+02:00`. The machine's own does not
     matter."""
+
+    functions: tuple[UserFunction, ...] = Field((), alias="user-defined-function")
+    """Functions of your own for expressions in `transform`: a list of `name` and `python: module:function`."""
 
     max_tables: int = Field(10_000, ge=1)
     """More tables than this are rejects: a cap against runaway or hostile input."""
@@ -188,6 +222,8 @@ class Pipeline(BaseModel):
     warnings: tuple[str, ...] = Field(default=(), exclude=True)
     """What its author should know and what stops nothing."""
     secrets: frozenset[str] = Field(default=frozenset(), exclude=True, repr=False)
+    folder: Any = Field(default=None, exclude=True)
+    """Where the file is, as a Path; None for a text that is in no file."""
 
     def describe(self) -> dict[str, str]:
         """The options that are set, by their place in the file, without any secret: for people and checkpoints."""
@@ -213,6 +249,16 @@ class Pipeline(BaseModel):
         for section in ("source", "sink", "route", "transform", "pipeline"):
             add(section, getattr(self, section))
         return out
+
+    @property
+    def functions(self) -> tuple[Function, ...]:
+        """The user's own functions, ready to be called by workers."""
+        found = tuple(entry.load() for entry in self.pipeline.functions)
+        for function in found:
+            from ingest.flow.functions import travelling  # noqa: PLC0415  (few pipelines need it)
+
+            travelling(function, self.folder)
+        return found
 
     @property
     def rules(self) -> Rules:

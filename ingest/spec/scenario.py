@@ -108,7 +108,9 @@ def _pipeline(file: Path, given: Any, messages: list[Message], variables: dict[s
         sink.setdefault("properties.bootstrap.servers", "memory:1")
     sections.update(source=source, sink=sink)
     # JSON is YAML
-    return load_text(f"{file} (pipeline)", json.dumps(sections, default=str, indent=1), file.stem, variables)
+    return load_text(
+        f"{file} (pipeline)", json.dumps(sections, default=str, indent=1), file.stem, variables, file.resolve().parent
+    )
 
 
 def _messages(file: Path, index: int, item: Any) -> list[Message]:  # noqa: ANN401

@@ -40,6 +40,39 @@ def test_a_pipeline_runs_unchanged_on_a_standalone_cluster(kafka: Kafka, pipelin
     assert len(kafka.table(pipeline.out("orders"))) == 900
 
 
+def test_functions_beside_the_file_travel_to_the_cluster(kafka: Kafka, pipeline: Pipeline, spark: Standalone) -> None:
+    folder = pipeline.file.parent
+    (folder / "some_helpers.py").write_text("LIMIT = 7\n\ndef first(text):\n    return text[:1]\n")
+    (folder / "some_functions.py").write_text(
+        "import some_helpers\nfrom some_helpers import LIMIT\n\n"
+        "def mask(text: str) -> str:\n    return some_helpers.first(text) + '***'\n\n"
+        "def checked(n: int) -> int:\n    if n == LIMIT:\n        raise ValueError(f'{n} is not possible')\n"
+        "    return n * 2\n"
+    )
+    dead = f"{kafka.name}.dead"
+    pipeline.write(
+        source="  ingestion.ignore-errors: true\n",
+        rest="transform:\n  - source-table: shop.orders\n"
+        "    projection: '\\*, mask(name) AS name, checked(id) AS twice'\n"
+        f"pipeline:\n  dirty-data.collector.type: kafka\n  dirty-data.collector.topic: {dead}\n"
+        "  user-defined-function:\n    - {name: mask, python: 'some_functions:mask'}\n"
+        "    - {name: checked, python: 'some_functions:checked'}\n",
+    )
+    for partition in range(2):
+        rows = [{"id": i, "name": f"n{i}"} for i in range(partition, 900, 2)]
+        kafka.send(pipeline.topic, *[message("c", None, row) for row in rows], partition=partition)
+    command = pipeline.command("--once", "--conf", "spark.driver.host=127.0.0.1")
+    command[command.index("--master") + 1] = spark.url
+    done = finish(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+    assert done.code == 0, done.err + (pipeline.checkpoint / "logs" / "spark.log").read_text()[-2000:]
+    found = kafka.table(pipeline.out("orders")).values()
+    assert {row["id"] for row in found} == {*range(900)} - {7}
+    assert all(row["name"] == "n***" and row["twice"] == 2 * row["id"] for row in found)
+    (letter,) = kafka.read(dead)
+    said = dict(letter.headers)["__ingest.errors.message"] or b""
+    assert b"checked(id): cannot be computed for this row: checked: ValueError: 7 is not possible" in said
+
+
 @pytest.fixture
 def two(tmp_path: Path) -> Iterator[Standalone]:
     cluster = Standalone(tmp_path, workers=2)

@@ -1,0 +1,320 @@
+"""Functions of the user's own in expressions: what they take and give, as their annotations say.
+
+In: `module:function`. Out: the function with Spark's types for what it takes and gives, and, on a worker, its results
+for a batch of rows: an error in it is a failed row, not a failed batch. A function is called for each row, or once for
+many where it takes Arrow arrays or pandas series.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import importlib
+import inspect
+import re
+import sys
+import types as python_types
+import typing
+from contextlib import suppress
+from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Context, Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType
+
+from ingest.model import types
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import pyarrow as pa
+
+_PLACE: Final = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)", re.ASCII)
+_TYPES: Final[dict[Any, DataType]] = {
+    str: types.STRING, int: types.BIGINT, float: types.DOUBLE, bool: types.BOOLEAN, bytes: types.BYTES,
+    Decimal: DecimalType(38, 18), dt.date: types.DATE, dt.datetime: types.TIMESTAMP, dt.time: types.parse("TIME(6)"),
+}  # fmt: skip
+_BATCHES: Final = {("pyarrow.lib", "Array"): "arrow", ("pandas", "Series"): "pandas"}
+"""Classes whose values are a batch's; `pandas.core.series` says that it is of `pandas`."""
+_SAID: Final = 300
+
+
+class FunctionError(ValueError):
+    """A function that cannot be used, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """What a function takes."""
+
+    name: str
+    type: DataType | None
+    """None: whatever the expression gives."""
+    nullable: bool
+    """Whether it takes a null; where it does not, the result of a null is null and nothing is called."""
+    optional: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function of the user's own."""
+
+    name: str
+    python: str
+    call: Callable[..., Any]
+    takes: tuple[Parameter, ...]
+    gives: DataType
+    batch: str
+    """How it takes many rows: `arrow`, `pandas`, or not at all (empty)."""
+
+
+def load(name: str, python: str) -> Function:
+    """The function that `module:function` names; raises FunctionError. Imports the module, which is the user's code."""
+    place = _PLACE.fullmatch(python)
+    if place is None:
+        msg = f"{python!r} is not module:function"
+        raise FunctionError(msg)
+    module_name, attribute = place.groups()
+    try:
+        module = importlib.import_module(module_name)
+    except (Exception, SystemExit) as exc:
+        msg = f"module {module_name!r} cannot be imported: {_told(exc)}"
+        raise FunctionError(msg) from exc
+    found = getattr(module, attribute, None)
+    if found is None:
+        msg = f"module {module_name!r} has no function {attribute!r}"
+        raise FunctionError(msg)
+    if not inspect.isfunction(found) or inspect.iscoroutinefunction(found) or inspect.isgeneratorfunction(found):
+        msg = f"{attribute!r} in module {module_name!r} is no plain Python function"
+        raise FunctionError(msg)
+    return _read(name, python, found)
+
+
+def _read(name: str, python: str, function: Callable[..., Any]) -> Function:
+    try:
+        hints = typing.get_type_hints(function, include_extras=True)
+    except Exception as exc:
+        msg = f"its annotations cannot be understood: {_told(exc)}"
+        raise FunctionError(msg) from exc
+    takes = []
+    batches = set()
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind not in {parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD}:
+            if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is not parameter.empty:
+                continue
+            msg = f"parameter {parameter.name!r}: a function takes a fixed number of arguments, by their order"
+            raise FunctionError(msg)
+        if parameter.name not in hints:
+            msg = f"parameter {parameter.name!r} has no annotation: one is needed to know its type"
+            raise FunctionError(msg)
+        data_type, nullable, batch = _understood(hints[parameter.name], f"parameter {parameter.name!r}")
+        batches.add(batch)
+        takes.append(Parameter(parameter.name, data_type, nullable, parameter.default is not parameter.empty))
+    if "return" not in hints:
+        msg = "it does not say what it gives: def f(…) -> str"
+        raise FunctionError(msg)
+    gives, _, batch = _understood(hints["return"], "what it gives")
+    if gives is None:
+        msg = "what it gives: the type of its elements is needed, -> Annotated[…, 'STRING']"
+        raise FunctionError(msg)
+    if batches - {batch}:
+        msg = "a function takes and gives either values, or Arrow arrays, or pandas series"
+        raise FunctionError(msg)
+    if batch and not takes:
+        msg = "a function of batches takes at least one argument, or it does not know how many results to give"
+        raise FunctionError(msg)
+    return Function(name, python, function, tuple(takes), gives, batch)
+
+
+def _understood(hint: Any, what: str) -> tuple[DataType | None, bool, str]:  # noqa: ANN401  (an annotation)
+    """The type of an annotation (None: any), whether None is one of its values, and how it takes batches."""
+    given: DataType | None = None
+    if typing.get_origin(hint) is Annotated:
+        hint, *more = typing.get_args(hint)
+        text = next((item for item in more if isinstance(item, str)), None)
+        if text is not None:
+            try:
+                given = types.parse(text.upper())
+            except ValueError as exc:
+                msg = f"{what}: {exc}"
+                raise FunctionError(msg) from None
+    nullable = False
+    if typing.get_origin(hint) in {typing.Union, python_types.UnionType}:
+        some = [arg for arg in typing.get_args(hint) if arg is not type(None)]
+        nullable = len(some) < len(typing.get_args(hint))
+        if len(some) > 1:
+            msg = f"{what}: of several types at once, {hint}"
+            raise FunctionError(msg)
+        inner, deeper, batch = _understood(some[0], what)
+        return given or inner, nullable or deeper, batch
+    batch = _batch_of(hint)
+    if given is not None or batch:
+        return given, nullable or bool(batch), batch
+    return _type(hint, what), nullable, ""
+
+
+def _batch_of(hint: Any) -> str:  # noqa: ANN401  (a class)
+    if not isinstance(hint, type):
+        return ""
+    for base in hint.__mro__:
+        for (module, name), batch in _BATCHES.items():
+            if base.__name__ == name and (base.__module__ == module or base.__module__.startswith(f"{module}.")):
+                return batch
+    return ""
+
+
+def _type(hint: Any, what: str) -> DataType:  # noqa: ANN401  (an annotation)
+    known = _TYPES.get(hint) if isinstance(hint, type) else None
+    if known is not None:
+        return known
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is list and len(arguments) == 1:
+        return ArrayType(_type(arguments[0], what))
+    if origin is dict and len(arguments) == 2 and arguments[0] is str:
+        return MapType(types.STRING, _type(arguments[1], what))
+    shown = getattr(hint, "__name__", str(hint)) if isinstance(hint, type) else str(hint)
+    msg = f"{what}: no column has the type {shown}; Annotated[{shown}, 'STRING'] says which one is meant"
+    raise FunctionError(msg)
+
+
+def travelling(function: Function, folder: Path | None) -> None:
+    """Let a module beside the pipeline file travel to workers as it is: they need not have the file."""
+    from pyspark import cloudpickle  # noqa: PLC0415  (few runs need it)
+
+    if folder is None:
+        return
+    register: Callable[[Any], None] = cloudpickle.register_pickle_by_value
+    home = folder.resolve()
+    for module in [*sys.modules.values()]:
+        file = getattr(module, "__file__", None)
+        if file is not None and Path(file).resolve().parent == home and module.__name__ != "__main__":
+            register(module)
+    module = sys.modules[function.call.__module__]
+    file = getattr(module, "__file__", None)
+    if file is not None and Path(file).resolve().is_relative_to(home) and "site-packages" not in Path(file).parts:
+        register(module)
+
+
+# -- on a worker -----------------------------------------------------------------------------------------------------
+
+
+def caller(function: Function, takes: Sequence[DataType]) -> Callable[..., pa.Array]:
+    """What calls a function for a batch: `wanted` tells for which rows, the rest are its arguments.
+
+    Gives a struct for each row: whether it has a result (`ok`), the result (`v`), and what went wrong (`e`).
+    """
+    from pyspark.sql.pandas.types import to_arrow_type  # noqa: PLC0415  (slow to import, and few runs need it)
+
+    gives = to_arrow_type(function.gives, timezone="UTC")
+    one = _by_row if not function.batch else _by_batch
+    scale = function.gives.scale if isinstance(function.gives, DecimalType) else None
+    strict = tuple(not p.nullable for p in function.takes[: len(takes)])
+    call, name, batch = function.call, function.name, function.batch
+
+    def results(wanted: pa.Array, *arguments: pa.Array) -> pa.Array:
+        import pyarrow as pa  # noqa: PLC0415
+
+        if batch and wanted.true_count == len(wanted):
+            with suppress(Exception):  # what went wrong is found out below
+                found = _called(call, batch, arguments)
+                if found.type == gives and len(found) == len(wanted):
+                    return pa.StructArray.from_arrays(
+                        [pa.repeat(True, len(wanted)), found, pa.nulls(len(wanted), pa.string())], ["ok", "v", "e"]
+                    )
+        rows = [i for i, is_wanted in enumerate(wanted.to_pylist()) if is_wanted]
+        ok: list[bool] = [False] * len(wanted)
+        why: list[str | None] = [None] * len(wanted)
+        made: list[Any] = [None] * len(wanted)
+        for i, value, error in one(call, batch, arguments, rows, strict, gives, scale):
+            made[i], why[i], ok[i] = value, None if error is None else f"{name}: {error}", error is None
+        return pa.StructArray.from_arrays(
+            [pa.array(ok, pa.bool_()), pa.array(made, gives), pa.array(why, pa.string())], ["ok", "v", "e"]
+        )
+
+    return results
+
+
+def _by_row(
+    call: Callable[..., Any], _batch: str, arguments: Sequence[pa.Array], rows: Sequence[int],
+    strict: Sequence[bool], gives: pa.DataType, scale: int | None,
+) -> Any:  # noqa: ANN401  (an iterator of triples)  # fmt: skip
+    """Call once for each row."""
+    columns = [argument.to_pylist() for argument in arguments]
+    for i in rows:
+        values = [column[i] for column in columns]
+        if any(value is None and is_strict for value, is_strict in zip(values, strict, strict=True)):
+            yield i, None, None
+            continue
+        try:
+            yield i, _fitting(call(*values), gives, scale), None
+        except Exception as exc:  # noqa: BLE001  (whatever the user's code does is the row's fault)
+            yield i, None, _told(exc)
+
+
+def _by_batch(
+    call: Callable[..., Any], batch: str, arguments: Sequence[pa.Array], rows: Sequence[int],
+    strict: Sequence[bool], gives: pa.DataType, scale: int | None,
+) -> Any:  # noqa: ANN401  (an iterator of triples)  # fmt: skip
+    """Call for all rows; for each half of them where that fails, down to the row that is at fault."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    if not rows:
+        return
+    some = [argument.take(pa.array(rows)) for argument in arguments]
+    try:
+        values = _called(call, batch, some).to_pylist()
+        if len(values) != len(rows):
+            msg = f"it gave {len(values)} results for {len(rows)} rows"
+            raise ValueError(msg)  # noqa: TRY301  (it is the row's fault if it is alone)
+        fitting = [_fitting(value, gives, scale) for value in values]
+    except Exception as exc:  # noqa: BLE001  (as above)
+        if len(rows) == 1:
+            yield rows[0], None, _told(exc)
+            return
+        middle = len(rows) // 2
+        yield from _by_batch(call, batch, arguments, rows[:middle], strict, gives, scale)
+        yield from _by_batch(call, batch, arguments, rows[middle:], strict, gives, scale)
+    else:
+        for i, value in zip(rows, fitting, strict=True):
+            yield i, value, None
+
+
+def _called(call: Callable[..., Any], batch: str, arguments: Sequence[pa.Array]) -> pa.Array:
+    """The results of a function of batches."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    if batch == "arrow":
+        found = call(*arguments)
+        return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+    return pa.Array.from_pandas(call(*(argument.to_pandas() for argument in arguments)))
+
+
+def _fitting(value: Any, gives: pa.DataType, scale: int | None) -> Any:  # noqa: ANN401  (anything)
+    """A result as Arrow takes it; raises TypeError where it is of another type."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    if value is None:
+        return None
+    kind = _PLAIN.get(str(gives))
+    if kind is not None and type(value) is kind and kind is not int:
+        return value
+    if scale is not None and isinstance(value, Decimal) and value.is_finite():
+        value = value.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, _WIDE)
+    try:
+        if isinstance(value, bool) and not pa.types.is_boolean(gives):
+            raise pa.ArrowTypeError
+        pa.scalar(value, gives)
+    except pa.ArrowException as exc:
+        msg = f"it gave {value!r}, which is no {gives}"
+        raise TypeError(msg) from exc
+    return value
+
+
+_PLAIN: Final = {"string": str, "double": float, "bool": bool, "binary": bytes, "int64": int}
+_WIDE: Final = Context(prec=80)
+
+
+def _told(exc: BaseException) -> str:
+    """An error in one line."""
+    text = str(exc).strip().splitlines()
+    return f"{type(exc).__name__}{': ' + text[0] if text else ''}"[:_SAID]
