@@ -27,7 +27,7 @@ from ingest.flow.conform import Drift, KeyChanged
 from ingest.flow.encode import stage_of
 from ingest.flow.native import compile_table
 from ingest.flow.transform import BEFORE, DELETE, INSERT, MARKS, PARTIAL, UPDATE, UPDATE_ALONE, Composer
-from ingest.model.event import Bad, Kind
+from ingest.model.event import TOMBSTONE, Bad, Kind, Skip
 from ingest.model.record import origin
 from ingest.model.reject import RowError
 
@@ -141,7 +141,8 @@ class _Mark:
     heads: list[Head]
     """Where ready-made records go, each with the changes that are done then: those that are new since the last mark."""
     rejects: list[_Reject]
-    skipped: dict[str, int]
+    skipped: list[tuple[int, str]]
+    """Offsets of records that are no rows, each with the reason."""
 
 
 # -- the first stage -------------------------------------------------------------------------------------------------
@@ -173,7 +174,7 @@ class Feed(Shard):
         self._told = 0
         """So many heads were told to the second stage."""
         self._rejects: list[_Reject] = []
-        self._skipped: dict[str, int] = {}
+        self._skipped: list[tuple[int, str]] = []
         self._offsets = array("q")
         self._split: Split | None = None
 
@@ -195,11 +196,6 @@ class Feed(Shard):
         plan.inserted = plan.updated = plan.deleted = 0
         super().count(plan)
 
-    def skip(self, reason: str, count: int) -> None:
-        """Tell it with the chunk."""
-        if count:
-            self._skipped[reason] = self._skipped.get(reason, 0) + count
-
     def batches(self) -> Generator[pa.RecordBatch]:
         """All rows."""
         for _ in self.steps():
@@ -217,6 +213,17 @@ class Feed(Shard):
         """The way of a chunk; even where nothing of it is a row, its end is told."""
         self._split = chunk.split
         super().take(chunk)
+
+    def leave_out(self, messages: list[Record], at: int, count: int) -> None:  # noqa: ARG002
+        """Tell it with the chunk, which may be written in part only."""
+        assert self.wanted is not None
+        offsets = [offset_of(m) for m in messages if offset_of(m) < at and not self.wanted(m.headers())]
+        self._skipped += [(offset, self.setup.source.left_out) for offset in offsets]
+        self._offsets.extend(offsets)
+
+    def tombstones(self, messages: list[Record], start: int, stop: int, count: int) -> None:  # noqa: ARG002
+        """As above."""
+        self._skipped += [(offset_of(m), TOMBSTONE.reason) for m in messages[start:stop] if m.value() is None]
 
     def take_fast(self, split: Split, lane: Lane, messages: list[Record], start: int) -> int:  # noqa: ARG002
         """The common case, in C; where it ends."""
@@ -250,8 +257,12 @@ class Feed(Shard):
                     self._values.append(self._nothing)
         for index, stage, bad in encoded.rejects:
             self.reject(split, messages[index], stage, bad, passed=index < encoded.stop)
-        for reason, count in encoded.skipped.items():
-            self.skip(reason, count)
+        if encoded.skipped:
+            self._skipped += [
+                (offset_of(messages[i]), change.reason)
+                for i, change in enumerate(changes[: encoded.stop])
+                if type(change) is Skip
+            ]
         self.outcome.read += encoded.stop
 
     def _done(self, change: Any) -> tuple[tuple[TableId, Kind], ...]:  # noqa: ANN401  (a change, or a list of them)
@@ -272,11 +283,12 @@ class Feed(Shard):
             return
         heads = self.state.heads.known[self._told :]
         self._told += len(heads)
-        mark = _Mark(split, self.written[split], self._offsets.tobytes(), heads, self._rejects, self._skipped)
+        offsets = self._offsets if self.wanted is None else array("q", sorted(self._offsets))
+        mark = _Mark(split, self.written[split], offsets.tobytes(), heads, self._rejects, self._skipped)
         self._rows.append((MARK, read, 0, 0, pickle.dumps(mark), None))
         self._values.append(self._nothing)
         yield self._batch()
-        self._rejects, self._skipped, self._offsets = [], {}, array("q")
+        self._rejects, self._skipped, self._offsets = [], [], array("q")
         self._split = None
 
     def _batch(self) -> pa.RecordBatch:
@@ -385,13 +397,14 @@ class Drain(Output):
         self.writer.write(records)
         if stop is None:
             self.outcome.read += read
-            for reason, count in mark.skipped.items():
-                self.skip(reason, count)
             self.written[split] = max(first, mark.end)
         else:
             offsets = array("q", mark.offsets)
             self.outcome.read += bisect_left(offsets, stop) - bisect_left(offsets, first)
             self.written[split] = stop
+        for at, reason in mark.skipped:
+            if first <= at < (_NEVER if stop is None else stop):
+                self.skip(reason, 1)
         now = time.monotonic()
         if now - self._committed > COMMIT_S:
             self.commit()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -29,6 +30,8 @@ _T = TypeVar("_T")
 TASK_ATTEMPTS: Final = 4
 LUGGAGE: Final = "ingest.tasks"
 """The local property that tells the tasks of a plan what to do in this batch."""
+PLANNING: Final = threading.Lock()
+"""Held where the environment of Python workers is read or set: there is one for the whole process."""
 SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 """The environment variable by which `spark-submit` tells a driver that Java runs already."""
 
@@ -117,7 +120,13 @@ class Session:
                 }
                 gateway = launch_gateway(spark, popen)  # type: ignore[no-untyped-call]
             self._gateway = gateway
-            return SparkContext(conf=spark, gateway=gateway)
+            try:
+                return SparkContext(conf=spark, gateway=gateway)
+            except BaseException:
+                if SparkContext._active_spark_context is None:  # noqa: SLF001  (else it is another session's)
+                    _forget()
+                self._end(gateway)
+                raise
         except (PySparkException, OSError) as exc:
             raise self._explain(exc) from exc
         except Exception as exc:
@@ -186,6 +195,10 @@ class Session:
         PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
         return SparkSession(self._sc)
 
+    def cancel(self) -> None:
+        """End whatever runs."""
+        self._sc.cancelAllJobs()
+
     def run_frame(self, frame: DataFrame, luggage: str) -> list[bytes]:
         """One job over a plan, whose rows are bytes. What its tasks need of this batch travels as a property."""
         self._sc.setLocalProperty(LUGGAGE, luggage)
@@ -193,7 +206,14 @@ class Session:
 
     def run(self, function: Callable[[Iterable[Task]], Iterator[Outcome]], tasks: Sequence[Task]) -> list[Outcome]:
         """One job: a task each. Raises Unavailable when Spark gave up on one."""
-        return self._guarded(lambda: self._sc.parallelize(tasks, len(tasks)).mapPartitions(function).collect())
+
+        def job() -> list[Outcome]:
+            with PLANNING:
+                rdd = self._sc.parallelize(tasks, len(tasks)).mapPartitions(function)
+                _ = rdd._jrdd  # noqa: SLF001  (here it takes the environment)
+            return rdd.collect()
+
+        return self._guarded(job)
 
     def _guarded(self, job: Callable[[], list[_T]]) -> list[_T]:
         try:
@@ -225,11 +245,17 @@ class Session:
 
     def stop(self) -> None:
         """End Spark and its Java process."""
-        process = getattr(self._gateway, "proc", None)
         with suppress(Exception):  # Java may be gone already; that was the error then, not this
             self._sc.stop()
-            self._gateway.shutdown()
         _forget()
+        self._end(self._gateway)
+
+    @staticmethod
+    def _end(gateway: Any) -> None:  # noqa: ANN401  (py4j has no types)
+        """End Java, where this process started it."""
+        with suppress(Exception):  # it may be gone already
+            gateway.shutdown()
+        process = getattr(gateway, "proc", None)
         if process is not None:
             process.stdin.close()
             try:

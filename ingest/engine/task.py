@@ -176,8 +176,17 @@ class Shard(Output):
             self.written[split] = end
         at = self.written[split]
         left_out = bisect_left(messages, at, key=offset_of) - bisect_left(kept, at, key=offset_of)
-        self.skip(self.setup.source.left_out, left_out)
-        self.outcome.read += left_out
+        if left_out:
+            self.leave_out(messages, at, left_out)
+            self.outcome.read += left_out
+
+    def leave_out(self, messages: list[Record], at: int, count: int) -> None:  # noqa: ARG002
+        """Account for those records before `at` that are not wanted."""
+        self.skip(self.setup.source.left_out, count)
+
+    def tombstones(self, messages: list[Record], start: int, stop: int, count: int) -> None:  # noqa: ARG002
+        """Account for the tombstones among some records."""
+        self.skip(TOMBSTONE.reason, count)
 
     def decode(self, split: Split, topic: str, messages: list[Record]) -> list[Decoded]:
         """What records say, with the columns that come from elsewhere than their values."""
@@ -199,7 +208,8 @@ class Shard(Output):
         while stop < len(messages):
             start, stop = stop, self.take_fast(split, lane, messages, stop)
             self.outcome.read += stop - start
-            self.skip(TOMBSTONE.reason, lane.tombstones())
+            if count := lane.tombstones():
+                self.tombstones(messages, start, stop, count)
             if stop == len(messages):
                 break
             # What is left to us seldom comes alone: twice as much each time, while there is no more between

@@ -2,16 +2,42 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import TYPE_CHECKING
-
-from ingest.engine.session import Session
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+_PROGRAM = """\
+import sys
+from pathlib import Path
+
+from ingest.engine.session import Session
+
+
+def main():
+    for number, end in enumerate((Session.exit, Session.stop, Session.stop)):
+        session = Session("test", "local[1]", {}, lock=None, log=Path(sys.argv[1]) / "spark.log")
+        print(session.sql().sql(f"SELECT {number} + 1").collect()[0][0])
+        if number == 1:
+            try:
+                Session("second", "local[1]", {}, lock=None, log=Path(sys.argv[1]) / "second.log")
+            except ValueError as exc:
+                print(str(exc).partition(";")[0])
+            print(session.sql().sql("SELECT 'still here'").collect()[0][0])
+        end(session)
+
+
+if __name__ == "__main__":
+    main()
+"""
+
 
 def test_a_session_does_not_look_for_the_java_of_the_one_before(tmp_path: Path) -> None:
-    for number, end in enumerate((Session.exit, Session.stop, Session.stop)):
-        session = Session("test", "local[1]", {}, lock=None, log=tmp_path / "spark.log")
-        assert session.sql().sql(f"SELECT {number} + 1").collect()[0][0] == number + 1
-        end(session)
+    program = tmp_path / "program.py"
+    program.write_text(_PROGRAM)
+    command = [sys.executable, "-W", "error::ResourceWarning", str(program), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert done.stdout.splitlines() == ["1", "2", "Cannot run multiple SparkContexts at once", "still here", "3"]
+    assert "ResourceWarning" not in done.stderr

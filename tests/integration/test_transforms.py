@@ -157,3 +157,33 @@ def test_rejects_of_expressions_are_dead_letters_as_they_came(kafka: Kafka, pipe
     assert f"{pipeline.topic}[0] at offset 5" in done.err
     assert sorted(ids(kafka, pipeline.out("orders"))) == [1, 4, 5]
     assert json.loads(bad)["after"] == {"id": 2, "n": 0}
+
+
+def test_merged_tables_stay_merged_across_restarts(kafka: Kafka, pipeline: Pipeline) -> None:
+    rule = (
+        f"route: [{{source-table: 'shop\\d+\\.orders', sink-table: {pipeline.prefix}.orders}}]\n"
+        "transform:\n  - source-table: 'shop\\d+\\.orders'\n"
+        "    projection: \\*, n + 1 AS next, __schema_name__ || '/' || id AS key\n    primary-keys: key\n"
+    )
+    pipeline.write(route=False, rest=rule)
+
+    def send(*rows: tuple[str, dict[str, object]]) -> None:
+        changes = [debezium("c", None, row, db=db) for db, row in rows]
+        kafka.send(pipeline.topic, *[(f'{{"id":{json.loads(c)["after"]["id"]}}}'.encode(), c) for c in changes])
+
+    send(("shop1", {"id": 1, "n": 1}), ("shop2", {"id": 1, "n": 2.5, "more": "x"}))
+    done = pipeline.run()
+    assert done.code == 0, done.err
+    first = {
+        "shop1/1": {"id": 1, "n": 1, "next": 2, "key": "shop1/1", "more": None},
+        "shop2/1": {"id": 1, "n": 2.5, "next": 3.5, "key": "shop2/1", "more": "x"},
+    }
+    assert {row["key"]: row for row in kafka.table(pipeline.out("orders")).values()} == first
+    # What only the second shard has, the first one's rows have as well after a restart; a third widens a column
+    send(("shop1", {"id": 2, "n": 3}), ("shop3", {"id": 1, "n": 4, "more": 5}))
+    done = pipeline.run()
+    assert done.code == 0, done.err
+    rows = {row["key"]: row for row in kafka.table(pipeline.out("orders")).values()}
+    assert rows["shop1/2"] == {"id": 2, "n": 3, "next": 4, "key": "shop1/2", "more": None}
+    assert rows["shop3/1"] == {"id": 1, "n": 4, "next": 5, "key": "shop3/1", "more": "5"}
+    assert {name: rows[name] for name in first} == first

@@ -1,0 +1,189 @@
+"""What transforms cost: rules for one table in ten against none, 500 tables with a rule each against 3, and planning.
+
+`python bench/transforms.py [--messages N] [--rounds R] [--only PART]`, part of `make bench-peers`. See README.md here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+
+import messages
+from messages import Load
+from setting import own_broker
+from throughput import PARTITIONS, create, drop, pipeline
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import pyarrow as pa
+    from throughput import Result
+
+    from ingest.engine.session import Session
+
+_MANY = 500
+_BATCHES = 20
+
+
+def rules(tables: int) -> str:
+    """A rule of its own for each table: different texts, columns and types."""
+    entries = [
+        f"  - source-table: inventory.t{i}\n"
+        f"    projection: '\\*, UPPER(status) || ''-{i}'' AS status, amount * {i + 1} AS amount{i % 7}, "
+        f"quantity + {i} AS q{i % 5}'\n"
+        f"    filter: quantity >= {-i}\n"
+        for i in range(tables)
+    ]
+    return "transform:\n" + "".join(entries)
+
+
+def run(bootstrap: str, topic: str, name: str, folder: Path, more: str) -> Result:
+    """One run; its topics are gone afterwards."""
+    result = pipeline(bootstrap, topic, name, folder, more=more, table="all" if "500" in name else "<>")
+    drop(bootstrap, name)
+    return result
+
+
+def tenth(bootstrap: str, folder: Path, count: int, rounds: int) -> None:
+    """Ten tables, one of which has a rule, against the same pipeline without."""
+    create(bootstrap, "ten")
+    messages.write(bootstrap, "ten", count, PARTITIONS, load=Load(tables=10, drift=False))
+    ratios = []
+    for i in range(rounds):
+        # The one that comes second finds another broker: they take turns
+        order = [("plain", ""), ("ruled", rules(1))][:: -1 if i % 2 else 1]
+        done = {name: run(bootstrap, "ten", f"ten{name}{i}", folder, more) for name, more in order}
+        ratios.append(done["ruled"].rate / done["plain"].rate)
+        print(
+            f"one table in ten has a rule: {done['plain'].rate / 1e3:.1f} without and {done['ruled'].rate / 1e3:.1f} "
+            f"k/s with, ratio {ratios[-1]:.2f}; {done['plain'].cpu_us:.1f} and {done['ruled'].cpu_us:.1f} µs",
+            flush=True,
+        )
+    print(f"one table in ten has a rule, median of {rounds}: {median(ratios):.2f}")
+
+
+def many(bootstrap: str, folder: Path, count: int, rounds: int) -> None:
+    """500 tables with 500 rules against 3 with 3, all into one topic."""
+    for number in (3, _MANY):
+        create(bootstrap, f"ruled{number}")
+        messages.write(bootstrap, f"ruled{number}", count, PARTITIONS, load=Load(tables=number, drift=False))
+    ratios = []
+    for i in range(rounds):
+        order = (3, _MANY)[:: -1 if i % 2 else 1]
+        done = {n: run(bootstrap, f"ruled{n}", f"many500x{n}x{i}", folder, rules(n)) for n in order}
+        ratios.append(done[_MANY].rate / done[3].rate)
+        print(
+            f"500 tables with 500 rules against 3 with 3: {done[3].rate / 1e3:.1f} and {done[_MANY].rate / 1e3:.1f} "
+            f"k/s, ratio {ratios[-1]:.2f}; {done[3].cpu_us:.1f} and {done[_MANY].cpu_us:.1f} µs",
+            flush=True,
+        )
+    print(f"500 tables with 500 rules against 3 with 3, median of {rounds}: {median(ratios):.2f}")
+
+
+def plans() -> None:
+    """What a batch without rows takes, and what a changed schema does, with 3 and with 500 rules."""
+    from ingest.engine.session import Session  # noqa: PLC0415
+
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "spark.log"
+        session = Session("bench", "local[2]", {}, lock=None, log=log, sql=True)
+        try:
+            for number in (3, _MANY):
+                _plan(session, number)
+        finally:
+            session.stop()
+
+
+def _plan(session: Session, number: int) -> None:
+    from ingest.engine.compiler import Compiler  # noqa: PLC0415
+    from ingest.flow.evolve import SourceTable  # noqa: PLC0415
+    from ingest.flow.expressions import condition, projection  # noqa: PLC0415
+    from ingest.flow.route import TransformRule  # noqa: PLC0415
+    from ingest.model import types  # noqa: PLC0415
+    from ingest.model.schema import Column, TableSchema  # noqa: PLC0415
+
+    schema = TableSchema(
+        (
+            Column("id", types.BIGINT, nullable=False), Column("status", types.STRING), Column("amount", types.DOUBLE),
+            Column("quantity", types.BIGINT),
+        ),
+        ("id",),
+    )  # fmt: skip
+    made = [
+        TransformRule(
+            i, f"inventory.t{i}",
+            projection(f"*, UPPER(status) || '-{i}' AS status, amount * {i + 1} AS amount{i % 7}, "
+                       f"quantity + {i} AS q{i % 5}"),
+            condition(f"quantity >= {-i}"),
+        )
+        for i in range(number)
+    ]  # fmt: skip
+    compiler = Compiler(made, "UTC", session.sql)
+    schemas = {("inventory", f"t{i}"): schema for i in range(number)}
+
+    def compiled() -> dict[tuple[str, ...], SourceTable]:
+        return {
+            table: SourceTable(s, (table,), key_from_message=True, output=compiler.shape(table, s))
+            for table, s in schemas.items()
+        }
+
+    started = time.perf_counter()
+    frame = compiler.frame(compiler.programs(compiled()), 2, _nothing(), _counted)
+    session.run_frame(frame, "")
+    first = time.perf_counter() - started
+    took = []
+    for _ in range(_BATCHES):
+        started = time.perf_counter()
+        session.run_frame(frame, "")
+        took.append(time.perf_counter() - started)
+    changes = []
+    for i in range(3):
+        schemas["inventory", "t1"] = TableSchema((*schema.columns, Column(f"new{i}", types.STRING)), ("id",))
+        started = time.perf_counter()
+        frame = compiler.frame(compiler.programs(compiled()), 2, _nothing(), _counted)
+        session.run_frame(frame, "")
+        changes.append(time.perf_counter() - started - median(took))
+    print(
+        f"{number} rules: all compiled and the first batch {first:.1f} s, a batch without rows "
+        f"{median(took) * 1e3:.0f} ms, a changed table {median(changes):.2f} s more",
+        flush=True,
+    )
+
+
+def _nothing() -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def stage(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            pass
+        return iter(())
+
+    return stage
+
+
+def _counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa  # noqa: PLC0415
+
+    rows = sum(batch.num_rows for batch in batches)
+    yield pa.RecordBatch.from_pydict({"outcome": pa.array([str(rows).encode()], pa.binary())})
+
+
+def main() -> None:
+    """Measure, and print."""
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("--messages", type=int, default=1_500_000)
+    arguments.add_argument("--rounds", type=int, default=2)
+    arguments.add_argument("--only", choices=["tenth", "many", "plans"])
+    options = arguments.parse_args()
+    if options.only in {None, "plans"}:
+        plans()
+    for name, part in {"tenth": tenth, "many": many}.items():
+        if options.only in {None, name}:
+            with own_broker() as (bootstrap, folder):
+                part(bootstrap, folder, options.messages, options.rounds)
+
+
+if __name__ == "__main__":
+    main()
