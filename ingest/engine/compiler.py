@@ -7,9 +7,11 @@ is replaced by the slot that the column travels in. An expression that fails for
 
 from __future__ import annotations
 
+import json
 import re
 import warnings
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pyspark.sql.types import (
@@ -27,7 +29,7 @@ from pyspark.sql.types import (
 
 from ingest.engine.session import PLANNING
 from ingest.errors import ConfigError, TransformError
-from ingest.flow.expressions import ALL, DICE, NOW, Call, calls
+from ingest.flow.expressions import ALL, DICE, NOW, Call, calls, template
 from ingest.flow.functions import caller
 from ingest.flow.route import rule_of
 from ingest.flow.transform import MARKS, METADATA, Input, Output, Program, Programs, is_ours, slot_of, together
@@ -62,11 +64,14 @@ guard, so that nothing is."""
 LAST: Final = "_said"
 """After all results, where there are functions of the user's own: what went wrong in them."""
 Stage: TypeAlias = "Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]"
+FORM: Final = "_form"
+"""Programs that differ in their literals only are one form; this tells which one a row is for."""
 _Where: TypeAlias = "tuple[str, str, Expression | None]"
 META: Final = ("_program", "_head", "_at", "_what", "_text", "_key")
 _TYPES: Final = {"s": "string", "l": "bigint", "d": "double", "b": "boolean"}
 _META_TYPES: Final = "_program int, _head int, _at bigint, _what int, _text binary, _key binary"
 _MAX_SQL: Final = 1 << 20
+_MAX_KEPT: Final = 20_000
 STAGE: Final = "INGEST_STAGE"
 _JSON: Final = (
     "map('ignoreNullFields', 'false', 'timeZone', 'UTC', 'timestampFormat', 'yyyy-MM-dd HH:mm:ss.SSSSSSX', "
@@ -82,6 +87,18 @@ class _Name:
     start: int
     stop: int
     parts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Literal:
+    """Where an expression has a column in the place of a literal."""
+
+    start: int
+    stop: int
+    value: str | int
+
+
+_Place: TypeAlias = "_Name | _Literal | Call"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +122,8 @@ class _Made:
     results: dict[str, str]
     """By slot: SQL."""
     called: tuple[_Called, ...]
+    literals: tuple[tuple[str, str | int], ...]
+    """Columns that its expressions have in the place of literals, and those."""
 
 
 class Compiler:
@@ -126,8 +145,10 @@ class Compiler:
         self._session: SparkSession | None = None
         self._names: dict[str, tuple[_Name, ...]] = {}
         self._slots: dict[tuple[str, ...], Any] = {}
+        self._types: dict[tuple[tuple[str, ...], tuple[str, ...]], list[DataType]] = {}
         self._made: dict[tuple[TableId, TableSchema], _Made] = {}
         self._numbers: dict[TableId, int] = {}
+        self._rule: dict[TableId, TransformRule | None] = {}
 
     @property
     def spark(self) -> SparkSession:
@@ -149,7 +170,7 @@ class Compiler:
 
         Raises TransformError.
         """
-        rule = rule_of(self._rules, table)
+        rule = self._rule_of(table)
         return None if rule is None else self._compile(rule, table, source).schema
 
     def programs(self, sources: Mapping[TableId, SourceTable]) -> Programs:
@@ -157,9 +178,14 @@ class Compiler:
         made = [
             self._compile(rule, table, source.schema)
             for table, source in sources.items()
-            if source.output is not None and (rule := rule_of(self._rules, table)) is not None
+            if source.output is not None and (rule := self._rule_of(table)) is not None
         ]
         return together((one.program for one in made), told=any(one.called for one in made))
+
+    def _rule_of(self, table: TableId) -> TransformRule | None:
+        if table not in self._rule:
+            self._rule[table] = rule_of(self._rules, table)
+        return self._rule[table]
 
     # -- one rule for one table --------------------------------------------------------------------------------------
 
@@ -168,10 +194,24 @@ class Compiler:
         if known is None:
             for old in [key for key in self._made if key[0] == table]:
                 del self._made[old]
-            known = self._made[table, source] = _Rule(self, rule, table, source).compile(
-                self._numbers.setdefault(table, len(self._numbers))
-            )
+            number = self._numbers.setdefault(table, len(self._numbers))
+            known = self._made[table, source] = self._compiled(rule, table, source, number)
         return known
+
+    def _compiled(self, rule: TransformRule, table: TableId, source: TableSchema, number: int) -> _Made:
+        """A rule for a table, with its literals apart where that changes nothing: many rules share expressions then.
+
+        A literal is not a column of its type where decimals are: their results have as many digits as the literal.
+        """
+        with suppress(TransformError):  # what is wrong with the rule itself is told below, in its own words
+            made = _Rule(self, rule, table, source, templates=True).compile(number)
+            if not made.literals:
+                return made
+            program = made.program
+            involved = [*(given.type for given in program.inputs), *(output.type for output in program.outputs)]
+            if not any("decimal" in data_type.simpleString() for data_type in involved):
+                return made
+        return _Rule(self, rule, table, source, templates=False).compile(number)
 
     def names(self, sql: str) -> tuple[_Name, ...]:
         """Where an expression names what may be a column; raises py4j's and Spark's errors, or ValueError."""
@@ -219,6 +259,9 @@ class Compiler:
 
     def types_of(self, expressions: Sequence[str], slots: tuple[str, ...]) -> list[DataType]:
         """The types of expressions over slots, and columns `name type`; raises what Spark raises, and ValueError."""
+        known = self._types.get((tuple(expressions), slots))
+        if known is not None:
+            return known
         base = self._slots.get(slots)
         if base is None:
             columns = ", ".join(slot if " " in slot else f"{slot} {_TYPES[slot[0]]}" for slot in slots)
@@ -234,7 +277,11 @@ class Compiler:
         if not all(values.apply(i).deterministic() for i in range(values.size())):
             msg = "a function here gives another result each time it is called"
             raise ValueError(msg)
-        return [field.dataType for field in made.schema.fields]
+        if len(self._types) > _MAX_KEPT:
+            self._types.clear()
+            self._names.clear()
+        found = self._types[tuple(expressions), slots] = [field.dataType for field in made.schema.fields]
+        return found
 
     # -- all tables --------------------------------------------------------------------------------------------------
 
@@ -255,26 +302,32 @@ class Compiler:
                 environment.pop(STAGE, None)
 
     def results(self, programs: Programs, fed: DataFrame) -> DataFrame:
-        """All expressions over the rows of all tables, each with marks for those that failed."""
+        """All expressions over the rows of all tables, each with marks for those that failed.
+
+        Programs that compute the same are one form, and the expressions of a plan are as many as there are forms.
+        """
         from pyspark.sql.functions import expr  # noqa: PLC0415  (slow to import)
 
-        by_slot: dict[str, list[tuple[int, str]]] = {slot: [] for slot in programs.results}
-        called: dict[tuple[int, str], list[tuple[int, _Called]]] = {}
-        for made in self._made.values():
-            number = made.program.number
-            if programs.of.get(made.program.table) == made.program:
-                for slot, text in made.results.items():
-                    by_slot[slot].append((number, text))
-                for one in made.called:
-                    called.setdefault((one.layer, one.column), []).append((number, one))
         if not programs.results:
             return fed.selectExpr(*META)
-        guarded = [self._guarded(slot, sorted(by_slot[slot])) for slot in programs.results]
+        active = [made for made in self._made.values() if programs.of.get(made.program.table) == made.program]
+        forms: dict[tuple[Any, ...], list[_Made]] = {}
+        for made in active:
+            forms.setdefault((*sorted(made.results.items()), *made.called), []).append(made)
+        fed = fed.selectExpr("*", *self._constants(list(forms.values())))
+        by_slot: dict[str, list[tuple[int, str]]] = {slot: [] for slot in programs.results}
+        called: dict[tuple[int, str], list[tuple[int, _Called]]] = {}
+        for number, (made, *_) in enumerate(forms.values()):
+            for slot, text in made.results.items():
+                by_slot[slot].append((number, text))
+            for one in made.called:
+                called.setdefault((one.layer, one.column), []).append((number, one))
         said = []
         for layer in sorted({layer for layer, _ in called}):
             columns = {column: of for (at, column), of in called.items() if at == layer}
             fed = self._with_calls(fed, columns)
             said += [f"{column}.e" for column in columns]
+        guarded = [self._guarded(slot, by_slot[slot]) for slot in programs.results]
         last = [expr(f"CONCAT_WS('; ', {', '.join(said)})").alias(LAST)] if said else []
         marked = fed.select(*META, *guarded, *last)
         values = [f"{slot}.v AS {slot}" for slot in programs.results]
@@ -285,8 +338,30 @@ class Compiler:
             masks.append(f"IF(_program < 0, 0L, {marks}) AS _failed{first // MARKS}")
         return marked.selectExpr(*META, *masks, *values, *([LAST] if said else []))
 
+    @staticmethod
+    def _constants(forms: Sequence[Sequence[_Made]]) -> list[str]:
+        """Columns that a row has by its program: which form that is, and its literals."""
+        size = 1 + max(made.program.number for of in forms for made in of)
+        numbers: list[Any] = [-1] * size
+        literals: dict[str, list[Any]] = {}
+        for number, of in enumerate(forms):
+            for made in of:
+                numbers[made.program.number] = number
+                for name, value in made.literals:
+                    literals.setdefault(name, [None] * size)[made.program.number] = value
+
+        def looked_up(values: list[Any], kind: str) -> str:
+            # As one text, which Spark reads once: as many literals would be as many expressions to be parsed
+            return f"get(from_json('{_quoted(json.dumps(values))}', 'array<{kind}>'), _program)"
+
+        form = "IF(_program < 0, -1, 0)" if len(forms) == 1 else f"IF(_program < 0, -1, {looked_up(numbers, 'int')})"
+        made_of = {
+            name: f"IF(_program < 0, NULL, {looked_up(texts, _literal_type(name))})" for name, texts in literals.items()
+        }
+        return [f"{form} AS {FORM}", *(f"{text} AS {name}" for name, text in made_of.items())]
+
     def _with_calls(self, fed: DataFrame, columns: Mapping[str, Sequence[tuple[int, _Called]]]) -> DataFrame:
-        """The rows with the results of calls, for the programs that make them; each result has a column of its own.
+        """The rows with the results of calls, for the forms that make them; each result has a column of its own.
 
         A call is made for a whole batch and whatever stands around it, so its arguments are guarded before it, and what
         went wrong in it is no error until its result is needed.
@@ -298,24 +373,24 @@ class Compiler:
             one = of[0][1]
             names = [f"{column}_{i}" for i in range(len(one.arguments))]
             for i, name in enumerate(names):
-                guarded.append(self._guarded(name, sorted((number, call.arguments[i]) for number, call in of)))
-            programs = ", ".join(str(number) for number, _ in of)
-            wanted = " AND ".join((f"_program IN ({programs})", *(f"{name} IS NOT NULL" for name in names)))
+                guarded.append(self._guarded(name, [(number, call.arguments[i]) for number, call in of]))
+            numbers = ", ".join(str(number) for number, _ in of)
+            wanted = " AND ".join((f"{FORM} IN ({numbers})", *(f"{name} IS NOT NULL" for name in names)))
             _, call = self._callers[_key(one.function, one.takes)]
             results.append(call(expr(wanted), *(expr(f"{name}.v") for name in names)).alias(column))
         return fed.select("*", *guarded).select(*fed.columns, *results)
 
     def _guarded(self, slot: str, of: Sequence[tuple[int, str]]) -> Any:  # noqa: ANN401  (a Column)
-        """A result for all programs, null where its computation failed; where it is null itself, `v` in it is."""
+        """A result for all forms, null where its computation failed; where it is null itself, `v` in it is."""
         from pyspark.sql.classic.column import Column  # noqa: PLC0415  (slow to import)
 
         def choose(some: Sequence[tuple[int, str]]) -> str:
             if len(some) == 1:
                 return some[0][1]
             middle = len(some) // 2
-            return f"IF(_program < {some[middle][0]}, {choose(some[:middle])}, {choose(some[middle:])})"
+            return f"IF({FORM} < {some[middle][0]}, {choose(some[:middle])}, {choose(some[middle:])})"
 
-        sql = f"named_struct('v', IF(_program < 0, NULL, {choose(of)}))"
+        sql = f"named_struct('v', IF({FORM} < 0, NULL, {choose(of)}))"
         jvm: Any = self.spark.sparkContext._jvm  # noqa: SLF001  (what follows has no name in SQL)
         parsed = self.spark._jsparkSession.sessionState().sqlParser().parseExpression(sql)  # noqa: SLF001
         guard = jvm.org.apache.spark.sql.catalyst.expressions.TryEval(parsed)
@@ -335,8 +410,13 @@ _ARROW: Final = re.compile(r"->")
 class _Rule:
     """One rule on its way to a program."""
 
-    def __init__(self, compiler: Compiler, rule: TransformRule, table: TableId, source: TableSchema) -> None:
+    def __init__(
+        self, compiler: Compiler, rule: TransformRule, table: TableId, source: TableSchema, *, templates: bool
+    ) -> None:
+        """`templates`: whether literals become columns."""
         self.compiler, self.rule, self.table, self.source = compiler, rule, table, source
+        self.templates = templates
+        self.literals: list[tuple[str, str | int]] = []
         self.types: dict[str, DataType] = {column.name: column.type for column in source.columns}
         self.types.update((name, types.STRING) for name in METADATA if name not in self.types)
         self.inputs: dict[str, Input] = {}
@@ -399,7 +479,7 @@ class _Rule:
             number, self.table, tuple(self.inputs.values()), tuple(outputs), passes,
             None if as_they_come else tuple(order), frozenset(decisive), schema.primary_key, rule.soft_delete,
         )  # fmt: skip
-        return _Made(program, schema, results, tuple(self.called.values()))
+        return _Made(program, schema, results, tuple(self.called.values()), tuple(self.literals))
 
     def schema(self, order: Sequence[str], computed: Mapping[str, DataType]) -> TableSchema:
         """The result's columns and key."""
@@ -431,6 +511,10 @@ class _Rule:
 
     def expression(self, option: str, name: str, expression: Expression) -> tuple[str, frozenset[str]]:
         """An expression over slots, and the source columns that it needs; raises TransformError."""
+        literals: tuple[tuple[str, str | int], ...] = ()
+        if self.templates:
+            sql, literals = template(expression.sql)
+            expression = replace(expression, sql=sql)
         try:
             names = self.compiler.names(expression.sql)
             made = calls(expression.sql, self.compiler.functions) if self.compiler.functions else ()
@@ -438,10 +522,12 @@ class _Rule:
             raise self.error(option, name, expression.text, 0, len(expression.text), str(exc), expression.at) from exc
         except Exception as exc:
             raise self.explained(option, name, expression, exc) from exc
-        return self.bound(expression.sql, (*names, *made), option, name, expression)
+        standing = dict(literals)
+        places = [_Literal(n.start, n.stop, standing[n.parts[0]]) if n.parts[0] in standing else n for n in names]
+        return self.bound(expression.sql, (*places, *made), option, name, expression)
 
     def bound(
-        self, sql: str, given: Sequence[_Name | Call], option: str, name: str, expression: Expression | None = None
+        self, sql: str, given: Sequence[_Place], option: str, name: str, expression: Expression | None = None
     ) -> tuple[str, frozenset[str]]:
         """The SQL with slots in the place of names and of calls of the user's own functions."""
         needs: set[str] = set()
@@ -452,7 +538,7 @@ class _Rule:
         return made, frozenset(needs)
 
     def rendered(
-        self, sql: str, part: tuple[int, int], places: Sequence[_Name | Call], needs: set[str], where: _Where
+        self, sql: str, part: tuple[int, int], places: Sequence[_Place], needs: set[str], where: _Where
     ) -> str:
         """A part of an expression, with slots; adds the source columns in it to `needs`."""
         out: list[str] = []
@@ -463,6 +549,12 @@ class _Rule:
                 continue  # outside of this part, or in a call that was dealt with
             if isinstance(given, Call):
                 out += (sql[at : given.start], self.call(sql, given, places, needs, where))
+                at = given.stop
+                continue
+            if isinstance(given, _Literal):
+                column = f"{'_text' if isinstance(given.value, str) else '_number'}{len(self.literals)}"
+                self.literals.append((column, given.value))
+                out += (sql[at : given.start], column)
                 at = given.stop
                 continue
             head, *rest = given.parts
@@ -488,7 +580,7 @@ class _Rule:
             at = given.stop
         return "".join((*out, sql[at:end]))
 
-    def call(self, sql: str, given: Call, places: Sequence[_Name | Call], needs: set[str], where: _Where) -> str:
+    def call(self, sql: str, given: Call, places: Sequence[_Place], needs: set[str], where: _Where) -> str:
         """The result of a call, which is computed before the expression that it stands in."""
         option, name, expression = where
         function = self.compiler.functions[given.function]
@@ -537,7 +629,8 @@ class _Rule:
             for called in self.called.values()
         }
         made = (f"{column} struct<ok: boolean, v: {given}, e: string>" for column, given in gives.items())
-        return (*sorted(given.slot for given in self.inputs.values()), *made)
+        literals = (f"{name} {_literal_type(name)}" for name, _ in self.literals)
+        return (*sorted(given.slot for given in self.inputs.values()), *literals, *made)
 
     def column(self, name: str) -> str:
         """A column as SQL over slots; takes a slot for it where it has none yet."""
@@ -628,6 +721,10 @@ def _received(slot: str, data_type: DataType) -> str:
     if isinstance(data_type, (ArrayType, MapType, StructType)):
         return f"from_json({slot}, '{_quoted(data_type.simpleString())}')"
     return f"CAST({slot} AS {data_type.simpleString()})"
+
+
+def _literal_type(column: str) -> str:
+    return "string" if column.startswith("_text") else "int"
 
 
 def _quoted(text: str) -> str:

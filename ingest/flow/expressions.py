@@ -413,6 +413,45 @@ _CASTS: Final = {"CAST": "CAST", "TRY_CAST": "TRY_CAST"}
 _BRACKETS: Final = frozenset({"ARRAY", "MAP"})
 
 
+_OPERATORS: Final = frozenset({
+    "PLUS", "DASH", "STAR", "SLASH", "PERCENT", "MOD", "EQ", "NEQ", "LT", "LTE", "GT", "GTE",
+})  # fmt: skip
+_BEFORE: Final = frozenset({"L_PAREN", "COMMA", "THEN", "ELSE", "AND", "OR", "WHEN", "NOT", "DPIPE", *_OPERATORS})
+_AFTER: Final = frozenset({"R_PAREN", "COMMA", "THEN", "ELSE", "AND", "OR", "WHEN", "END", "DPIPE", *_OPERATORS})
+_MOST: Final = 1 << 31
+NUMBER: Final = "__ingest.int."
+TEXT: Final = "__ingest.string."
+"""Columns that stand for a literal; a number follows."""
+
+
+@lru_cache(maxsize=4096)
+def template(sql: str) -> tuple[str, tuple[tuple[str, str | int], ...]]:
+    """An expression with columns in the place of literals, and what they stand for, as name and literal.
+
+    Rules that differ in their literals only become one expression of a plan. Taken out is what surely means the same as
+    a column of its type: whole numbers that are operands, and texts that are concatenated.
+    """
+    tokens = _tokens(sql)
+    out: list[str] = []
+    found: list[tuple[str, str | int]] = []
+    at = 0
+    for i, token in enumerate(tokens):
+        before = _kind(tokens[i - 1]) if i else "COMMA"
+        after = _kind(tokens[i + 1]) if i + 1 < len(tokens) else "COMMA"
+        if before not in _BEFORE or after not in _AFTER:
+            continue
+        if _kind(token) == "NUMBER" and token.text.isdecimal() and int(token.text) < _MOST:
+            name = f"{NUMBER}{len(found)}" if {before, after} & _OPERATORS else ""
+        else:
+            plain = _kind(token) == "STRING" and "\\" not in sql[token.start : token.end + 1]
+            name = f"{TEXT}{len(found)}" if plain and "DPIPE" in {before, after} else ""
+        if name:
+            out += (sql[at : token.start], f"`{name}`")
+            at = token.end + 1
+            found.append((name, int(token.text) if name.startswith(NUMBER) else token.text))
+    return "".join((*out, sql[at:])), tuple(found)
+
+
 def taken(name: str) -> bool:
     """Whether an expression has another meaning for a function's name."""
     upper = name.upper()
