@@ -22,7 +22,7 @@ from typing import Final
 import messages
 import psutil
 import pyspark
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from setting import INGEST, own_broker, pipeline_file
 from throughput import create, drop
 
@@ -134,13 +134,13 @@ def measure(command: list[str], bootstrap: str, sink: str, total: int, log: Path
                     cpu[process.pid, process.create_time()] = used.user + used.system
                 except psutil.Error:
                     continue
-            ends = sum(reader.get_watermark_offsets(split, timeout=10)[1] for split in splits)
+            ends = _records(reader, splits)
             for tenths in (1, 9):
                 if ends * 10 >= total * tenths:
                     marks.setdefault(tenths, (time.time(), ends))
             time.sleep(0.1)
         whole = time.time() - started
-    ends = sum(reader.get_watermark_offsets(split, timeout=10)[1] for split in splits)
+    ends = _records(reader, splits)
     reader.close()
     if running.returncode or ends < total:
         sys.exit(
@@ -148,6 +148,18 @@ def measure(command: list[str], bootstrap: str, sink: str, total: int, log: Path
         )
     (first, at_first), (last, at_last) = marks[1], marks.get(9, (started + whole, ends))
     return Result(whole, (at_last - at_first) / max(last - first, 0.001), sum(cpu.values()) / total * 1e6)
+
+
+def _records(reader: Consumer, splits: list[TopicPartition]) -> int:
+    """How many records there are; a topic that was just made is not known everywhere at once."""
+    deadline = time.monotonic() + 10
+    while True:
+        try:
+            return sum(reader.get_watermark_offsets(split, timeout=10)[1] for split in splits)
+        except KafkaException:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
 
 
 def _children(root: psutil.Process) -> list[psutil.Process]:
