@@ -12,7 +12,7 @@ import pickle
 import time
 from array import array
 from bisect import bisect_left
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,9 +23,9 @@ from ingest.engine.output import FILTERED, Output, offset_of
 from ingest.engine.tally import Counts
 from ingest.engine.task import COMMIT_S, Shard, attempt, outcome_of
 from ingest.errors import InternalError
+from ingest.flow import native
 from ingest.flow.conform import Drift, KeyChanged
 from ingest.flow.encode import stage_of
-from ingest.flow.native import compile_table
 from ingest.flow.transform import BEFORE, DELETE, INSERT, MARKS, PARTIAL, UPDATE, UPDATE_ALONE, Composer
 from ingest.model.event import TOMBSTONE, Bad, Kind, Skip
 from ingest.model.record import origin
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import msgspec
 
     from ingest.engine.assignment import Outcome, Task
-    from ingest.flow._native import Lane
+    from ingest.flow._native import Lane, Table
     from ingest.flow.encode import Encoded
     from ingest.flow.native import Head
     from ingest.flow.plan import Plan
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from ingest.sinks import Writer
     from ingest.sources import Chunk
 
-    Put = Callable[[bytes | None, bytes | None, list[Any]], bool]
     Pending = tuple[bool | None, msgspec.Raw | None]
     """Whether the row before an update passes the filter (None: that is not known), and what it is."""
 
@@ -247,7 +246,7 @@ class Feed(Shard):
                 record: Any = encoded.records[j]
                 if len(record) == _FED:
                     program, what, text, values = record
-                    self._rows.append((program, 0, at, what, text, None))
+                    self._rows.append((program, -1, at, what, text, None))
                     self._values.append(values)
                 else:
                     to, key, value = record
@@ -348,7 +347,10 @@ class Drain(Output):
         self._composers = {p.number: Composer(programs, p, standard) for p in programs.of.values()}
         self._pending: Pending | None = None
         self._heads: list[Head] = []
-        self._puts: dict[TableId, tuple[Plan, Put | None]] = {}
+        self._programs = programs
+        self._tables: list[Table | None] = []
+        """By program: how C writes its rows."""
+        self._asked: set[int] = set()
         self._committed = time.monotonic()
         self._done = False
 
@@ -420,6 +422,8 @@ class Drain(Output):
         values = results[len(masks) :]
         mask = masks[0] if len(masks) == 1 else None
         index, size = 0, len(programs)
+        fallen = False
+        """Whether the next message is not for C."""
         while index < size or rejects:
             at = offsets[index] if index < size else _NEVER
             if rejects and rejects[0].at <= at:
@@ -433,9 +437,13 @@ class Drain(Output):
             if at < first:
                 index = done
                 continue
-            if mask is not None and self._directly(columns, values, mask, index, done, records):
-                index = done
+            if native.BUILT and mask is not None and not fallen:
+                limit = rejects[0].at if rejects else _NEVER
+                stop = self._in_c(columns, mask, values, index, limit, records)
+                fallen = stop < size and offsets[stop] < limit
+                index = stop
                 continue
+            fallen = False
             try:
                 self._one_message(range(index, done), (programs, heads, whats, texts, keys), masks, values, records)
             except RowError as exc:
@@ -448,56 +456,40 @@ class Drain(Output):
             index = done
         return None
 
-    def _directly(
-        self, columns: list[list[Any]], values: list[list[Any]], mask: list[int], index: int, done: int,
+    def _in_c(
+        self, columns: list[list[Any]], mask: list[int], values: list[list[Any]], start: int, limit: int,
         records: list[Any],
-    ) -> bool:  # fmt: skip
-        """The common case, in C: one row, or one with the row before it, none of which failed; whether it was that."""
-        last = done - 1
-        program = columns[0][last]
-        if program < 0 or mask[last] or self._pending is not None:
-            return False
-        composer = self._composers[program]
-        place, texts = composer.filter_at, columns[4]
-        passes = place < 0 or values[place][last] is True
-        what, passed = columns[3][last], False
-        if what == UPDATE and last == index + 1 and columns[3][index] == BEFORE and columns[0][index] == program:
-            if mask[index]:
-                return False
-            passed = place < 0 or values[place][index] is True
-            what = UPDATE if passed else INSERT
-        elif last > index or what > DELETE or (what == UPDATE_ALONE and not passes):
-            return False
-        elif what == DELETE:
-            if composer.program.soft_delete:
-                return False
-            passed, passes = passes, False
-        if not passes and not passed:
-            self.skip(FILTERED, 1)
-            return True
-        plan, put = self._put_of(composer.program.table)
-        if put is None:
-            return False
-        row = composer.fast(texts[last], values, last) if passes else None
-        old = composer.fast(texts[index], values, index) if passed else None
-        if (passes and row is None) or (passed and old is None) or not put(row, old, records):
-            return False
-        if not passes:
-            plan.deleted += 1
-        elif what == INSERT:
-            plan.inserted += 1
-        else:
-            plan.updated += 1
-        return True
+    ) -> int:  # fmt: skip
+        """The common case, from a row on: rows of which none failed, and records that are ready. Where that ends."""
+        while True:
+            programs, heads, *_ = columns
+            stop, filtered = native.drain(
+                self._tables, self._heads, tuple(columns[:6]), mask, values, start, limit, records
+            )
+            if stop > start:
+                self.skip(FILTERED, filtered)
+                for head, count in Counter(heads[start:stop]).items():
+                    for table, kind in self._heads[head][1] if head >= 0 else ():
+                        self._counted(table, kind, count)
+            if stop == len(programs) or not self._prepared(programs[stop]):
+                return stop
+            start = stop
 
-    def _put_of(self, table: TableId) -> tuple[Plan, Put | None]:
-        """A table's plan, and what writes its rows in C, where that can."""
+    def _prepared(self, program: int) -> bool:
+        """Whether C can now take a program's rows, and could not before."""
+        if program < 0 or program in self._asked:
+            return False
+        self._asked.add(program)
+        composer = self._composers[program]
+        table = composer.program.table
         plan = self.plans.compiled.get(table) or self.plans.find(table)
-        known = self._puts.get(table)
-        if known is None or known[0] is not plan:
-            compiled = compile_table(plan)
-            known = self._puts[table] = (plan, None if compiled is None else compiled.put)
-        return known
+        known = self.state.answers.get(table)
+        if known is None or known[0] is not plan or known[1] is not self._programs:
+            made = native.compile_answer(plan, composer)
+            known = self.state.answers[table] = (plan, self._programs, made)
+        self._tables += [None] * (program + 1 - len(self._tables))
+        self._tables[program] = known[2]
+        return known[2] is not None
 
     def _one_message(
         self, rows: range, columns: tuple[list[Any], ...], masks: list[list[int]],
@@ -528,16 +520,16 @@ class Drain(Output):
                 plan.inserted, plan.updated, plan.deleted = inserted, updated, deleted
             raise
         for table, kind in done:
-            self._counted(table, kind)
+            self._counted(table, kind, 1)
 
-    def _counted(self, table: TableId, kind: Kind) -> None:
+    def _counted(self, table: TableId, kind: Kind, count: int) -> None:
         counts = self.outcome.counts.setdefault(table, Counts())
         if kind is Kind.INSERT:
-            counts.inserted += 1
+            counts.inserted += count
         elif kind is Kind.UPDATE:
-            counts.updated += 1
+            counts.updated += count
         else:
-            counts.deleted += 1
+            counts.deleted += count
 
     def _one_too_many(self, split: Split, record: Record, stage: str, bad: Bad) -> bool:
         """Account for a reject; whether the run is to stop before it."""

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
     from pyspark.core.broadcast import Broadcast
 
+    from ingest.flow._native import Table
     from ingest.flow.infer import Inference
+    from ingest.flow.plan import Plan
     from ingest.flow.route import Rules
     from ingest.flow.transform import Programs
     from ingest.kafka.letters import DeadLetters
@@ -72,6 +74,8 @@ class State:
         self.plans = Plans(setup.sink.plan, setup.inference)
         self.results = Plans(setup.sink.plan, setup.inference)
         """The plans of tables whose rows a transform has changed."""
+        self.answers: dict[TableId, tuple[Plan, Programs, Table | None]] = {}
+        """How C writes their rows, and what that was made of."""
         self.columns = Columns(setup.source.extra) if setup.source.extra else None
         form = setup.source.format.form
         plain = BUILT and self.columns is None and not setup.changelog

@@ -10,6 +10,7 @@
 #define PY_SSIZE_T_CLEAN
 #define _GNU_SOURCE /* memmem */
 #include <Python.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
@@ -329,6 +330,11 @@ typedef struct {
 } Column;
 
 typedef struct {
+    const char *text;
+    size_t size;
+} Text;
+
+typedef struct {
     PyObject_HEAD
     Column *columns;
     int count, own; /* columns of the sink; of them, the first `own` may be in a row, in the source's order */
@@ -346,6 +352,13 @@ typedef struct {
     char *input_kinds;
     PyObject *program, *base; /* its number; the slots with what is the same for all rows */
     PyObject *heads;          /* places of the destination for an insert, an update, a delete, and an old key */
+    /* Where results come back: which of them are its, and what the row is made of */
+    bool answered, soft_delete, key_made;
+    int filter, made, laid; /* `filter`: which result, or -1; `laid`: columns of the layout, or -1 for none */
+    int *made_places, *layout;
+    Text *made_names, *layout_names;
+    char *made_kinds;
+    PyObject *writers, *texts; /* what writes the others' values; whose bytes the names are */
 } Table;
 
 static void table_dealloc(Table *self)
@@ -360,6 +373,13 @@ static void table_dealloc(Table *self)
     PyMem_Free(self->input_slots);
     PyMem_Free(self->input_kinds);
     PyMem_Free(self->decisive_columns);
+    PyMem_Free(self->made_places);
+    PyMem_Free(self->layout);
+    PyMem_Free(self->made_names);
+    PyMem_Free(self->layout_names);
+    PyMem_Free(self->made_kinds);
+    Py_XDECREF(self->writers);
+    Py_XDECREF(self->texts);
     Py_XDECREF(self->program);
     Py_XDECREF(self->base);
     Py_XDECREF(self->heads);
@@ -837,6 +857,8 @@ typedef struct {
     Way ways[MAX_FIELDS];
     Table **touched; /* those with counters to hand over */
     int touched_count, touched_room;
+    char *scratch;
+    size_t scratch_size, scratch_room;
 } State;
 
 /* The parts of a table's id: null and empty are the same, and text with escapes is not for us. */
@@ -1152,7 +1174,7 @@ static PyObject *slots_of(const Table *table, const Row *row, const char *event)
 
 static bool feed_image(const Feed *feed, const Table *table, const Row *row, long what, PyObject *values)
 {
-    PyObject *text = PyBytes_FromStringAndSize(row->text, row->size), *none = PyLong_FromLong(0);
+    PyObject *text = PyBytes_FromStringAndSize(row->text, row->size), *none = PyLong_FromLong(-1);
     bool good = text && none && feed_row(feed, table->program, none, what, text, Py_None, values);
     Py_XDECREF(text);
     Py_XDECREF(none);
@@ -1336,6 +1358,21 @@ static bool add_to(PyObject *plan, const char *name, long *count)
     return good;
 }
 
+/* Add what was counted to the plans, if all went well; false with an error. */
+static bool count_touched(State *state, bool good)
+{
+    for (int t = 0; t < state->touched_count; t++) {
+        Table *table = state->touched[t];
+        if (!good) {
+            table->inserted = table->updated = table->deleted = 0;
+            continue;
+        }
+        good = add_to(table->plan, "inserted", &table->inserted) &&
+               add_to(table->plan, "updated", &table->updated) && add_to(table->plan, "deleted", &table->deleted);
+    }
+    return good;
+}
+
 static PyObject *lane_take(Lane *self, PyTypeObject *type, PyObject *const *args, Py_ssize_t count, PyObject *names)
 {
     if (count != 3 || names || !PyList_CheckExact(args[0]) || !PyList_CheckExact(args[2])) {
@@ -1362,17 +1399,7 @@ static PyObject *lane_take(Lane *self, PyTypeObject *type, PyObject *const *args
         if (taken != 1)
             break;
     }
-    bool good = taken >= 0;
-    for (int t = 0; t < state->touched_count; t++) {
-        Table *table = state->touched[t];
-        if (!good) {
-            table->inserted = table->updated = table->deleted = 0;
-            continue;
-        }
-        good = add_to(table->plan, "inserted", &table->inserted) &&
-               add_to(table->plan, "updated", &table->updated) && add_to(table->plan, "deleted", &table->deleted);
-    }
-    return good ? PyLong_FromSsize_t(i) : NULL;
+    return count_touched(state, taken >= 0) ? PyLong_FromSsize_t(i) : NULL;
 }
 
 static PyObject *lane_feed(Lane *self, PyTypeObject *type, PyObject *const *args, Py_ssize_t count, PyObject *names)
@@ -1426,41 +1453,34 @@ static bool read_row(PyObject *text, Row *row)
     return end - start <= UINT32_MAX && is_utf8(start, end - start) && scan_row(start, end, row) == end;
 }
 
-/* Table.put(row, old, out): see the stub. */
-static PyObject *table_put(Table *self, PyTypeObject *type, PyObject *const *args, Py_ssize_t count, PyObject *names)
+/* The records of a row and of what it was before (either may be NULL): 1, 0 where that is not for us, -1 with an error. */
+static int put_one(State *state, Table *self, PyObject *text, PyObject *before, PyObject *out)
 {
-    if (count != 3 || names || !PyList_CheckExact(args[2])) {
-        PyErr_SetString(PyExc_TypeError, "put(row: bytes | None, old: bytes | None, out: list)");
-        return NULL;
-    }
-    State *state = PyType_GetModuleState(type);
     Row *row = &state->after;
     char key[MAX_KEY], old_key[MAX_KEY];
     const Field *fields[MAX_KEYS];
     Py_ssize_t rewritten = 0;
     size_t size = 0, old_size = 0;
-    if (args[1] != Py_None &&
-        (!read_row(args[1], &state->before) || !(old_size = write_partial_key(self, &state->before, old_key))))
-        Py_RETURN_FALSE;
-    if (args[0] == Py_None)
-        return !old_size ? Py_NewRef(Py_False)
-                         : emit(args[2], self, old_key, old_size, Py_None) ? Py_NewRef(Py_True) : NULL;
-    if (!read_row(args[0], row) || !check_row(self, row, state->ways, &rewritten))
-        Py_RETURN_FALSE;
+    if (before && (!read_row(before, &state->before) || !(old_size = write_partial_key(self, &state->before, old_key))))
+        return 0;
+    if (!text)
+        return !old_size ? 0 : emit(out, self, old_key, old_size, Py_None) ? 1 : -1;
+    if (!read_row(text, row) || !check_row(self, row, state->ways, &rewritten))
+        return 0;
     for (int k = 0; k < self->keys; k++) {
         const Column *column = &self->columns[self->key_columns[k]];
         if (column->seen != self->row)
-            Py_RETURN_FALSE;
+            return 0;
         fields[k] = &row->fields[column->at];
     }
     if (!(size = write_key(self, fields, key)))
-        Py_RETURN_FALSE;
-    PyObject *written = write_row(self, row, state->ways, rewritten, args[0]);
+        return 0;
+    PyObject *written = write_row(self, row, state->ways, rewritten, text);
     bool moved = old_size && (old_size != size || memcmp(old_key, key, size));
-    bool good = written && (!moved || emit(args[2], self, old_key, old_size, Py_None)) &&
-                emit(args[2], self, key, size, written);
+    bool good = written && (!moved || emit(out, self, old_key, old_size, Py_None)) &&
+                emit(out, self, key, size, written);
     Py_XDECREF(written);
-    return good ? Py_NewRef(Py_True) : NULL;
+    return good ? 1 : -1;
 }
 
 static char *write_field(char *to, const char *from, const char *name, size_t name_size, const char *text, size_t size)
@@ -1476,89 +1496,62 @@ static char *write_field(char *to, const char *from, const char *name, size_t na
     return to + size;
 }
 
-/* compose(row, names, values, columns): see the stub. */
-static PyObject *compose(PyObject *module, PyObject *const *args, Py_ssize_t count)
+/* A row's text with results in it; None where that is not for us. `laid` is -1 where there is no layout. */
+static PyObject *composed(
+    State *state, PyObject *raw, int made, const Text *names, const Text *values, int laid, const int *layout,
+    const Text *layout_names)
 {
-    if (count != 4 || !PyBytes_CheckExact(args[0]) || !PyTuple_CheckExact(args[1]) || !PyList_CheckExact(args[2]) ||
-        (args[3] != Py_None && !PyTuple_CheckExact(args[3])) || PyTuple_GET_SIZE(args[1]) != PyList_GET_SIZE(args[2])) {
-        PyErr_SetString(PyExc_TypeError, "compose(row: bytes, names: tuple, values: list, columns: tuple | None)");
-        return NULL;
-    }
-    State *state = PyModule_GetState(module);
     Row *row = &state->after;
-    const char *text = PyBytes_AS_STRING(args[0]), *end = text + PyBytes_GET_SIZE(args[0]);
-    Py_ssize_t made = PyTuple_GET_SIZE(args[1]), most = PyBytes_GET_SIZE(args[0]) + 2;
+    const char *text = PyBytes_AS_STRING(raw), *end = text + PyBytes_GET_SIZE(raw);
+    size_t most = (size_t)PyBytes_GET_SIZE(raw) + 2;
     bool used[MAX_FIELDS] = {false};
     if (end - text > UINT32_MAX || made > MAX_FIELDS || scan_row(text, end, row) != end)
         Py_RETURN_NONE;
-    for (Py_ssize_t i = 0; i < made; i++) {
-        PyObject *name = PyTuple_GET_ITEM(args[1], i), *value = PyList_GET_ITEM(args[2], i);
-        if (!PyBytes_CheckExact(name) || !PyBytes_CheckExact(value))
-            Py_RETURN_NONE;
-        most += PyBytes_GET_SIZE(name) + PyBytes_GET_SIZE(value) + 4;
-    }
-    PyObject *out = PyBytes_FromStringAndSize(NULL, most);
+    for (int i = 0; i < made; i++)
+        most += names[i].size + values[i].size + 4;
+    PyObject *out = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)most);
     if (!out)
         return NULL;
     char *start = PyBytes_AS_STRING(out) + 1, *to = start;
     start[-1] = '{';
-    if (args[3] == Py_None) {
-        for (int f = 0; f < row->count; f++) {
+    bool good = true;
+    if (laid < 0) {
+        for (int f = 0; f < row->count && good; f++) {
             const Field *field = &row->fields[f];
-            Py_ssize_t i = 0;
-            for (; i < made; i++) {
-                PyObject *name = PyTuple_GET_ITEM(args[1], i);
-                if (is_named(field, PyBytes_AS_STRING(name), (uint32_t)PyBytes_GET_SIZE(name)))
-                    break;
-            }
+            int i = 0;
+            while (i < made && !is_named(field, names[i].text, (uint32_t)names[i].size))
+                i++;
             if (i == made) {
                 to = write_field(to, start, field->name, field->name_size, field->text, field->size);
-            } else if (used[i]) { /* a name twice: the last one counts, and that is for others to see to */
-                Py_DECREF(out);
-                Py_RETURN_NONE;
-            } else {
-                PyObject *value = PyList_GET_ITEM(args[2], i);
-                to = write_field(to, start, field->name, field->name_size, PyBytes_AS_STRING(value),
-                                 (size_t)PyBytes_GET_SIZE(value));
-                used[i] = true;
-            }
-        }
-        for (Py_ssize_t i = 0; i < made; i++)
-            if (!used[i]) {
-                PyObject *name = PyTuple_GET_ITEM(args[1], i), *value = PyList_GET_ITEM(args[2], i);
-                to = write_field(to, start, PyBytes_AS_STRING(name), (size_t)PyBytes_GET_SIZE(name),
-                                 PyBytes_AS_STRING(value), (size_t)PyBytes_GET_SIZE(value));
-            }
-    } else {
-        for (Py_ssize_t c = 0; c < PyTuple_GET_SIZE(args[3]); c++) {
-            PyObject *column = PyTuple_GET_ITEM(args[3], c);
-            if (PyLong_CheckExact(column)) { /* a result */
-                Py_ssize_t i = PyLong_AsSsize_t(column);
-                if (i < 0 || i >= made || used[i]) {
-                    Py_DECREF(out);
-                    PyErr_Clear();
-                    Py_RETURN_NONE;
-                }
-                used[i] = true;
-                PyObject *name = PyTuple_GET_ITEM(args[1], i), *value = PyList_GET_ITEM(args[2], i);
-                to = write_field(to, start, PyBytes_AS_STRING(name), (size_t)PyBytes_GET_SIZE(name),
-                                 PyBytes_AS_STRING(value), (size_t)PyBytes_GET_SIZE(value));
                 continue;
             }
-            const Field *found = NULL;
-            const char *name = PyBytes_CheckExact(column) ? PyBytes_AS_STRING(column) : "";
-            size_t size = PyBytes_CheckExact(column) ? (size_t)PyBytes_GET_SIZE(column) : 0;
-            for (int f = 0; f < row->count; f++)
-                if (is_named(&row->fields[f], name, (uint32_t)size)) {
-                    if (found) { /* as above */
-                        Py_DECREF(out);
-                        Py_RETURN_NONE;
-                    }
-                    found = &row->fields[f];
-                }
-            if (found)
-                to = write_field(to, start, found->name, found->name_size, found->text, found->size);
+            good = !used[i]; /* a name twice: the last one counts, and that is for others to see to */
+            used[i] = true;
+            if (good)
+                to = write_field(to, start, field->name, field->name_size, values[i].text, values[i].size);
         }
+        for (int i = 0; i < made && good; i++)
+            if (!used[i])
+                to = write_field(to, start, names[i].text, names[i].size, values[i].text, values[i].size);
+    }
+    for (int c = 0; c < laid && good; c++) {
+        int i = layout[c];
+        if (i >= 0) {
+            to = write_field(to, start, names[i].text, names[i].size, values[i].text, values[i].size);
+            continue;
+        }
+        const Field *found = NULL;
+        for (int f = 0; f < row->count && good; f++)
+            if (is_named(&row->fields[f], layout_names[c].text, (uint32_t)layout_names[c].size)) {
+                good = !found; /* as above */
+                found = &row->fields[f];
+            }
+        if (found && good)
+            to = write_field(to, start, found->name, found->name_size, found->text, found->size);
+    }
+    if (!good) {
+        Py_DECREF(out);
+        Py_RETURN_NONE;
     }
     *to++ = '}';
     _PyBytes_Resize(&out, to - PyBytes_AS_STRING(out));
@@ -1615,6 +1608,276 @@ static PyObject *table_feed(Table *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* Texts of a tuple of bytes, which is kept elsewhere; NULL with an error. A number among them has no text. */
+static Text *texts_of(PyObject *tuple)
+{
+    Py_ssize_t count = PyTuple_GET_SIZE(tuple);
+    Text *texts = PyMem_Calloc((size_t)count + 1, sizeof(Text));
+    for (Py_ssize_t i = 0; texts && i < count; i++) {
+        PyObject *item = PyTuple_GET_ITEM(tuple, i);
+        if (PyBytes_CheckExact(item))
+            texts[i] = (Text){PyBytes_AS_STRING(item), (size_t)PyBytes_GET_SIZE(item)};
+    }
+    return texts ? texts : (Text *)PyErr_NoMemory();
+}
+
+/* Table.answer(filter, soft_delete, key_made, names, places, kinds, writers, columns): see the stub. Once. */
+static PyObject *table_answer(Table *self, PyObject *args)
+{
+    PyObject *names, *places, *writers, *columns;
+    const char *kinds;
+    Py_ssize_t size;
+    int filter, soft_delete, key_made;
+    if (!PyArg_ParseTuple(args, "ippO!O!y#O!O", &filter, &soft_delete, &key_made, &PyTuple_Type, &names, &PyTuple_Type,
+                          &places, &kinds, &size, &PyTuple_Type, &writers, &columns))
+        return NULL;
+    bool laid = PyTuple_CheckExact(columns);
+    if (self->answered || PyTuple_GET_SIZE(names) != size || PyTuple_GET_SIZE(places) != size || size > MAX_FIELDS ||
+        PyTuple_GET_SIZE(writers) != size || (!laid && columns != Py_None)) {
+        PyErr_SetString(PyExc_ValueError, "not one place, kind and writer for each name, or not the first time");
+        return NULL;
+    }
+    self->laid = laid ? (int)PyTuple_GET_SIZE(columns) : -1;
+    self->texts = PyTuple_Pack(2, names, columns);
+    self->made_places = places_of(places, INT_MAX);
+    self->made_names = self->made_places ? texts_of(names) : NULL;
+    self->made_kinds = PyMem_Malloc((size_t)size + 1);
+    if (!self->texts || !self->made_names || !self->made_kinds)
+        return PyErr_Occurred() ? NULL : PyErr_NoMemory();
+    if (laid) {
+        self->layout_names = texts_of(columns);
+        self->layout = PyMem_Calloc((size_t)self->laid + 1, sizeof(int));
+        if (!self->layout_names || !self->layout)
+            return PyErr_Occurred() ? NULL : PyErr_NoMemory();
+        for (int c = 0; c < self->laid; c++) {
+            PyObject *item = PyTuple_GET_ITEM(columns, c);
+            long place = PyLong_CheckExact(item) ? PyLong_AsLong(item) : -1;
+            if (place >= size || (place < 0 && !self->layout_names[c].text)) {
+                PyErr_SetString(PyExc_ValueError, "a column is a name or the place of a result");
+                return NULL;
+            }
+            self->layout[c] = (int)place;
+        }
+    }
+    memcpy(self->made_kinds, kinds, (size_t)size);
+    self->writers = Py_NewRef(writers);
+    self->made = (int)size;
+    self->filter = filter;
+    self->soft_delete = soft_delete;
+    self->key_made = key_made;
+    self->answered = true;
+    Py_RETURN_NONE;
+}
+
+static bool scratch(State *state, const char *text, size_t size)
+{
+    if (state->scratch_size + size > state->scratch_room) {
+        size_t room = (state->scratch_size + size) * 2 + 4096;
+        char *more = PyMem_Realloc(state->scratch, room);
+        if (!more) {
+            PyErr_NoMemory();
+            return false;
+        }
+        state->scratch = more;
+        state->scratch_room = room;
+    }
+    memcpy(state->scratch + state->scratch_size, text, size);
+    state->scratch_size += size;
+    return true;
+}
+
+/* A result as JSON, at the end of the scratch: 1, 0 where that is not for us, -1 with an error. */
+static int write_result(State *state, PyObject *value, char kind, PyObject *writer)
+{
+    char number[24];
+    if (value == Py_None)
+        return scratch(state, "null", 4) ? 1 : -1;
+    if (kind == 'b')
+        return scratch(state, value == Py_True ? "true" : "false", value == Py_True ? 4 : 5) ? 1 : -1;
+    if (kind == 'l') {
+        long long whole = PyLong_AsLongLong(value);
+        if (whole == -1 && PyErr_Occurred())
+            return -1;
+        return scratch(state, number, (size_t)snprintf(number, sizeof number, "%lld", whole)) ? 1 : -1;
+    }
+    if (kind == 't' && PyUnicode_IS_COMPACT_ASCII(value)) {
+        const char *text = (const char *)PyUnicode_1BYTE_DATA(value);
+        Py_ssize_t size = PyUnicode_GET_LENGTH(value), i = 0;
+        while (i < size && text[i] >= ' ' && text[i] != '"' && text[i] != '\\' && text[i] != 0x7f)
+            i++;
+        if (i == size)
+            return scratch(state, "\"", 1) && scratch(state, text, (size_t)size) && scratch(state, "\"", 1) ? 1 : -1;
+    }
+    PyObject *text = PyObject_CallOneArg(writer, value);
+    if (!text) {
+        PyErr_Clear(); /* the book says what is wrong with it */
+        return 0;
+    }
+    int done = !PyBytes_CheckExact(text) ? 0
+               : scratch(state, PyBytes_AS_STRING(text), (size_t)PyBytes_GET_SIZE(text)) ? 1 : -1;
+    Py_DECREF(text);
+    return done;
+}
+
+/* The row of an image with its results; NULL without an error where that is not for us. */
+static PyObject *answer(State *state, const Table *table, PyObject *raw, PyObject *results, Py_ssize_t at)
+{
+    Text values[MAX_FIELDS];
+    size_t starts[MAX_FIELDS + 1];
+    if (!PyBytes_CheckExact(raw))
+        return NULL;
+    state->scratch_size = 0;
+    for (int i = 0; i < table->made; i++) {
+        PyObject *column = PyList_GET_ITEM(results, table->made_places[i]);
+        starts[i] = state->scratch_size;
+        if (write_result(state, PyList_GET_ITEM(column, at), table->made_kinds[i], PyTuple_GET_ITEM(table->writers, i)) != 1)
+            return NULL;
+    }
+    starts[table->made] = state->scratch_size;
+    for (int i = 0; i < table->made; i++)
+        values[i] = (Text){state->scratch + starts[i], starts[i + 1] - starts[i]};
+    PyObject *row = composed(state, raw, table->made, table->made_names, values, table->laid, table->layout,
+                             table->layout_names);
+    if (row == Py_None)
+        Py_CLEAR(row);
+    return row;
+}
+
+typedef struct {
+    PyObject *programs, *heads, *offsets, *whats, *texts, *keys, *mask, *results, *tables, *out;
+    long filtered;
+} Answers;
+
+/* The rows of one message, from `first` to before `end`: 1, 0 where that is not for us, -1 with an error. */
+static int answer_one(State *state, Answers *in, PyObject *known_heads, Py_ssize_t first, Py_ssize_t end)
+{
+    Py_ssize_t last = end - 1;
+    long program = PyLong_AsLong(PyList_GET_ITEM(in->programs, last));
+    if (program == -1) {
+        for (Py_ssize_t i = first; i < end; i++)
+            if (PyLong_AsLong(PyList_GET_ITEM(in->programs, i)) != -1)
+                return 0;
+        for (Py_ssize_t i = first; i < end; i++) {
+            Py_ssize_t head = PyLong_AsSsize_t(PyList_GET_ITEM(in->heads, i));
+            if (head < 0 || head >= PyList_GET_SIZE(known_heads))
+                return 0;
+            PyObject *to = PyTuple_GET_ITEM(PyList_GET_ITEM(known_heads, head), 0);
+            PyObject *record = PyTuple_Pack(3, to, PyList_GET_ITEM(in->keys, i), PyList_GET_ITEM(in->texts, i));
+            int failed = record ? PyList_Append(in->out, record) : -1;
+            Py_XDECREF(record);
+            if (failed)
+                return -1;
+        }
+        return 1;
+    }
+    if (program < 0 || program >= PyList_GET_SIZE(in->tables) || end - first > 2 ||
+        PyLong_AsLongLong(PyList_GET_ITEM(in->mask, last)))
+        return 0;
+    PyObject *found = PyList_GET_ITEM(in->tables, program);
+    if (found == Py_None)
+        return 0;
+    Table *table = (Table *)found;
+    long what = PyLong_AsLong(PyList_GET_ITEM(in->whats, last));
+    PyObject *filter = table->filter < 0 ? NULL : PyList_GET_ITEM(in->results, table->filter);
+    bool passes = !filter || PyList_GET_ITEM(filter, last) == Py_True, passed = false;
+    if (end - first == 2) {
+        if (what != FED_UPDATE || PyLong_AsLong(PyList_GET_ITEM(in->whats, first)) != FED_BEFORE ||
+            PyLong_AsLong(PyList_GET_ITEM(in->programs, first)) != program ||
+            PyLong_AsLongLong(PyList_GET_ITEM(in->mask, first)))
+            return 0;
+        passed = !filter || PyList_GET_ITEM(filter, first) == Py_True;
+        what = passed ? FED_UPDATE : FED_INSERT;
+    } else if (what > FED_DELETE || (what == FED_UPDATE_ALONE && !passes))
+        return 0;
+    else if (what == FED_DELETE) {
+        if (table->soft_delete)
+            return 0;
+        passed = passes;
+        passes = false;
+    }
+    if (!passes && !passed) {
+        in->filtered++;
+        return 1;
+    }
+    PyObject *row = NULL, *old = NULL;
+    if (passes && !(row = answer(state, table, PyList_GET_ITEM(in->texts, last), in->results, last)))
+        return PyErr_Occurred() ? -1 : 0;
+    if (passed) {
+        PyObject *raw = PyList_GET_ITEM(in->texts, first);
+        old = table->key_made ? answer(state, table, raw, in->results, first) : Py_NewRef(raw);
+        if (!old) {
+            Py_XDECREF(row);
+            return PyErr_Occurred() ? -1 : 0;
+        }
+    }
+    int done = touch(state, table) ? put_one(state, table, row, old, in->out) : -1;
+    Py_XDECREF(row);
+    Py_XDECREF(old);
+    if (done == 1)
+        *(!passes ? &table->deleted : what == FED_INSERT ? &table->inserted : &table->updated) += 1;
+    return done;
+}
+
+/* drain(tables, heads, columns, mask, results, start, limit, out): see the stub. */
+static PyObject *drain(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    if (count != 8 || !PyList_CheckExact(args[0]) || !PyList_CheckExact(args[1]) || !PyTuple_CheckExact(args[2]) ||
+        PyTuple_GET_SIZE(args[2]) != 6 || !PyList_CheckExact(args[3]) || !PyList_CheckExact(args[4]) ||
+        !PyList_CheckExact(args[7])) {
+        PyErr_SetString(PyExc_TypeError, "drain(tables, heads, columns, mask, results, start, limit, out)");
+        return NULL;
+    }
+    State *state = PyModule_GetState(module);
+    PyObject *const *column = &PyTuple_GET_ITEM(args[2], 0);
+    Answers in = {column[0], column[1], column[2], column[3], column[4], column[5], args[3], args[4], args[0], args[7], 0};
+    Py_ssize_t i = PyLong_AsSsize_t(args[5]), size = PyList_GET_SIZE(in.programs);
+    long long limit = PyLong_AsLongLong(args[6]);
+    if (PyErr_Occurred())
+        return NULL;
+    for (int c = 0; c < 6; c++)
+        if (!PyList_CheckExact(column[c]) || PyList_GET_SIZE(column[c]) != size)
+            i = -1;
+    for (Py_ssize_t r = 0; r < PyList_GET_SIZE(in.results); r++)
+        if (!PyList_CheckExact(PyList_GET_ITEM(in.results, r)) || PyList_GET_SIZE(PyList_GET_ITEM(in.results, r)) != size)
+            i = -1;
+    for (Py_ssize_t t = 0; t < PyList_GET_SIZE(in.tables); t++) {
+        PyObject *table = PyList_GET_ITEM(in.tables, t);
+        if (table == Py_None)
+            continue;
+        if (Py_TYPE(table) != state->table_type || !((Table *)table)->answered)
+            i = -1;
+        else {
+            for (int m = 0; m < ((Table *)table)->made; m++)
+                if (((Table *)table)->made_places[m] >= PyList_GET_SIZE(in.results))
+                    i = -1;
+            if (((Table *)table)->filter >= PyList_GET_SIZE(in.results))
+                i = -1;
+        }
+    }
+    if (i < 0 || PyList_GET_SIZE(in.mask) != size) {
+        PyErr_SetString(PyExc_ValueError, "columns of one length, and tables with results in them");
+        return NULL;
+    }
+    state->touched_count = 0;
+    int taken = 1;
+    while (i < size && taken == 1) {
+        long long at = PyLong_AsLongLong(PyList_GET_ITEM(in.offsets, i));
+        Py_ssize_t end = i + 1;
+        if (at >= limit)
+            break;
+        while (end < size && PyLong_AsLongLong(PyList_GET_ITEM(in.offsets, end)) == at)
+            end++;
+        taken = answer_one(state, &in, args[1], i, end);
+        if (taken == 1)
+            i = end;
+    }
+    if (taken < 0 && !PyErr_Occurred())
+        PyErr_SetString(PyExc_SystemError, "no reason given");
+    if (!count_touched(state, taken >= 0))
+        return NULL;
+    return Py_BuildValue("nl", i, in.filtered);
+}
+
 /* Table.ready(heads): the places of its destination, for records that pass expressions by. */
 static PyObject *table_ready(Table *self, PyObject *heads)
 {
@@ -1627,8 +1890,7 @@ static PyObject *table_ready(Table *self, PyObject *heads)
 }
 
 static PyMethodDef table_methods[] = {
-    {"put", (PyCFunction)(void (*)(void))table_put, METH_METHOD | METH_FASTCALL | METH_KEYWORDS,
-     "Put the records of a row, and of what it was before, in `out`; whether that was done."},
+    {"answer", (PyCFunction)table_answer, METH_VARARGS, "Let rows be made of results, by a program."},
     {"feed", (PyCFunction)table_feed, METH_VARARGS, "Let rows go to expressions, by a program."},
     {"ready", (PyCFunction)table_ready, METH_O, "Where its records go that pass expressions by."},
     {NULL, NULL, 0, NULL},
@@ -1692,10 +1954,13 @@ static void module_free(void *module)
     Py_CLEAR(state->value);
     Py_CLEAR(state->offset);
     PyMem_Free(state->touched);
+    PyMem_Free(state->scratch);
 }
 
 static PyMethodDef module_methods[] = {
-    {"compose", (PyCFunction)(void (*)(void))compose, METH_FASTCALL, "A row's text with results in it, or None."},
+    {"drain", (PyCFunction)(void (*)(void))drain, METH_FASTCALL,
+     "Put the records of rows[start:] with results in `out`; the first row that is left to others, and how many did "
+     "not pass."},
     {NULL, NULL, 0, NULL},
 };
 static PyModuleDef_Slot module_slots[] = {{Py_mod_exec, module_exec}, {0, NULL}};

@@ -48,19 +48,43 @@ class Table:
     def ready(self, heads: tuple[int, int, int, int], /) -> None:
         """Where its records go that pass expressions by: of an insert, an update, a delete, and of an old key."""
 
-    def put(self, row: bytes | None, old: bytes | None, out: list[Written], /) -> bool:
-        """Put the records of a row in `out`; whether that was done. Nothing is counted.
+    def answer(
+        self,
+        filter_at: int,
+        soft_delete: bool,
+        key_made: bool,
+        names: tuple[bytes, ...],
+        places: tuple[int, ...],
+        kinds: bytes,
+        writers: tuple[Callable[[Any], bytes], ...],
+        columns: tuple[bytes | int, ...] | None,
+        /,
+    ) -> None:
+        """Let rows be made of images and results.
 
-        `old`: what the row was before: its key gets a tombstone where it is another. Without a row, it is a delete.
+        `filter_at`: which result says whether a row passes, or -1. `key_made`: whether a result is of the primary key.
+        `names`: those of the results, as JSON has them between its quotes; `places`: which results they are; `kinds`:
+        `l` integers, `b` truth values, `t` texts, or `x`, which `writers` make JSON of, as they do of texts that are
+        not plain. `columns`: what the row shall have, each a name of the image's or the place of a name; None: what
+        the image has, then results that are new.
         """
 
-def compose(
-    row: bytes, names: tuple[bytes, ...], values: list[bytes], columns: tuple[bytes | int, ...] | None, /
-) -> bytes | None:
-    """A row's text with results in it; None where that is not for here.
+def drain(
+    tables: list[Table | None],
+    heads: list[tuple[Any, Any]],
+    columns: tuple[list[Any], ...],
+    mask: list[int],
+    results: list[list[Any]],
+    start: int,
+    limit: int,
+    out: list[Written],
+    /,
+) -> tuple[int, int]:
+    """Put the records of rows[start:] in `out`; the first row that is left to others, and how many did not pass.
 
-    `names` are those of the results, as JSON has them between its quotes, `values` their JSON text. `columns`: what it
-    shall have, each a name of the row's or the place of a result; None: what the row has, then results that are new.
+    `tables`: by program; `heads`: where ready-made records go, by their place; `columns`: program, head, offset, what
+    it is, text, key of each row; `limit`: the offset to end before. Rows of one offset are one message. What is
+    written is counted in the plans of `tables`; ready-made records are not.
     """
 
 class Lane:

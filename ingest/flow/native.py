@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from ingest.flow._native import Lane, Table
     from ingest.flow.plan import Plan
     from ingest.flow.plans import Plans
+    from ingest.flow.transform import Composer
     from ingest.model.table import TableId
 
 Head: TypeAlias = "tuple[Any, tuple[tuple[TableId, Kind], ...]]"
@@ -58,6 +59,7 @@ one table, and Canal's where its types are not asked for."""
 
 _NULL, _BOOL, _INT, _DOUBLE, _TEXT, _DECIMAL, _TIMESTAMP, _OTHER = range(8)
 _MAX_KEYS: Final = 16
+_MAX_RESULTS: Final = 1000
 
 
 class Lanes:
@@ -157,6 +159,20 @@ def compile_feed(plan: FeedPlan) -> Table | None:
         "".join(kind for _, kind, _ in plan.inputs).encode(), base, ours.get(EVENT, -1),
         tuple(places[name] for name in plan.decisive), plan.images,
     )  # fmt: skip
+    return made
+
+
+def drain(*arguments: Any) -> tuple[int, int]:  # noqa: ANN401  (see the stub)
+    """Make records of rows and their results in C: `_native.drain`."""
+    return _native.drain(*arguments)
+
+
+def compile_answer(plan: Plan, composer: Composer) -> Table | None:
+    """How C makes the records of a table of its rows and their results; None where it cannot, or is not there."""
+    made = compile_table(plan)
+    if made is None or len(composer.program.outputs) > _MAX_RESULTS:
+        return None
+    made.answer(*composer.answer())
     return made
 
 
