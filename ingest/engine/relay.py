@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from ingest.engine import worker
 from ingest.engine.output import FILTERED, Output, offset_of
+from ingest.engine.rows import RowsInC, rows_of
 from ingest.engine.tally import Counts
 from ingest.engine.task import COMMIT_S, Shard, attempt, outcome_of
 from ingest.errors import InternalError
@@ -166,10 +167,7 @@ class Feed(Shard):
         super().__init__(task, outcome, deadline)
         self.state.feed(programs, images=self.setup.sink.changelog)
         self._programs = programs
-        self._schema = layout(programs)
-        self._rows: list[tuple[Any, ...]] = []
-        self._values: list[tuple[Any, ...]] = []
-        self._nothing = (None,) * len(programs.inputs)
+        self._rows = rows_of(layout(programs))
         self._told = 0
         """So many heads were told to the second stage."""
         self._rejects: list[_Reject] = []
@@ -204,9 +202,8 @@ class Feed(Shard):
     def last(self) -> pa.RecordBatch:
         """What this stage says in the end."""
         self.outcome.positions = dict(self.written)
-        self._rows.append((END, 0, 0, 0, pickle.dumps(self.outcome), None))
-        self._values.append(self._nothing)
-        return self._batch()
+        self._rows.add((END, 0, 0, 0, pickle.dumps(self.outcome), None), ())
+        return self._rows.batch()
 
     def take(self, chunk: Chunk) -> None:
         """The way of a chunk; even where nothing of it is a row, its end is told."""
@@ -226,7 +223,8 @@ class Feed(Shard):
 
     def take_fast(self, split: Split, lane: Lane, messages: list[Record], start: int) -> int:  # noqa: ARG002
         """The common case, in C; where it ends."""
-        stop = lane.feed(messages, start, self._rows, self._values, self._nothing)
+        assert isinstance(self._rows, RowsInC)
+        stop = self._rows.feed(lane, messages, start)
         self._offsets.extend([offset_of(message) for message in messages[start:stop]])
         return stop
 
@@ -246,14 +244,12 @@ class Feed(Shard):
                 record: Any = encoded.records[j]
                 if len(record) == _FED:
                     program, what, text, values = record
-                    self._rows.append((program, -1, at, what, text, None))
-                    self._values.append(values)
+                    self._rows.add((program, -1, at, what, text, None), values)
                 else:
                     to, key, value = record
                     done = self._done(change) if j == last else ()
                     head = self.state.heads.place(to, done)
-                    self._rows.append((READY, head, at, 0, None if value is None else bytes(value), key))
-                    self._values.append(self._nothing)
+                    self._rows.add((READY, head, at, 0, None if value is None else bytes(value), key), ())
         for index, stage, bad in encoded.rejects:
             self.reject(split, messages[index], stage, bad, passed=index < encoded.stop)
         if encoded.skipped:
@@ -284,19 +280,10 @@ class Feed(Shard):
         self._told += len(heads)
         offsets = self._offsets if self.wanted is None else array("q", sorted(self._offsets))
         mark = _Mark(split, self.written[split], offsets.tobytes(), heads, self._rejects, self._skipped)
-        self._rows.append((MARK, read, 0, 0, pickle.dumps(mark), None))
-        self._values.append(self._nothing)
-        yield self._batch()
+        self._rows.add((MARK, read, 0, 0, pickle.dumps(mark), None), ())
+        yield self._rows.batch()
         self._rejects, self._skipped, self._offsets = [], [], array("q")
         self._split = None
-
-    def _batch(self) -> pa.RecordBatch:
-        rows, values = self._rows, self._values
-        self._rows, self._values = [], []
-        meta = [pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), META.values(), strict=True)]
-        kinds = [_SLOTS[slot[0]] for slot in self._programs.inputs]
-        made = [pa.array(column, kind) for column, kind in zip(zip(*values, strict=True), kinds, strict=True)]
-        return pa.RecordBatch.from_arrays([*meta, *made], schema=self._schema)
 
 
 def feed(task: Task, programs: Programs) -> Generator[pa.RecordBatch]:
@@ -351,6 +338,8 @@ class Drain(Output):
         self._tables: list[Table | None] = []
         """By program: how C writes its rows."""
         self._asked: set[int] = set()
+        self._by_the_book: set[int] = set()
+        """Programs whose rows are not for C."""
         self._committed = time.monotonic()
         self._done = False
 
@@ -437,7 +426,7 @@ class Drain(Output):
             if at < first:
                 index = done
                 continue
-            if native.BUILT and mask is not None and not fallen:
+            if native.BUILT and mask is not None and not fallen and programs[index] not in self._by_the_book:
                 limit = rejects[0].at if rejects else _NEVER
                 stop = self._in_c(columns, mask, values, index, limit, records)
                 fallen = stop < size and offsets[stop] < limit
@@ -489,6 +478,8 @@ class Drain(Output):
             known = self.state.answers[table] = (plan, self._programs, made)
         self._tables += [None] * (program + 1 - len(self._tables))
         self._tables[program] = known[2]
+        if known[2] is None:
+            self._by_the_book.add(program)
         return known[2] is not None
 
     def _one_message(

@@ -350,7 +350,8 @@ typedef struct {
     int inputs, event, decisive; /* `event`: the slot of what happened, or -1 */
     int *input_columns, *input_slots, *decisive_columns;
     char *input_kinds;
-    PyObject *program, *base; /* its number; the slots with what is the same for all rows */
+    int32_t program;
+    PyObject *base; /* the slots with what is the same for all rows */
     PyObject *heads;          /* places of the destination for an insert, an update, a delete, and an old key */
     /* Where results come back: which of them are its, and what the row is made of */
     bool answered, soft_delete, key_made;
@@ -380,7 +381,6 @@ static void table_dealloc(Table *self)
     PyMem_Free(self->made_kinds);
     Py_XDECREF(self->writers);
     Py_XDECREF(self->texts);
-    Py_XDECREF(self->program);
     Py_XDECREF(self->base);
     Py_XDECREF(self->heads);
     Py_XDECREF(self->plan);
@@ -851,7 +851,7 @@ static int lane_init(Lane *self, PyObject *args, PyObject *Py_UNUSED(kwargs))
 
 /* What is needed while messages are taken */
 typedef struct {
-    PyTypeObject *table_type;
+    PyTypeObject *table_type, *rows_type;
     PyObject *key, *value, *offset; /* the names of the methods */
     Row before, after, message_key;
     Way ways[MAX_FIELDS];
@@ -1096,89 +1096,195 @@ static bool read_canal(State *state, const char *p, const char *end, char *op, P
 /* The codes are those of transform.py and relay.py. */
 enum { FED_INSERT, FED_UPDATE, FED_UPDATE_ALONE, FED_DELETE, FED_BEFORE };
 
+/* A column of rows, as Arrow has it but for truth values, which have a byte each until they are taken. */
 typedef struct {
-    PyObject *rows, *values, *nothing; /* lists, and the slots of a row that goes to no expression */
-    PyObject *offset;                  /* of the message in hand */
+    char kind; /* `i` 32 bits, `l` 64 bits, `d` double, `b` truth, `s` text or bytes */
+    bool *valid;
+    int32_t *ends; /* of texts */
+    char *data;
+    size_t size, room; /* of texts' bytes */
+} Col;
+
+enum { C_PROGRAM, C_HEAD, C_AT, C_WHAT, C_TEXT, C_KEY, METAS };
+
+typedef struct {
+    PyObject_HEAD
+    int columns;
+    Col *cols;
+    Py_ssize_t count, room;
+} Rows;
+
+typedef struct {
+    Rows *rows;
+    long long offset; /* of the message in hand */
 } Feed;
 
-static bool feed_row(
-    const Feed *feed, PyObject *program, PyObject *head, long what, PyObject *text, PyObject *key, PyObject *values)
+static size_t width_of(char kind)
 {
-    PyObject *kind = PyLong_FromLong(what);
-    PyObject *row = kind ? PyTuple_Pack(6, program, head, feed->offset, kind, text, key) : NULL;
-    Py_XDECREF(kind);
-    bool good = row && !PyList_Append(feed->rows, row) && !PyList_Append(feed->values, values);
-    Py_XDECREF(row);
-    return good;
+    return kind == 'i' ? 4 : kind == 'b' ? 1 : kind == 's' ? 0 : 8;
+}
+
+/* Room for rows up to `count`; false with an error. */
+static bool rows_room(Rows *rows, Py_ssize_t count)
+{
+    if (count <= rows->room)
+        return true;
+    size_t room = (size_t)count * 2 + 1024;
+    for (int c = 0; c < rows->columns; c++) {
+        Col *col = &rows->cols[c];
+        bool *valid = PyMem_Realloc(col->valid, room);
+        if (valid)
+            col->valid = valid;
+        void *more = !valid ? NULL
+                     : col->kind == 's' ? PyMem_Realloc(col->ends, room * sizeof(int32_t))
+                                        : PyMem_Realloc(col->data, room * width_of(col->kind));
+        if (!more) {
+            PyErr_NoMemory();
+            return false;
+        }
+        if (col->kind == 's')
+            col->ends = more;
+        else
+            col->data = more;
+    }
+    rows->room = (Py_ssize_t)room;
+    return true;
+}
+
+/* Values of a row that is there only when `count` says so: what was put for another try is written over. */
+static bool put_text(Rows *rows, int column, Py_ssize_t row, const char *text, size_t size)
+{
+    Col *col = &rows->cols[column];
+    size_t start = row ? (size_t)col->ends[row - 1] : 0;
+    if (start + size > INT32_MAX) {
+        PyErr_SetString(PyExc_OverflowError, "a chunk of more than 2 GiB");
+        return false;
+    }
+    if (start + size > col->room) {
+        size_t room = (start + size) * 2 + 4096;
+        char *more = PyMem_Realloc(col->data, room);
+        if (!more) {
+            PyErr_NoMemory();
+            return false;
+        }
+        col->data = more;
+        col->room = room;
+    }
+    if (size)
+        memcpy(col->data + start, text, size);
+    col->ends[row] = (int32_t)(start + size);
+    col->valid[row] = true;
+    return true;
+}
+
+static void put_null(Rows *rows, int column, Py_ssize_t row)
+{
+    Col *col = &rows->cols[column];
+    if (col->kind == 's')
+        col->ends[row] = row ? col->ends[row - 1] : 0;
+    else
+        memset(col->data + (size_t)row * width_of(col->kind), 0, width_of(col->kind));
+    col->valid[row] = false;
+}
+
+static void put_value(Rows *rows, int column, Py_ssize_t row, const void *value)
+{
+    Col *col = &rows->cols[column];
+    memcpy(col->data + (size_t)row * width_of(col->kind), value, width_of(col->kind));
+    col->valid[row] = true;
+}
+
+/* What every row has; slots follow. */
+static bool put_meta(Rows *rows, Py_ssize_t row, int32_t program, int32_t head, int64_t at, int32_t what)
+{
+    if (!rows_room(rows, row + 1))
+        return false;
+    put_value(rows, C_PROGRAM, row, &program);
+    put_value(rows, C_HEAD, row, &head);
+    put_value(rows, C_AT, row, &at);
+    put_value(rows, C_WHAT, row, &what);
+    return true;
 }
 
 /* A record that is ready to be written. */
 static bool ready(const Feed *feed, const Table *table, int which, const char *key, size_t size, PyObject *value)
 {
-    PyObject *text = PyBytes_FromStringAndSize(key, (Py_ssize_t)size), *none = PyLong_FromLong(-1);
-    bool good = text && none &&
-                feed_row(feed, none, PyTuple_GET_ITEM(table->heads, which), 0, value, text, feed->nothing);
-    Py_XDECREF(text);
-    Py_XDECREF(none);
-    return good;
+    Rows *rows = feed->rows;
+    Py_ssize_t row = rows->count;
+    long head = PyLong_AsLong(PyTuple_GET_ITEM(table->heads, which));
+    if (!put_meta(rows, row, -1, (int32_t)head, feed->offset, 0) || !put_text(rows, C_KEY, row, key, size))
+        return false;
+    if (value == Py_None)
+        put_null(rows, C_TEXT, row);
+    else if (!put_text(rows, C_TEXT, row, PyBytes_AS_STRING(value), (size_t)PyBytes_GET_SIZE(value)))
+        return false;
+    for (int c = METAS; c < rows->columns; c++)
+        put_null(rows, c, row);
+    rows->count++;
+    return true;
 }
 
-/* A column's value as it travels; NULL without an error where it is not for us. */
-static PyObject *slot_value(const Field *field, char kind)
+/* Put a column's value in its slot: 1, 0 where it is not for us, -1 with an error. */
+static int put_slot(Rows *rows, int column, Py_ssize_t at, const Field *field, char kind)
 {
     const char *text = field->text;
-    if (field->kind == NUL)
-        return Py_NewRef(Py_None);
-    if (kind == 'b')
-        return PyBool_FromLong(*text == 't');
+    if (field->kind == NUL) {
+        put_null(rows, column, at);
+        return 1;
+    }
+    if (kind == 'b') {
+        put_value(rows, column, at, &(bool){*text == 't'});
+        return 1;
+    }
     if (kind == 'd') {
         char *end;
         double value = PyOS_string_to_double(text, &end, NULL);
         if (value == -1.0 && PyErr_Occurred())
-            return NULL;
-        return end == text + field->size ? PyFloat_FromDouble(value) : NULL;
+            return -1;
+        put_value(rows, column, at, &value);
+        return end == text + field->size;
     }
     if (kind == 'l') {
         uint64_t value = 0;
         bool minus = *text == '-';
         for (uint32_t i = minus; i < field->size; i++) /* it fits: that was checked */
             value = value * 10 + (uint64_t)(text[i] - '0');
-        return PyLong_FromLongLong(minus ? (long long)(0 - value) : (long long)value);
+        put_value(rows, column, at, &(int64_t){minus ? (int64_t)(0 - value) : (int64_t)value});
+        return 1;
     }
     if (field->kind != STRING)
-        return PyUnicode_DecodeUTF8(text, field->size, NULL);
-    return field->flags & ESCAPES ? NULL : PyUnicode_DecodeUTF8(text + 1, field->size - 2, NULL);
+        return put_text(rows, column, at, text, field->size) ? 1 : -1;
+    if (field->flags & ESCAPES)
+        return 0;
+    return put_text(rows, column, at, text + 1, field->size - 2) ? 1 : -1;
 }
 
-/* The slots of the row that was checked last; NULL as above. */
-static PyObject *slots_of(const Table *table, const Row *row, const char *event)
+/* Put an image that was checked last in a row that does not count yet: 1, 0 or -1 as above. */
+static int put_image(const Feed *feed, const Table *table, Py_ssize_t at, const Row *row, long what, const char *event)
 {
-    PyObject *values = PyList_GetSlice(table->base, 0, PyList_GET_SIZE(table->base));
-    for (int i = 0; values && i < table->inputs; i++) {
+    Rows *rows = feed->rows;
+    if (!put_meta(rows, at, table->program, -1, feed->offset, (int32_t)what) ||
+        !put_text(rows, C_TEXT, at, row->text, row->size))
+        return -1;
+    put_null(rows, C_KEY, at);
+    for (int c = METAS; c < rows->columns; c++) {
+        PyObject *base = PyList_GET_ITEM(table->base, c - METAS);
+        Py_ssize_t size;
+        const char *text = base == Py_None ? NULL : PyUnicode_AsUTF8AndSize(base, &size);
+        if (base == Py_None)
+            put_null(rows, c, at);
+        else if (!text || !put_text(rows, c, at, text, (size_t)size))
+            return -1;
+    }
+    for (int i = 0; i < table->inputs; i++) {
         const Column *column = &table->columns[table->input_columns[i]];
         if (column->seen != table->row)
             continue;
-        PyObject *value = slot_value(&row->fields[column->at], table->input_kinds[i]);
-        if (!value || PyList_SetItem(values, table->input_slots[i], value))
-            Py_CLEAR(values);
+        int done = put_slot(rows, METAS + table->input_slots[i], at, &row->fields[column->at], table->input_kinds[i]);
+        if (done != 1)
+            return done;
     }
-    if (values && table->event >= 0) {
-        PyObject *text = PyUnicode_FromString(event);
-        if (!text || PyList_SetItem(values, table->event, text))
-            Py_CLEAR(values);
-    }
-    PyObject *made = values ? PyList_AsTuple(values) : NULL;
-    Py_XDECREF(values);
-    return made;
-}
-
-static bool feed_image(const Feed *feed, const Table *table, const Row *row, long what, PyObject *values)
-{
-    PyObject *text = PyBytes_FromStringAndSize(row->text, row->size), *none = PyLong_FromLong(-1);
-    bool good = text && none && feed_row(feed, table->program, none, what, text, Py_None, values);
-    Py_XDECREF(text);
-    Py_XDECREF(none);
-    return good;
+    return table->event < 0 || put_text(rows, METAS + table->event, at, event, strlen(event)) ? 1 : -1;
 }
 
 static bool unavailable(const Row *row)
@@ -1200,40 +1306,36 @@ static int feed_one(
     Py_ssize_t rewritten = 0;
     if (named || (!inserted && !updated && op != 'd') || (updated && old->size && lane->form == CANAL))
         return 0;
+    Rows *rows = feed->rows;
+    Py_ssize_t at = rows->count;
+    bool both = updated && old->size, differ = table->images;
+    if (both) {
+        /* It is put first, and counts only where it is seen to differ: places of columns are of the row checked last */
+        if (old->count != table->own || !check_row(table, old, state->ways, &rewritten) || rewritten ||
+            (lane->form == DEBEZIUM && unavailable(old)))
+            return 0;
+        for (int i = 0; i < table->decisive; i++)
+            fields[i] = &old->fields[table->columns[table->decisive_columns[i]].at];
+        int done = put_image(feed, table, at, old, FED_BEFORE, "-U");
+        if (done != 1)
+            return done;
+    }
     if (!row->size || row->count != table->own || !check_row(table, row, state->ways, &rewritten) || rewritten)
         return 0;
     if (lane->form == DEBEZIUM && unavailable(row))
         return 0;
     if (table->keyed && message_key != Py_None && !same_columns(table, message_key, &state->message_key))
         return 0;
-    for (int i = 0; i < table->decisive; i++)
-        fields[i] = &row->fields[table->columns[table->decisive_columns[i]].at];
-    PyObject *values = slots_of(table, row, inserted ? "+I" : updated ? "+U" : "-D"), *before = NULL;
-    if (!values)
-        return PyErr_Occurred() ? -1 : 0;
-    long what = inserted ? FED_INSERT : op == 'd' ? FED_DELETE : FED_UPDATE_ALONE;
-    if (updated && old->size) {
-        what = FED_UPDATE;
-        if (old->count != table->own || !check_row(table, old, state->ways, &rewritten) || rewritten ||
-            (lane->form == DEBEZIUM && unavailable(old))) {
-            Py_DECREF(values);
-            return 0;
-        }
-        bool differ = table->images;
-        for (int i = 0; i < table->decisive && !differ; i++) {
-            const Field *field = &old->fields[table->columns[table->decisive_columns[i]].at];
-            differ = field->size != fields[i]->size || memcmp(field->text, fields[i]->text, field->size);
-        }
-        if (differ && !(before = slots_of(table, old, "-U"))) {
-            Py_DECREF(values);
-            return PyErr_Occurred() ? -1 : 0;
-        }
+    for (int i = 0; both && i < table->decisive && !differ; i++) {
+        const Field *field = &row->fields[table->columns[table->decisive_columns[i]].at];
+        differ = field->size != fields[i]->size || memcmp(field->text, fields[i]->text, field->size);
     }
-    bool good = (!before || feed_image(feed, table, old, FED_BEFORE, before)) &&
-                feed_image(feed, table, row, what, values);
-    Py_XDECREF(before);
-    Py_DECREF(values);
-    return good ? 1 : -1;
+    at += both && differ;
+    long what = inserted ? FED_INSERT : op == 'd' ? FED_DELETE : both ? FED_UPDATE : FED_UPDATE_ALONE;
+    int done = put_image(feed, table, at, row, what, inserted ? "+I" : updated ? "+U" : "-D");
+    if (done == 1)
+        rows->count = at + 1;
+    return done;
 }
 
 /* Take one message: 1 if it was, 0 if it is not for us, -1 with an error. Emits all of its records, or none. */
@@ -1404,9 +1506,9 @@ static PyObject *lane_take(Lane *self, PyTypeObject *type, PyObject *const *args
 
 static PyObject *lane_feed(Lane *self, PyTypeObject *type, PyObject *const *args, Py_ssize_t count, PyObject *names)
 {
-    if (count != 5 || names || !PyList_CheckExact(args[0]) || !PyList_CheckExact(args[2]) ||
-        !PyList_CheckExact(args[3]) || !PyTuple_CheckExact(args[4])) {
-        PyErr_SetString(PyExc_TypeError, "feed(messages: list, start: int, rows: list, values: list, nothing: tuple)");
+    State *state = PyType_GetModuleState(type);
+    if (count != 3 || names || !PyList_CheckExact(args[0]) || Py_TYPE(args[2]) != state->rows_type) {
+        PyErr_SetString(PyExc_TypeError, "feed(messages: list, start: int, rows: Rows)");
         return NULL;
     }
     PyObject *messages = args[0];
@@ -1416,17 +1518,20 @@ static PyObject *lane_feed(Lane *self, PyTypeObject *type, PyObject *const *args
             PyErr_SetString(PyExc_ValueError, "start is negative");
         return NULL;
     }
-    State *state = PyType_GetModuleState(type);
     int taken = 1;
     for (; i < PyList_GET_SIZE(messages) && taken == 1; i += taken == 1) {
         PyObject *message = PyList_GET_ITEM(messages, i);
         PyObject *key = PyObject_CallMethodNoArgs(message, state->key);
         PyObject *value = key ? PyObject_CallMethodNoArgs(message, state->value) : NULL;
-        Feed feed = {args[2], args[3], args[4], value ? PyObject_CallMethodNoArgs(message, state->offset) : NULL};
-        taken = feed.offset ? take_one(state, self, key, value, NULL, &feed) : -1;
+        PyObject *offset = value ? PyObject_CallMethodNoArgs(message, state->offset) : NULL;
+        Feed feed = {(Rows *)args[2], offset ? PyLong_AsLongLong(offset) : -1};
+        Py_ssize_t before = feed.rows->count;
+        taken = offset && !PyErr_Occurred() ? take_one(state, self, key, value, NULL, &feed) : -1;
+        if (taken != 1)
+            feed.rows->count = before;
         Py_XDECREF(key);
         Py_XDECREF(value);
-        Py_XDECREF(feed.offset);
+        Py_XDECREF(offset);
     }
     return taken >= 0 ? PyLong_FromSsize_t(i) : NULL;
 }
@@ -1579,11 +1684,11 @@ static int *places_of(PyObject *tuple, Py_ssize_t end)
 /* Table.feed(program, columns, slots, kinds, base, event, decisive, images): see the stub. Once. */
 static PyObject *table_feed(Table *self, PyObject *args)
 {
-    PyObject *program, *columns, *slots, *base, *decisive;
+    PyObject *columns, *slots, *base, *decisive;
     const char *kinds;
     Py_ssize_t size;
-    int event, images;
-    if (!PyArg_ParseTuple(args, "O!O!O!y#O!iO!p", &PyLong_Type, &program, &PyTuple_Type, &columns, &PyTuple_Type, &slots,
+    int program, event, images;
+    if (!PyArg_ParseTuple(args, "iO!O!y#O!iO!p", &program, &PyTuple_Type, &columns, &PyTuple_Type, &slots,
                           &kinds, &size, &PyList_Type, &base, &event, &PyTuple_Type, &decisive, &images))
         return NULL;
     if (self->fed || PyTuple_GET_SIZE(columns) != size || PyTuple_GET_SIZE(slots) != size ||
@@ -1602,7 +1707,7 @@ static PyObject *table_feed(Table *self, PyObject *args)
     self->decisive = (int)PyTuple_GET_SIZE(decisive);
     self->event = event;
     self->images = images;
-    self->program = Py_NewRef(program);
+    self->program = program;
     self->base = Py_NewRef(base);
     self->fed = true;
     Py_RETURN_NONE;
@@ -1889,6 +1994,163 @@ static PyObject *table_ready(Table *self, PyObject *heads)
     Py_RETURN_NONE;
 }
 
+static void rows_dealloc(Rows *self)
+{
+    for (int c = 0; c < self->columns; c++) {
+        PyMem_Free(self->cols[c].valid);
+        PyMem_Free(self->cols[c].ends);
+        PyMem_Free(self->cols[c].data);
+    }
+    PyMem_Free(self->cols);
+    PyTypeObject *type = Py_TYPE(self);
+    type->tp_free((PyObject *)self);
+    Py_DECREF(type);
+}
+
+/* Rows(kinds): the kinds of the slots */
+static int rows_init(Rows *self, PyObject *args, PyObject *Py_UNUSED(kwargs))
+{
+    const char *kinds;
+    Py_ssize_t size;
+    if (self->cols || !PyArg_ParseTuple(args, "y#", &kinds, &size)) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_TypeError, "made once");
+        return -1;
+    }
+    self->cols = PyMem_Calloc((size_t)size + METAS, sizeof(Col));
+    if (!self->cols) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    const char metas[METAS] = {'i', 'i', 'l', 'i', 's', 's'};
+    for (int c = 0; c < METAS; c++)
+        self->cols[c].kind = metas[c];
+    for (Py_ssize_t c = 0; c < size; c++) {
+        if (!strchr("sldb", kinds[c])) {
+            PyErr_SetString(PyExc_ValueError, "a slot is of s, l, d or b");
+            return -1;
+        }
+        self->cols[METAS + c].kind = kinds[c];
+    }
+    self->columns = METAS + (int)size;
+    return 0;
+}
+
+static bool put_object(Rows *rows, int column, Py_ssize_t row, PyObject *value)
+{
+    char kind = rows->cols[column].kind;
+    if (value == Py_None) {
+        put_null(rows, column, row);
+        return true;
+    }
+    if (kind == 's') {
+        Py_ssize_t size;
+        const char *text = PyBytes_CheckExact(value) ? PyBytes_AS_STRING(value) : PyUnicode_AsUTF8AndSize(value, &size);
+        return text && put_text(rows, column, row, text, (size_t)(PyBytes_CheckExact(value) ? PyBytes_GET_SIZE(value) : size));
+    }
+    if (kind == 'd') {
+        double number = PyFloat_AsDouble(value);
+        put_value(rows, column, row, &number);
+    } else if (kind == 'b') {
+        put_value(rows, column, row, &(bool){value == Py_True});
+    } else {
+        long long whole = PyLong_AsLongLong(value);
+        if (kind == 'i')
+            put_value(rows, column, row, &(int32_t){(int32_t)whole});
+        else
+            put_value(rows, column, row, &whole);
+    }
+    return !PyErr_Occurred();
+}
+
+/* Rows.add(meta, values): see the stub. */
+static PyObject *rows_add(Rows *self, PyObject *args)
+{
+    PyObject *meta, *values;
+    if (!PyArg_ParseTuple(args, "O!O!", &PyTuple_Type, &meta, &PyTuple_Type, &values))
+        return NULL;
+    if (PyTuple_GET_SIZE(meta) != METAS ||
+        (PyTuple_GET_SIZE(values) && PyTuple_GET_SIZE(values) != self->columns - METAS)) {
+        PyErr_SetString(PyExc_ValueError, "one value for each column, or none for all slots");
+        return NULL;
+    }
+    if (!rows_room(self, self->count + 1))
+        return NULL;
+    for (int c = 0; c < self->columns; c++) {
+        PyObject *value = c < METAS ? PyTuple_GET_ITEM(meta, c)
+                          : PyTuple_GET_SIZE(values) ? PyTuple_GET_ITEM(values, c - METAS) : Py_None;
+        if (!put_object(self, c, self->count, value))
+            return NULL;
+    }
+    self->count++;
+    Py_RETURN_NONE;
+}
+
+/* Bits, the first row's the lowest of the first byte, as Arrow has them. */
+static PyObject *bits_of(const bool *flags, Py_ssize_t count)
+{
+    PyObject *bits = PyBytes_FromStringAndSize(NULL, (count + 7) / 8);
+    if (!bits)
+        return NULL;
+    uint8_t *to = (uint8_t *)PyBytes_AS_STRING(bits);
+    memset(to, 0, (size_t)(count + 7) / 8);
+    for (Py_ssize_t i = 0; i < count; i++)
+        to[i / 8] |= (uint8_t)(flags[i] << (i % 8));
+    return bits;
+}
+
+/* Rows.take(): see the stub. */
+static PyObject *rows_take(Rows *self, PyObject *Py_UNUSED(ignored))
+{
+    Py_ssize_t count = self->count;
+    PyObject *columns = PyList_New(self->columns);
+    for (int c = 0; columns && c < self->columns; c++) {
+        Col *col = &self->cols[c];
+        Py_ssize_t nulls = 0;
+        for (Py_ssize_t i = 0; i < count; i++)
+            nulls += !col->valid[i];
+        PyObject *valid = nulls ? bits_of(col->valid, count) : Py_NewRef(Py_None), *ends = NULL, *data = NULL;
+        if (col->kind == 's') {
+            ends = PyBytes_FromStringAndSize(NULL, (count + 1) * 4);
+            if (ends) {
+                memset(PyBytes_AS_STRING(ends), 0, 4);
+                if (count)
+                    memcpy(PyBytes_AS_STRING(ends) + 4, col->ends, (size_t)count * 4);
+            }
+            data = PyBytes_FromStringAndSize(col->data, count ? col->ends[count - 1] : 0);
+        } else {
+            ends = Py_NewRef(Py_None);
+            data = col->kind == 'b' ? bits_of((const bool *)col->data, count)
+                                    : PyBytes_FromStringAndSize(col->data, count * (Py_ssize_t)width_of(col->kind));
+        }
+        PyObject *column = valid && ends && data ? PyTuple_Pack(3, valid, ends, data) : NULL;
+        Py_XDECREF(valid);
+        Py_XDECREF(ends);
+        Py_XDECREF(data);
+        if (!column)
+            Py_CLEAR(columns);
+        else
+            PyList_SET_ITEM(columns, c, column);
+    }
+    self->count = 0;
+    return columns ? Py_BuildValue("nN", count, columns) : NULL;
+}
+
+static PyMethodDef rows_methods[] = {
+    {"add", (PyCFunction)rows_add, METH_VARARGS, "Add a row."},
+    {"take", (PyCFunction)rows_take, METH_NOARGS, "Take all rows, as buffers."},
+    {NULL, NULL, 0, NULL},
+};
+static PyType_Slot rows_slots[] = {
+    {Py_tp_doc, "Rows(kinds): rows on their way to expressions, column by column."},
+    {Py_tp_dealloc, rows_dealloc},
+    {Py_tp_init, rows_init},
+    {Py_tp_new, PyType_GenericNew},
+    {Py_tp_methods, rows_methods},
+    {0, NULL},
+};
+static PyType_Spec rows_spec = {"ingest.flow._native.Rows", sizeof(Rows), 0, Py_TPFLAGS_DEFAULT, rows_slots};
+
 static PyMethodDef table_methods[] = {
     {"answer", (PyCFunction)table_answer, METH_VARARGS, "Let rows be made of results, by a program."},
     {"feed", (PyCFunction)table_feed, METH_VARARGS, "Let rows go to expressions, by a program."},
@@ -1909,7 +2171,7 @@ static PyMethodDef lane_methods[] = {
     {"take", (PyCFunction)(void (*)(void))lane_take, METH_METHOD | METH_FASTCALL | METH_KEYWORDS,
      "Put records of messages[start:] in `out`; the index of the first message that is left to others."},
     {"feed", (PyCFunction)(void (*)(void))lane_feed, METH_METHOD | METH_FASTCALL | METH_KEYWORDS,
-     "Put rows for expressions in `rows`, their slots in `values`; the index of the first message left to others."},
+     "Put rows for expressions in `rows`; the index of the first message that is left to others."},
     {"tombstones", (PyCFunction)lane_tombstones, METH_NOARGS,
      "How many messages without a value were passed since the last time."},
     {"forget", (PyCFunction)lane_forget, METH_NOARGS, "Ask for every table again."},
@@ -1934,13 +2196,15 @@ static int module_exec(PyObject *module)
     State *state = PyModule_GetState(module);
     PyObject *table = PyType_FromModuleAndSpec(module, &table_spec, NULL);
     PyObject *lane = PyType_FromModuleAndSpec(module, &lane_spec, NULL);
+    PyObject *rows = PyType_FromModuleAndSpec(module, &rows_spec, NULL);
     state->key = PyUnicode_InternFromString("key");
     state->value = PyUnicode_InternFromString("value");
     state->offset = PyUnicode_InternFromString("offset");
-    if (!table || !lane || !state->key || !state->value || !state->offset)
+    if (!table || !lane || !rows || !state->key || !state->value || !state->offset)
         return -1;
     state->table_type = (PyTypeObject *)table;
-    if (PyModule_AddObjectRef(module, "Table", table) || PyModule_AddObjectRef(module, "Lane", lane))
+    state->rows_type = (PyTypeObject *)rows;
+    if (PyModule_AddObjectRef(module, "Rows", rows) || PyModule_AddObjectRef(module, "Table", table) || PyModule_AddObjectRef(module, "Lane", lane))
         return -1;
     Py_DECREF(lane);
     return 0;
@@ -1950,6 +2214,7 @@ static void module_free(void *module)
 {
     State *state = PyModule_GetState((PyObject *)module);
     Py_CLEAR(state->table_type);
+    Py_CLEAR(state->rows_type);
     Py_CLEAR(state->key);
     Py_CLEAR(state->value);
     Py_CLEAR(state->offset);

@@ -87,6 +87,18 @@ def drain(
     written is counted in the plans of `tables`; ready-made records are not.
     """
 
+class Rows:
+    """Rows on their way to expressions, column by column."""
+
+    def __init__(self, kinds: bytes, /) -> None:
+        """`kinds`: those of the slots: `s` texts, `l` integers, `d` floating-point numbers, `b` truth values."""
+
+    def add(self, meta: tuple[Any, ...], values: tuple[Any, ...], /) -> None:
+        """Add a row: program, head, offset, what it is, text, key; and the values of its slots, or none at all."""
+
+    def take(self) -> tuple[int, list[tuple[bytes | None, bytes | None, bytes]]]:
+        """How many rows there are, and each column as Arrow has it: validity, offsets, data. None are left."""
+
 class Lane:
     """The way of one topic's messages."""
 
@@ -96,16 +108,8 @@ class Lane:
     def take(self, messages: list[Record], start: int, out: list[Written], /) -> int:
         """Put the records of `messages[start:]` in `out`; the index of the first message that is left to others."""
 
-    def feed(
-        self,
-        messages: list[Record],
-        start: int,
-        rows: list[tuple[Any, ...]],
-        values: list[tuple[Any, ...]],
-        nothing: tuple[None, ...],
-        /,
-    ) -> int:
-        """Put rows for expressions in `rows`, their slots in `values`; the first message's index left to others."""
+    def feed(self, messages: list[Record], start: int, rows: Rows, /) -> int:
+        """Put rows for expressions in `rows`; the index of the first message that is left to others."""
 
     def tombstones(self) -> int:
         """How many messages without a value were passed since the last time."""

@@ -162,6 +162,11 @@ def compile_feed(plan: FeedPlan) -> Table | None:
     return made
 
 
+def rows(kinds: bytes) -> _native.Rows:
+    """Rows on their way to expressions, with slots of these kinds."""
+    return _native.Rows(kinds)
+
+
 def drain(*arguments: Any) -> tuple[int, int]:  # noqa: ANN401  (see the stub)
     """Make records of rows and their results in C: `_native.drain`."""
     return _native.drain(*arguments)
