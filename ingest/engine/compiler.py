@@ -27,7 +27,6 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from ingest.engine.session import PLANNING
 from ingest.errors import ConfigError, TransformError
 from ingest.flow.expressions import ALL, DICE, NOW, Call, calls, template
 from ingest.flow.functions import caller
@@ -289,17 +288,16 @@ class Compiler:
         """The plan of a batch: the first Python stage, all expressions, the second one."""
         slots = "".join(f", {slot} {_TYPES[slot[0]]}" for slot in programs.inputs)
         environment = self.spark.sparkContext.environment
-        with PLANNING:
-            try:
-                # Each stage has workers of its own, which import what it needs before they fork, and keep their clients
-                environment[STAGE] = "1"
-                fed = self.spark.range(0, tasks, 1, tasks).mapInArrow(feed, _META_TYPES + slots)
-                environment[STAGE] = "3"
-                computed = self.results(programs, fed)
-                environment[STAGE] = "2"
-                return computed.mapInArrow(drain, "outcome binary")
-            finally:
-                environment.pop(STAGE, None)
+        try:
+            # Each stage has workers of its own, which import what it needs before they fork, and keep their clients
+            environment[STAGE] = "1"
+            fed = self.spark.range(0, tasks, 1, tasks).mapInArrow(feed, _META_TYPES + slots)
+            environment[STAGE] = "3"
+            computed = self.results(programs, fed)
+            environment[STAGE] = "2"
+            return computed.mapInArrow(drain, "outcome binary")
+        finally:
+            environment.pop(STAGE, None)
 
     def results(self, programs: Programs, fed: DataFrame) -> DataFrame:
         """All expressions over the rows of all tables, each with marks for those that failed.

@@ -83,7 +83,6 @@ class Loop(Starting):
                     while (batch := self.next_batch()) is not None:
                         self.finish(batch, self.work(self.tasks(batch)))
             finally:
-                self.end_warm_up()
                 self.session.stop()
                 self.source.close()
                 self.sink.close()

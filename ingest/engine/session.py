@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -30,8 +29,6 @@ _T = TypeVar("_T")
 TASK_ATTEMPTS: Final = 4
 LUGGAGE: Final = "ingest.tasks"
 """The local property that tells the tasks of a plan what to do in this batch."""
-PLANNING: Final = threading.Lock()
-"""Held where the environment of Python workers is read or set: there is one for the whole process."""
 SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 """The environment variable by which `spark-submit` tells a driver that Java runs already."""
 
@@ -195,10 +192,6 @@ class Session:
         PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
         return SparkSession(self._sc)
 
-    def cancel(self) -> None:
-        """End whatever runs."""
-        self._sc.cancelAllJobs()
-
     def run_frame(self, frame: DataFrame, luggage: str) -> list[bytes]:
         """One job over a plan, whose rows are bytes. What its tasks need of this batch travels as a property."""
         self._sc.setLocalProperty(LUGGAGE, luggage)
@@ -206,14 +199,7 @@ class Session:
 
     def run(self, function: Callable[[Iterable[Task]], Iterator[Outcome]], tasks: Sequence[Task]) -> list[Outcome]:
         """One job: a task each. Raises Unavailable when Spark gave up on one."""
-
-        def job() -> list[Outcome]:
-            with PLANNING:
-                rdd = self._sc.parallelize(tasks, len(tasks)).mapPartitions(function)
-                _ = rdd._jrdd  # noqa: SLF001  (here it takes the environment)
-            return rdd.collect()
-
-        return self._guarded(job)
+        return self._guarded(lambda: self._sc.parallelize(tasks, len(tasks)).mapPartitions(function).collect())
 
     def _guarded(self, job: Callable[[], list[_T]]) -> list[_T]:
         try:

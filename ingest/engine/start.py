@@ -5,10 +5,9 @@ In: a pipeline and how to run it. Out: the state that main street (`loop.py`) wo
 
 from __future__ import annotations
 
-import threading
 import time
 from concurrent.futures import Future
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +27,7 @@ from ingest.model.table import show
 from ingest.observe.events import OptionChanged, Printed, RunEnded, RunStarted, SchemaChanged, TableSummary, Warned
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from pyspark.sql import SparkSession
 
@@ -82,8 +81,6 @@ class Starting:
         self.compiler = self.make_compiler()
         self.shape: Shape = unchanged if self.compiler is None else self.compiler.shape
         self.stages: Stages | None = None
-        self.end_warm_up: Callable[[], None] = lambda: None
-        """Ends what was started ahead, if something was."""
         self.policy = Policy(
             pipeline.pipeline.behavior, frozenset(pipeline.sink.include), frozenset(pipeline.sink.exclude),
             pipeline.pipeline.max_tables, pipeline.sink.needs_key,
@@ -229,8 +226,6 @@ class Starting:
             session = Session(name, settings.master, settings.conf, lock=lock, log=log, sql=sql)
             self.refuse_speculation(session)
             self.started.set_result(session)
-            if sql:
-                self.warm_up(session)
             return session  # noqa: TRY300  (its own errors are meant as well)
         except BaseException as exc:
             self.started.set_exception(exc)
@@ -238,24 +233,6 @@ class Starting:
             if isinstance(other, IngestError):
                 raise other from None
             raise
-
-    def warm_up(self, session: Session) -> None:
-        """Let Spark SQL, and the workers of both stages, start while Kafka is asked."""
-        from ingest.engine.warm import warm  # noqa: PLC0415  (most pipelines need no Spark SQL)
-
-        def work() -> None:
-            with suppress(Exception):  # it only saves time: what is wrong with Spark the first batch will say
-                warm(session, self.pipeline.pipeline.local_time_zone, session.slots)
-
-        def end() -> None:
-            if thread.is_alive():
-                with suppress(Exception):  # Java may be gone already
-                    session.cancel()
-                thread.join(20)
-
-        thread = threading.Thread(target=work, daemon=True)
-        thread.start()
-        self.end_warm_up = end
 
     def refuse_speculation(self, session: Session) -> None:
         """Stop where Spark would run a task twice at a time, and the guarantee is exactly-once; raises ConfigError."""

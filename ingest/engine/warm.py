@@ -1,7 +1,7 @@
 """A little of everything that a pipeline with transforms does in Spark SQL: so that what it loads is loaded, or kept.
 
-In: a session. Out: nothing; Catalyst, code generation and Arrow have been used once, and Python workers have started.
-What a warm-up keeps on disk is loaded by this, and what it cannot keep happens while Kafka is asked.
+In: a session. Out: nothing; Catalyst, code generation and Arrow have been used once. It is for what a warm-up keeps:
+beside the start of a run it saved nothing on two cores, which are busy then.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _PROJECTION: Final = (
 )
 
 
-def warm(session: Session, zone: str = "UTC", tasks: int = 1) -> None:
-    """Run a plan like that of a batch, over a few rows; its workers stay."""
+def warm(session: Session) -> None:
+    """Run a plan like that of a batch, over a few rows."""
     rule = TransformRule(0, "warm", projection(_PROJECTION), condition("id >= 0 AND s LIKE 'w%'"))
-    compiler = Compiler([rule], zone, session.sql)
+    compiler = Compiler([rule], "UTC", session.sql)
     output = compiler.shape(_TABLE, _SCHEMA)
     programs = compiler.programs({_TABLE: SourceTable(_SCHEMA, (_TABLE,), key_from_message=False, output=output)})
-    session.run_frame(compiler.frame(programs, tasks, _fed(programs), _drained), "")
+    session.run_frame(compiler.frame(programs, 1, _fed(programs), _drained), "")
 
 
 def _fed(programs: Programs) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
