@@ -5,10 +5,10 @@ BIN := .venv/bin
 TESTS_AT_ONCE ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test kerberos check chaos bench docs format golden clean
+.PHONY: help setup demo test kerberos check chaos bench bench-peers docs format golden clean
 
 help: ## Show this help
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
 
 setup: .venv/.ready ## Set up the environment; the command is then .venv/bin/ingest
 
@@ -44,6 +44,10 @@ bench: setup ## Measure against a raw Kafka copy, in one run (bench/README.md)
 	@$(BIN)/python bench/delivery.py
 	@$(BIN)/python bench/latency.py
 	@$(BIN)/python bench/schemas.py
+
+bench-peers: setup ## Measure beside Flink, and what transforms cost (bench/README.md)
+	@$(BIN)/python bench/peers.py
+	@$(BIN)/python bench/transforms.py
 
 docs: setup ## Generate the JSON Schema and the option reference from the models
 	@$(BIN)/python tools/docs.py
