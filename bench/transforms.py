@@ -29,16 +29,19 @@ _MANY = 500
 _BATCHES = 20
 
 
+def rule(i: int) -> tuple[str, str]:
+    """The projection and the filter of a table: each has other texts, columns and types."""
+    made = f"UPPER(status) || '-{i}' AS status, amount * {i + 1} AS amount{i % 7}, quantity + {i} AS q{i % 5}"
+    return rf"\*, {made}", f"quantity >= {-i}"
+
+
 def rules(tables: int) -> str:
-    """A rule of its own for each table: different texts, columns and types."""
-    entries = [
-        f"  - source-table: inventory.t{i}\n"
-        f"    projection: '\\*, UPPER(status) || ''-{i}'' AS status, amount * {i + 1} AS amount{i % 7}, "
-        f"quantity + {i} AS q{i % 5}'\n"
-        f"    filter: quantity >= {-i}\n"
-        for i in range(tables)
-    ]
-    return "transform:\n" + "".join(entries)
+    """A rule of its own for each table."""
+    quoted = ((i, *(text.replace("'", "''") for text in rule(i))) for i in range(tables))
+    return "transform:\n" + "".join(
+        f"  - {{source-table: inventory.t{i}, projection: '{made}', filter: '{passes}'}}\n"
+        for i, made, passes in quoted
+    )
 
 
 def run(bootstrap: str, topic: str, name: str, folder: Path, more: str) -> Result:
@@ -113,15 +116,11 @@ def _plan(session: Session, number: int) -> None:
         ),
         ("id",),
     )  # fmt: skip
+    texts = [rule(i) for i in range(number)]
     made = [
-        TransformRule(
-            i, f"inventory.t{i}",
-            projection(f"*, UPPER(status) || '-{i}' AS status, amount * {i + 1} AS amount{i % 7}, "
-                       f"quantity + {i} AS q{i % 5}"),
-            condition(f"quantity >= {-i}"),
-        )
-        for i in range(number)
-    ]  # fmt: skip
+        TransformRule(i, f"inventory.t{i}", projection(columns), condition(passes))
+        for i, (columns, passes) in enumerate(texts)
+    ]
     compiler = Compiler(made, "UTC", session.sql)
     schemas = {("inventory", f"t{i}"): schema for i in range(number)}
 

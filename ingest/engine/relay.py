@@ -16,11 +16,9 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-import pyarrow as pa
-
 from ingest.engine import worker
 from ingest.engine.output import FILTERED, Output, offset_of
-from ingest.engine.rows import RowsInC, rows_of
+from ingest.engine.rows import RowsInC, layout, rows_of
 from ingest.engine.tally import Counts
 from ingest.engine.task import COMMIT_S, Shard, attempt, outcome_of
 from ingest.errors import InternalError
@@ -36,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
     import msgspec
+    import pyarrow as pa
 
     from ingest.engine.assignment import Outcome, Task
     from ingest.flow._native import Lane, Table
@@ -60,22 +59,9 @@ END: Final = -3
 """Everything ends here."""
 READY: Final = -1
 """A record that is ready to be written."""
-META: Final = {
-    "_program": pa.int32(), "_head": pa.int32(), "_at": pa.int64(), "_what": pa.int32(),
-    "_text": pa.binary(), "_key": pa.binary(),
-}  # fmt: skip
-"""What every row has: program, destination, offset, what it is, its text, its key."""
-_SLOTS: Final = {"s": pa.string(), "l": pa.int64(), "d": pa.float64(), "b": pa.bool_()}
-_ARROW: Final = 10_000
-"""Rows of one Arrow batch, about."""
 _FED: Final = 4
 """Parts of a row that goes to an expression; a record that is ready has three."""
 _NEVER: Final = 1 << 62
-
-
-def layout(programs: Programs) -> pa.Schema:
-    """What the first stage gives."""
-    return pa.schema([*META.items(), *((slot, _SLOTS[slot[0]]) for slot in programs.inputs)])
 
 
 @dataclass(slots=True)
@@ -298,10 +284,9 @@ def feed(task: Task, programs: Programs) -> Generator[pa.RecordBatch]:
     if stage:
         yield stage[0].last()
     else:
-        row = [END, 0, 0, 0, pickle.dumps(outcome), None]
-        empty = [pa.nulls(1, _SLOTS[slot[0]]) for slot in programs.inputs]
-        meta = [pa.array([value], kind) for value, kind in zip(row, META.values(), strict=True)]
-        yield pa.RecordBatch.from_arrays([*meta, *empty], schema=layout(programs))
+        rows = rows_of(layout(programs))
+        rows.add((END, 0, 0, 0, pickle.dumps(outcome), None), ())
+        yield rows.batch()
 
 
 # -- the second stage ------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ In: what every row has (program, destination, offset, what it is, its text, its 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -13,10 +13,20 @@ from ingest.flow import native
 
 if TYPE_CHECKING:
     from ingest.flow._native import Lane
+    from ingest.flow.transform import Programs
     from ingest.model.record import Record
 
-META = 6
-"""So many columns are not slots."""
+META: Final = {
+    "_program": pa.int32(), "_head": pa.int32(), "_at": pa.int64(), "_what": pa.int32(),
+    "_text": pa.binary(), "_key": pa.binary(),
+}  # fmt: skip
+"""What every row has: program, destination, offset, what it is, its text, its key."""
+_SLOTS: Final = {"s": pa.string(), "l": pa.int64(), "d": pa.float64(), "b": pa.bool_()}
+
+
+def layout(programs: Programs) -> pa.Schema:
+    """What the first stage gives."""
+    return pa.schema([*META.items(), *((slot, _SLOTS[slot[0]]) for slot in programs.inputs)])
 
 
 class Rows:
@@ -26,7 +36,7 @@ class Rows:
         """None yet."""
         self._schema = schema
         self._rows: list[tuple[Any, ...]] = []
-        self._nothing = (None,) * (len(schema) - META)
+        self._nothing = (None,) * (len(schema) - len(META))
 
     def add(self, meta: tuple[Any, ...], values: tuple[Any, ...]) -> None:
         """Add a row: all slots, or none."""
@@ -46,7 +56,7 @@ class RowsInC(Rows):
     def __init__(self, schema: pa.Schema) -> None:
         """None yet."""
         super().__init__(schema)
-        self._made = native.rows("".join(field.name[0] for field in schema)[META:].encode())
+        self._made = native.rows("".join(field.name[0] for field in schema)[len(META) :].encode())
 
     def add(self, meta: tuple[Any, ...], values: tuple[Any, ...]) -> None:
         """Add a row: all slots, or none."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from ingest.engine.compiler import Compiler
-from ingest.engine.relay import layout
+from ingest.engine.rows import layout
 from ingest.flow.evolve import SourceTable
 from ingest.flow.expressions import condition, projection
 from ingest.flow.route import TransformRule

@@ -77,9 +77,7 @@ class State:
         self.answers: dict[TableId, tuple[Plan, Programs, Table | None]] = {}
         """How C writes their rows, and what that was made of."""
         self.columns = Columns(setup.source.extra) if setup.source.extra else None
-        form = setup.source.format.form
-        plain = BUILT and self.columns is None and not setup.changelog
-        self.lanes = Lanes(form, self.plans) if plain and form is not None else None
+        self.lanes = self._fast(None)
         """The fast way of messages that have nothing special, where there is one."""
         self.heads = Heads()
         """Where records go that pass expressions by."""
@@ -96,10 +94,14 @@ class State:
             inference = self.setup.inference
             self.plans.feed = lambda table, source: FeedPlan(programs, table, source, inference, images=images)
             self.plans.renew(self.schemas, None)
-            form = self.setup.source.format.form
-            plain = BUILT and self.columns is None and not self.setup.changelog
             self.heads = Heads()
-            self.lanes = Lanes(form, self.plans, self.heads) if plain and form is not None else None
+            self.lanes = self._fast(self.heads)
+
+    def _fast(self, heads: Heads | None) -> Lanes | None:
+        """The way of messages in C, where it is there and nothing has to be added to what they say."""
+        form = self.setup.source.format.form
+        plain = BUILT and self.columns is None and not self.setup.changelog
+        return Lanes(form, self.plans, heads) if plain and form is not None else None
 
     @property
     def schemas(self) -> Schemas:

@@ -1388,11 +1388,8 @@ static int take_one(State *state, Lane *lane, PyObject *message_key, PyObject *v
     if (inserted || updated) {
         if (!row->size || !check_row(table, row, state->ways, &rewritten))
             return 0;
-        if (lane->form == DEBEZIUM)
-            for (int i = 0; i < row->count; i++)
-                if (contains(&row->fields[i], UNAVAILABLE, sizeof UNAVAILABLE - 1) ||
-                    contains(&row->fields[i], UNAVAILABLE_BYTES, sizeof UNAVAILABLE_BYTES - 1))
-                    return 0;
+        if (lane->form == DEBEZIUM && unavailable(row))
+            return 0;
         for (int k = 0; k < table->keys; k++) {
             const Column *column = &table->columns[table->key_columns[k]];
             if (column->seen != table->row)
@@ -1475,33 +1472,50 @@ static bool count_touched(State *state, bool good)
     return good;
 }
 
+/* Take messages[*at:] until one is not for us, and say where that is; what `take_one` says of the last one. */
+static int take_all(State *state, Lane *lane, PyObject *messages, PyObject *start, Py_ssize_t *at, PyObject *out, Feed *feed)
+{
+    *at = PyLong_AsSsize_t(start);
+    if (*at < 0) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_ValueError, "start is negative");
+        return -1;
+    }
+    for (; *at < PyList_GET_SIZE(messages); ++*at) {
+        PyObject *message = PyList_GET_ITEM(messages, *at);
+        PyObject *key = PyObject_CallMethodNoArgs(message, state->key);
+        PyObject *value = key ? PyObject_CallMethodNoArgs(message, state->value) : NULL;
+        int taken = value ? 1 : -1;
+        if (feed && value) {
+            PyObject *offset = PyObject_CallMethodNoArgs(message, state->offset);
+            feed->offset = offset ? PyLong_AsLongLong(offset) : -1;
+            Py_XDECREF(offset);
+            taken = PyErr_Occurred() ? -1 : 1;
+        }
+        Py_ssize_t before = feed ? feed->rows->count : 0;
+        if (taken == 1)
+            taken = take_one(state, lane, key, value, out, feed);
+        if (feed && taken != 1)
+            feed->rows->count = before;
+        Py_XDECREF(key);
+        Py_XDECREF(value);
+        if (taken != 1)
+            return taken;
+    }
+    return 1;
+}
+
 static PyObject *lane_take(Lane *self, PyTypeObject *type, PyObject *const *args, Py_ssize_t count, PyObject *names)
 {
     if (count != 3 || names || !PyList_CheckExact(args[0]) || !PyList_CheckExact(args[2])) {
         PyErr_SetString(PyExc_TypeError, "take(messages: list, start: int, out: list)");
         return NULL;
     }
-    PyObject *messages = args[0];
-    Py_ssize_t i = PyLong_AsSsize_t(args[1]);
-    if (i < 0) {
-        if (!PyErr_Occurred())
-            PyErr_SetString(PyExc_ValueError, "start is negative");
-        return NULL;
-    }
     State *state = PyType_GetModuleState(type);
+    Py_ssize_t at;
     state->touched_count = 0;
-    int taken = 1;
-    for (; i < PyList_GET_SIZE(messages); i++) {
-        PyObject *message = PyList_GET_ITEM(messages, i);
-        PyObject *key = PyObject_CallMethodNoArgs(message, state->key);
-        PyObject *value = key ? PyObject_CallMethodNoArgs(message, state->value) : NULL;
-        taken = value ? take_one(state, self, key, value, args[2], NULL) : -1;
-        Py_XDECREF(key);
-        Py_XDECREF(value);
-        if (taken != 1)
-            break;
-    }
-    return count_touched(state, taken >= 0) ? PyLong_FromSsize_t(i) : NULL;
+    bool good = take_all(state, self, args[0], args[1], &at, args[2], NULL) >= 0;
+    return count_touched(state, good) ? PyLong_FromSsize_t(at) : NULL;
 }
 
 static PyObject *lane_feed(Lane *self, PyTypeObject *type, PyObject *const *args, Py_ssize_t count, PyObject *names)
@@ -1511,29 +1525,9 @@ static PyObject *lane_feed(Lane *self, PyTypeObject *type, PyObject *const *args
         PyErr_SetString(PyExc_TypeError, "feed(messages: list, start: int, rows: Rows)");
         return NULL;
     }
-    PyObject *messages = args[0];
-    Py_ssize_t i = PyLong_AsSsize_t(args[1]);
-    if (i < 0) {
-        if (!PyErr_Occurred())
-            PyErr_SetString(PyExc_ValueError, "start is negative");
-        return NULL;
-    }
-    int taken = 1;
-    for (; i < PyList_GET_SIZE(messages) && taken == 1; i += taken == 1) {
-        PyObject *message = PyList_GET_ITEM(messages, i);
-        PyObject *key = PyObject_CallMethodNoArgs(message, state->key);
-        PyObject *value = key ? PyObject_CallMethodNoArgs(message, state->value) : NULL;
-        PyObject *offset = value ? PyObject_CallMethodNoArgs(message, state->offset) : NULL;
-        Feed feed = {(Rows *)args[2], offset ? PyLong_AsLongLong(offset) : -1};
-        Py_ssize_t before = feed.rows->count;
-        taken = offset && !PyErr_Occurred() ? take_one(state, self, key, value, NULL, &feed) : -1;
-        if (taken != 1)
-            feed.rows->count = before;
-        Py_XDECREF(key);
-        Py_XDECREF(value);
-        Py_XDECREF(offset);
-    }
-    return taken >= 0 ? PyLong_FromSsize_t(i) : NULL;
+    Feed feed = {(Rows *)args[2], -1};
+    Py_ssize_t at;
+    return take_all(state, self, args[0], args[1], &at, NULL, &feed) >= 0 ? PyLong_FromSsize_t(at) : NULL;
 }
 
 static PyObject *lane_forget(Lane *self, PyObject *Py_UNUSED(ignored))

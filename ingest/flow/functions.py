@@ -177,22 +177,22 @@ def _type(hint: Any, what: str) -> DataType:  # noqa: ANN401  (an annotation)
     raise FunctionError(msg)
 
 
-def travelling(function: Function, folder: Path | None) -> None:
-    """Let a module beside the pipeline file travel to workers as it is: they need not have the file."""
+def travelling(functions: Sequence[Function], folder: Path | None) -> None:
+    """Let modules beside the pipeline file travel to workers as they are: they need not have the files."""
+    if folder is None or not functions:
+        return
     from pyspark import cloudpickle  # noqa: PLC0415  (few runs need it)
 
-    if folder is None:
-        return
     register: Callable[[Any], None] = cloudpickle.register_pickle_by_value
     home = folder.resolve()
     for module in [*sys.modules.values()]:
         file = getattr(module, "__file__", None)
         if file is not None and Path(file).resolve().parent == home and module.__name__ != "__main__":
             register(module)
-    module = sys.modules[function.call.__module__]
-    file = getattr(module, "__file__", None)
-    if file is not None and Path(file).resolve().is_relative_to(home) and "site-packages" not in Path(file).parts:
-        register(module)
+    for module in {function.call.__module__: sys.modules[function.call.__module__] for function in functions}.values():
+        file = getattr(module, "__file__", None)
+        if file is not None and Path(file).resolve().is_relative_to(home) and "site-packages" not in Path(file).parts:
+            register(module)
 
 
 # -- on a worker -----------------------------------------------------------------------------------------------------

@@ -253,11 +253,12 @@ class Pipeline(BaseModel):
     @property
     def functions(self) -> tuple[Function, ...]:
         """The user's own functions, ready to be called by workers."""
-        found = tuple(entry.load() for entry in self.pipeline.functions)
-        for function in found:
-            from ingest.flow.functions import travelling  # noqa: PLC0415  (few pipelines need it)
+        if not self.pipeline.functions:
+            return ()
+        from ingest.flow.functions import travelling  # noqa: PLC0415  (few pipelines need it)
 
-            travelling(function, self.folder)
+        found = tuple(entry.load() for entry in self.pipeline.functions)
+        travelling(found, self.folder)
         return found
 
     @property
