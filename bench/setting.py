@@ -7,7 +7,9 @@ import sys
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import psutil
 
 from ingest.engine import archive
 from ingest.sandbox import broker
@@ -40,10 +42,18 @@ def own_broker() -> Iterator[tuple[str, Path]]:
         subprocess.run([INGEST, "warmup"], check=True, stdout=subprocess.DEVNULL)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
+        before = psutil.cpu_times()
         try:
             yield broker.up(folder / "kafka", broker._any_port()).bootstrap, folder  # noqa: SLF001
         finally:
             broker.down(folder / "kafka", wipe=True)
+        print(f"({_stolen(before, psutil.cpu_times()):.0%} of the processors' time went to others)", flush=True)
+
+
+def _stolen(before: Any, after: Any) -> float:  # noqa: ANN401  (psutil's own, which differ by system)
+    """The share of the processors' time that a virtual machine's host gave to others: such a run says little."""
+    stolen = getattr(after, "steal", 0.0) - getattr(before, "steal", 0.0)
+    return float(stolen / max(sum(after[:8]) - sum(before[:8]), 0.001))
 
 
 def pipeline_file(  # noqa: PLR0913  (each is one piece of the file)
