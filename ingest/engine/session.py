@@ -43,6 +43,12 @@ appender.stderr.layout.pattern = %d{yyyy-MM-dd HH:mm:ss,SSS} %p %c{1}: %m%n%ex
 logger.native.name = org.apache.hadoop.util.NativeCodeLoader
 logger.native.level = error
 """
+_HOT: Final = (
+    "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 -XX:Tier4CompileThreshold=150000 "
+    "-XX:Tier4BackEdgeThreshold=400000"
+)
+"""Ten times what Java has: what Spark does for each job would else be compiled at length, in a tenth of all processor
+time of the first minute. What is done for each row is hot in a second even so."""
 _MAX_LOG: Final = 10 << 20
 
 
@@ -67,7 +73,7 @@ class Session:
         local = master.startswith("local") and not self._submitted
         if local:
             # Where the driver's JVM only hands tasks out, it starts faster with the simple compiler and collector
-            options += " -XX:+UseSerialGC" if sql else " -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+            options += f" -XX:+UseSerialGC {_HOT if sql else '-XX:TieredStopAtLevel=1'}"
         user = dict(conf)
         extra = user.pop("spark.driver.extraJavaOptions", "")
         if local and "Archive" not in extra:

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import base64
 import pickle
+import tempfile
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark import TaskContext
 
-from ingest.engine.relay import drain, feed
+from ingest.engine.drain import drain
+from ingest.engine.feed import feed
+from ingest.engine.handover import Handover, of_this_attempt
 from ingest.engine.session import LUGGAGE
 
 if TYPE_CHECKING:
@@ -79,9 +83,10 @@ class InlineStages(Stages):
         programs = self._compiler.programs(schemas.sources)
         out = []
         for task in tasks:
-            rows = pa.Table.from_batches(feed(task, programs))
-            results = self._compiler.results(programs, self._compiler.spark.createDataFrame(rows))
-            out.append(drain(task, programs, results.toArrow().to_batches()))
+            with tempfile.TemporaryDirectory() as folder:
+                rows = pa.Table.from_batches(feed(task, programs, Handover(Path(folder))))
+                results = self._compiler.results(programs, self._compiler.spark.createDataFrame(rows))
+                out.append(drain(task, programs, Handover(Path(folder)), results.toArrow().to_batches()))
         return out
 
 
@@ -102,7 +107,7 @@ def fed(setup: Any, base: Any, programs: Any) -> Any:  # noqa: ANN401  (broadcas
             pass
         task = _task(setup, base)
         if task is not None:
-            yield from feed(task, programs.value)
+            yield from feed(task, programs.value, of_this_attempt())
 
     return stage
 
@@ -116,7 +121,7 @@ def drained(setup: Any, base: Any, programs: Any) -> Any:  # noqa: ANN401  (as a
             for _ in batches:
                 pass
             return
-        outcome = drain(task, programs.value, batches)
+        outcome = drain(task, programs.value, of_this_attempt(), batches)
         yield pa.RecordBatch.from_pydict({"outcome": pa.array([pickle.dumps(outcome)], pa.binary())})
 
     return stage

@@ -58,7 +58,6 @@ def _fed(programs: Programs) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa
             pa.string(): "1",
             pa.float64(): 1.5,
             pa.bool_(): True,
-            pa.binary(): b"{}",
         }
         yield pa.RecordBatch.from_arrays(
             [pa.array([values[field.type]] * 3, field.type) for field in schema], schema=schema

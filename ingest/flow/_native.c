@@ -12,8 +12,12 @@
 #include <Python.h>
 #include <limits.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 #define MAX_DEPTH 64
 #define MAX_FIELDS 1024
@@ -48,6 +52,12 @@ static bool is_utf8(const char *text, Py_ssize_t size)
 {
     const uint8_t *p = (const uint8_t *)text, *end = p + size;
     while (p < end) {
+#ifdef __SSE2__
+        while (end - p >= 16 && !_mm_movemask_epi8(_mm_loadu_si128((const __m128i *)p)))
+            p += 16;
+        if (p == end)
+            break;
+#endif
         if (end - p >= 8) {
             uint64_t word;
             memcpy(&word, p, 8);
@@ -111,6 +121,19 @@ static int hex4(const char *p)
 static const char *scan_string(const char *p, const char *end, uint8_t *flags)
 {
     for (;;) {
+#ifdef __SSE2__
+        while (end - p >= 16) {
+            __m128i some = _mm_loadu_si128((const __m128i *)p);
+            __m128i hit = _mm_or_si128(_mm_cmpeq_epi8(some, _mm_set1_epi8('"')), _mm_cmpeq_epi8(some, _mm_set1_epi8('\\')));
+            hit = _mm_or_si128(hit, _mm_cmpeq_epi8(_mm_min_epu8(some, _mm_set1_epi8(0x1f)), some));
+            int bits = _mm_movemask_epi8(hit);
+            if (bits) {
+                p += __builtin_ctz((unsigned)bits);
+                break;
+            }
+            p += 16;
+        }
+#endif
         while (end - p >= 8) {
             uint64_t word, quote, slash, hit;
             memcpy(&word, p, 8);
@@ -324,6 +347,7 @@ typedef struct {
     uint32_t name_size, fill_size;
     int takes, key; /* `key`: place in the primary key, or -1 */
     bool quoted;    /* the sink's column is a text: what is none is written as one */
+    bool moves;     /* it is of the key of what comes out of expressions */
     long a, b;      /* bits; most characters (-1: any); precision and scale; separator and zone */
     int at;         /* field of the row in hand */
     uint64_t seen;  /* the row that had it last */
@@ -350,12 +374,14 @@ typedef struct {
     int inputs, event, decisive; /* `event`: the slot of what happened, or -1 */
     int *input_columns, *input_slots, *decisive_columns;
     char *input_kinds;
+    int were, *were_columns, *were_slots; /* those of the row before an update that go with the row after it */
+    char *were_kinds;
     int32_t program;
     PyObject *base; /* the slots with what is the same for all rows */
     PyObject *heads;          /* places of the destination for an insert, an update, a delete, and an old key */
     /* Where results come back: which of them are its, and what the row is made of */
     bool answered, soft_delete, key_made;
-    int filter, made, laid; /* `filter`: which result, or -1; `laid`: columns of the layout, or -1 for none */
+    int filter, was, made, laid; /* `filter`, `was`: which result, or -1; `laid`: columns of the layout, or -1 for none */
     int *made_places, *layout;
     Text *made_names, *layout_names;
     char *made_kinds;
@@ -374,6 +400,9 @@ static void table_dealloc(Table *self)
     PyMem_Free(self->input_slots);
     PyMem_Free(self->input_kinds);
     PyMem_Free(self->decisive_columns);
+    PyMem_Free(self->were_columns);
+    PyMem_Free(self->were_slots);
+    PyMem_Free(self->were_kinds);
     PyMem_Free(self->made_places);
     PyMem_Free(self->layout);
     PyMem_Free(self->made_names);
@@ -853,7 +882,8 @@ static int lane_init(Lane *self, PyObject *args, PyObject *Py_UNUSED(kwargs))
 typedef struct {
     PyTypeObject *table_type, *rows_type;
     PyObject *key, *value, *offset; /* the names of the methods */
-    Row before, after, message_key;
+    Row before, after, message_key, composed;
+    bool suspect; /* the message in hand may have values that are not there */
     Way ways[MAX_FIELDS];
     Table **touched; /* those with counters to hand over */
     int touched_count, touched_room;
@@ -927,13 +957,14 @@ static bool emit(PyObject *out, const Table *table, const char *key, size_t size
     return !failed;
 }
 
-static bool contains(const Field *field, const char *text, size_t size)
-{
-    return field->size > size && memmem(field->text, field->size, text, size);
-}
-
 static const char UNAVAILABLE[] = "__debezium_unavailable_value";
 static const char UNAVAILABLE_BYTES[] = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==";
+
+static bool unavailable(const char *text, size_t size)
+{
+    return memmem(text, size, UNAVAILABLE, sizeof UNAVAILABLE - 1) ||
+           memmem(text, size, UNAVAILABLE_BYTES, sizeof UNAVAILABLE_BYTES - 1);
+}
 
 /* What an envelope says: the operation, the images (a size of 0: none), the table; whether it is for us. */
 static bool read_envelope(State *state, const char *p, const char *end, char *op, Part parts[3])
@@ -1093,8 +1124,8 @@ static bool read_canal(State *state, const char *p, const char *end, char *op, P
 
 /* -- Rows on their way to expressions ------------------------------------------------------------------------------ */
 
-/* The codes are those of transform.py and relay.py. */
-enum { FED_INSERT, FED_UPDATE, FED_UPDATE_ALONE, FED_DELETE, FED_BEFORE };
+/* The codes are those of transform.py. */
+enum { FED_INSERT, FED_UPDATE, FED_UPDATE_ALONE, FED_DELETE, FED_BEFORE, FED_BOTH = 16 };
 
 /* A column of rows, as Arrow has it but for truth values, which have a byte each until they are taken. */
 typedef struct {
@@ -1105,13 +1136,15 @@ typedef struct {
     size_t size, room; /* of texts' bytes */
 } Col;
 
-enum { C_PROGRAM, C_HEAD, C_AT, C_WHAT, C_TEXT, C_KEY, METAS };
+/* What stays on this side of Spark, then what goes: the program once more, and slots. */
+enum { C_PROGRAM, C_HEAD, C_AT, C_WHAT, C_TEXT, C_KEY, C_SENT, SLOTS };
+static const char METAS[SLOTS + 1] = "iilissi";
 
 typedef struct {
     PyObject_HEAD
     int columns;
     Col *cols;
-    Py_ssize_t count, room;
+    Py_ssize_t count, sent, room; /* rows, and how many of them go to expressions */
 } Rows;
 
 typedef struct {
@@ -1124,9 +1157,10 @@ static size_t width_of(char kind)
     return kind == 'i' ? 4 : kind == 'b' ? 1 : kind == 's' ? 0 : 8;
 }
 
-/* Room for rows up to `count`; false with an error. */
-static bool rows_room(Rows *rows, Py_ssize_t count)
+/* Room for so many more rows of either kind; false with an error. */
+static bool rows_room(Rows *rows, Py_ssize_t more_rows)
 {
+    Py_ssize_t count = (rows->count > rows->sent ? rows->count : rows->sent) + more_rows;
     if (count <= rows->room)
         return true;
     size_t room = (size_t)count * 2 + 1024;
@@ -1194,16 +1228,13 @@ static void put_value(Rows *rows, int column, Py_ssize_t row, const void *value)
     col->valid[row] = true;
 }
 
-/* What every row has; slots follow. */
-static bool put_meta(Rows *rows, Py_ssize_t row, int32_t program, int32_t head, int64_t at, int32_t what)
+/* What every row has, beside its text and its key. */
+static void put_meta(Rows *rows, Py_ssize_t row, int32_t program, int32_t head, int64_t at, int32_t what)
 {
-    if (!rows_room(rows, row + 1))
-        return false;
     put_value(rows, C_PROGRAM, row, &program);
     put_value(rows, C_HEAD, row, &head);
     put_value(rows, C_AT, row, &at);
     put_value(rows, C_WHAT, row, &what);
-    return true;
 }
 
 /* A record that is ready to be written. */
@@ -1212,14 +1243,13 @@ static bool ready(const Feed *feed, const Table *table, int which, const char *k
     Rows *rows = feed->rows;
     Py_ssize_t row = rows->count;
     long head = PyLong_AsLong(PyTuple_GET_ITEM(table->heads, which));
-    if (!put_meta(rows, row, -1, (int32_t)head, feed->offset, 0) || !put_text(rows, C_KEY, row, key, size))
+    if (!rows_room(rows, 1) || !put_text(rows, C_KEY, row, key, size))
         return false;
+    put_meta(rows, row, -1, (int32_t)head, feed->offset, 0);
     if (value == Py_None)
         put_null(rows, C_TEXT, row);
     else if (!put_text(rows, C_TEXT, row, PyBytes_AS_STRING(value), (size_t)PyBytes_GET_SIZE(value)))
         return false;
-    for (int c = METAS; c < rows->columns; c++)
-        put_null(rows, c, row);
     rows->count++;
     return true;
 }
@@ -1259,16 +1289,20 @@ static int put_slot(Rows *rows, int column, Py_ssize_t at, const Field *field, c
     return put_text(rows, column, at, text + 1, field->size - 2) ? 1 : -1;
 }
 
-/* Put an image that was checked last in a row that does not count yet: 1, 0 or -1 as above. */
-static int put_image(const Feed *feed, const Table *table, Py_ssize_t at, const Row *row, long what, const char *event)
+/* Put an image that was checked last in a row that does not count yet, `next` after those that do: 1, 0 or -1 as above.
+   There is room. */
+static int put_image(
+    const Feed *feed, const Table *table, Py_ssize_t next, const Row *row, long what, const char *event)
 {
     Rows *rows = feed->rows;
-    if (!put_meta(rows, at, table->program, -1, feed->offset, (int32_t)what) ||
-        !put_text(rows, C_TEXT, at, row->text, row->size))
+    Py_ssize_t at = rows->sent + next;
+    put_meta(rows, rows->count + next, table->program, -1, feed->offset, (int32_t)what);
+    if (!put_text(rows, C_TEXT, rows->count + next, row->text, row->size))
         return -1;
-    put_null(rows, C_KEY, at);
-    for (int c = METAS; c < rows->columns; c++) {
-        PyObject *base = PyList_GET_ITEM(table->base, c - METAS);
+    put_null(rows, C_KEY, rows->count + next);
+    put_value(rows, C_SENT, at, &table->program);
+    for (int c = SLOTS; c < rows->columns; c++) {
+        PyObject *base = PyList_GET_ITEM(table->base, c - SLOTS);
         Py_ssize_t size;
         const char *text = base == Py_None ? NULL : PyUnicode_AsUTF8AndSize(base, &size);
         if (base == Py_None)
@@ -1280,18 +1314,20 @@ static int put_image(const Feed *feed, const Table *table, Py_ssize_t at, const 
         const Column *column = &table->columns[table->input_columns[i]];
         if (column->seen != table->row)
             continue;
-        int done = put_slot(rows, METAS + table->input_slots[i], at, &row->fields[column->at], table->input_kinds[i]);
+        int done = put_slot(rows, SLOTS + table->input_slots[i], at, &row->fields[column->at], table->input_kinds[i]);
         if (done != 1)
             return done;
     }
-    return table->event < 0 || put_text(rows, METAS + table->event, at, event, strlen(event)) ? 1 : -1;
+    return table->event < 0 || put_text(rows, SLOTS + table->event, at, event, strlen(event)) ? 1 : -1;
 }
 
-static bool unavailable(const Row *row)
+/* Whether a value is one that Debezium did not have. */
+static bool lacks(const State *state, const Row *row)
 {
+    if (!state->suspect)
+        return false;
     for (int i = 0; i < row->count; i++)
-        if (contains(&row->fields[i], UNAVAILABLE, sizeof UNAVAILABLE - 1) ||
-            contains(&row->fields[i], UNAVAILABLE_BYTES, sizeof UNAVAILABLE_BYTES - 1))
+        if (unavailable(row->fields[i].text, row->fields[i].size))
             return true;
     return false;
 }
@@ -1302,39 +1338,50 @@ static int feed_one(
 {
     bool inserted = op == 'c' || op == 'r', updated = op == 'u';
     Row *row = op == 'd' && lane->form != CANAL ? &state->before : &state->after, *old = &state->before;
-    const Field *fields[MAX_FIELDS];
+    const Field *fields[MAX_FIELDS], *were[MAX_FIELDS];
     Py_ssize_t rewritten = 0;
     if (named || (!inserted && !updated && op != 'd') || (updated && old->size && lane->form == CANAL))
         return 0;
     Rows *rows = feed->rows;
-    Py_ssize_t at = rows->count;
-    bool both = updated && old->size, differ = table->images;
+    bool both = updated && old->size, differ = table->images, moved = false;
+    if (!rows_room(rows, 2))
+        return -1;
     if (both) {
-        /* It is put first, and counts only where it is seen to differ: places of columns are of the row checked last */
-        if (old->count != table->own || !check_row(table, old, state->ways, &rewritten) || rewritten ||
-            (lane->form == DEBEZIUM && unavailable(old)))
+        if (old->count != table->own || !check_row(table, old, state->ways, &rewritten) || rewritten || lacks(state, old))
             return 0;
         for (int i = 0; i < table->decisive; i++)
             fields[i] = &old->fields[table->columns[table->decisive_columns[i]].at];
-        int done = put_image(feed, table, at, old, FED_BEFORE, "-U");
-        if (done != 1)
-            return done;
+        for (int i = 0; i < table->were; i++)
+            were[i] = &old->fields[table->columns[table->were_columns[i]].at];
     }
     if (!row->size || row->count != table->own || !check_row(table, row, state->ways, &rewritten) || rewritten)
         return 0;
-    if (lane->form == DEBEZIUM && unavailable(row))
+    if (lacks(state, row))
         return 0;
     if (table->keyed && message_key != Py_None && !same_columns(table, message_key, &state->message_key))
         return 0;
-    for (int i = 0; both && i < table->decisive && !differ; i++) {
-        const Field *field = &row->fields[table->columns[table->decisive_columns[i]].at];
-        differ = field->size != fields[i]->size || memcmp(field->text, fields[i]->text, field->size);
+    for (int i = 0; both && i < table->decisive && !moved; i++) {
+        const Column *column = &table->columns[table->decisive_columns[i]];
+        const Field *field = &row->fields[column->at];
+        bool other = field->size != fields[i]->size || memcmp(field->text, fields[i]->text, field->size);
+        differ |= other;
+        moved = other && column->moves;
     }
-    at += both && differ;
+    bool together = both && differ && !moved && table->were, alone = both && differ && !together;
+    if (alone) {
+        /* Places of columns are of the row that was checked last */
+        int done = check_row(table, old, state->ways, &rewritten) ? put_image(feed, table, 0, old, FED_BEFORE, "-U") : 0;
+        if (done != 1 || !check_row(table, row, state->ways, &rewritten))
+            return done == 1 ? 0 : done;
+    }
     long what = inserted ? FED_INSERT : op == 'd' ? FED_DELETE : both ? FED_UPDATE : FED_UPDATE_ALONE;
-    int done = put_image(feed, table, at, row, what, inserted ? "+I" : updated ? "+U" : "-D");
-    if (done == 1)
-        rows->count = at + 1;
+    int done = put_image(feed, table, alone, row, together ? what | FED_BOTH : what, inserted ? "+I" : updated ? "+U" : "-D");
+    for (int i = 0; together && i < table->were && done == 1; i++)
+        done = put_slot(rows, SLOTS + table->were_slots[i], rows->sent, were[i], table->were_kinds[i]);
+    if (done == 1) {
+        rows->count += alone + 1;
+        rows->sent += alone + 1;
+    }
     return done;
 }
 
@@ -1355,6 +1402,7 @@ static int take_one(State *state, Lane *lane, PyObject *message_key, PyObject *v
     if (end - text > UINT32_MAX || !is_utf8(text, end - text))
         return 0;
     Table *table;
+    state->suspect = lane->form == DEBEZIUM && unavailable(text, (size_t)(end - text));
     if (lane->form == DEBEZIUM) {
         if (!read_envelope(state, text, end, &op, parts))
             return 0;
@@ -1388,7 +1436,7 @@ static int take_one(State *state, Lane *lane, PyObject *message_key, PyObject *v
     if (inserted || updated) {
         if (!row->size || !check_row(table, row, state->ways, &rewritten))
             return 0;
-        if (lane->form == DEBEZIUM && unavailable(row))
+        if (lacks(state, row))
             return 0;
         for (int k = 0; k < table->keys; k++) {
             const Column *column = &table->columns[table->key_columns[k]];
@@ -1492,11 +1540,13 @@ static int take_all(State *state, Lane *lane, PyObject *messages, PyObject *star
             Py_XDECREF(offset);
             taken = PyErr_Occurred() ? -1 : 1;
         }
-        Py_ssize_t before = feed ? feed->rows->count : 0;
+        Py_ssize_t before = feed ? feed->rows->count : 0, sent = feed ? feed->rows->sent : 0;
         if (taken == 1)
             taken = take_one(state, lane, key, value, out, feed);
-        if (feed && taken != 1)
+        if (feed && taken != 1) {
             feed->rows->count = before;
+            feed->rows->sent = sent;
+        }
         Py_XDECREF(key);
         Py_XDECREF(value);
         if (taken != 1)
@@ -1544,27 +1594,27 @@ static PyObject *lane_tombstones(Lane *self, PyObject *Py_UNUSED(ignored))
 }
 
 /* A row's own text and its fields; false where it is not for us. */
-static bool read_row(PyObject *text, Row *row)
+static bool read_row(Text text, Row *row)
 {
-    if (!PyBytes_CheckExact(text))
-        return false;
-    const char *start = PyBytes_AS_STRING(text), *end = start + PyBytes_GET_SIZE(text);
-    return end - start <= UINT32_MAX && is_utf8(start, end - start) && scan_row(start, end, row) == end;
+    const char *end = text.text + text.size;
+    return text.size <= UINT32_MAX && is_utf8(text.text, (Py_ssize_t)text.size) && scan_row(text.text, end, row) == end;
 }
 
-/* The records of a row and of what it was before (either may be NULL): 1, 0 where that is not for us, -1 with an error. */
-static int put_one(State *state, Table *self, PyObject *text, PyObject *before, PyObject *out)
+/* The records of a row, the text of which is `text`, and of what it was before (either may be NULL): 1, 0 where that is
+   not for us, -1 with an error. */
+static int put_one(State *state, Table *self, PyObject *text, const Text *before, PyObject *out)
 {
-    Row *row = &state->after;
+    const Row *row = &state->composed;
     char key[MAX_KEY], old_key[MAX_KEY];
     const Field *fields[MAX_KEYS];
     Py_ssize_t rewritten = 0;
     size_t size = 0, old_size = 0;
-    if (before && (!read_row(before, &state->before) || !(old_size = write_partial_key(self, &state->before, old_key))))
+    if (before &&
+        (!read_row(*before, &state->before) || !(old_size = write_partial_key(self, &state->before, old_key))))
         return 0;
     if (!text)
         return !old_size ? 0 : emit(out, self, old_key, old_size, Py_None) ? 1 : -1;
-    if (!read_row(text, row) || !check_row(self, row, state->ways, &rewritten))
+    if (!check_row(self, row, state->ways, &rewritten))
         return 0;
     for (int k = 0; k < self->keys; k++) {
         const Column *column = &self->columns[self->key_columns[k]];
@@ -1582,61 +1632,69 @@ static int put_one(State *state, Table *self, PyObject *text, PyObject *before, 
     return good ? 1 : -1;
 }
 
-static char *write_field(char *to, const char *from, const char *name, size_t name_size, const char *text, size_t size)
+/* Add a field to a row that is being written; false where it has no room. `kind` and `flags` are the value's. */
+static bool compose(Row *row, char **to, const Field *name, const Field *value)
 {
-    if (to != from)
-        *to++ = ',';
-    *to++ = '"';
-    memcpy(to, name, name_size);
-    to += name_size;
-    *to++ = '"';
-    *to++ = ':';
-    memcpy(to, text, size);
-    return to + size;
+    if (row->count == MAX_FIELDS)
+        return false;
+    Field *field = &row->fields[row->count];
+    char *p = *to;
+    if (row->count++)
+        *p++ = ',';
+    *p++ = '"';
+    *field = (Field){p, p + name->name_size + 2, name->name_size, value->size, value->kind, value->flags};
+    memcpy(p, name->name, name->name_size);
+    p += name->name_size;
+    *p++ = '"';
+    *p++ = ':';
+    memcpy(p, value->text, value->size);
+    *to = p + value->size;
+    return true;
 }
 
-/* A row's text with results in it; None where that is not for us. `laid` is -1 where there is no layout. */
+/* A row's text with results in it, which `state->composed` then has; NULL without an error where that is not for us.
+   `laid` is -1 where there is no layout. */
 static PyObject *composed(
-    State *state, PyObject *raw, int made, const Text *names, const Text *values, int laid, const int *layout,
-    const Text *layout_names)
+    State *state, Text raw, int made, const Field *values, int laid, const int *layout, const Text *layout_names)
 {
-    Row *row = &state->after;
-    const char *text = PyBytes_AS_STRING(raw), *end = text + PyBytes_GET_SIZE(raw);
-    size_t most = (size_t)PyBytes_GET_SIZE(raw) + 2;
+    Row *row = &state->after, *new = &state->composed;
+    const char *end = raw.text + raw.size;
+    size_t most = raw.size + 2;
     bool used[MAX_FIELDS] = {false};
-    if (end - text > UINT32_MAX || made > MAX_FIELDS || scan_row(text, end, row) != end)
-        Py_RETURN_NONE;
+    if (raw.size > UINT32_MAX || made > MAX_FIELDS || scan_row(raw.text, end, row) != end)
+        return NULL;
     for (int i = 0; i < made; i++)
-        most += names[i].size + values[i].size + 4;
+        most += values[i].name_size + values[i].size + 4;
     PyObject *out = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)most);
     if (!out)
         return NULL;
-    char *start = PyBytes_AS_STRING(out) + 1, *to = start;
-    start[-1] = '{';
+    char *start = PyBytes_AS_STRING(out), *to = start + 1;
+    *start = '{';
+    new->text = start;
+    new->count = 0;
     bool good = true;
     if (laid < 0) {
         for (int f = 0; f < row->count && good; f++) {
             const Field *field = &row->fields[f];
             int i = 0;
-            while (i < made && !is_named(field, names[i].text, (uint32_t)names[i].size))
+            while (i < made && !is_named(field, values[i].name, values[i].name_size))
                 i++;
             if (i == made) {
-                to = write_field(to, start, field->name, field->name_size, field->text, field->size);
+                good = compose(new, &to, field, field);
                 continue;
             }
-            good = !used[i]; /* a name twice: the last one counts, and that is for others to see to */
+            /* A name twice: the last one counts, and that is for others to see to */
+            good = !used[i] && compose(new, &to, field, &values[i]);
             used[i] = true;
-            if (good)
-                to = write_field(to, start, field->name, field->name_size, values[i].text, values[i].size);
         }
         for (int i = 0; i < made && good; i++)
             if (!used[i])
-                to = write_field(to, start, names[i].text, names[i].size, values[i].text, values[i].size);
+                good = compose(new, &to, &values[i], &values[i]);
     }
     for (int c = 0; c < laid && good; c++) {
         int i = layout[c];
         if (i >= 0) {
-            to = write_field(to, start, names[i].text, names[i].size, values[i].text, values[i].size);
+            good = compose(new, &to, &values[i], &values[i]);
             continue;
         }
         const Field *found = NULL;
@@ -1646,14 +1704,22 @@ static PyObject *composed(
                 found = &row->fields[f];
             }
         if (found && good)
-            to = write_field(to, start, found->name, found->name_size, found->text, found->size);
+            good = compose(new, &to, found, found);
     }
     if (!good) {
         Py_DECREF(out);
-        Py_RETURN_NONE;
+        return NULL;
     }
     *to++ = '}';
-    _PyBytes_Resize(&out, to - PyBytes_AS_STRING(out));
+    new->size = to - start;
+    if (_PyBytes_Resize(&out, new->size))
+        return NULL;
+    ptrdiff_t moved = PyBytes_AS_STRING(out) - start;
+    new->text += moved;
+    for (int f = 0; f < new->count && moved; f++) {
+        new->fields[f].name += moved;
+        new->fields[f].text += moved;
+    }
     return out;
 }
 
@@ -1675,18 +1741,21 @@ static int *places_of(PyObject *tuple, Py_ssize_t end)
     return places ? places : (int *)PyErr_NoMemory();
 }
 
-/* Table.feed(program, columns, slots, kinds, base, event, decisive, images): see the stub. Once. */
+/* Table.feed(program, columns, slots, kinds, base, event, decisive, key, images, were, were_slots, were_kinds): see the
+   stub. Once. */
 static PyObject *table_feed(Table *self, PyObject *args)
 {
-    PyObject *columns, *slots, *base, *decisive;
-    const char *kinds;
-    Py_ssize_t size;
+    PyObject *columns, *slots, *base, *decisive, *key, *were, *were_slots;
+    const char *kinds, *were_kinds;
+    Py_ssize_t size, were_size;
     int program, event, images;
-    if (!PyArg_ParseTuple(args, "iO!O!y#O!iO!p", &program, &PyTuple_Type, &columns, &PyTuple_Type, &slots,
-                          &kinds, &size, &PyList_Type, &base, &event, &PyTuple_Type, &decisive, &images))
+    if (!PyArg_ParseTuple(args, "iO!O!y#O!iO!O!pO!O!y#", &program, &PyTuple_Type, &columns, &PyTuple_Type, &slots, &kinds,
+                          &size, &PyList_Type, &base, &event, &PyTuple_Type, &decisive, &PyTuple_Type, &key, &images,
+                          &PyTuple_Type, &were, &PyTuple_Type, &were_slots, &were_kinds, &were_size))
         return NULL;
     if (self->fed || PyTuple_GET_SIZE(columns) != size || PyTuple_GET_SIZE(slots) != size ||
-        event >= PyList_GET_SIZE(base) || PyTuple_GET_SIZE(decisive) > MAX_FIELDS) {
+        event >= PyList_GET_SIZE(base) || PyTuple_GET_SIZE(decisive) > MAX_FIELDS || were_size > MAX_FIELDS ||
+        PyTuple_GET_SIZE(were) != were_size || PyTuple_GET_SIZE(were_slots) != were_size) {
         PyErr_SetString(PyExc_ValueError, "not one slot for each column, or not the first time");
         return NULL;
     }
@@ -1694,9 +1763,20 @@ static PyObject *table_feed(Table *self, PyObject *args)
     self->input_slots = self->input_columns ? places_of(slots, PyList_GET_SIZE(base)) : NULL;
     self->decisive_columns = self->input_slots ? places_of(decisive, self->own) : NULL;
     self->input_kinds = PyMem_Malloc((size_t)size + 1);
-    if (!self->decisive_columns || !self->input_kinds)
+    self->were_columns = self->input_kinds ? places_of(were, self->own) : NULL;
+    self->were_slots = self->were_columns ? places_of(were_slots, PyList_GET_SIZE(base)) : NULL;
+    self->were_kinds = PyMem_Malloc((size_t)were_size + 1);
+    int *moving = self->were_slots ? places_of(key, self->own) : NULL;
+    if (!self->decisive_columns || !self->were_kinds || !moving) {
+        PyMem_Free(moving);
         return PyErr_Occurred() ? NULL : PyErr_NoMemory();
+    }
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); i++)
+        self->columns[moving[i]].moves = true;
+    PyMem_Free(moving);
     memcpy(self->input_kinds, kinds, (size_t)size);
+    memcpy(self->were_kinds, were_kinds, (size_t)were_size);
+    self->were = (int)were_size;
     self->inputs = (int)size;
     self->decisive = (int)PyTuple_GET_SIZE(decisive);
     self->event = event;
@@ -1720,14 +1800,14 @@ static Text *texts_of(PyObject *tuple)
     return texts ? texts : (Text *)PyErr_NoMemory();
 }
 
-/* Table.answer(filter, soft_delete, key_made, names, places, kinds, writers, columns): see the stub. Once. */
+/* Table.answer(filter, was, soft_delete, key_made, names, places, kinds, writers, columns): see the stub. Once. */
 static PyObject *table_answer(Table *self, PyObject *args)
 {
     PyObject *names, *places, *writers, *columns;
     const char *kinds;
     Py_ssize_t size;
-    int filter, soft_delete, key_made;
-    if (!PyArg_ParseTuple(args, "ippO!O!y#O!O", &filter, &soft_delete, &key_made, &PyTuple_Type, &names, &PyTuple_Type,
+    int filter, was, soft_delete, key_made;
+    if (!PyArg_ParseTuple(args, "iippO!O!y#O!O", &filter, &was, &soft_delete, &key_made, &PyTuple_Type, &names, &PyTuple_Type,
                           &places, &kinds, &size, &PyTuple_Type, &writers, &columns))
         return NULL;
     bool laid = PyTuple_CheckExact(columns);
@@ -1762,6 +1842,7 @@ static PyObject *table_answer(Table *self, PyObject *args)
     self->writers = Py_NewRef(writers);
     self->made = (int)size;
     self->filter = filter;
+    self->was = was;
     self->soft_delete = soft_delete;
     self->key_made = key_made;
     self->answered = true;
@@ -1785,107 +1866,221 @@ static bool scratch(State *state, const char *text, size_t size)
     return true;
 }
 
+/* A column that comes in, as Arrow has it */
+typedef struct {
+    char kind; /* as Col's */
+    Py_buffer valid, ends, data; /* those that there are have an owner */
+    Py_ssize_t first; /* where its values begin */
+} In;
+
+static void in_close(In *in)
+{
+    if (in->valid.obj)
+        PyBuffer_Release(&in->valid);
+    if (in->ends.obj)
+        PyBuffer_Release(&in->ends);
+    if (in->data.obj)
+        PyBuffer_Release(&in->data);
+}
+
+/* A column of `count` values of (first, validity, ends, data), the last three bytes-like or None; false with an error. */
+static bool in_open(In *in, char kind, PyObject *given, Py_ssize_t count)
+{
+    PyObject *valid, *ends, *data;
+    in->kind = kind;
+    if (!PyTuple_CheckExact(given) || !PyArg_ParseTuple(given, "nOOO", &in->first, &valid, &ends, &data)) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_TypeError, "a column is (first, validity, ends, data)");
+        return false;
+    }
+    if ((valid != Py_None && PyObject_GetBuffer(valid, &in->valid, PyBUF_SIMPLE)) ||
+        (ends != Py_None && PyObject_GetBuffer(ends, &in->ends, PyBUF_SIMPLE)) ||
+        (data != Py_None && PyObject_GetBuffer(data, &in->data, PyBUF_SIMPLE)))
+        return false;
+    Py_ssize_t end = in->first + count, needed = kind == 'b' ? (end + 7) / 8 : end * (Py_ssize_t)width_of(kind);
+    bool fits = in->first >= 0 && (!count || !in->valid.obj || in->valid.len * 8 >= end);
+    if (kind == 's' && count) {
+        int32_t last = 0;
+        fits = fits && in->ends.obj && in->ends.len >= (end + 1) * 4;
+        if (fits)
+            memcpy(&last, (char *)in->ends.buf + end * 4, 4);
+        needed = last;
+    }
+    if (!fits || (count && needed > (in->data.obj ? in->data.len : 0))) {
+        PyErr_SetString(PyExc_ValueError, "a column that is shorter than it says");
+        return false;
+    }
+    return true;
+}
+
+static inline bool bit_of(const Py_buffer *bits, Py_ssize_t at) { return ((const uint8_t *)bits->buf)[at / 8] >> at % 8 & 1; }
+
+static inline bool is_null(const In *in, Py_ssize_t at) { return in->valid.obj && !bit_of(&in->valid, in->first + at); }
+
+static inline int32_t int_of(const In *in, Py_ssize_t at) { return ((const int32_t *)in->data.buf)[in->first + at]; }
+
+static inline int64_t long_of(const In *in, Py_ssize_t at) { return ((const int64_t *)in->data.buf)[in->first + at]; }
+
+static inline bool truth_of(const In *in, Py_ssize_t at) { return !is_null(in, at) && bit_of(&in->data, in->first + at); }
+
+/* False where the ends are not in order. */
+static inline bool text_of(const In *in, Py_ssize_t at, Text *text)
+{
+    const int32_t *ends = (const int32_t *)in->ends.buf + in->first + at;
+    *text = (Text){(const char *)in->data.buf + ends[0], (size_t)(ends[1] - ends[0])};
+    return ends[0] >= 0 && ends[0] <= ends[1] && ends[1] <= in->data.len;
+}
+
 /* A result as JSON, at the end of the scratch: 1, 0 where that is not for us, -1 with an error. */
-static int write_result(State *state, PyObject *value, char kind, PyObject *writer)
+static int write_result(State *state, const In *in, Py_ssize_t at, char kind, PyObject *writer)
 {
     char number[24];
-    if (value == Py_None)
+    Text text = {NULL, 0};
+    PyObject *value;
+    if (is_null(in, at))
         return scratch(state, "null", 4) ? 1 : -1;
-    if (kind == 'b')
-        return scratch(state, value == Py_True ? "true" : "false", value == Py_True ? 4 : 5) ? 1 : -1;
-    if (kind == 'l') {
-        long long whole = PyLong_AsLongLong(value);
-        if (whole == -1 && PyErr_Occurred())
-            return -1;
-        return scratch(state, number, (size_t)snprintf(number, sizeof number, "%lld", whole)) ? 1 : -1;
+    if (in->kind == 'b') {
+        bool truth = truth_of(in, at);
+        return kind != 'b' ? 0 : scratch(state, truth ? "true" : "false", truth ? 4 : 5) ? 1 : -1;
     }
-    if (kind == 't' && PyUnicode_IS_COMPACT_ASCII(value)) {
-        const char *text = (const char *)PyUnicode_1BYTE_DATA(value);
-        Py_ssize_t size = PyUnicode_GET_LENGTH(value), i = 0;
-        while (i < size && text[i] >= ' ' && text[i] != '"' && text[i] != '\\' && text[i] != 0x7f)
+    if (in->kind == 'l') {
+        int64_t whole = long_of(in, at);
+        uint64_t left = whole < 0 ? 0 - (uint64_t)whole : (uint64_t)whole;
+        char *end = number + sizeof number, *p = end;
+        do
+            *--p = (char)('0' + left % 10);
+        while (left /= 10);
+        if (whole < 0)
+            *--p = '-';
+        return kind != 'l' ? 0 : scratch(state, p, (size_t)(end - p)) ? 1 : -1;
+    }
+    if (in->kind == 'd')
+        value = PyFloat_FromDouble(((const double *)in->data.buf)[in->first + at]);
+    else {
+        if (!text_of(in, at, &text))
+            return 0;
+        size_t i = 0;
+        while (kind == 't' && i < text.size && text.text[i] >= ' ' && text.text[i] != '"' && text.text[i] != '\\' &&
+               text.text[i] != 0x7f)
             i++;
-        if (i == size)
-            return scratch(state, "\"", 1) && scratch(state, text, (size_t)size) && scratch(state, "\"", 1) ? 1 : -1;
+        if (kind == 't' && i == text.size)
+            return scratch(state, "\"", 1) && scratch(state, text.text, text.size) && scratch(state, "\"", 1) ? 1 : -1;
+        value = PyUnicode_DecodeUTF8(text.text, (Py_ssize_t)text.size, NULL);
     }
-    PyObject *text = PyObject_CallOneArg(writer, value);
-    if (!text) {
+    PyObject *made = value ? PyObject_CallOneArg(writer, value) : NULL;
+    Py_XDECREF(value);
+    if (!made) {
         PyErr_Clear(); /* the book says what is wrong with it */
         return 0;
     }
-    int done = !PyBytes_CheckExact(text) ? 0
-               : scratch(state, PyBytes_AS_STRING(text), (size_t)PyBytes_GET_SIZE(text)) ? 1 : -1;
-    Py_DECREF(text);
+    int done = !PyBytes_CheckExact(made) ? 0
+               : scratch(state, PyBytes_AS_STRING(made), (size_t)PyBytes_GET_SIZE(made)) ? 1 : -1;
+    Py_DECREF(made);
     return done;
 }
 
-/* The row of an image with its results; NULL without an error where that is not for us. */
-static PyObject *answer(State *state, const Table *table, PyObject *raw, PyObject *results, Py_ssize_t at)
+/* The row of an image with its results, those of row `at`; NULL without an error where that is not for us. */
+static PyObject *answer(State *state, const Table *table, Text raw, const In *results, Py_ssize_t at)
 {
-    Text values[MAX_FIELDS];
-    size_t starts[MAX_FIELDS + 1];
-    if (!PyBytes_CheckExact(raw))
-        return NULL;
+    Field values[MAX_FIELDS];
     state->scratch_size = 0;
     for (int i = 0; i < table->made; i++) {
-        PyObject *column = PyList_GET_ITEM(results, table->made_places[i]);
-        starts[i] = state->scratch_size;
-        if (write_result(state, PyList_GET_ITEM(column, at), table->made_kinds[i], PyTuple_GET_ITEM(table->writers, i)) != 1)
+        size_t start = state->scratch_size;
+        if (write_result(state, &results[table->made_places[i]], at, table->made_kinds[i],
+                         PyTuple_GET_ITEM(table->writers, i)) != 1)
+            return NULL;
+        values[i].size = (uint32_t)(state->scratch_size - start);
+    }
+    const char *text = state->scratch;
+    for (int i = 0; i < table->made; i++) {
+        Field *value = &values[i];
+        value->flags = 0;
+        value->text = text;
+        value->name = table->made_names[i].text;
+        value->name_size = (uint32_t)table->made_names[i].size;
+        text += value->size;
+        if (scan_value(value->text, text, 2, &value->kind, &value->flags) != text)
             return NULL;
     }
-    starts[table->made] = state->scratch_size;
-    for (int i = 0; i < table->made; i++)
-        values[i] = (Text){state->scratch + starts[i], starts[i + 1] - starts[i]};
-    PyObject *row = composed(state, raw, table->made, table->made_names, values, table->laid, table->layout,
-                             table->layout_names);
-    if (row == Py_None)
-        Py_CLEAR(row);
-    return row;
+    return composed(state, raw, table->made, values, table->laid, table->layout, table->layout_names);
 }
 
+enum { A_PROGRAM = C_SENT, A_MASK, A_FIXED };
+static const char ANSWERS[A_FIXED + 1] = "iilissil";
+
 typedef struct {
-    PyObject *programs, *heads, *offsets, *whats, *texts, *keys, *mask, *results, *tables, *out;
+    In *in; /* what stayed here, the programs and masks that came back, results */
+    PyObject *tables, *heads, *out;
+    long *done; /* by head: so many records went there */
     long filtered;
 } Answers;
 
-/* The rows of one message, from `first` to before `end`: 1, 0 where that is not for us, -1 with an error. */
-static int answer_one(State *state, Answers *in, PyObject *known_heads, Py_ssize_t first, Py_ssize_t end)
+/* The rows of one message, from `first` to before `end`; their results begin at `row`: 1, 0 where that is not for us, -1
+   with an error. */
+static int answer_one(State *state, Answers *all, Py_ssize_t first, Py_ssize_t end, Py_ssize_t row)
 {
+    const In *in = all->in, *results = in + A_FIXED;
     Py_ssize_t last = end - 1;
-    long program = PyLong_AsLong(PyList_GET_ITEM(in->programs, last));
+    int32_t program = int_of(&in[C_PROGRAM], last);
+    Text text, key;
     if (program == -1) {
         for (Py_ssize_t i = first; i < end; i++)
-            if (PyLong_AsLong(PyList_GET_ITEM(in->programs, i)) != -1)
+            if (int_of(&in[C_PROGRAM], i) != -1)
                 return 0;
         for (Py_ssize_t i = first; i < end; i++) {
-            Py_ssize_t head = PyLong_AsSsize_t(PyList_GET_ITEM(in->heads, i));
-            if (head < 0 || head >= PyList_GET_SIZE(known_heads))
+            int32_t head = int_of(&in[C_HEAD], i);
+            bool keyed = !is_null(&in[C_KEY], i), there = !is_null(&in[C_TEXT], i);
+            if (head < 0 || head >= PyList_GET_SIZE(all->heads) || (keyed && !text_of(&in[C_KEY], i, &key)) ||
+                (there && !text_of(&in[C_TEXT], i, &text)))
                 return 0;
-            PyObject *to = PyTuple_GET_ITEM(PyList_GET_ITEM(known_heads, head), 0);
-            PyObject *record = PyTuple_Pack(3, to, PyList_GET_ITEM(in->keys, i), PyList_GET_ITEM(in->texts, i));
-            int failed = record ? PyList_Append(in->out, record) : -1;
-            Py_XDECREF(record);
+            PyObject *record = PyTuple_New(3);
+            PyObject *first_part = keyed ? PyBytes_FromStringAndSize(key.text, (Py_ssize_t)key.size) : Py_NewRef(Py_None);
+            PyObject *second = there ? PyBytes_FromStringAndSize(text.text, (Py_ssize_t)text.size) : Py_NewRef(Py_None);
+            if (!record || !first_part || !second) {
+                Py_XDECREF(record);
+                Py_XDECREF(first_part);
+                Py_XDECREF(second);
+                return -1;
+            }
+            PyTuple_SET_ITEM(record, 0, Py_NewRef(PyTuple_GET_ITEM(PyList_GET_ITEM(all->heads, head), 0)));
+            PyTuple_SET_ITEM(record, 1, first_part);
+            PyTuple_SET_ITEM(record, 2, second);
+            int failed = PyList_Append(all->out, record);
+            Py_DECREF(record);
             if (failed)
                 return -1;
+            all->done[head]++;
         }
         return 1;
     }
-    if (program < 0 || program >= PyList_GET_SIZE(in->tables) || end - first > 2 ||
-        PyLong_AsLongLong(PyList_GET_ITEM(in->mask, last)))
+    Py_ssize_t at = row + last - first;
+    if (program < 0 || program >= PyList_GET_SIZE(all->tables) || end - first > 2)
         return 0;
-    PyObject *found = PyList_GET_ITEM(in->tables, program);
-    if (found == Py_None)
+    PyObject *found = PyList_GET_ITEM(all->tables, program);
+    if (found == Py_None || !text_of(&in[C_TEXT], last, &text) || int_of(&in[A_PROGRAM], at) != program)
         return 0;
     Table *table = (Table *)found;
-    long what = PyLong_AsLong(PyList_GET_ITEM(in->whats, last));
-    PyObject *filter = table->filter < 0 ? NULL : PyList_GET_ITEM(in->results, table->filter);
-    bool passes = !filter || PyList_GET_ITEM(filter, last) == Py_True, passed = false;
+    int32_t what = int_of(&in[C_WHAT], last);
+    /* What the row before would have been is of no interest where it did not come along */
+    int64_t ignored = table->was < 0 || what & FED_BOTH ? 0 : (int64_t)1 << table->was;
+    if (long_of(&in[A_MASK], at) & ~ignored)
+        return 0;
+    const In *filter = table->filter < 0 ? NULL : &results[table->filter];
+    bool passes = !filter || truth_of(filter, at), passed = false, written_over = false;
+    Text raw = text;
     if (end - first == 2) {
-        if (what != FED_UPDATE || PyLong_AsLong(PyList_GET_ITEM(in->whats, first)) != FED_BEFORE ||
-            PyLong_AsLong(PyList_GET_ITEM(in->programs, first)) != program ||
-            PyLong_AsLongLong(PyList_GET_ITEM(in->mask, first)))
+        if (what != FED_UPDATE || int_of(&in[C_WHAT], first) != FED_BEFORE || int_of(&in[C_PROGRAM], first) != program ||
+            int_of(&in[A_PROGRAM], row) != program || long_of(&in[A_MASK], row) & ~ignored ||
+            !text_of(&in[C_TEXT], first, &raw))
             return 0;
-        passed = !filter || PyList_GET_ITEM(filter, first) == Py_True;
+        passed = !filter || truth_of(filter, row);
         what = passed ? FED_UPDATE : FED_INSERT;
+    } else if (what == (FED_UPDATE | FED_BOTH)) {
+        if (table->was < 0 || table->key_made)
+            return 0;
+        passed = truth_of(&results[table->was], at);
+        what = passed ? FED_UPDATE : FED_INSERT;
+        written_over = true;
     } else if (what > FED_DELETE || (what == FED_UPDATE_ALONE && !passes))
         return 0;
     else if (what == FED_DELETE) {
@@ -1895,86 +2090,124 @@ static int answer_one(State *state, Answers *in, PyObject *known_heads, Py_ssize
         passes = false;
     }
     if (!passes && !passed) {
-        in->filtered++;
+        all->filtered++;
         return 1;
     }
-    PyObject *row = NULL, *old = NULL;
-    if (passes && !(row = answer(state, table, PyList_GET_ITEM(in->texts, last), in->results, last)))
-        return PyErr_Occurred() ? -1 : 0;
-    if (passed) {
-        PyObject *raw = PyList_GET_ITEM(in->texts, first);
-        old = table->key_made ? answer(state, table, raw, in->results, first) : Py_NewRef(raw);
-        if (!old) {
-            Py_XDECREF(row);
+    PyObject *new = NULL, *old = NULL;
+    bool gone = passed && !(passes && written_over);
+    if (gone && table->key_made) {
+        if (!(old = answer(state, table, raw, results, row)))
             return PyErr_Occurred() ? -1 : 0;
-        }
+        raw = (Text){PyBytes_AS_STRING(old), (size_t)PyBytes_GET_SIZE(old)};
     }
-    int done = touch(state, table) ? put_one(state, table, row, old, in->out) : -1;
-    Py_XDECREF(row);
+    if (passes && !(new = answer(state, table, text, results, at))) {
+        Py_XDECREF(old);
+        return PyErr_Occurred() ? -1 : 0;
+    }
+    int done = touch(state, table) ? put_one(state, table, new, gone ? &raw : NULL, all->out) : -1;
+    Py_XDECREF(new);
     Py_XDECREF(old);
     if (done == 1)
         *(!passes ? &table->deleted : what == FED_INSERT ? &table->inserted : &table->updated) += 1;
     return done;
 }
 
-/* drain(tables, heads, columns, mask, results, start, limit, out): see the stub. */
-static PyObject *drain(PyObject *module, PyObject *const *args, Py_ssize_t count)
+/* Whether these are tables that write results, of which there are so many; false with an error. */
+static bool check_tables(const State *state, PyObject *tables, Py_ssize_t results)
 {
-    if (count != 8 || !PyList_CheckExact(args[0]) || !PyList_CheckExact(args[1]) || !PyTuple_CheckExact(args[2]) ||
-        PyTuple_GET_SIZE(args[2]) != 6 || !PyList_CheckExact(args[3]) || !PyList_CheckExact(args[4]) ||
-        !PyList_CheckExact(args[7])) {
-        PyErr_SetString(PyExc_TypeError, "drain(tables, heads, columns, mask, results, start, limit, out)");
-        return NULL;
-    }
-    State *state = PyModule_GetState(module);
-    PyObject *const *column = &PyTuple_GET_ITEM(args[2], 0);
-    Answers in = {column[0], column[1], column[2], column[3], column[4], column[5], args[3], args[4], args[0], args[7], 0};
-    Py_ssize_t i = PyLong_AsSsize_t(args[5]), size = PyList_GET_SIZE(in.programs);
-    long long limit = PyLong_AsLongLong(args[6]);
-    if (PyErr_Occurred())
-        return NULL;
-    for (int c = 0; c < 6; c++)
-        if (!PyList_CheckExact(column[c]) || PyList_GET_SIZE(column[c]) != size)
-            i = -1;
-    for (Py_ssize_t r = 0; r < PyList_GET_SIZE(in.results); r++)
-        if (!PyList_CheckExact(PyList_GET_ITEM(in.results, r)) || PyList_GET_SIZE(PyList_GET_ITEM(in.results, r)) != size)
-            i = -1;
-    for (Py_ssize_t t = 0; t < PyList_GET_SIZE(in.tables); t++) {
-        PyObject *table = PyList_GET_ITEM(in.tables, t);
-        if (table == Py_None)
+    bool good = true;
+    for (Py_ssize_t t = 0; t < PyList_GET_SIZE(tables) && good; t++) {
+        Table *table = (Table *)PyList_GET_ITEM(tables, t);
+        if ((PyObject *)table == Py_None)
             continue;
-        if (Py_TYPE(table) != state->table_type || !((Table *)table)->answered)
-            i = -1;
-        else {
-            for (int m = 0; m < ((Table *)table)->made; m++)
-                if (((Table *)table)->made_places[m] >= PyList_GET_SIZE(in.results))
-                    i = -1;
-            if (((Table *)table)->filter >= PyList_GET_SIZE(in.results))
-                i = -1;
-        }
+        good = Py_TYPE(table) == state->table_type && table->answered && table->filter < results && table->was < results;
+        for (int m = 0; good && m < table->made; m++)
+            good = table->made_places[m] < results;
     }
-    if (i < 0 || PyList_GET_SIZE(in.mask) != size) {
-        PyErr_SetString(PyExc_ValueError, "columns of one length, and tables with results in them");
+    if (!good)
+        PyErr_SetString(PyExc_ValueError, "tables with results in them");
+    return good;
+}
+
+/* drain(tables, heads, kept, kinds, back, start, row, limit, out): see the stub. */
+static PyObject *drain(PyObject *module, PyObject *args)
+{
+    PyObject *tables, *heads, *kept, *back, *out, *done = NULL, *result = NULL;
+    const char *kinds;
+    Py_ssize_t size, results, sent, i, row;
+    long long limit;
+    if (!PyArg_ParseTuple(args, "O!O!nO!y#nO!nnLO!", &PyList_Type, &tables, &PyList_Type, &heads, &size, &PyList_Type,
+                          &kept, &kinds, &results, &sent, &PyList_Type, &back, &i, &row, &limit, &PyList_Type, &out))
+        return NULL;
+    State *state = PyModule_GetState(module);
+    if (PyList_GET_SIZE(kept) != C_SENT || PyList_GET_SIZE(back) != results + 2 || size < 0 || sent < 0 || i < 0 ||
+        row < 0) {
+        PyErr_SetString(PyExc_ValueError, "not the columns that there are");
         return NULL;
     }
+    if (!check_tables(state, tables, results))
+        return NULL;
+    for (Py_ssize_t h = 0; h < PyList_GET_SIZE(heads); h++)
+        if (!PyTuple_CheckExact(PyList_GET_ITEM(heads, h)) || !PyTuple_GET_SIZE(PyList_GET_ITEM(heads, h))) {
+            PyErr_SetString(PyExc_TypeError, "a head is a tuple");
+            return NULL;
+        }
+    Py_ssize_t columns = A_FIXED + results;
+    Answers all = {PyMem_Calloc((size_t)columns, sizeof(In)), tables, heads, out,
+                   PyMem_Calloc((size_t)PyList_GET_SIZE(heads) + 1, sizeof(long)), 0};
+    bool good = all.in && all.done;
+    if (!good)
+        PyErr_NoMemory();
+    for (Py_ssize_t c = 0; c < columns && good; c++) {
+        char kind = c < A_FIXED ? ANSWERS[c] : kinds[c - A_FIXED];
+        if (!strchr("ilsdb", kind)) {
+            PyErr_SetString(PyExc_ValueError, "a result is of s, l, d or b");
+            good = false;
+        } else
+            good = c < C_SENT ? in_open(&all.in[c], kind, PyList_GET_ITEM(kept, c), size)
+                              : in_open(&all.in[c], kind, PyList_GET_ITEM(back, c - C_SENT), sent);
+    }
+    int taken = good ? 1 : -1;
     state->touched_count = 0;
-    int taken = 1;
-    while (i < size && taken == 1) {
-        long long at = PyLong_AsLongLong(PyList_GET_ITEM(in.offsets, i));
-        Py_ssize_t end = i + 1;
+    while (taken == 1 && i < size) {
+        int64_t at = long_of(&all.in[C_AT], i);
+        Py_ssize_t end = i, next = row;
         if (at >= limit)
             break;
-        while (end < size && PyLong_AsLongLong(PyList_GET_ITEM(in.offsets, end)) == at)
-            end++;
-        taken = answer_one(state, &in, args[1], i, end);
-        if (taken == 1)
+        for (; end < size && long_of(&all.in[C_AT], end) == at; end++)
+            next += int_of(&all.in[C_PROGRAM], end) >= 0;
+        if (next > sent) {
+            PyErr_SetString(PyExc_ValueError, "fewer results than rows");
+            taken = -1;
+            break;
+        }
+        taken = answer_one(state, &all, i, end, row);
+        if (taken == 1) {
             i = end;
+            row = next;
+        }
     }
     if (taken < 0 && !PyErr_Occurred())
         PyErr_SetString(PyExc_SystemError, "no reason given");
-    if (!count_touched(state, taken >= 0))
-        return NULL;
-    return Py_BuildValue("nl", i, in.filtered);
+    if (good && count_touched(state, taken >= 0) && taken >= 0)
+        done = PyDict_New();
+    for (Py_ssize_t h = 0; done && h < PyList_GET_SIZE(heads); h++) {
+        if (!all.done[h])
+            continue;
+        PyObject *head = PyLong_FromSsize_t(h), *count = PyLong_FromLong(all.done[h]);
+        if (!head || !count || PyDict_SetItem(done, head, count))
+            Py_CLEAR(done);
+        Py_XDECREF(head);
+        Py_XDECREF(count);
+    }
+    if (done)
+        result = Py_BuildValue("nnlO", i, row, all.filtered, done);
+    Py_XDECREF(done);
+    for (Py_ssize_t c = 0; all.in && c < columns; c++)
+        in_close(&all.in[c]);
+    PyMem_Free(all.in);
+    PyMem_Free(all.done);
+    return result;
 }
 
 /* Table.ready(heads): the places of its destination, for records that pass expressions by. */
@@ -2011,22 +2244,21 @@ static int rows_init(Rows *self, PyObject *args, PyObject *Py_UNUSED(kwargs))
             PyErr_SetString(PyExc_TypeError, "made once");
         return -1;
     }
-    self->cols = PyMem_Calloc((size_t)size + METAS, sizeof(Col));
+    self->cols = PyMem_Calloc((size_t)size + SLOTS, sizeof(Col));
     if (!self->cols) {
         PyErr_NoMemory();
         return -1;
     }
-    const char metas[METAS] = {'i', 'i', 'l', 'i', 's', 's'};
-    for (int c = 0; c < METAS; c++)
-        self->cols[c].kind = metas[c];
+    for (int c = 0; c < SLOTS; c++)
+        self->cols[c].kind = METAS[c];
     for (Py_ssize_t c = 0; c < size; c++) {
         if (!strchr("sldb", kinds[c])) {
             PyErr_SetString(PyExc_ValueError, "a slot is of s, l, d or b");
             return -1;
         }
-        self->cols[METAS + c].kind = kinds[c];
+        self->cols[SLOTS + c].kind = kinds[c];
     }
-    self->columns = METAS + (int)size;
+    self->columns = SLOTS + (int)size;
     return 0;
 }
 
@@ -2063,20 +2295,48 @@ static PyObject *rows_add(Rows *self, PyObject *args)
     PyObject *meta, *values;
     if (!PyArg_ParseTuple(args, "O!O!", &PyTuple_Type, &meta, &PyTuple_Type, &values))
         return NULL;
-    if (PyTuple_GET_SIZE(meta) != METAS ||
-        (PyTuple_GET_SIZE(values) && PyTuple_GET_SIZE(values) != self->columns - METAS)) {
+    if (PyTuple_GET_SIZE(meta) != C_SENT ||
+        (PyTuple_GET_SIZE(values) && PyTuple_GET_SIZE(values) != self->columns - SLOTS)) {
         PyErr_SetString(PyExc_ValueError, "one value for each column, or none for all slots");
         return NULL;
     }
-    if (!rows_room(self, self->count + 1))
+    if (!rows_room(self, 1))
         return NULL;
-    for (int c = 0; c < self->columns; c++) {
-        PyObject *value = c < METAS ? PyTuple_GET_ITEM(meta, c)
-                          : PyTuple_GET_SIZE(values) ? PyTuple_GET_ITEM(values, c - METAS) : Py_None;
-        if (!put_object(self, c, self->count, value))
+    for (int c = 0; c < C_SENT; c++)
+        if (!put_object(self, c, self->count, PyTuple_GET_ITEM(meta, c)))
             return NULL;
+    int32_t program = ((int32_t *)self->cols[C_PROGRAM].data)[self->count];
+    if (program >= 0) {
+        put_value(self, C_SENT, self->sent, &program);
+        for (int c = SLOTS; c < self->columns; c++) {
+            PyObject *value = PyTuple_GET_SIZE(values) ? PyTuple_GET_ITEM(values, c - SLOTS) : Py_None;
+            if (!put_object(self, c, self->sent, value))
+                return NULL;
+        }
+        self->sent++;
     }
     self->count++;
+    Py_RETURN_NONE;
+}
+
+/* Rows.mark(code, count): see the stub. */
+static PyObject *rows_mark(Rows *self, PyObject *args)
+{
+    int code;
+    Py_ssize_t count;
+    if (!PyArg_ParseTuple(args, "in", &code, &count))
+        return NULL;
+    if (code >= 0 || count < 0) {
+        PyErr_SetString(PyExc_ValueError, "a mark is no program");
+        return NULL;
+    }
+    if (!rows_room(self, count))
+        return NULL;
+    for (; count; count--, self->sent++) {
+        put_value(self, C_SENT, self->sent, &(int32_t){code});
+        for (int c = SLOTS; c < self->columns; c++)
+            put_null(self, c, self->sent);
+    }
     Py_RETURN_NONE;
 }
 
@@ -2093,45 +2353,65 @@ static PyObject *bits_of(const bool *flags, Py_ssize_t count)
     return bits;
 }
 
+/* Rows.size(): see the stub. */
+static PyObject *rows_size(Rows *self, PyObject *Py_UNUSED(ignored))
+{
+    return Py_BuildValue("ni", self->sent, self->count ? self->cols[C_TEXT].ends[self->count - 1] : 0);
+}
+
+/* A column's first `count` values, as Arrow has them: validity, ends, data. */
+static PyObject *taken(const Col *col, Py_ssize_t count)
+{
+    Py_ssize_t nulls = 0;
+    for (Py_ssize_t i = 0; i < count; i++)
+        nulls += !col->valid[i];
+    PyObject *valid = nulls ? bits_of(col->valid, count) : Py_NewRef(Py_None), *ends = NULL, *data = NULL;
+    if (col->kind == 's') {
+        ends = PyBytes_FromStringAndSize(NULL, (count + 1) * 4);
+        if (ends) {
+            memset(PyBytes_AS_STRING(ends), 0, 4);
+            if (count)
+                memcpy(PyBytes_AS_STRING(ends) + 4, col->ends, (size_t)count * 4);
+        }
+        data = PyBytes_FromStringAndSize(col->data, count ? col->ends[count - 1] : 0);
+    } else {
+        ends = Py_NewRef(Py_None);
+        data = col->kind == 'b' ? bits_of((const bool *)col->data, count)
+                                : PyBytes_FromStringAndSize(col->data, count * (Py_ssize_t)width_of(col->kind));
+    }
+    PyObject *column = valid && ends && data ? PyTuple_Pack(3, valid, ends, data) : NULL;
+    Py_XDECREF(valid);
+    Py_XDECREF(ends);
+    Py_XDECREF(data);
+    return column;
+}
+
 /* Rows.take(): see the stub. */
 static PyObject *rows_take(Rows *self, PyObject *Py_UNUSED(ignored))
 {
-    Py_ssize_t count = self->count;
-    PyObject *columns = PyList_New(self->columns);
-    for (int c = 0; columns && c < self->columns; c++) {
-        Col *col = &self->cols[c];
-        Py_ssize_t nulls = 0;
-        for (Py_ssize_t i = 0; i < count; i++)
-            nulls += !col->valid[i];
-        PyObject *valid = nulls ? bits_of(col->valid, count) : Py_NewRef(Py_None), *ends = NULL, *data = NULL;
-        if (col->kind == 's') {
-            ends = PyBytes_FromStringAndSize(NULL, (count + 1) * 4);
-            if (ends) {
-                memset(PyBytes_AS_STRING(ends), 0, 4);
-                if (count)
-                    memcpy(PyBytes_AS_STRING(ends) + 4, col->ends, (size_t)count * 4);
-            }
-            data = PyBytes_FromStringAndSize(col->data, count ? col->ends[count - 1] : 0);
-        } else {
-            ends = Py_NewRef(Py_None);
-            data = col->kind == 'b' ? bits_of((const bool *)col->data, count)
-                                    : PyBytes_FromStringAndSize(col->data, count * (Py_ssize_t)width_of(col->kind));
-        }
-        PyObject *column = valid && ends && data ? PyTuple_Pack(3, valid, ends, data) : NULL;
-        Py_XDECREF(valid);
-        Py_XDECREF(ends);
-        Py_XDECREF(data);
+    Py_ssize_t count = self->count, sent = self->sent;
+    PyObject *kept = PyList_New(C_SENT), *going = PyList_New(self->columns - C_SENT);
+    for (int c = 0; kept && going && c < self->columns; c++) {
+        PyObject *column = taken(&self->cols[c], c < C_SENT ? count : sent);
         if (!column)
-            Py_CLEAR(columns);
+            Py_CLEAR(kept);
+        else if (c < C_SENT)
+            PyList_SET_ITEM(kept, c, column);
         else
-            PyList_SET_ITEM(columns, c, column);
+            PyList_SET_ITEM(going, c - C_SENT, column);
     }
-    self->count = 0;
-    return columns ? Py_BuildValue("nN", count, columns) : NULL;
+    self->count = self->sent = 0;
+    if (kept && going)
+        return Py_BuildValue("nNnN", count, kept, sent, going);
+    Py_XDECREF(kept);
+    Py_XDECREF(going);
+    return NULL;
 }
 
 static PyMethodDef rows_methods[] = {
     {"add", (PyCFunction)rows_add, METH_VARARGS, "Add a row."},
+    {"mark", (PyCFunction)rows_mark, METH_VARARGS, "Add rows that only go to expressions, and say something by their program."},
+    {"size", (PyCFunction)rows_size, METH_NOARGS, "How many rows go, and how many bytes stay."},
     {"take", (PyCFunction)rows_take, METH_NOARGS, "Take all rows, as buffers."},
     {NULL, NULL, 0, NULL},
 };
@@ -2217,9 +2497,8 @@ static void module_free(void *module)
 }
 
 static PyMethodDef module_methods[] = {
-    {"drain", (PyCFunction)(void (*)(void))drain, METH_FASTCALL,
-     "Put the records of rows[start:] with results in `out`; the first row that is left to others, and how many did "
-     "not pass."},
+    {"drain", drain, METH_VARARGS,
+     "Put the records of rows[start:] with results in `out`; where that ends, and what was counted."},
     {NULL, NULL, 0, NULL},
 };
 static PyModuleDef_Slot module_slots[] = {{Py_mod_exec, module_exec}, {0, NULL}};

@@ -1,5 +1,5 @@
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from ingest.flow.plan import Record as Written
 from ingest.flow.plan import TablePlan
@@ -36,13 +36,18 @@ class Table:
         base: list[Any],
         event: int,
         decisive: tuple[int, ...],
+        key: tuple[int, ...],
         images: bool,
+        were: tuple[int, ...],
+        were_slots: tuple[int, ...],
+        were_kinds: bytes,
         /,
     ) -> None:
         """Let rows go to expressions: these columns in these slots of these kinds, among the values in `base`.
 
         `event`: the slot of what happened, or -1. `decisive`: the columns where a difference makes the row before an
-        update go, too; `images`: it goes in any case.
+        update go, too; `key`: those that are of the result's key; `images`: it goes in any case. `were`: its columns
+        that go in slots of the row after it, where both have the same key; none where it goes by itself.
         """
 
     def ready(self, heads: tuple[int, int, int, int], /) -> None:
@@ -51,6 +56,7 @@ class Table:
     def answer(
         self,
         filter_at: int,
+        was_at: int,
         soft_delete: bool,
         key_made: bool,
         names: tuple[bytes, ...],
@@ -62,29 +68,38 @@ class Table:
     ) -> None:
         """Let rows be made of images and results.
 
-        `filter_at`: which result says whether a row passes, or -1. `key_made`: whether a result is of the primary key.
-        `names`: those of the results, as JSON has them between its quotes; `places`: which results they are; `kinds`:
-        `l` integers, `b` truth values, `t` texts, or `x`, which `writers` make JSON of, as they do of texts that are
-        not plain. `columns`: what the row shall have, each a name of the image's or the place of a name; None: what
-        the image has, then results that are new.
+        `filter_at`: which result says whether a row passes, or -1; `was_at`: whether the row before it did. `key_made`:
+        whether a result is of the primary key. `names`: those of the results, as JSON has them between its quotes;
+        `places`: which results they are; `kinds`: `l` integers, `b` truth values, `t` texts, or `x`, which `writers`
+        make JSON of, as they do of texts that are not plain. `columns`: what the row shall have, each a name of the
+        image's or the place of a name; None: what the image has, then results that are new.
         """
+
+Parts: TypeAlias = tuple[bytes | None, bytes | None, bytes]
+"""A column as Arrow has it: validity, offsets, data."""
 
 def drain(
     tables: list[Table | None],
     heads: list[tuple[Any, Any]],
-    columns: tuple[list[Any], ...],
-    mask: list[int],
-    results: list[list[Any]],
+    size: int,
+    kept: list[tuple[int, Any, Any, Any]],
+    kinds: bytes,
+    sent: int,
+    back: list[tuple[int, Any, Any, Any]],
     start: int,
+    row: int,
     limit: int,
     out: list[Written],
     /,
-) -> tuple[int, int]:
-    """Put the records of rows[start:] in `out`; the first row that is left to others, and how many did not pass.
+) -> tuple[int, int, int, dict[int, int]]:
+    """Put the records of rows[start:] in `out`.
 
-    `tables`: by program; `heads`: where ready-made records go, by their place; `columns`: program, head, offset, what
-    it is, text, key of each row; `limit`: the offset to end before. Rows of one offset are one message. What is
-    written is counted in the plans of `tables`; ready-made records are not.
+    `tables`: by program; `heads`: where ready-made records go, by their place. `kept`: of each of `size` rows, program,
+    head, offset, what it is, text, key. `back`: of those `sent` rows that went to expressions, program, mask of
+    failures, and the results, which are of these `kinds`; those of rows[start] begin at `row`. Columns are (first
+    value, validity, offsets, data), as Arrow has them. `limit`: the offset to end before. Rows of one offset are one
+    message. Gives the first row that is left to others, where its results begin, how many messages did not pass, and by
+    head how many records went there. What is written is counted in the plans of `tables`.
     """
 
 class Rows:
@@ -94,10 +109,22 @@ class Rows:
         """`kinds`: those of the slots: `s` texts, `l` integers, `d` floating-point numbers, `b` truth values."""
 
     def add(self, meta: tuple[Any, ...], values: tuple[Any, ...], /) -> None:
-        """Add a row: program, head, offset, what it is, text, key; and the values of its slots, or none at all."""
+        """Add a row: program, head, offset, what it is, text, key; and the values of its slots, or none at all.
 
-    def take(self) -> tuple[int, list[tuple[bytes | None, bytes | None, bytes]]]:
-        """How many rows there are, and each column as Arrow has it: validity, offsets, data. None are left."""
+        It goes to expressions if its program is not negative.
+        """
+
+    def mark(self, code: int, count: int, /) -> None:
+        """Add rows that only go to expressions, with this in the place of a program."""
+
+    def size(self) -> tuple[int, int]:
+        """How many rows go to expressions, and how many bytes the texts have that stay."""
+
+    def take(self) -> tuple[int, list[Parts], int, list[Parts]]:
+        """How many rows there are, and what stays of them; how many go to expressions: their programs, their slots.
+
+        None are left.
+        """
 
 class Lane:
     """The way of one topic's messages."""

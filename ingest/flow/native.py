@@ -157,7 +157,9 @@ def compile_feed(plan: FeedPlan) -> Table | None:
     made.feed(
         plan.program.number, tuple(places[name] for name, _, _ in plan.inputs), tuple(p for _, _, p in plan.inputs),
         "".join(kind for _, kind, _ in plan.inputs).encode(), base, ours.get(EVENT, -1),
-        tuple(places[name] for name in plan.decisive), plan.images,
+        tuple(places[name] for name in plan.decisive), tuple(places[name] for name in plan.key), plan.images,
+        tuple(places[name] for name, _, _ in plan.was), tuple(p for _, _, p in plan.was),
+        "".join(kind for _, kind, _ in plan.was).encode(),
     )  # fmt: skip
     return made
 
@@ -167,7 +169,7 @@ def rows(kinds: bytes) -> _native.Rows:
     return _native.Rows(kinds)
 
 
-def drain(*arguments: Any) -> tuple[int, int]:  # noqa: ANN401  (see the stub)
+def drain(*arguments: Any) -> tuple[int, int, int, dict[int, int]]:  # noqa: ANN401  (see the stub)
     """Make records of rows and their results in C: `_native.drain`."""
     return _native.drain(*arguments)
 

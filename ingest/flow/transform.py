@@ -103,6 +103,10 @@ class Program:
     key: tuple[str, ...]
     """The result's key."""
     soft_delete: bool = False
+    was: Output | None = None
+    """Whether the row before an update passes the filter, from columns that travel beside those of the row after it;
+    None where that row has to go by itself."""
+    was_inputs: tuple[Input, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +123,8 @@ class Programs:
 def together(programs: Iterable[Program], *, told: bool = False) -> Programs:
     """Programs, each with as many slots as the one that needs most of a kind."""
     of = {program.table: program for program in programs}
-    inputs = {i.slot for p in of.values() for i in p.inputs}
-    results = {o.slot for p in of.values() for o in (*p.outputs, *((p.condition,) if p.condition else ()))}
+    inputs = {i.slot for p in of.values() for i in (*p.inputs, *p.was_inputs)}
+    results = {o.slot for p in of.values() for o in (*p.outputs, p.condition, p.was) if o is not None}
 
     def ordered(slots: set[str]) -> tuple[str, ...]:
         return tuple(sorted(slots, key=lambda slot: (SLOTS.index(slot[0]), int(slot[1:]))))
@@ -133,6 +137,8 @@ INSERT, UPDATE, UPDATE_ALONE, DELETE, BEFORE = range(5)
 after one whose row before is not known, the row that a delete took, the row before the update that comes next."""
 PARTIAL: Final = 8
 """Added to it: the image does not have all columns, and what it lacks is unknown."""
+BOTH: Final = 16
+"""Added to it: the columns of the row before the update that its filter needs came with it."""
 
 Fed: TypeAlias = "tuple[int, int, bytes, tuple[Any, ...]]"
 """The program's number, what it is, the row's text, and the values of all slots."""
@@ -173,6 +179,10 @@ class FeedPlan:
         """Those that are not the table's."""
         self.decisive = sorted(name for name in program.decisive if not is_ours(name))
         """The table's columns that decide: where they do not change, the row before an update need not go."""
+        self.key = [name for name in self.decisive if name in program.key]
+        """Those that are of the result's key."""
+        self.was = [] if self.images else [(i.name, i.slot[0], places[i.slot]) for i in program.was_inputs]
+        """Columns of the row before an update that travel with the row after it, where both have the same key."""
         self._compile(source.schema)
 
     def upsert(
@@ -194,10 +204,15 @@ class FeedPlan:
             else:
                 self._check(message_key, None)
                 decides = self._decides
-                if old is not None and (self.images or decides(old) != decides(row)):
-                    self._emit(BEFORE, "-U", bytes(before), self._values(old), emit)  # type: ignore[arg-type]  # it is there
                 what = UPDATE if old is not None else UPDATE_ALONE if kind is _UPDATE else INSERT
-                self._emit(what, str(kind), bytes(after), self._values(row), emit)
+                values = self._values(row)
+                if old is not None and (self.images or decides(old) != decides(row)):
+                    if self.was and self._moves(old) == self._moves(row):
+                        what |= BOTH
+                        values = self._with_those(values, old)
+                    else:
+                        self._emit(BEFORE, "-U", bytes(before), self._values(old), emit)  # type: ignore[arg-type]  # it is there
+                self._emit(what, str(kind), bytes(after), values, emit)
                 return
         self._upsert_slowly(kind, before, after, message_key, declared, emit)
 
@@ -214,6 +229,8 @@ class FeedPlan:
         self._places = [place for _, _, place in self.inputs]
         self._in_order = not self.ours and self._places == [*range(self.slots)]
         self._decides = _getter([names[name] for name in self.decisive if name in names])
+        self._moves = _getter([names[name] for name in self.key if name in names])
+        self._were = _getter([names[name] for name, _, _ in self.was])
         key = [(f"k{i}", msgspec.Raw, msgspec.field(name=name)) for i, name in enumerate(self._primary_key)]
         plain = key and all(map(plain_name, self._primary_key))
         self._key_like: Callable[[Any], Any] = (
@@ -229,6 +246,13 @@ class FeedPlan:
         for place, value in zip(self._places, found, strict=True):
             values[place] = value
         return tuple(values)
+
+    def _with_those(self, values: tuple[Any, ...], old: Any) -> tuple[Any, ...]:  # noqa: ANN401  (as above)
+        """The slots with those of the row before."""
+        both = list(values)
+        for (_, _, place), value in zip(self.was, self._were(old), strict=True):
+            both[place] = value
+        return tuple(both)
 
     def _upsert_slowly(
         self,
@@ -397,6 +421,8 @@ class Composer:
         self._condition = program.condition
         self.filter_at = -1 if program.condition is None else places[program.condition.slot]
         """Which result is the filter's; -1 where there is none."""
+        self.was_at = -1 if program.was is None else places[program.was.slot]
+        """Which is that of the row before."""
         names = [o.name for o in program.outputs]
         self._names = tuple(msgspec.json.encode(name)[1:-1] for name in names)
         self._layout = None if self._columns is None else tuple(
@@ -419,8 +445,8 @@ class Composer:
             for output, (_, _, write, _, _) in zip(self.program.outputs, self._writers, strict=True)
         )
         return (
-            self.filter_at, self.program.soft_delete, bool(made.intersection(self.program.key)), self._names,
-            tuple(place for _, place, _, _, _ in self._writers), kinds.encode(),
+            self.filter_at, self.was_at, self.program.soft_delete, bool(made.intersection(self.program.key)),
+            self._names, tuple(place for _, place, _, _, _ in self._writers), kinds.encode(),
             tuple(write for _, _, write, _, _ in self._writers), self._layout,
         )  # fmt: skip
 
@@ -428,6 +454,14 @@ class Composer:
         """Whether an image has all the columns that the filter is made from."""
         needs = frozenset() if self._condition is None else _columns(self._condition.needs)
         return needs <= parse_row(msgspec.Raw(raw)).keys()
+
+    def was(self, raw: bytes, values: Sequence[Any], failed: int) -> tuple[bool, msgspec.Raw | None]:
+        """Whether the row before an update passed, and what of it is known: the key, which is that of the row after."""
+        if failed >> self.was_at & 1:
+            return False, None  # it was a reject, so that it was never written
+        fields = parse_row(msgspec.Raw(raw))
+        key = {name: fields[name] for name in self.program.key if name in fields}
+        return values[self.was_at] is True, msgspec.Raw(object_of(key))
 
     def keyed(self, row: msgspec.Raw) -> bool:
         """Whether a result has its key."""

@@ -187,3 +187,20 @@ def test_merged_tables_stay_merged_across_restarts(kafka: Kafka, pipeline: Pipel
     assert rows["shop1/2"] == {"id": 2, "n": 3, "next": 4, "key": "shop1/2", "more": None}
     assert rows["shop3/1"] == {"id": 1, "n": 4, "next": 5, "key": "shop3/1", "more": "5"}
     assert {name: rows[name] for name in first} == first
+
+
+def test_rows_that_wait_beside_spark_are_gone_when_they_are_written(
+    kafka: Kafka, pipeline: Pipeline, tmp_path: Path
+) -> None:
+    scratch = tmp_path / "scratch"
+    pipeline.write(rest=RULES)
+    fill(kafka, pipeline, 0, 100)
+    process = pipeline.start("--conf", f"spark.local.dir={scratch}")
+    topic = pipeline.out("orders")
+    until(lambda: len(kafka.table(topic)) == len(expected(0, 100)), 60, process)
+    fill(kafka, pipeline, 100, 20_000)
+    until(lambda: len(kafka.table(topic)) == len(expected(0, 20_000)), 60, process)
+    assert [*scratch.rglob("blockmgr-*")]
+    until(lambda: not [*scratch.rglob("ingest-*")], 10, process)
+    process.send_signal(signal.SIGTERM)
+    assert finish(process).code == 0
