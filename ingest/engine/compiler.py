@@ -43,6 +43,7 @@ CONF: Final = {
     "spark.sql.timeType.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(BATCH_ROWS),
     "spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1),
+    "spark.sql.execution.arrow.useLargeVarTypes": "false",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.python.sql.dataFrameDebugging.enabled": "false",
 }

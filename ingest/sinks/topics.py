@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ingest.kafka.writer import KafkaWriter
     from ingest.model.portion import Resumed
 
-CONNECT_S: Final = 20.0
+CONNECT_S: Final = 15.0
 BY_KEY: Final = -1
 """The partition of a record that the client chooses by its key."""
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ingest.kafka.admin import Split, Topic
     from ingest.sources.kafka import KafkaSource
 
-CONNECT_S: Final = 20.0
+CONNECT_S: Final = 15.0
 """How long a start waits for the broker, in seconds."""
 KEEP_S: Final = 30.0
 """How often the group's offsets are shown anew while nothing happens, in seconds."""
