@@ -186,11 +186,7 @@ class Binder:
             return "", ()
         again = Binder(self.compiler, self.rule, self.table, self.source, templates=self.templates)
         again.counts = self.counts
-        for item in self.rule.projection:  # in the same order, so that literals have the same names
-            if item.expression is not None:
-                again.computed[item.name] = again.expression("projection", item.name, item.expression)
-            elif item.name in self.computed:
-                again.computed[item.name] = self.computed[item.name]
+        again.project([column.name for column in self.source.columns])  # literals have the same names again
         sql, _ = again.expression("filter", "", self.rule.filter)
         return sql, tuple(given for name, given in again.inputs.items() if name in needs)
 

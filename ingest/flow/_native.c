@@ -15,9 +15,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
 
 #define MAX_DEPTH 64
 #define MAX_FIELDS 1024
@@ -52,12 +49,6 @@ static bool is_utf8(const char *text, Py_ssize_t size)
 {
     const uint8_t *p = (const uint8_t *)text, *end = p + size;
     while (p < end) {
-#ifdef __SSE2__
-        while (end - p >= 16 && !_mm_movemask_epi8(_mm_loadu_si128((const __m128i *)p)))
-            p += 16;
-        if (p == end)
-            break;
-#endif
         if (end - p >= 8) {
             uint64_t word;
             memcpy(&word, p, 8);
@@ -121,19 +112,6 @@ static int hex4(const char *p)
 static const char *scan_string(const char *p, const char *end, uint8_t *flags)
 {
     for (;;) {
-#ifdef __SSE2__
-        while (end - p >= 16) {
-            __m128i some = _mm_loadu_si128((const __m128i *)p);
-            __m128i hit = _mm_or_si128(_mm_cmpeq_epi8(some, _mm_set1_epi8('"')), _mm_cmpeq_epi8(some, _mm_set1_epi8('\\')));
-            hit = _mm_or_si128(hit, _mm_cmpeq_epi8(_mm_min_epu8(some, _mm_set1_epi8(0x1f)), some));
-            int bits = _mm_movemask_epi8(hit);
-            if (bits) {
-                p += __builtin_ctz((unsigned)bits);
-                break;
-            }
-            p += 16;
-        }
-#endif
         while (end - p >= 8) {
             uint64_t word, quote, slash, hit;
             memcpy(&word, p, 8);
@@ -945,10 +923,11 @@ static bool touch(State *state, Table *table)
     return true;
 }
 
-static bool emit(PyObject *out, const Table *table, const char *key, size_t size, PyObject *value)
+/* Put a record in `out`; a key of NULL is none. */
+static bool emit(PyObject *out, PyObject *destination, const char *key, size_t size, PyObject *value)
 {
-    PyObject *text = PyBytes_FromStringAndSize(key, (Py_ssize_t)size);
-    PyObject *record = text ? PyTuple_Pack(3, table->destination, text, value) : NULL;
+    PyObject *text = key ? PyBytes_FromStringAndSize(key, (Py_ssize_t)size) : Py_NewRef(Py_None);
+    PyObject *record = text ? PyTuple_Pack(3, destination, text, value) : NULL;
     Py_XDECREF(text);
     if (!record)
         return false;
@@ -1482,8 +1461,8 @@ static int take_one(State *state, Lane *lane, PyObject *message_key, PyObject *v
     }
     bool good = written && touch(state, table);
     if (good && moved)
-        good = emit(out, table, old_key, old_size, Py_None);
-    good = good && emit(out, table, key, size, written);
+        good = emit(out, table->destination, old_key, old_size, Py_None);
+    good = good && emit(out, table->destination, key, size, written);
     Py_XDECREF(written);
     if (!good)
         return -1;
@@ -1613,7 +1592,7 @@ static int put_one(State *state, Table *self, PyObject *text, const Text *before
         (!read_row(*before, &state->before) || !(old_size = write_partial_key(self, &state->before, old_key))))
         return 0;
     if (!text)
-        return !old_size ? 0 : emit(out, self, old_key, old_size, Py_None) ? 1 : -1;
+        return !old_size ? 0 : emit(out, self->destination, old_key, old_size, Py_None) ? 1 : -1;
     if (!check_row(self, row, state->ways, &rewritten))
         return 0;
     for (int k = 0; k < self->keys; k++) {
@@ -1626,8 +1605,8 @@ static int put_one(State *state, Table *self, PyObject *text, const Text *before
         return 0;
     PyObject *written = write_row(self, row, state->ways, rewritten, text);
     bool moved = old_size && (old_size != size || memcmp(old_key, key, size));
-    bool good = written && (!moved || emit(out, self, old_key, old_size, Py_None)) &&
-                emit(out, self, key, size, written);
+    bool good = written && (!moved || emit(out, self->destination, old_key, old_size, Py_None)) &&
+                emit(out, self->destination, key, size, written);
     Py_XDECREF(written);
     return good ? 1 : -1;
 }
@@ -2033,21 +2012,11 @@ static int answer_one(State *state, Answers *all, Py_ssize_t first, Py_ssize_t e
             if (head < 0 || head >= PyList_GET_SIZE(all->heads) || (keyed && !text_of(&in[C_KEY], i, &key)) ||
                 (there && !text_of(&in[C_TEXT], i, &text)))
                 return 0;
-            PyObject *record = PyTuple_New(3);
-            PyObject *first_part = keyed ? PyBytes_FromStringAndSize(key.text, (Py_ssize_t)key.size) : Py_NewRef(Py_None);
-            PyObject *second = there ? PyBytes_FromStringAndSize(text.text, (Py_ssize_t)text.size) : Py_NewRef(Py_None);
-            if (!record || !first_part || !second) {
-                Py_XDECREF(record);
-                Py_XDECREF(first_part);
-                Py_XDECREF(second);
-                return -1;
-            }
-            PyTuple_SET_ITEM(record, 0, Py_NewRef(PyTuple_GET_ITEM(PyList_GET_ITEM(all->heads, head), 0)));
-            PyTuple_SET_ITEM(record, 1, first_part);
-            PyTuple_SET_ITEM(record, 2, second);
-            int failed = PyList_Append(all->out, record);
-            Py_DECREF(record);
-            if (failed)
+            PyObject *to = PyTuple_GET_ITEM(PyList_GET_ITEM(all->heads, head), 0);
+            PyObject *value = there ? PyBytes_FromStringAndSize(text.text, (Py_ssize_t)text.size) : Py_NewRef(Py_None);
+            bool good = value && emit(all->out, to, keyed ? key.text : NULL, keyed ? key.size : 0, value);
+            Py_XDECREF(value);
+            if (!good)
                 return -1;
             all->done[head]++;
         }
