@@ -12,7 +12,7 @@ help: ## Show this help
 
 setup: .venv/.ready ## Set up the environment; the command is then .venv/bin/ingest
 
-.venv/.ready: pyproject.toml constraints.txt ingest/flow/_native.c
+.venv/.ready: pyproject.toml constraints.txt ingest/flow/_native.c ingest/kafka/_client.c ingest/model/raw.h
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@command -v java >/dev/null || test -x "$$JAVA_HOME/bin/java" || { echo "Java 17 or newer is needed"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv

@@ -153,7 +153,7 @@ class Changelog:
         self,
         starts: Mapping[Split, int],
         reader: Reader,
-        decode: Callable[[Split, str, list[Record]], list[Decoded]],
+        decode: Callable[[Split, str, Sequence[Record]], list[Decoded]],
     ) -> None:
         """Open the rows of these splits, and bring them to where the ranges begin. Raises IngestError."""
         behind: dict[Split, tuple[int, int]] = {}
@@ -176,7 +176,7 @@ class Changelog:
         self,
         behind: Mapping[Split, tuple[int, int]],
         reader: Reader,
-        decode: Callable[[Split, str, list[Record]], list[Decoded]],
+        decode: Callable[[Split, str, Sequence[Record]], list[Decoded]],
     ) -> None:
         chunks = reader.read(behind)
         try:

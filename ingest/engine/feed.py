@@ -123,18 +123,18 @@ class Feed(Shard):
         self._split = chunk.split
         super().take(chunk)
 
-    def leave_out(self, messages: list[Record], at: int, count: int) -> None:  # noqa: ARG002
+    def leave_out(self, messages: Sequence[Record], at: int, count: int) -> None:  # noqa: ARG002
         """Tell it with the chunk, which may be written in part only."""
         assert self.wanted is not None
         offsets = [offset_of(m) for m in messages if offset_of(m) < at and not self.wanted(m.headers())]
         self._skipped += [(offset, self.setup.source.left_out) for offset in offsets]
         self._offsets += [range(offset, offset + 1) for offset in offsets]
 
-    def tombstones(self, messages: list[Record], start: int, stop: int, count: int) -> None:  # noqa: ARG002
+    def tombstones(self, messages: Sequence[Record], start: int, stop: int, count: int) -> None:  # noqa: ARG002
         """As above."""
         self._skipped += [(offset_of(m), TOMBSTONE.reason) for m in messages[start:stop] if m.value() is None]
 
-    def take_fast(self, split: Split, lane: Lane, messages: list[Record], start: int) -> int:  # noqa: ARG002
+    def take_fast(self, split: Split, lane: Lane, messages: Sequence[Record], start: int) -> int:  # noqa: ARG002
         """The common case, in C; where it ends."""
         assert isinstance(self._rows, RowsInC)
         stop = self._rows.feed(lane, messages, start)

@@ -102,7 +102,7 @@ class RowsInC(Rows):
         """Add rows that only go, with this in the place of a program."""
         self._made.mark(code, count)
 
-    def feed(self, lane: Lane, messages: list[Record], start: int) -> int:
+    def feed(self, lane: Lane, messages: Sequence[Record], start: int) -> int:
         """Take messages in C; the index of the first one that is left to others."""
         return lane.feed(messages, start, self._made)
 

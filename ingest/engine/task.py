@@ -180,15 +180,15 @@ class Shard(Output):
             self.leave_out(messages, at, left_out)
             self.outcome.read += left_out
 
-    def leave_out(self, messages: list[Record], at: int, count: int) -> None:  # noqa: ARG002
+    def leave_out(self, messages: Sequence[Record], at: int, count: int) -> None:  # noqa: ARG002
         """Account for those records before `at` that are not wanted."""
         self.skip(self.setup.source.left_out, count)
 
-    def tombstones(self, messages: list[Record], start: int, stop: int, count: int) -> None:  # noqa: ARG002
+    def tombstones(self, messages: Sequence[Record], start: int, stop: int, count: int) -> None:  # noqa: ARG002
         """Account for the tombstones among some records."""
         self.skip(TOMBSTONE.reason, count)
 
-    def decode(self, split: Split, topic: str, messages: list[Record]) -> list[Decoded]:
+    def decode(self, split: Split, topic: str, messages: Sequence[Record]) -> list[Decoded]:
         """What records say, with the columns that come from elsewhere than their values."""
         decoder = self.decoders.get((split, topic))
         if decoder is None:
@@ -198,7 +198,7 @@ class Shard(Output):
         changes = decoder.decode(keys, values)
         return changes if self.state.columns is None else self.state.columns.add(changes, messages)
 
-    def work(self, split: Split, topic: str, messages: list[Record], end: int) -> None:
+    def work(self, split: Split, topic: str, messages: Sequence[Record], end: int) -> None:
         """The way of records of one split that are to be read; `end` is where the split stands after all of them."""
         if self.state.lanes is None or split in self.drifted:
             self.work_by_the_book(split, topic, messages, end)
@@ -222,7 +222,7 @@ class Shard(Output):
                 return
         self.written[split] = end
 
-    def work_by_the_book(self, split: Split, topic: str, messages: list[Record], end: int) -> bool:
+    def work_by_the_book(self, split: Split, topic: str, messages: Sequence[Record], end: int) -> bool:
         """The way of any record; whether all were taken."""
         changes = self.decode(split, topic, messages)
         if split in self.drifted:
@@ -256,11 +256,16 @@ class Shard(Output):
         self.written[split] = end
         return True
 
-    def take_fast(self, split: Split, lane: Lane, messages: list[Record], start: int) -> int:  # noqa: ARG002
+    def take_fast(self, split: Split, lane: Lane, messages: Sequence[Record], start: int) -> int:  # noqa: ARG002
         """Write the common case, in C; where it ends."""
-        records: list[Written] = []
-        stop = lane.take(messages, start, records)
-        self.writer.write(records)
+        out = self.writer.direct
+        if out is None:
+            records: list[Written] = []
+            stop = lane.take(messages, start, records)
+            self.writer.write(records)
+        else:
+            stop = lane.take(messages, start, out)
+            self.writer.check()
         return stop
 
     def put(self, split: Split, messages: Sequence[Record], changes: Sequence[Decoded], encoded: Encoded) -> None:  # noqa: ARG002

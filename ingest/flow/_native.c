@@ -5,7 +5,8 @@
    `take` stops before such a message. So this file may always say "not me" and must never be more lenient than Python
    is. tests/property/test_native.py compares the two.
 
-   The GIL is held throughout; nothing here is kept between calls but what the objects hold. */
+   One thread at a time: a worker has one that does this. The GIL is held throughout, but while the plans of a table or
+   the partitions of a topic are asked for. Nothing is kept between calls but what the objects hold. */
 
 #define PY_SSIZE_T_CLEAN
 #define _GNU_SOURCE /* memmem */
@@ -15,6 +16,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+
+#include "../model/raw.h"
 
 #define MAX_DEPTH 64
 #define MAX_FIELDS 1024
@@ -653,58 +656,6 @@ static bool check_row(Table *table, const Row *row, Way *ways, Py_ssize_t *rewri
     return row->size == compact || (!*rewritten && row->count == table->count);
 }
 
-static PyObject *write_row(Table *table, const Row *row, const Way *ways, Py_ssize_t rewritten, PyObject *whole)
-{
-    bool missing = row->count < table->count;
-    if (!rewritten && !missing) {
-        /* The very bytes it came in; the message itself, where it is nothing else */
-        if (whole && PyBytes_GET_SIZE(whole) == row->size)
-            return Py_NewRef(whole);
-        return PyBytes_FromStringAndSize(row->text, row->size);
-    }
-    Py_ssize_t size = row->size + rewritten;
-    if (missing)
-        for (int i = 0; i < table->count; i++)
-            if (table->columns[i].seen != table->row)
-                size += table->columns[i].fill_size;
-    PyObject *made = PyBytes_FromStringAndSize(NULL, size);
-    if (!made)
-        return NULL;
-    char *to = PyBytes_AS_STRING(made);
-    const char *from = row->text;
-    for (int i = 0; rewritten && i < row->count; i++) {
-        const Field *field = &row->fields[i];
-        if (ways[i] == AS_IT_CAME)
-            continue;
-        memcpy(to, from, (size_t)(field->text - from));
-        to += field->text - from;
-        from = field->text + field->size;
-        if (ways[i] == QUOTED) {
-            *to++ = '"';
-            memcpy(to, field->text, field->size);
-            to += field->size;
-            *to++ = '"';
-        } else
-            to = write_as_text(to, field->text, field->size);
-    }
-    const char *end = row->text + row->size - 1; /* without the brace */
-    memcpy(to, from, (size_t)(end - from));
-    to += end - from;
-    if (missing)
-        for (int i = 0; i < table->count; i++) {
-            const Column *column = &table->columns[table->order[i]];
-            if (column->seen != table->row) {
-                memcpy(to, column->fill, column->fill_size);
-                to += column->fill_size;
-            }
-        }
-    *to++ = '}';
-    size = to - PyBytes_AS_STRING(made);
-    if (size != PyBytes_GET_SIZE(made))
-        _PyBytes_Resize(&made, size);
-    return made;
-}
-
 /* The key of these fields, one for each key column; its size, or 0 where it is not for us. */
 static size_t write_key(const Table *table, const Field *const *fields, char *to)
 {
@@ -786,17 +737,12 @@ static bool is_key(const Table *table, const Part *names, int count)
 }
 
 /* Whether a message key has the primary key's columns and no others. */
-static bool same_columns(const Table *table, PyObject *message_key, Row *row)
+static bool same_columns(const Table *table, Text message_key, Row *row)
 {
-    char *text;
-    Py_ssize_t size;
-    if (!PyBytes_CheckExact(message_key))
+    const char *text = message_key.text, *end = text + message_key.size;
+    if (!is_utf8(text, end - text))
         return false;
-    text = PyBytes_AS_STRING(message_key);
-    size = PyBytes_GET_SIZE(message_key);
-    if (!is_utf8(text, size))
-        return false;
-    const char *end = text + size, *p = scan_row(skip_space(text, end), end, row);
+    const char *p = scan_row(skip_space(text, end), end, row);
     if (!p || skip_space(p, end) != end || row->count != table->keys)
         return false;
     Part names[MAX_KEYS];
@@ -859,7 +805,7 @@ static int lane_init(Lane *self, PyObject *args, PyObject *Py_UNUSED(kwargs))
 /* What is needed while messages are taken */
 typedef struct {
     PyTypeObject *table_type, *rows_type;
-    PyObject *key, *value, *offset; /* the names of the methods */
+    PyObject *key, *value, *offset, *raw; /* the names of methods and of what is in C */
     Row before, after, message_key, composed;
     bool suspect; /* the message in hand may have values that are not there */
     Way ways[MAX_FIELDS];
@@ -867,7 +813,71 @@ typedef struct {
     int touched_count, touched_room;
     char *scratch;
     size_t scratch_size, scratch_room;
+    char *row; /* the row that was written last */
+    size_t row_room;
 } State;
+
+static bool room_for_row(State *state, size_t size)
+{
+    if (size <= state->row_room)
+        return true;
+    char *more = PyMem_Realloc(state->row, size * 2);
+    if (!more) {
+        PyErr_NoMemory();
+        return false;
+    }
+    state->row = more;
+    state->row_room = size * 2;
+    return true;
+}
+
+/* What a row is written as: the very bytes it came in, or others in the scratch space. False with an error. */
+static bool write_row(State *state, Table *table, const Row *row, Py_ssize_t rewritten, Text *written)
+{
+    bool missing = row->count < table->count;
+    const Way *ways = state->ways;
+    *written = (Text){row->text, (size_t)row->size};
+    if (!rewritten && !missing)
+        return true;
+    Py_ssize_t size = row->size + rewritten;
+    if (missing)
+        for (int i = 0; i < table->count; i++)
+            if (table->columns[i].seen != table->row)
+                size += table->columns[i].fill_size;
+    if (!room_for_row(state, (size_t)size))
+        return false;
+    char *to = state->row;
+    const char *from = row->text;
+    for (int i = 0; rewritten && i < row->count; i++) {
+        const Field *field = &row->fields[i];
+        if (ways[i] == AS_IT_CAME)
+            continue;
+        memcpy(to, from, (size_t)(field->text - from));
+        to += field->text - from;
+        from = field->text + field->size;
+        if (ways[i] == QUOTED) {
+            *to++ = '"';
+            memcpy(to, field->text, field->size);
+            to += field->size;
+            *to++ = '"';
+        } else
+            to = write_as_text(to, field->text, field->size);
+    }
+    const char *end = row->text + row->size - 1; /* without the brace */
+    memcpy(to, from, (size_t)(end - from));
+    to += end - from;
+    if (missing)
+        for (int i = 0; i < table->count; i++) {
+            const Column *column = &table->columns[table->order[i]];
+            if (column->seen != table->row) {
+                memcpy(to, column->fill, column->fill_size);
+                to += column->fill_size;
+            }
+        }
+    *to++ = '}';
+    *written = (Text){state->row, (size_t)(to - state->row)};
+    return true;
+}
 
 /* The parts of a table's id: null and empty are the same, and text with escapes is not for us. */
 static bool part_of(const Field *field, Part *part)
@@ -923,15 +933,37 @@ static bool touch(State *state, Table *table)
     return true;
 }
 
-/* Put a record in `out`; a key of NULL is none. */
-static bool emit(PyObject *out, PyObject *destination, const char *key, size_t size, PyObject *value)
+/* Where records go: a list of them, or a sink that takes them as they are */
+typedef struct {
+    PyObject *list;
+    const RawSink *sink;
+    PyObject *whole; /* the message in hand, where it is an object and may be written as it is; or NULL */
+} Out;
+
+static PyObject *bytes_of(Text text)
 {
-    PyObject *text = key ? PyBytes_FromStringAndSize(key, (Py_ssize_t)size) : Py_NewRef(Py_None);
-    PyObject *record = text ? PyTuple_Pack(3, destination, text, value) : NULL;
+    return text.text ? PyBytes_FromStringAndSize(text.text, (Py_ssize_t)text.size) : Py_NewRef(Py_None);
+}
+
+/* Put a record in `out`; texts of NULL are none. */
+static bool emit(const Out *out, PyObject *destination, Text key, Text value)
+{
+    if (out->sink) {
+        RawRecord record = {key.text, value.text, key.size, value.size, -1};
+        return out->sink->put(out->sink->self, destination, &record);
+    }
+    PyObject *name = bytes_of(key), *text = NULL, *record = NULL;
+    if (name && out->whole && (size_t)PyBytes_GET_SIZE(out->whole) == value.size && value.text == PyBytes_AS_STRING(out->whole))
+        text = Py_NewRef(out->whole);
+    else if (name)
+        text = bytes_of(value);
+    if (text)
+        record = PyTuple_Pack(3, destination, name, text);
+    Py_XDECREF(name);
     Py_XDECREF(text);
     if (!record)
         return false;
-    int failed = PyList_Append(out, record);
+    int failed = PyList_Append(out->list, record);
     Py_DECREF(record);
     return !failed;
 }
@@ -1217,17 +1249,17 @@ static void put_meta(Rows *rows, Py_ssize_t row, int32_t program, int32_t head, 
 }
 
 /* A record that is ready to be written. */
-static bool ready(const Feed *feed, const Table *table, int which, const char *key, size_t size, PyObject *value)
+static bool ready(const Feed *feed, const Table *table, int which, Text key, Text value)
 {
     Rows *rows = feed->rows;
     Py_ssize_t row = rows->count;
     long head = PyLong_AsLong(PyTuple_GET_ITEM(table->heads, which));
-    if (!rows_room(rows, 1) || !put_text(rows, C_KEY, row, key, size))
+    if (!rows_room(rows, 1) || !put_text(rows, C_KEY, row, key.text, key.size))
         return false;
     put_meta(rows, row, -1, (int32_t)head, feed->offset, 0);
-    if (value == Py_None)
+    if (!value.text)
         put_null(rows, C_TEXT, row);
-    else if (!put_text(rows, C_TEXT, row, PyBytes_AS_STRING(value), (size_t)PyBytes_GET_SIZE(value)))
+    else if (!put_text(rows, C_TEXT, row, value.text, value.size))
         return false;
     rows->count++;
     return true;
@@ -1313,7 +1345,7 @@ static bool lacks(const State *state, const Row *row)
 
 /* The rows of a change whose table's rows go to expressions: as FeedPlan has them, or 0. */
 static int feed_one(
-    State *state, Lane *lane, Table *table, char op, PyObject *message_key, int named, const Feed *feed)
+    State *state, Lane *lane, Table *table, char op, Text message_key, int named, const Feed *feed)
 {
     bool inserted = op == 'c' || op == 'r', updated = op == 'u';
     Row *row = op == 'd' && lane->form != CANAL ? &state->before : &state->after, *old = &state->before;
@@ -1337,7 +1369,7 @@ static int feed_one(
         return 0;
     if (lacks(state, row))
         return 0;
-    if (table->keyed && message_key != Py_None && !same_columns(table, message_key, &state->message_key))
+    if (table->keyed && message_key.text && !same_columns(table, message_key, &state->message_key))
         return 0;
     for (int i = 0; both && i < table->decisive && !moved; i++) {
         const Column *column = &table->columns[table->decisive_columns[i]];
@@ -1365,19 +1397,18 @@ static int feed_one(
 }
 
 /* Take one message: 1 if it was, 0 if it is not for us, -1 with an error. Emits all of its records, or none. */
-static int take_one(State *state, Lane *lane, PyObject *message_key, PyObject *value, PyObject *out, const Feed *feed)
+static int take_one(State *state, Lane *lane, const RawRecord *record, const Out *out, const Feed *feed)
 {
     char key[MAX_KEY], old_key[MAX_KEY];
     char op;
     Part parts[3] = {{NULL, 0}, {NULL, 0}, {NULL, 0}}, names[MAX_KEYS];
     int named = 0;
-    if (value == Py_None) {
+    if (!record->value) {
         lane->tombstones++;
         return 1;
     }
-    if (!PyBytes_CheckExact(value))
-        return 0;
-    const char *text = PyBytes_AS_STRING(value), *end = text + PyBytes_GET_SIZE(value);
+    const char *text = record->value, *end = text + record->value_size;
+    Text message_key = {record->key, record->key_size};
     if (end - text > UINT32_MAX || !is_utf8(text, end - text))
         return 0;
     Table *table;
@@ -1390,7 +1421,7 @@ static int take_one(State *state, Lane *lane, PyObject *message_key, PyObject *v
         if (!read_canal(state, text, end, &op, parts, names, &named))
             return 0;
         table = find_table(state, lane, parts, 3);
-        message_key = Py_None;
+        message_key.text = NULL;
     } else {
         op = 'c';
         state->before.size = 0;
@@ -1398,7 +1429,7 @@ static int take_one(State *state, Lane *lane, PyObject *message_key, PyObject *v
         if (!p || skip_space(p, end) != end)
             return 0;
         table = find_table(state, lane, NULL, 0);
-        message_key = Py_None;
+        message_key.text = NULL;
     }
     if (!table)
         return PyErr_Occurred() ? -1 : 0;
@@ -1443,28 +1474,23 @@ static int take_one(State *state, Lane *lane, PyObject *message_key, PyObject *v
     if (table->keyed && named && !is_key(table, names, named))
         return 0;
 
-    if (table->keyed && message_key != Py_None) {
-        bool same = PyBytes_CheckExact(message_key) && (size_t)PyBytes_GET_SIZE(message_key) == size &&
-                    !memcmp(PyBytes_AS_STRING(message_key), key, size);
+    if (table->keyed && message_key.text) {
+        bool same = message_key.size == size && !memcmp(message_key.text, key, size);
         if (!same && !same_columns(table, message_key, &state->message_key))
             return 0;
     }
 
-    PyObject *written = op == 'd' ? Py_NewRef(Py_None)
-                                  : write_row(table, row, state->ways, rewritten, lane->form == ROWS ? value : NULL);
+    Text written = {NULL, 0}, now = {key, size}, old = {old_key, old_size}, none = {NULL, 0};
+    if (op != 'd' && !write_row(state, table, row, rewritten, &written))
+        return -1;
     bool moved = old_size && (old_size != size || memcmp(old_key, key, size));
     if (feed) {
-        bool good = written && (!moved || ready(feed, table, 3, old_key, old_size, Py_None)) &&
-                    ready(feed, table, inserted ? 0 : updated ? 1 : 2, key, size, written);
-        Py_XDECREF(written);
+        bool good = (!moved || ready(feed, table, 3, old, none)) &&
+                    ready(feed, table, inserted ? 0 : updated ? 1 : 2, now, written);
         return good ? 1 : -1;
     }
-    bool good = written && touch(state, table);
-    if (good && moved)
-        good = emit(out, table->destination, old_key, old_size, Py_None);
-    good = good && emit(out, table->destination, key, size, written);
-    Py_XDECREF(written);
-    if (!good)
+    if (!touch(state, table) || (moved && !emit(out, table->destination, old, none)) ||
+        !emit(out, table->destination, now, written))
         return -1;
     *(inserted ? &table->inserted : updated ? &table->updated : &table->deleted) += 1;
     return 1;
@@ -1499,35 +1525,72 @@ static bool count_touched(State *state, bool good)
     return good;
 }
 
-/* Take messages[*at:] until one is not for us, and say where that is; what `take_one` says of the last one. */
-static int take_all(State *state, Lane *lane, PyObject *messages, PyObject *start, Py_ssize_t *at, PyObject *out, Feed *feed)
+/* A message that is an object: 1, 0 where it is not for us, -1 with an error. What `held` has keeps the bytes alive. */
+static int read_record(State *state, PyObject *message, bool offset, PyObject *held[2], RawRecord *record)
 {
-    *at = PyLong_AsSsize_t(start);
-    if (*at < 0) {
-        if (!PyErr_Occurred())
-            PyErr_SetString(PyExc_ValueError, "start is negative");
+    held[1] = NULL;
+    if (!(held[0] = PyObject_CallMethodNoArgs(message, state->key)) ||
+        !(held[1] = PyObject_CallMethodNoArgs(message, state->value)))
         return -1;
+    PyObject *key = held[0], *value = held[1];
+    if ((key != Py_None && !PyBytes_CheckExact(key)) || (value != Py_None && !PyBytes_CheckExact(value)))
+        return 0;
+    *record = (RawRecord){NULL, NULL, 0, 0, -1};
+    if (key != Py_None) {
+        record->key = PyBytes_AS_STRING(key);
+        record->key_size = (size_t)PyBytes_GET_SIZE(key);
     }
-    for (; *at < PyList_GET_SIZE(messages); ++*at) {
-        PyObject *message = PyList_GET_ITEM(messages, *at);
-        PyObject *key = PyObject_CallMethodNoArgs(message, state->key);
-        PyObject *value = key ? PyObject_CallMethodNoArgs(message, state->value) : NULL;
-        int taken = value ? 1 : -1;
-        if (feed && value) {
-            PyObject *offset = PyObject_CallMethodNoArgs(message, state->offset);
-            feed->offset = offset ? PyLong_AsLongLong(offset) : -1;
-            Py_XDECREF(offset);
-            taken = PyErr_Occurred() ? -1 : 1;
-        }
+    if (value != Py_None) {
+        record->value = PyBytes_AS_STRING(value);
+        record->value_size = (size_t)PyBytes_GET_SIZE(value);
+    }
+    if (offset) {
+        PyObject *at = PyObject_CallMethodNoArgs(message, state->offset);
+        record->offset = at ? PyLong_AsLongLong(at) : -1;
+        Py_XDECREF(at);
+    }
+    return PyErr_Occurred() ? -1 : 1;
+}
+
+/* What an object has in C, or NULL: with an error unless it is a list, which has nothing. */
+static const void *raw_of(State *state, PyObject *given, const char *name)
+{
+    PyObject *capsule = PyList_CheckExact(given) ? NULL : PyObject_GetAttr(given, state->raw);
+    const void *found = capsule ? PyCapsule_GetPointer(capsule, name) : NULL;
+    Py_XDECREF(capsule);
+    return found;
+}
+
+/* Take messages[*at:] until one is not for us, and say where that is; what `take_one` says of the last one. */
+static int take_all(State *state, Lane *lane, PyObject *messages, PyObject *start, Py_ssize_t *at, Out *out, Feed *feed)
+{
+    const RawRecords *raw = raw_of(state, messages, RAW_RECORDS);
+    *at = PyLong_AsSsize_t(start);
+    if (*at < 0 && !PyErr_Occurred())
+        PyErr_SetString(PyExc_ValueError, "start is negative");
+    if (PyErr_Occurred())
+        return -1;
+    for (; *at < (raw ? raw->count : PyList_GET_SIZE(messages)); ++*at) {
+        PyObject *held[2] = {NULL, NULL};
+        RawRecord record;
+        int taken = 1;
+        if (raw)
+            record = raw->records[*at];
+        else
+            taken = read_record(state, PyList_GET_ITEM(messages, *at), feed != NULL, held, &record);
         Py_ssize_t before = feed ? feed->rows->count : 0, sent = feed ? feed->rows->sent : 0;
+        if (feed)
+            feed->offset = record.offset;
+        if (out)
+            out->whole = lane->form == ROWS ? held[1] : NULL;
         if (taken == 1)
-            taken = take_one(state, lane, key, value, out, feed);
+            taken = take_one(state, lane, &record, out, feed);
         if (feed && taken != 1) {
             feed->rows->count = before;
             feed->rows->sent = sent;
         }
-        Py_XDECREF(key);
-        Py_XDECREF(value);
+        Py_XDECREF(held[0]);
+        Py_XDECREF(held[1]);
         if (taken != 1)
             return taken;
     }
@@ -1536,22 +1599,25 @@ static int take_all(State *state, Lane *lane, PyObject *messages, PyObject *star
 
 static PyObject *lane_take(Lane *self, PyTypeObject *type, PyObject *const *args, Py_ssize_t count, PyObject *names)
 {
-    if (count != 3 || names || !PyList_CheckExact(args[0]) || !PyList_CheckExact(args[2])) {
-        PyErr_SetString(PyExc_TypeError, "take(messages: list, start: int, out: list)");
+    if (count != 3 || names) {
+        PyErr_SetString(PyExc_TypeError, "take(messages, start: int, out)");
         return NULL;
     }
     State *state = PyType_GetModuleState(type);
+    Out out = {args[2], raw_of(state, args[2], RAW_SINK), NULL};
+    if (PyErr_Occurred())
+        return NULL;
     Py_ssize_t at;
     state->touched_count = 0;
-    bool good = take_all(state, self, args[0], args[1], &at, args[2], NULL) >= 0;
+    bool good = take_all(state, self, args[0], args[1], &at, &out, NULL) >= 0;
     return count_touched(state, good) ? PyLong_FromSsize_t(at) : NULL;
 }
 
 static PyObject *lane_feed(Lane *self, PyTypeObject *type, PyObject *const *args, Py_ssize_t count, PyObject *names)
 {
     State *state = PyType_GetModuleState(type);
-    if (count != 3 || names || !PyList_CheckExact(args[0]) || Py_TYPE(args[2]) != state->rows_type) {
-        PyErr_SetString(PyExc_TypeError, "feed(messages: list, start: int, rows: Rows)");
+    if (count != 3 || names || Py_TYPE(args[2]) != state->rows_type) {
+        PyErr_SetString(PyExc_TypeError, "feed(messages, start: int, rows: Rows)");
         return NULL;
     }
     Feed feed = {(Rows *)args[2], -1};
@@ -1581,18 +1647,20 @@ static bool read_row(Text text, Row *row)
 
 /* The records of a row, the text of which is `text`, and of what it was before (either may be NULL): 1, 0 where that is
    not for us, -1 with an error. */
-static int put_one(State *state, Table *self, PyObject *text, const Text *before, PyObject *out)
+static int put_one(State *state, Table *self, PyObject *text, const Text *before, Out *out)
 {
     const Row *row = &state->composed;
     char key[MAX_KEY], old_key[MAX_KEY];
     const Field *fields[MAX_KEYS];
     Py_ssize_t rewritten = 0;
     size_t size = 0, old_size = 0;
+    Text written, none = {NULL, 0};
+    out->whole = text;
     if (before &&
         (!read_row(*before, &state->before) || !(old_size = write_partial_key(self, &state->before, old_key))))
         return 0;
     if (!text)
-        return !old_size ? 0 : emit(out, self->destination, old_key, old_size, Py_None) ? 1 : -1;
+        return !old_size ? 0 : emit(out, self->destination, (Text){old_key, old_size}, none) ? 1 : -1;
     if (!check_row(self, row, state->ways, &rewritten))
         return 0;
     for (int k = 0; k < self->keys; k++) {
@@ -1603,11 +1671,10 @@ static int put_one(State *state, Table *self, PyObject *text, const Text *before
     }
     if (!(size = write_key(self, fields, key)))
         return 0;
-    PyObject *written = write_row(self, row, state->ways, rewritten, text);
     bool moved = old_size && (old_size != size || memcmp(old_key, key, size));
-    bool good = written && (!moved || emit(out, self->destination, old_key, old_size, Py_None)) &&
-                emit(out, self->destination, key, size, written);
-    Py_XDECREF(written);
+    bool good = write_row(state, self, row, rewritten, &written) &&
+                (!moved || emit(out, self->destination, (Text){old_key, old_size}, none)) &&
+                emit(out, self->destination, (Text){key, size}, written);
     return good ? 1 : -1;
 }
 
@@ -1906,7 +1973,7 @@ static inline bool truth_of(const In *in, Py_ssize_t at) { return !is_null(in, a
 static inline bool text_of(const In *in, Py_ssize_t at, Text *text)
 {
     const int32_t *ends = (const int32_t *)in->ends.buf + in->first + at;
-    *text = (Text){(const char *)in->data.buf + ends[0], (size_t)(ends[1] - ends[0])};
+    *text = (Text){in->data.buf ? (const char *)in->data.buf + ends[0] : "", (size_t)(ends[1] - ends[0])};
     return ends[0] >= 0 && ends[0] <= ends[1] && ends[1] <= in->data.len;
 }
 
@@ -1989,7 +2056,8 @@ static const char ANSWERS[A_FIXED + 1] = "iilissil";
 
 typedef struct {
     In *in; /* what stayed here, the programs and masks that came back, results */
-    PyObject *tables, *heads, *out;
+    PyObject *tables, *heads;
+    Out out;
     long *done; /* by head: so many records went there */
     long filtered;
 } Answers;
@@ -2003,20 +2071,19 @@ static int answer_one(State *state, Answers *all, Py_ssize_t first, Py_ssize_t e
     int32_t program = int_of(&in[C_PROGRAM], last);
     Text text, key;
     if (program == -1) {
-        for (Py_ssize_t i = first; i < end; i++)
-            if (int_of(&in[C_PROGRAM], i) != -1)
+        all->out.whole = NULL;
+        for (Py_ssize_t i = first; i < 2 * end - first; i++) {
+            bool checked = i >= end; /* all of them first, then they go */
+            Py_ssize_t r = checked ? i - end + first : i;
+            int32_t head = int_of(&in[C_HEAD], r);
+            key = text = (Text){NULL, 0};
+            if (int_of(&in[C_PROGRAM], r) != -1 || head < 0 || head >= PyList_GET_SIZE(all->heads) ||
+                (!is_null(&in[C_KEY], r) && !text_of(&in[C_KEY], r, &key)) ||
+                (!is_null(&in[C_TEXT], r) && !text_of(&in[C_TEXT], r, &text)))
                 return 0;
-        for (Py_ssize_t i = first; i < end; i++) {
-            int32_t head = int_of(&in[C_HEAD], i);
-            bool keyed = !is_null(&in[C_KEY], i), there = !is_null(&in[C_TEXT], i);
-            if (head < 0 || head >= PyList_GET_SIZE(all->heads) || (keyed && !text_of(&in[C_KEY], i, &key)) ||
-                (there && !text_of(&in[C_TEXT], i, &text)))
-                return 0;
-            PyObject *to = PyTuple_GET_ITEM(PyList_GET_ITEM(all->heads, head), 0);
-            PyObject *value = there ? PyBytes_FromStringAndSize(text.text, (Py_ssize_t)text.size) : Py_NewRef(Py_None);
-            bool good = value && emit(all->out, to, keyed ? key.text : NULL, keyed ? key.size : 0, value);
-            Py_XDECREF(value);
-            if (!good)
+            if (!checked)
+                continue;
+            if (!emit(&all->out, PyTuple_GET_ITEM(PyList_GET_ITEM(all->heads, head), 0), key, text))
                 return -1;
             all->done[head]++;
         }
@@ -2073,7 +2140,7 @@ static int answer_one(State *state, Answers *all, Py_ssize_t first, Py_ssize_t e
         Py_XDECREF(old);
         return PyErr_Occurred() ? -1 : 0;
     }
-    int done = touch(state, table) ? put_one(state, table, new, gone ? &raw : NULL, all->out) : -1;
+    int done = touch(state, table) ? put_one(state, table, new, gone ? &raw : NULL, &all->out) : -1;
     Py_XDECREF(new);
     Py_XDECREF(old);
     if (done == 1)
@@ -2105,10 +2172,13 @@ static PyObject *drain(PyObject *module, PyObject *args)
     const char *kinds;
     Py_ssize_t size, results, sent, i, row;
     long long limit;
-    if (!PyArg_ParseTuple(args, "O!O!nO!y#nO!nnLO!", &PyList_Type, &tables, &PyList_Type, &heads, &size, &PyList_Type,
-                          &kept, &kinds, &results, &sent, &PyList_Type, &back, &i, &row, &limit, &PyList_Type, &out))
+    if (!PyArg_ParseTuple(args, "O!O!nO!y#nO!nnLO", &PyList_Type, &tables, &PyList_Type, &heads, &size, &PyList_Type,
+                          &kept, &kinds, &results, &sent, &PyList_Type, &back, &i, &row, &limit, &out))
         return NULL;
     State *state = PyModule_GetState(module);
+    const RawSink *sink = raw_of(state, out, RAW_SINK);
+    if (PyErr_Occurred())
+        return NULL;
     if (PyList_GET_SIZE(kept) != C_SENT || PyList_GET_SIZE(back) != results + 2 || size < 0 || sent < 0 || i < 0 ||
         row < 0) {
         PyErr_SetString(PyExc_ValueError, "not the columns that there are");
@@ -2122,7 +2192,7 @@ static PyObject *drain(PyObject *module, PyObject *args)
             return NULL;
         }
     Py_ssize_t columns = A_FIXED + results;
-    Answers all = {PyMem_Calloc((size_t)columns, sizeof(In)), tables, heads, out,
+    Answers all = {PyMem_Calloc((size_t)columns, sizeof(In)), tables, heads, {out, sink, NULL},
                    PyMem_Calloc((size_t)PyList_GET_SIZE(heads) + 1, sizeof(long)), 0};
     bool good = all.in && all.done;
     if (!good)
@@ -2443,7 +2513,8 @@ static int module_exec(PyObject *module)
     state->key = PyUnicode_InternFromString("key");
     state->value = PyUnicode_InternFromString("value");
     state->offset = PyUnicode_InternFromString("offset");
-    if (!table || !lane || !rows || !state->key || !state->value || !state->offset)
+    state->raw = PyUnicode_InternFromString("raw");
+    if (!table || !lane || !rows || !state->key || !state->value || !state->offset || !state->raw)
         return -1;
     state->table_type = (PyTypeObject *)table;
     state->rows_type = (PyTypeObject *)rows;
@@ -2461,8 +2532,10 @@ static void module_free(void *module)
     Py_CLEAR(state->key);
     Py_CLEAR(state->value);
     Py_CLEAR(state->offset);
+    Py_CLEAR(state->raw);
     PyMem_Free(state->touched);
     PyMem_Free(state->scratch);
+    PyMem_Free(state->row);
 }
 
 static PyMethodDef module_methods[] = {

@@ -1,10 +1,10 @@
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from ingest.flow.plan import Record as Written
 from ingest.flow.plan import TablePlan
 from ingest.flow.transform import FeedPlan
-from ingest.model.record import Record
+from ingest.model.record import Raw, Record
 
 class Table:
     """How rows of one table are checked and written; made from the schemas of both sides."""
@@ -132,10 +132,13 @@ class Lane:
     def __init__(self, form: int, find: Callable[[bytes], Table | None], /) -> None:
         """Take a place in `FORMS`, and what finds the table of an id: its three parts, each with a zero byte."""
 
-    def take(self, messages: list[Record], start: int, out: list[Written], /) -> int:
-        """Put the records of `messages[start:]` in `out`; the index of the first message that is left to others."""
+    def take(self, messages: Sequence[Record], start: int, out: list[Written] | Raw, /) -> int:
+        """Put the records of `messages[start:]` in `out`; the index of the first message that is left to others.
 
-    def feed(self, messages: list[Record], start: int, rows: Rows, /) -> int:
+        `messages` is a list or has them in C; `out` is a list, or takes them in C and raises what it raises.
+        """
+
+    def feed(self, messages: Sequence[Record], start: int, rows: Rows, /) -> int:
         """Put rows for expressions in `rows`; the index of the first message that is left to others."""
 
     def tombstones(self) -> int:

@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicPartition
 
+from ingest.kafka import direct
 from ingest.kafka.failures import explain, is_access, is_away, refuse
 from ingest.kafka.properties import BOOTSTRAP
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping
+    from collections.abc import Generator, Iterator, Mapping, Sequence
 
     from confluent_kafka import Message
 
     from ingest.kafka.admin import Split
+    from ingest.model.record import Record
 
 CHUNK: Final = 2_000
 """Records pulled at a time, at most."""
@@ -50,7 +52,7 @@ class Chunk:
     """Consecutive records of one split."""
 
     split: Split
-    messages: list[Message]
+    messages: Sequence[Record]
 
     @property
     def topic(self) -> str:
@@ -74,9 +76,10 @@ class RangeReader:
                     "enable.auto.offset.store": False,
                     "auto.offset.reset": "error",
                     "log_level": 0,
-                    "error_cb": self._note,
+                    **(direct.plugin() or {"error_cb": self._note}),
                 }
             )
+            self._direct = direct.attach(self._consumer)
         except (KafkaException, ValueError, TypeError) as exc:
             raise refuse(exc, "source", self._servers) from exc
         self._topic: str | None = None
@@ -109,10 +112,7 @@ class RangeReader:
 
     def _pull(self) -> Iterator[Chunk | None]:
         left = sum(end - self._position[split] for split, end in self._ends.items())
-        messages = self._consumer.consume(min(CHUNK, max(left, 1)), WAIT_S)
-        if messages:
-            self._last = None  # whatever it was is over
-        by_split = self._group(messages)
+        by_split = self._take(min(CHUNK, max(left, 1)))
         for split, found in by_split.items():
             end = self._ends.get(split)
             if end is None:
@@ -126,22 +126,38 @@ class RangeReader:
             if last >= end - 1:
                 self.stop(split)
                 self._position[split] = max(self._position[split], end) if split in self._position else end
-        if len(messages) < CHUNK:
+        if sum(map(len, by_split.values())) < CHUNK:
             self._pass_gaps()
         if not by_split:
             if self._last is not None and (is_access(self._last) or not is_away(self._last)):
                 raise explain(self._last, "read", self._servers)
             yield None
 
+    def _take(self, most: int) -> Mapping[Split, Sequence[Record]]:
+        """Records that have come, of each split in order; raises IngestError for an error among them."""
+        if self._direct is None:
+            messages = self._consumer.consume(most, WAIT_S)
+            if messages:
+                self._last = None  # whatever it was is over
+            return self._group(messages)  # type: ignore[return-value]  # a header's value may be None, whatever its stubs say
+        found, failed = self._direct.consume(most, round(WAIT_S * 1000))
+        for error in direct.errors(self._direct):
+            self._last = error
+        if found:
+            self._last = None
+        for topic, partition, code, text in failed:
+            self._check(KafkaError(code, text), (topic, partition))
+        return {(topic, partition): records for topic, partition, records in found}
+
     def _group(self, messages: list[Message]) -> dict[Split, list[Message]]:
-        """The records of each split, in order; raises IngestError for an error among them."""
+        """As above, where every record is an object of the client's."""
         out: dict[Split, list[Message]] = {}
         one = self._topic
         partition, add = -1, None
         topic: str | None = one
         for message in messages:
-            if message.error() is not None:
-                self._check(message)
+            if (error := message.error()) is not None:
+                self._check(error, (message.topic() or "", message.partition() or 0))
             elif message.partition() == partition and add is not None and (one or message.topic() == topic):
                 add(message)
             else:
@@ -161,15 +177,12 @@ class RangeReader:
                 self._position[split] = self._ends[split]
                 self.stop(split)
 
-    def _check(self, message: Message) -> None:
-        error = message.error()
-        assert error is not None
+    def _check(self, error: KafkaError, split: Split) -> None:
         if is_away(error):
             self._last = error
             return
-        where = f"{message.topic()}[{message.partition()}]"
-        position = self._position.get((message.topic() or "", message.partition() or 0))
-        raise explain(error, f"read {where} at offset {position}", self._servers)
+        position = self._position.get(split)
+        raise explain(error, f"read {split[0]}[{split[1]}] at offset {position}", self._servers)
 
     def stop(self, split: Split) -> None:
         """Pull no more of this split."""
@@ -189,14 +202,20 @@ class RangeReader:
         return int(found[0])
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Let go of the connections; where there still are records that were read, those do it when they go."""
+        client, self._direct = self._direct, None
+        if client is not None and client.busy():
+            del self._consumer
+            return
         try:
+            if client is not None:
+                client.close()
             self._consumer.close()
         except (KafkaException, RuntimeError):
             return
 
 
-def offset_of(message: Message) -> int:
+def offset_of(message: Record) -> int:
     """A record's offset; only error events have none."""
     offset: int = message.offset()  # type: ignore[assignment]
     return offset

@@ -29,6 +29,7 @@ from ingest.kafka.writer import KafkaWriter
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from ingest.kafka._client import Client
     from ingest.kafka.admin import Split
     from ingest.model.portion import Portion, Resumed
     from ingest.model.record import Headers
@@ -179,6 +180,7 @@ class Channel:
             return
         with suppress(KafkaException, RuntimeError):
             self._producer.purge()
+            self.writer.close()
             self._producer.close(1)  # type: ignore[attr-defined]  # the stubs do not know it
 
 
@@ -252,6 +254,15 @@ class TransactionalWriter:
             )
             raise Superseded(msg, "nothing is lost; see that only one run of a pipeline is started")
         return progress.unpack(notes, portion.starts, portion.batch, portion.planned)
+
+    @property
+    def direct(self) -> Client | None:
+        """What takes records out of C code, in the transaction in hand; None where they are given to `write`."""
+        return self._writer().direct
+
+    def check(self) -> None:
+        """Raise IngestError where a delivery is known to have failed."""
+        self._writer().check()
 
     def _writer(self) -> KafkaWriter:
         assert self._channel is not None

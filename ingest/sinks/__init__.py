@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ingest.flow.plan import Plan, Record
     from ingest.kafka.admin import Split
     from ingest.model.portion import Portion, Resumed
+    from ingest.model.record import Raw
     from ingest.model.schema import SchemaChange, TableSchema
     from ingest.model.table import TableId
     from ingest.sinks.sink import SinkOptions
@@ -26,14 +27,22 @@ if TYPE_CHECKING:
 class Writer(Protocol):
     """Writes the records of one shard. After `commit` returned, a crash loses none of what was written before it."""
 
-    failures: int
-    """Records that were lost, which only the guarantee `none` goes on after."""
+    @property
+    def failures(self) -> int:
+        """Records that were lost, which only the guarantee `none` goes on after."""
+
+    @property
+    def direct(self) -> Raw | None:
+        """What takes records out of C code, as `write` does but for `check`; None where all are given to `write`."""
 
     def begin(self, portion: Portion) -> Resumed | None:
         """Get ready to write a portion; how far an earlier attempt came, where that is known (exactly-once)."""
 
     def write(self, records: Sequence[Record]) -> None:
         """Take records; blocks while too much is under way. Raises IngestError."""
+
+    def check(self) -> None:
+        """Raise IngestError where it is known that what was taken will not be written."""
 
     def commit(self, positions: Mapping[Split, int], tally: Callable[[], bytes], *, final: bool) -> None:
         """Make durable all that was written up to these positions. Raises IngestError; then the outcome is unknown.

@@ -125,6 +125,10 @@ class PlainWriter:
     """A task's side of a sink that always starts where the plan says."""
 
     failures = 0
+    direct = None
+
+    def check(self) -> None:
+        """What fails is raised at once."""
 
     def begin(self, _portion: Portion) -> Resumed | None:
         """As the plan says."""

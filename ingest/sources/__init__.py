@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 from ingest.formats.registry import Registry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Mapping
+    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
     from ingest.flow.columns import Extra
     from ingest.flow.infer import Inference
@@ -24,7 +24,8 @@ class Chunk(Protocol):
     """Consecutive records of one split."""
 
     split: Split
-    messages: list[Record]
+    messages: Sequence[Record]
+    """A list, or what has them in C as well (`Raw`)."""
 
     @property
     def topic(self) -> str:

@@ -1,0 +1,33 @@
+/* How records pass without objects: from a source to the hot loop, and from there to a sink.
+
+   A source's list of records may have an attribute `raw`, a capsule of RawRecords; what a sink is given by may have an
+   attribute `raw`, a capsule of a RawSink. Both live as long as the object that has them. */
+
+#ifndef INGEST_MODEL_RAW_H
+#define INGEST_MODEL_RAW_H
+
+#include <Python.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define RAW_RECORDS "ingest.model.raw.records"
+#define RAW_SINK "ingest.model.raw.sink"
+
+typedef struct {
+    const char *key, *value; /* NULL: there is none */
+    size_t key_size, value_size;
+    int64_t offset;
+} RawRecord;
+
+typedef struct {
+    const RawRecord *records; /* of one split, in order */
+    Py_ssize_t count;
+} RawRecords;
+
+typedef struct {
+    void *self;
+    /* Copy a record to a destination of the sink's; false with an error set. Needs the GIL, and keeps it. */
+    bool (*put)(void *self, PyObject *destination, const RawRecord *record);
+} RawSink;
+
+#endif

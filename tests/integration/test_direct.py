@@ -1,0 +1,214 @@
+"""Records that pass in C code: the same as by the client's own objects, and no failure is lost."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import Producer
+from harness import free_port
+
+from ingest.errors import ConfigError, Unavailable
+from ingest.flow import native
+from ingest.kafka import direct
+from ingest.kafka.reader import RangeReader, offset_of
+from ingest.kafka.transactions import Channel
+from ingest.kafka.writer import KafkaWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from harness import Kafka
+
+    from ingest.sources import Chunk
+
+pytestmark = pytest.mark.skipif(not native.BUILT, reason="it was installed without a compiler")
+ODD: list[tuple[bytes | None, bytes | None]] = [
+    (b"k", b"v"), (None, b"v"), (b"k", None), (None, None), (b"", b""), (b"\0\xff", b"x" * 100_000),
+]  # fmt: skip
+HEADERS = (("a", b"1"), ("a", None), ("é", b""))
+
+
+@pytest.fixture(params=[True, False], ids=["in C", "objects"])
+def ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Either way in turn."""
+    if not request.param:
+        monkeypatch.setattr(direct, "plugin", dict)
+    return bool(request.param)
+
+
+def chunks(reader: RangeReader, kafka: Kafka, topic: str) -> Iterator[Chunk]:
+    """All that is in a topic now."""
+    partitions = kafka.cluster.topics([topic])[topic].partitions
+    splits = [(topic, p) for p in range(partitions)]
+    ends = kafka.cluster.latest(splits, committed=False)
+    for chunk in reader.read({split: (0, ends[split]) for split in splits}):
+        if chunk is not None:
+            yield chunk
+
+
+def conf(kafka: Kafka, **more: str) -> dict[str, str]:
+    return {"bootstrap.servers": kafka.bootstrap, "group.id": kafka.name, **more}
+
+
+def everything(message: Any) -> tuple[Any, ...]:
+    kept = message.key(), message.value(), message.headers(), message.timestamp(), message.leader_epoch()
+    return (message.topic(), message.partition(), message.offset(), *kept)
+
+
+def test_the_client_here_takes_the_plugin() -> None:
+    assert set(direct.plugin()) == {"plugin.library.paths"}
+
+
+def test_what_is_written_is_what_was_given(kafka: Kafka, ways: bool) -> None:  # noqa: FBT001
+    topic = kafka.create(f"{kafka.name}.a", 3)
+    writer = KafkaWriter({"bootstrap.servers": kafka.bootstrap}, checked=True)
+    assert (writer.direct is not None) == ways
+    for headers, partition in itertools.product((None, HEADERS), (0, 2)):
+        writer.write([((topic, headers, partition), key, value) for key, value in ODD])
+    writer.write([((topic, None, b"the same"), b"%d" % i, b"hashed") for i in range(10)])
+    writer.write([((topic, None, -1), b"key %d" % i, b"by key") for i in range(50)])
+    writer.send(topic, b"k", b"sent", [*HEADERS], 12_345)
+    writer.send(topic, b"k", b"sent", [], None)
+    writer.commit({}, bytes, final=True)
+    assert writer.failures == 0
+    found = kafka.read(topic)
+    for partition, headers in itertools.product((0, 2), (None, HEADERS)):
+        assert [(r.key, r.value) for r in found if r.partition == partition][: len(ODD)] == ODD
+        with_headers = [(r.key, r.value) for r in found if r.partition == partition and r.headers == [*(headers or [])]]
+        assert with_headers[: len(ODD)] == ODD
+    assert len({r.partition for r in found if r.value == b"hashed"}) == 1
+    placed = {r.key: r.partition for r in found if r.value == b"by key"}
+    expected = kafka.create(f"{kafka.name}.b", 3)
+    client = Producer({"bootstrap.servers": kafka.bootstrap, "partitioner": "murmur2_random"})
+    for i in range(50):
+        client.produce(expected, b"", b"key %d" % i)
+    client.flush()
+    assert placed == {r.key: r.partition for r in kafka.read(expected)}
+    sent = [(r.headers, r.timestamp) for r in found if r.value == b"sent"]
+    assert sent[0] == ([*HEADERS], 12_345)
+    assert sent[1][0] == []
+    assert abs(sent[1][1] - time.time() * 1000) < 60_000
+
+
+def test_what_is_read_is_what_the_client_reads(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    topic = kafka.create(f"{kafka.name}.a", 2)
+    producer = kafka.producer()
+    for (key, value), headers in itertools.product(ODD, (None, [*HEADERS])):
+        producer.produce(topic, value, key, partition=len(value or b"") % 2, headers=headers, timestamp=12_345)  # type: ignore[arg-type]  # a value may be None, whatever the stubs say
+    producer.flush()
+    found = []
+    for way in (direct.plugin, dict):
+        monkeypatch.setattr(direct, "plugin", way)
+        reader = RangeReader(conf(kafka))
+        found.append(sorted(everything(m) for chunk in chunks(reader, kafka, topic) for m in chunk.messages))
+        reader.close()
+    assert len(found[0]) == 2 * len(ODD)
+    assert found[0] == found[1]
+
+
+def test_records_are_cut_at_the_end_of_a_range_and_outlive_their_reader(kafka: Kafka) -> None:
+    topic = kafka.create(f"{kafka.name}.a")
+    kafka.send(topic, *((b"k", b"%d" % i) for i in range(1000)))
+    reader = RangeReader(conf(kafka))
+    kept = [c for c in reader.read({(topic, 0): (3, 500)}) if c is not None]
+    reader.close()
+    messages = [m for chunk in kept for m in chunk.messages]
+    assert [offset_of(m) for m in messages] == [*range(3, 500)]
+    (first, *_) = kept
+    part = first.messages[5:2:-1]
+    assert [m.value() for m in part] == [b"8", b"7", b"6"]
+    assert first.messages[-1].offset() == offset_of(first.messages[len(first.messages) - 1])
+    with pytest.raises(IndexError):
+        first.messages[len(first.messages)]
+    last = messages[-1]
+    del kept, messages, part, first, reader
+    gc.collect()
+    assert last.value() == b"499"
+
+
+def test_a_record_that_the_broker_does_not_take_fails_the_commit(kafka: Kafka, ways: bool) -> None:  # noqa: ARG001, FBT001
+    topic = kafka.create(f"{kafka.name}.a", 1, **{"max.message.bytes": "1000"})
+    writer = KafkaWriter({"bootstrap.servers": kafka.bootstrap, "compression.type": "none"}, checked=True)
+    writer.write([((topic, None, -1), b"k", b"small")])
+    writer.commit({}, bytes, final=False)
+    writer.write([((topic, None, -1), b"k", b"x" * 5000)])
+    with pytest.raises(ConfigError, match=rf"cannot write to {topic}\[0\].*Message size too large"):
+        writer.commit({}, bytes, final=True)
+    assert writer.failures == 1
+    writer.write([((topic, None, -1), b"k", b"small again")])
+    writer.commit({}, bytes, final=True)
+    assert [r.value for r in kafka.read(topic)] == [b"small", b"small again"]
+
+
+def test_without_a_guarantee_what_failed_is_counted(kafka: Kafka, ways: bool) -> None:  # noqa: ARG001, FBT001
+    topic = kafka.create(f"{kafka.name}.a", 1, **{"max.message.bytes": "1000"})
+    writer = KafkaWriter({"bootstrap.servers": kafka.bootstrap, "compression.type": "none"}, checked=False)
+    writer.write([((topic, None, -1), b"k", b"x" * 5000)])
+    writer.commit({}, bytes, final=True)
+    assert writer.failures == 1
+
+
+def test_a_record_that_the_client_does_not_take_is_refused_at_once(kafka: Kafka, ways: bool) -> None:  # noqa: ARG001, FBT001
+    writer = KafkaWriter({"bootstrap.servers": kafka.bootstrap, "message.max.bytes": "2000"}, checked=True)
+    topic = kafka.create(f"{kafka.name}.a")
+    with pytest.raises(ConfigError, match=f"cannot write a record of 5000 bytes to {topic}"):
+        writer.write([((topic, None, -1), b"k", b"x" * 5000)])
+
+
+def test_a_full_queue_makes_the_writer_wait(kafka: Kafka, ways: bool) -> None:  # noqa: ARG001, FBT001
+    topic = kafka.create(f"{kafka.name}.a")
+    small = {"queue.buffering.max.messages": "7", "linger.ms": "1"}
+    writer = KafkaWriter({"bootstrap.servers": kafka.bootstrap, **small}, checked=True)
+    writer.write([((topic, None, -1), b"k", b"%d" % i) for i in range(500)])
+    writer.commit({}, bytes, final=True)
+    assert [r.value for r in kafka.read(topic)] == [b"%d" % i for i in range(500)]
+
+
+def test_waiting_ends_when_deliveries_fail(ways: bool) -> None:  # noqa: ARG001, FBT001
+    small = {"queue.buffering.max.messages": "7", "message.timeout.ms": "1500"}
+    nobody = f"127.0.0.1:{free_port()}"
+    writer = KafkaWriter({"bootstrap.servers": nobody, **small}, checked=True)
+    with pytest.raises(Unavailable, match=nobody):
+        writer.write([(("t", None, 0), b"k", b"%d" % i) for i in range(500)])
+
+
+def test_what_is_written_outside_a_transaction_is_refused(kafka: Kafka, ways: bool) -> None:  # noqa: ARG001, FBT001
+    topic = kafka.create(f"{kafka.name}.a")
+    channel = Channel({"bootstrap.servers": kafka.bootstrap}, kafka.name, 0)
+    try:
+        with pytest.raises(Exception, match="Erroneous state"):
+            channel.writer.write([((topic, None, -1), b"k", b"v")])
+    finally:
+        channel.close()
+
+
+def threads() -> int:
+    """Each client has some."""
+    return len([*Path("/proc/self/task").iterdir()])
+
+
+def test_clients_that_come_and_go_leave_nothing_behind(kafka: Kafka) -> None:
+    topic = kafka.create(f"{kafka.name}.a")
+    kafka.send(topic, (b"k", b"v"))
+
+    def once() -> None:
+        writer = KafkaWriter({"bootstrap.servers": kafka.bootstrap}, checked=True)
+        writer.write([((topic, HEADERS, -1), b"k", b"v")])
+        writer.commit({}, bytes, final=True)
+        reader = RangeReader(conf(kafka))
+        kept = [*chunks(reader, kafka, topic)]
+        reader.close()
+        assert kept
+
+    once()
+    gc.collect()
+    before = threads()
+    for _ in range(5):
+        once()
+    gc.collect()
+    assert threads() <= before
