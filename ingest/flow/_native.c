@@ -5,8 +5,8 @@
    `take` stops before such a message. So this file may always say "not me" and must never be more lenient than Python
    is. tests/property/test_native.py compares the two.
 
-   One thread at a time: a worker has one that does this. The GIL is held throughout, but while the plans of a table or
-   the partitions of a topic are asked for. Nothing is kept between calls but what the objects hold. */
+   One thread at a time: a worker has one that does this. The GIL is held throughout, but while a plan is made or a sink
+   has no room. Nothing is kept between calls but what the objects hold. */
 
 #define PY_SSIZE_T_CLEAN
 #define _GNU_SOURCE /* memmem */
@@ -16,6 +16,9 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 #include "../model/raw.h"
 
@@ -86,6 +89,34 @@ static bool is_utf8(const char *text, Py_ssize_t size)
         p += more + 1;
     }
     return true;
+}
+
+/* `is_utf8`; and whether there may be what Debezium writes in the place of a value that it does not have, which begins
+   with `__`, or with `X1` in base64. One look for both: most messages are ASCII and have neither. */
+static bool is_text(const char *text, Py_ssize_t size, bool *suspect)
+{
+    *suspect = true;
+#ifdef __SSE2__
+    const __m128i first = _mm_set1_epi8('_'), other = _mm_set1_epi8('X'), after = _mm_set1_epi8('1');
+    __m128i pairs = _mm_setzero_si128(), bits = _mm_setzero_si128();
+    Py_ssize_t i = 0;
+    bool pair = false, high = false;
+    for (; i + 17 <= size; i += 16) {
+        __m128i now = _mm_loadu_si128((const __m128i *)(text + i)), next = _mm_loadu_si128((const __m128i *)(text + i + 1));
+        __m128i plain = _mm_and_si128(_mm_cmpeq_epi8(now, first), _mm_cmpeq_epi8(next, first));
+        __m128i coded = _mm_and_si128(_mm_cmpeq_epi8(now, other), _mm_cmpeq_epi8(next, after));
+        pairs = _mm_or_si128(pairs, _mm_or_si128(plain, coded));
+        bits = _mm_or_si128(bits, now);
+    }
+    for (; i < size; i++) {
+        high |= (text[i] & 0x80) != 0;
+        pair |= i + 1 < size && ((text[i] == '_' && text[i + 1] == '_') || (text[i] == 'X' && text[i + 1] == '1'));
+    }
+    *suspect = pair || _mm_movemask_epi8(pairs);
+    if (!high && !_mm_movemask_epi8(bits))
+        return true;
+#endif
+    return is_utf8(text, size);
 }
 
 static inline const char *skip_space(const char *p, const char *end)
@@ -755,17 +786,30 @@ static bool same_columns(const Table *table, Text message_key, Row *row)
 
 enum { DEBEZIUM, ROWS, CANAL };
 
+#define RECENT 16
+
 typedef struct {
     PyObject_HEAD
     int form;
     PyObject *find, *tables;
     long tombstones;
+    struct {
+        PyObject *id; /* `tables` keeps its table */
+        Table *table;
+    } recent[RECENT];
 } Lane;
+
+static void forget_tables(Lane *lane)
+{
+    for (int i = 0; i < RECENT; i++)
+        Py_CLEAR(lane->recent[i].id);
+}
 
 static void lane_dealloc(Lane *self)
 {
     PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
+    forget_tables(self);
     Py_XDECREF(self->find);
     Py_XDECREF(self->tables);
     type->tp_free((PyObject *)self);
@@ -783,6 +827,7 @@ static int lane_traverse(Lane *self, visitproc visit, void *arg)
 static int lane_clear(Lane *self)
 {
     Py_CLEAR(self->find);
+    forget_tables(self);
     Py_CLEAR(self->tables);
     return 0;
 }
@@ -901,6 +946,11 @@ static Table *find_table(State *state, Lane *lane, const Part *parts, int count)
         size += parts[i].size;
         name[size++] = 0; /* no string of JSON has one */
     }
+    /* Names of tables mostly differ at their ends */
+    size_t slot = size > 2 ? ((size_t)name[size - 2] + 3 * (size_t)name[size - 3] + (size_t)size) % RECENT : 0;
+    PyObject *last = lane->recent[slot].id;
+    if (last && PyBytes_GET_SIZE(last) == size && !memcmp(PyBytes_AS_STRING(last), name, (size_t)size))
+        return lane->recent[slot].table;
     PyObject *id = PyBytes_FromStringAndSize(name, size);
     if (!id)
         return NULL;
@@ -910,6 +960,10 @@ static Table *find_table(State *state, Lane *lane, const Part *parts, int count)
         if (made && Py_TYPE(made) == state->table_type && !PyDict_SetItem(lane->tables, id, made))
             found = made; /* the dictionary keeps it */
         Py_XDECREF(made);
+    }
+    if (found) {
+        lane->recent[slot].table = (Table *)found;
+        Py_XSETREF(lane->recent[slot].id, Py_NewRef(id));
     }
     Py_DECREF(id);
     return (Table *)found;
@@ -1409,10 +1463,10 @@ static int take_one(State *state, Lane *lane, const RawRecord *record, const Out
     }
     const char *text = record->value, *end = text + record->value_size;
     Text message_key = {record->key, record->key_size};
-    if (end - text > UINT32_MAX || !is_utf8(text, end - text))
+    if (end - text > UINT32_MAX || !is_text(text, end - text, &state->suspect))
         return 0;
     Table *table;
-    state->suspect = lane->form == DEBEZIUM && unavailable(text, (size_t)(end - text));
+    state->suspect = state->suspect && lane->form == DEBEZIUM && unavailable(text, (size_t)(end - text));
     if (lane->form == DEBEZIUM) {
         if (!read_envelope(state, text, end, &op, parts))
             return 0;
@@ -1535,7 +1589,6 @@ static int read_record(State *state, PyObject *message, bool offset, PyObject *h
     PyObject *key = held[0], *value = held[1];
     if ((key != Py_None && !PyBytes_CheckExact(key)) || (value != Py_None && !PyBytes_CheckExact(value)))
         return 0;
-    *record = (RawRecord){NULL, NULL, 0, 0, -1};
     if (key != Py_None) {
         record->key = PyBytes_AS_STRING(key);
         record->key_size = (size_t)PyBytes_GET_SIZE(key);
@@ -1572,7 +1625,7 @@ static int take_all(State *state, Lane *lane, PyObject *messages, PyObject *star
         return -1;
     for (; *at < (raw ? raw->count : PyList_GET_SIZE(messages)); ++*at) {
         PyObject *held[2] = {NULL, NULL};
-        RawRecord record;
+        RawRecord record = {NULL, NULL, 0, 0, -1};
         int taken = 1;
         if (raw)
             record = raw->records[*at];
@@ -1627,6 +1680,7 @@ static PyObject *lane_feed(Lane *self, PyTypeObject *type, PyObject *const *args
 
 static PyObject *lane_forget(Lane *self, PyObject *Py_UNUSED(ignored))
 {
+    forget_tables(self);
     PyDict_Clear(self->tables);
     Py_RETURN_NONE;
 }

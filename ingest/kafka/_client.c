@@ -285,6 +285,7 @@ typedef struct {
 
 #define RECENT 256
 
+/* The GIL guards it, and each of its methods but `consume` is of one thread at a time */
 typedef struct {
     PyObject_HEAD
     PyObject *owner;  /* keeps the client of librdkafka alive; NULL once this one is closed */
@@ -401,9 +402,18 @@ static PyObject *client_close(Client *self, PyObject *Py_UNUSED(ignored))
     Py_RETURN_NONE;
 }
 
+static bool was_made(const Client *self)
+{
+    if (!self->noted)
+        PyErr_SetString(PyExc_RuntimeError, "the client was not made");
+    return self->noted != NULL;
+}
+
 static PyObject *client_notes(Client *self, PyObject *Py_UNUSED(ignored))
 {
     Note notes[MOST_NOTES];
+    if (!was_made(self))
+        return NULL;
     pthread_mutex_lock(&self->noted->lock);
     int count = self->noted->notes;
     memcpy(notes, self->noted->note, sizeof(Note) * (size_t)count);
@@ -424,6 +434,8 @@ static PyObject *client_notes(Client *self, PyObject *Py_UNUSED(ignored))
 static PyObject *client_failures(Client *self, PyObject *Py_UNUSED(ignored))
 {
     char topic[MOST_NAME];
+    if (!was_made(self))
+        return NULL;
     pthread_mutex_lock(&self->noted->lock);
     long count = self->noted->failures;
     int code = self->noted->failed;
@@ -516,29 +528,31 @@ static const Target *target_of(Client *self, PyObject *destination)
     return &self->targets[place];
 }
 
-/* Give a record to librdkafka; waits while its queue is full. False with an error. */
-static bool give(Client *self, rd_kafka_vu_t *parts, size_t count, const rd_kafka_headers_t *headers, const char *topic,
-                 size_t size)
+/* Give a record to librdkafka: its topic, four other parts, and room for headers. Waits while the queue is full. False
+   with an error. */
+static bool give(Client *self, rd_kafka_vu_t parts[6], const rd_kafka_headers_t *headers, size_t size)
 {
     while (true) {
         rd_kafka_headers_t *own = headers ? rd.headers_copy(headers) : NULL;
         if (own) {
-            parts[count].vtype = V_HEADERS;
-            parts[count].u.headers = own;
+            parts[5].vtype = V_HEADERS;
+            parts[5].u.headers = own;
         }
-        rd_kafka_error_t *error = rd.produceva(self->rk, parts, own ? count + 1 : count);
+        rd_kafka_error_t *error = rd.produceva(self->rk, parts, own ? 6 : 5);
         if (!error)
             return true;
         if (own)
             rd.headers_destroy(own);
         int code = rd.error_code(error);
         rd.error_destroy(error);
+        const char *topic = parts[0].vtype == V_RKT ? rd.topic_name(parts[0].u.rkt) : parts[0].u.cstr;
         PyObject *none = NULL;
         if (code != ERR_QUEUE_FULL)
             none = PyObject_CallMethod(self->writer, "refused", "(isn)", code, topic, (Py_ssize_t)size);
         else {
-            /* The GIL is kept: what gives the records is in the middle of its work. Nothing called back needs it. */
+            Py_BEGIN_ALLOW_THREADS
             rd.poll(self->rk, 2);
+            Py_END_ALLOW_THREADS
             pthread_mutex_lock(&self->noted->lock);
             bool news = self->noted->failed || self->noted->notes;
             pthread_mutex_unlock(&self->noted->lock);
@@ -574,7 +588,7 @@ static bool put(void *client, PyObject *destination, const RawRecord *record)
     parts[3].u.mem.size = record->key ? record->key_size : 0;
     parts[4].u.mem.mem = (void *)record->value;
     parts[4].u.mem.size = record->value ? record->value_size : 0;
-    return give(self, parts, 5, target->headers, rd.topic_name(target->topic), record->value_size);
+    return give(self, parts, target->headers, record->value_size);
 }
 
 typedef struct {
@@ -659,7 +673,7 @@ static PyObject *client_send(Client *self, PyObject *args)
         parts[3].u.mem.size = record.key_size;
         parts[4].u.mem.mem = (void *)record.value;
         parts[4].u.mem.size = record.value_size;
-        good = give(self, parts, 5, made, topic, record.value_size);
+        good = give(self, parts, made, record.value_size);
         release(&held);
     }
     if (made)

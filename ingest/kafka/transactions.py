@@ -176,7 +176,7 @@ class Channel:
     def close(self) -> None:
         """Let go of the connections. A transaction that is open is left to the next producer of the id, or to time."""
         if self._hangs:
-            _given_up.append(self._producer)
+            _given_up.append(self.writer)
             return
         with suppress(KafkaException, RuntimeError):
             self._producer.purge()

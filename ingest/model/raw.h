@@ -1,7 +1,7 @@
 /* How records pass without objects: from a source to the hot loop, and from there to a sink.
 
-   A source's list of records may have an attribute `raw`, a capsule of RawRecords; what a sink is given by may have an
-   attribute `raw`, a capsule of a RawSink. Both live as long as the object that has them. */
+   What is a list of records otherwise may have an attribute `raw`, a capsule of RawRecords; what takes records may have
+   one that is a capsule of a RawSink. What is in a capsule lives as long as the object that it is of. */
 
 #ifndef INGEST_MODEL_RAW_H
 #define INGEST_MODEL_RAW_H
@@ -26,7 +26,7 @@ typedef struct {
 
 typedef struct {
     void *self;
-    /* Copy a record to a destination of the sink's; false with an error set. Needs the GIL, and keeps it. */
+    /* Copy a record to a destination of the sink's; false with an error set. Needs the GIL. */
     bool (*put)(void *self, PyObject *destination, const RawRecord *record);
 } RawSink;
 

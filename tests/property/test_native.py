@@ -375,3 +375,15 @@ def test_whole_runs_are_the_same_without_it(form: str) -> None:
         assert str(with_it.error) == str(without.error)
 
     same()
+
+
+@pytest.mark.parametrize("odd", [PLACEHOLDER.encode(), b"X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==", b"\xff", b"\xc3"])
+def test_what_is_odd_is_seen_wherever_it_is(odd: bytes) -> None:
+    form, table = DebeziumJson(), ("shop", "t")
+    source = schema({"id": "BIGINT", "a": "STRING"}, ("id",))
+    text = b'{"op":"c","after":{"id":1,"a":"%b%b%b"},"source":{"db":"shop","table":"t"}}'
+    for before in range(40):
+        for after in (0, 1, 17):
+            plain, other = (text % (b"x" * before, what, b"y" * after) for what in (b"__ X1", odd))
+            assert compare(form, table, source, source, Message(b'{"id":1}', plain), keyed=True)
+            assert not compare(form, table, source, source, Message(b'{"id":1}', other), keyed=True)
