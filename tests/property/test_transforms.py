@@ -99,12 +99,16 @@ def debezium(before: str, after: str, op: str) -> bytes:
     return f'{{"before":{before},"after":{after},"source":{{"db":"d","table":"t"}},"op":"{op}"}}'.encode()
 
 
-A_ROW = st.builds(
-    '{{"id":{},"name":{},"n":{}}}'.format,
-    st.integers(1, 3), st.sampled_from(['"a"', '"bb"', '"bb"', '"\\u00e9"', "null"]),
-    st.sampled_from([0, 1, 2, "null"]),
-)  # fmt: skip
-AN_UPDATE = st.tuples(A_ROW, A_ROW, st.sampled_from("uuuucd"))
+def updates(names: list[str], numbers: list[Any]) -> st.SearchStrategy[list[tuple[str, str, str]]]:
+    """Changes of few rows: before, after, what. What was before is not always what was after last."""
+    row = st.builds(
+        '{{"id":{},"name":{},"n":{}}}'.format, st.integers(1, 3), st.sampled_from(names), st.sampled_from(numbers)
+    )
+    return st.lists(st.tuples(row, row, st.sampled_from("uuuucd")), min_size=1, max_size=25)
+
+
+PLAIN = ['"a"', '"bb"', '"bb"', '"\\u00e9"']
+CHANGES = updates([*PLAIN, "null"], [0, 1, 2, "null"]) | updates(PLAIN, [1, 2])
 WHOLE_ROWS = {
     # The row before an update goes with the row after it, unless its key is another
     "few columns": {"projection": r"\*, UPPER(name) AS loud, 10 / n AS part", "filter": "LENGTH(name) < 2 OR n > 1"},
@@ -128,17 +132,22 @@ def test_updates_with_the_row_before_in_c_do_what_the_book_says(name: str) -> No
     first = ('{"id":1,"name":"a","n":1}', '{"id":1,"name":"a","n":1}', "c")
 
     @FEW
-    @given(st.lists(AN_UPDATE, min_size=1, max_size=25), st.sampled_from([-1, 2]))
+    @given(CHANGES, st.sampled_from([-1, 2]))
+    @example([('{"id":1,"name":"a","n":0}', '{"id":1,"name":"bb","n":0}', "u")], -1)
     def same(changes: list[tuple[str, str, str]], most: int) -> None:
         messages = [message(*c) for c in (first, *changes)]
         given_sections = sections("debezium-json", most, **WHOLE_ROWS[name])
         together = both_ways(messages, 1, **given_sections)
         with pytest.MonkeyPatch.context() as patch:
-            # A row that was a reject may be taken for one that was there: it is deleted then, which changes nothing
             patch.setattr(Binder, "of_the_row_before", lambda *_: ("", ()))
             alone = run(messages, 1, **given_sections)
-        assert table_of(together.records) == table_of(alone.records)
         assert together.rejects == alone.rejects
+        # Of a row before that is a reject itself it may be thought that it was there: it is deleted then. What may be
+        # there is a row that is older than it.
+        images = dict.fromkeys(row for before, after, _ in changes for row in (before, after))
+        tolerant = sections("debezium-json", -1, **WHOLE_ROWS[name])
+        if not run([message(row, row, "c") for row in images], 1, **tolerant).rejects:
+            assert table_of(together.records) == table_of(alone.records)
 
     same()
 
