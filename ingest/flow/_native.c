@@ -786,30 +786,53 @@ static bool same_columns(const Table *table, Text message_key, Row *row)
 
 enum { DEBEZIUM, ROWS, CANAL };
 
-#define RECENT 16
+/* A table that was found, by its id; `tables` keeps both */
+typedef struct {
+    PyObject *id;
+    Table *table;
+} Recent;
+
+#define MOST_BITS 12
 
 typedef struct {
     PyObject_HEAD
     int form;
     PyObject *find, *tables;
     long tombstones;
-    struct {
-        PyObject *id; /* `tables` keeps its table */
-        Table *table;
-    } recent[RECENT];
+    Recent *recent; /* 2 to the power of `bits`, or NULL */
+    int bits;
 } Lane;
 
-static void forget_tables(Lane *lane)
+static void forget_recent(Lane *lane)
 {
-    for (int i = 0; i < RECENT; i++)
-        Py_CLEAR(lane->recent[i].id);
+    for (size_t i = 0; lane->recent && i < (size_t)1 << lane->bits; i++)
+        Py_XDECREF(lane->recent[i].id);
+    PyMem_Free(lane->recent);
+    lane->recent = NULL;
+}
+
+/* Where a table of this id was kept, or is to be; NULL with an error. There is room for as many as there are. */
+static Recent *recent_of(Lane *lane, const char *id, size_t size)
+{
+    if (!lane->recent || (lane->bits < MOST_BITS && PyDict_GET_SIZE(lane->tables) > (Py_ssize_t)1 << lane->bits)) {
+        forget_recent(lane);
+        for (lane->bits = 2; lane->bits < MOST_BITS && PyDict_GET_SIZE(lane->tables) > (Py_ssize_t)1 << lane->bits;)
+            lane->bits++;
+        if (!(lane->recent = PyMem_Calloc((size_t)1 << lane->bits, sizeof(Recent)))) {
+            PyErr_NoMemory();
+            return NULL;
+        }
+    }
+    uint64_t end = 0; /* ids mostly differ at their ends, before the last zero byte */
+    memcpy(&end, size > 8 ? id + size - 9 : id, size > 8 ? 8 : size);
+    return &lane->recent[(end ^ size) * 0x9E3779B97F4A7C15ULL >> (64 - lane->bits)];
 }
 
 static void lane_dealloc(Lane *self)
 {
     PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
-    forget_tables(self);
+    forget_recent(self);
     Py_XDECREF(self->find);
     Py_XDECREF(self->tables);
     type->tp_free((PyObject *)self);
@@ -827,7 +850,7 @@ static int lane_traverse(Lane *self, visitproc visit, void *arg)
 static int lane_clear(Lane *self)
 {
     Py_CLEAR(self->find);
-    forget_tables(self);
+    forget_recent(self);
     Py_CLEAR(self->tables);
     return 0;
 }
@@ -851,6 +874,7 @@ static int lane_init(Lane *self, PyObject *args, PyObject *Py_UNUSED(kwargs))
 typedef struct {
     PyTypeObject *table_type, *rows_type;
     PyObject *key, *value, *offset, *raw; /* the names of methods and of what is in C */
+    PyObject *inserted, *updated, *deleted; /* the names of a plan's counters */
     Row before, after, message_key, composed;
     bool suspect; /* the message in hand may have values that are not there */
     Way ways[MAX_FIELDS];
@@ -946,11 +970,12 @@ static Table *find_table(State *state, Lane *lane, const Part *parts, int count)
         size += parts[i].size;
         name[size++] = 0; /* no string of JSON has one */
     }
-    /* Names of tables mostly differ at their ends */
-    size_t slot = size > 2 ? ((size_t)name[size - 2] + 3 * (size_t)name[size - 3] + (size_t)size) % RECENT : 0;
-    PyObject *last = lane->recent[slot].id;
+    Recent *recent = recent_of(lane, name, (size_t)size);
+    if (!recent)
+        return NULL;
+    PyObject *last = recent->id;
     if (last && PyBytes_GET_SIZE(last) == size && !memcmp(PyBytes_AS_STRING(last), name, (size_t)size))
-        return lane->recent[slot].table;
+        return recent->table;
     PyObject *id = PyBytes_FromStringAndSize(name, size);
     if (!id)
         return NULL;
@@ -961,9 +986,11 @@ static Table *find_table(State *state, Lane *lane, const Part *parts, int count)
             found = made; /* the dictionary keeps it */
         Py_XDECREF(made);
     }
+    if (found && !(recent = recent_of(lane, name, (size_t)size))) /* there may be one more now */
+        found = NULL;
     if (found) {
-        lane->recent[slot].table = (Table *)found;
-        Py_XSETREF(lane->recent[slot].id, Py_NewRef(id));
+        recent->table = (Table *)found;
+        Py_XSETREF(recent->id, Py_NewRef(id));
     }
     Py_DECREF(id);
     return (Table *)found;
@@ -1550,13 +1577,13 @@ static int take_one(State *state, Lane *lane, const RawRecord *record, const Out
     return 1;
 }
 
-static bool add_to(PyObject *plan, const char *name, long *count)
+static bool add_to(PyObject *plan, PyObject *name, long *count)
 {
     if (!*count)
         return true;
-    PyObject *old = PyObject_GetAttrString(plan, name), *more = PyLong_FromLong(*count);
+    PyObject *old = PyObject_GetAttr(plan, name), *more = PyLong_FromLong(*count);
     PyObject *sum = old && more ? PyNumber_Add(old, more) : NULL;
-    bool good = sum && !PyObject_SetAttrString(plan, name, sum);
+    bool good = sum && !PyObject_SetAttr(plan, name, sum);
     Py_XDECREF(old);
     Py_XDECREF(more);
     Py_XDECREF(sum);
@@ -1573,8 +1600,9 @@ static bool count_touched(State *state, bool good)
             table->inserted = table->updated = table->deleted = 0;
             continue;
         }
-        good = add_to(table->plan, "inserted", &table->inserted) &&
-               add_to(table->plan, "updated", &table->updated) && add_to(table->plan, "deleted", &table->deleted);
+        good = add_to(table->plan, state->inserted, &table->inserted) &&
+               add_to(table->plan, state->updated, &table->updated) &&
+               add_to(table->plan, state->deleted, &table->deleted);
     }
     return good;
 }
@@ -1680,7 +1708,7 @@ static PyObject *lane_feed(Lane *self, PyTypeObject *type, PyObject *const *args
 
 static PyObject *lane_forget(Lane *self, PyObject *Py_UNUSED(ignored))
 {
-    forget_tables(self);
+    forget_recent(self);
     PyDict_Clear(self->tables);
     Py_RETURN_NONE;
 }
@@ -2568,7 +2596,11 @@ static int module_exec(PyObject *module)
     state->value = PyUnicode_InternFromString("value");
     state->offset = PyUnicode_InternFromString("offset");
     state->raw = PyUnicode_InternFromString("raw");
-    if (!table || !lane || !rows || !state->key || !state->value || !state->offset || !state->raw)
+    state->inserted = PyUnicode_InternFromString("inserted");
+    state->updated = PyUnicode_InternFromString("updated");
+    state->deleted = PyUnicode_InternFromString("deleted");
+    if (!table || !lane || !rows || !state->key || !state->value || !state->offset || !state->raw ||
+        !state->inserted || !state->updated || !state->deleted)
         return -1;
     state->table_type = (PyTypeObject *)table;
     state->rows_type = (PyTypeObject *)rows;
@@ -2587,6 +2619,9 @@ static void module_free(void *module)
     Py_CLEAR(state->value);
     Py_CLEAR(state->offset);
     Py_CLEAR(state->raw);
+    Py_CLEAR(state->inserted);
+    Py_CLEAR(state->updated);
+    Py_CLEAR(state->deleted);
     PyMem_Free(state->touched);
     PyMem_Free(state->scratch);
     PyMem_Free(state->row);

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from ingest.kafka.admin import Split
     from ingest.model.record import Record
 
-CHUNK: Final = 2_000
-"""Records pulled at a time, at most."""
+CHUNK: Final = 1_000
+"""Records pulled at a time, at most: few enough to be in the processor's cache until they are written."""
 FIRST_S: Final = 20.0
 WAIT_S: Final = 0.1
 """How long a pull waits for records, in seconds."""
