@@ -1021,11 +1021,6 @@ typedef struct {
     PyObject *whole; /* the message in hand, where it is an object and may be written as it is; or NULL */
 } Out;
 
-static PyObject *bytes_of(Text text)
-{
-    return text.text ? PyBytes_FromStringAndSize(text.text, (Py_ssize_t)text.size) : Py_NewRef(Py_None);
-}
-
 /* Put a record in `out`; texts of NULL are none. */
 static bool emit(const Out *out, PyObject *destination, Text key, Text value)
 {
@@ -1033,11 +1028,11 @@ static bool emit(const Out *out, PyObject *destination, Text key, Text value)
         RawRecord record = {key.text, value.text, key.size, value.size, -1};
         return out->sink->put(out->sink->self, destination, &record);
     }
-    PyObject *name = bytes_of(key), *text = NULL, *record = NULL;
+    PyObject *name = bytes_of(key.text, key.size), *text = NULL, *record = NULL;
     if (name && out->whole && (size_t)PyBytes_GET_SIZE(out->whole) == value.size && value.text == PyBytes_AS_STRING(out->whole))
         text = Py_NewRef(out->whole);
     else if (name)
-        text = bytes_of(value);
+        text = bytes_of(value.text, value.size);
     if (text)
         record = PyTuple_Pack(3, destination, name, text);
     Py_XDECREF(name);
@@ -2144,6 +2139,17 @@ typedef struct {
     long filtered;
 } Answers;
 
+/* Whether a row is a record that is ready: where it goes, and what it is. */
+static bool is_ready(const Answers *all, Py_ssize_t row, int32_t *head, Text *key, Text *text)
+{
+    const In *in = all->in;
+    *head = int_of(&in[C_HEAD], row);
+    *key = *text = (Text){NULL, 0};
+    return int_of(&in[C_PROGRAM], row) == -1 && *head >= 0 && *head < PyList_GET_SIZE(all->heads) &&
+           (is_null(&in[C_KEY], row) || text_of(&in[C_KEY], row, key)) &&
+           (is_null(&in[C_TEXT], row) || text_of(&in[C_TEXT], row, text));
+}
+
 /* The rows of one message, from `first` to before `end`; their results begin at `row`: 1, 0 where that is not for us, -1
    with an error. */
 static int answer_one(State *state, Answers *all, Py_ssize_t first, Py_ssize_t end, Py_ssize_t row)
@@ -2154,17 +2160,12 @@ static int answer_one(State *state, Answers *all, Py_ssize_t first, Py_ssize_t e
     Text text, key;
     if (program == -1) {
         all->out.whole = NULL;
-        for (Py_ssize_t i = first; i < 2 * end - first; i++) {
-            bool checked = i >= end; /* all of them first, then they go */
-            Py_ssize_t r = checked ? i - end + first : i;
-            int32_t head = int_of(&in[C_HEAD], r);
-            key = text = (Text){NULL, 0};
-            if (int_of(&in[C_PROGRAM], r) != -1 || head < 0 || head >= PyList_GET_SIZE(all->heads) ||
-                (!is_null(&in[C_KEY], r) && !text_of(&in[C_KEY], r, &key)) ||
-                (!is_null(&in[C_TEXT], r) && !text_of(&in[C_TEXT], r, &text)))
+        int32_t head;
+        for (Py_ssize_t i = first; i < end; i++) /* all of them are looked at first: all go, or none */
+            if (!is_ready(all, i, &head, &key, &text))
                 return 0;
-            if (!checked)
-                continue;
+        for (Py_ssize_t i = first; i < end; i++) {
+            is_ready(all, i, &head, &key, &text);
             if (!emit(&all->out, PyTuple_GET_ITEM(PyList_GET_ITEM(all->heads, head), 0), key, text))
                 return -1;
             all->done[head]++;
@@ -2254,13 +2255,10 @@ static PyObject *drain(PyObject *module, PyObject *args)
     const char *kinds;
     Py_ssize_t size, results, sent, i, row;
     long long limit;
-    if (!PyArg_ParseTuple(args, "O!O!nO!y#nO!nnLO", &PyList_Type, &tables, &PyList_Type, &heads, &size, &PyList_Type,
-                          &kept, &kinds, &results, &sent, &PyList_Type, &back, &i, &row, &limit, &out))
+    if (!PyArg_ParseTuple(args, "O!O!nO!y#nO!nnLO!", &PyList_Type, &tables, &PyList_Type, &heads, &size, &PyList_Type,
+                          &kept, &kinds, &results, &sent, &PyList_Type, &back, &i, &row, &limit, &PyList_Type, &out))
         return NULL;
     State *state = PyModule_GetState(module);
-    const RawSink *sink = raw_of(state, out, RAW_SINK);
-    if (PyErr_Occurred())
-        return NULL;
     if (PyList_GET_SIZE(kept) != C_SENT || PyList_GET_SIZE(back) != results + 2 || size < 0 || sent < 0 || i < 0 ||
         row < 0) {
         PyErr_SetString(PyExc_ValueError, "not the columns that there are");
@@ -2274,7 +2272,7 @@ static PyObject *drain(PyObject *module, PyObject *args)
             return NULL;
         }
     Py_ssize_t columns = A_FIXED + results;
-    Answers all = {PyMem_Calloc((size_t)columns, sizeof(In)), tables, heads, {out, sink, NULL},
+    Answers all = {PyMem_Calloc((size_t)columns, sizeof(In)), tables, heads, {out, NULL, NULL},
                    PyMem_Calloc((size_t)PyList_GET_SIZE(heads) + 1, sizeof(long)), 0};
     bool good = all.in && all.done;
     if (!good)

@@ -14,10 +14,8 @@
 #include <Python.h>
 #include <dlfcn.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stddef.h>
 #include <string.h>
-#include <structmember.h>
 #include <sys/types.h>
 
 #include "../model/raw.h"
@@ -528,10 +526,16 @@ static const Target *target_of(Client *self, PyObject *destination)
     return &self->targets[place];
 }
 
-/* Give a record to librdkafka: its topic, four other parts, and room for headers. Waits while the queue is full. False
-   with an error. */
-static bool give(Client *self, rd_kafka_vu_t parts[6], const rd_kafka_headers_t *headers, size_t size)
+/* Give a record to librdkafka, with its topic and one part more. Waits while the queue is full. False with an error. */
+static bool give(Client *self, rd_kafka_vu_t topic, rd_kafka_vu_t more, const RawRecord *record,
+                 const rd_kafka_headers_t *headers)
 {
+    rd_kafka_vu_t parts[6] = {topic, more, {V_MSGFLAGS, {0}}, {V_KEY, {0}}, {V_VALUE, {0}}};
+    parts[2].u.i = MSG_F_COPY;
+    parts[3].u.mem.mem = (void *)record->key;
+    parts[3].u.mem.size = record->key_size;
+    parts[4].u.mem.mem = (void *)record->value;
+    parts[4].u.mem.size = record->value_size;
     while (true) {
         rd_kafka_headers_t *own = headers ? rd.headers_copy(headers) : NULL;
         if (own) {
@@ -545,10 +549,10 @@ static bool give(Client *self, rd_kafka_vu_t parts[6], const rd_kafka_headers_t 
             rd.headers_destroy(own);
         int code = rd.error_code(error);
         rd.error_destroy(error);
-        const char *topic = parts[0].vtype == V_RKT ? rd.topic_name(parts[0].u.rkt) : parts[0].u.cstr;
+        const char *name = topic.vtype == V_RKT ? rd.topic_name(topic.u.rkt) : topic.u.cstr;
         PyObject *none = NULL;
         if (code != ERR_QUEUE_FULL)
-            none = PyObject_CallMethod(self->writer, "refused", "(isn)", code, topic, (Py_ssize_t)size);
+            none = PyObject_CallMethod(self->writer, "refused", "(isn)", code, name, (Py_ssize_t)record->value_size);
         else {
             Py_BEGIN_ALLOW_THREADS
             rd.poll(self->rk, 2);
@@ -566,7 +570,7 @@ static bool give(Client *self, rd_kafka_vu_t parts[6], const rd_kafka_headers_t 
         if (!none)
             return false;
         if (code != ERR_QUEUE_FULL) {
-            PyErr_Format(PyExc_RuntimeError, "librdkafka did not take a record for %s: code %d", topic, code);
+            PyErr_Format(PyExc_RuntimeError, "librdkafka did not take a record for %s: code %d", name, code);
             return false;
         }
     }
@@ -580,15 +584,8 @@ static bool put(void *client, PyObject *destination, const RawRecord *record)
     const Target *target = target_of(self, destination);
     if (!target)
         return false;
-    rd_kafka_vu_t parts[6] = {{V_RKT, {0}}, {V_PARTITION, {0}}, {V_MSGFLAGS, {0}}, {V_KEY, {0}}, {V_VALUE, {0}}};
-    parts[0].u.rkt = target->topic;
-    parts[1].u.i32 = target->partition;
-    parts[2].u.i = MSG_F_COPY;
-    parts[3].u.mem.mem = (void *)record->key;
-    parts[3].u.mem.size = record->key ? record->key_size : 0;
-    parts[4].u.mem.mem = (void *)record->value;
-    parts[4].u.mem.size = record->value ? record->value_size : 0;
-    return give(self, parts, target->headers, record->value_size);
+    rd_kafka_vu_t topic = {V_RKT, {.rkt = target->topic}}, partition = {V_PARTITION, {.i32 = target->partition}};
+    return give(self, topic, partition, record, target->headers);
 }
 
 typedef struct {
@@ -665,15 +662,8 @@ static PyObject *client_send(Client *self, PyObject *args)
         return NULL;
     bool good = hold_both(key, value, &held, &record);
     if (good) {
-        rd_kafka_vu_t parts[6] = {{V_TOPIC, {0}}, {V_TIMESTAMP, {0}}, {V_MSGFLAGS, {0}}, {V_KEY, {0}}, {V_VALUE, {0}}};
-        parts[0].u.cstr = topic;
-        parts[1].u.i64 = millis; /* 0: now */
-        parts[2].u.i = MSG_F_COPY;
-        parts[3].u.mem.mem = (void *)record.key;
-        parts[3].u.mem.size = record.key_size;
-        parts[4].u.mem.mem = (void *)record.value;
-        parts[4].u.mem.size = record.value_size;
-        good = give(self, parts, made, record.value_size);
+        rd_kafka_vu_t name = {V_TOPIC, {.cstr = topic}}, stamp = {V_TIMESTAMP, {.i64 = millis}}; /* 0: now */
+        good = give(self, name, stamp, &record, made);
         release(&held);
     }
     if (made)
@@ -810,11 +800,6 @@ static PyObject *records_subscript(Records *self, PyObject *at)
 static PyObject *records_raw(Records *self, void *Py_UNUSED(closure))
 {
     return PyCapsule_New(&self->whole, RAW_RECORDS, NULL);
-}
-
-static PyObject *bytes_of(const void *text, size_t size)
-{
-    return text ? PyBytes_FromStringAndSize(text, (Py_ssize_t)size) : Py_NewRef(Py_None);
 }
 
 static PyObject *record_key(Record *self, PyObject *Py_UNUSED(ignored))

@@ -30,4 +30,10 @@ typedef struct {
     bool (*put)(void *self, PyObject *destination, const RawRecord *record);
 } RawSink;
 
+/* The bytes of a key or a value, or None. */
+static inline PyObject *bytes_of(const char *text, size_t size)
+{
+    return text ? PyBytes_FromStringAndSize(text, (Py_ssize_t)size) : Py_NewRef(Py_None);
+}
+
 #endif

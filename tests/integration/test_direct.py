@@ -51,8 +51,8 @@ def chunks(reader: RangeReader, kafka: Kafka, topic: str) -> Iterator[Chunk]:
             yield chunk
 
 
-def conf(kafka: Kafka, **more: str) -> dict[str, str]:
-    return {"bootstrap.servers": kafka.bootstrap, "group.id": kafka.name, **more}
+def conf(kafka: Kafka) -> dict[str, str]:
+    return {"bootstrap.servers": kafka.bootstrap, "group.id": kafka.name}
 
 
 def everything(message: Any) -> tuple[Any, ...]:
