@@ -45,6 +45,8 @@ class Report:
     missing: int = 0
     twice: int = 0
     disorder: int = 0
+    wrong: int = 0
+    """What else was not as the fault wants it; `notes` say what."""
     seconds: float = 0.0
     notes: list[str] = field(default_factory=list)
 
@@ -52,7 +54,7 @@ class Report:
     def survived(self) -> bool:
         """Whether the guarantee held, under faults that did happen."""
         exact = self.guarantee != "exactly-once" or not (self.twice or self.disorder)
-        return bool(self.struck) and not self.missing and exact
+        return bool(self.struck) and not self.missing and not self.wrong and exact
 
 
 class Load(threading.Thread):
@@ -107,6 +109,8 @@ class Reader(threading.Thread):
         self.topic = topic
         self.seen: Counter[int] = Counter()
         self.disorder = 0
+        self.columns: Counter[str] = Counter()
+        """How often a row had a value in a column that is not one of all rows."""
         self.ended = False
         self._last: dict[int, int] = {}
         self._consumer = Consumer({
@@ -132,6 +136,7 @@ class Reader(threading.Thread):
                     if row["n"] <= self._last.get(row["id"], -1):
                         self.disorder += 1
                     self._last[row["id"]] = row["n"]
+                    self.columns.update(name for name in row if name not in {"id", "n"} and row[name] is not None)
         self._consumer.close()
 
 
@@ -207,7 +212,7 @@ class Rig:
             process = self.process
             if process is not None and process.poll() is not None:
                 if process.returncode not in {-signal.SIGKILL, 75}:
-                    self.report.notes.append(f"a run ended with {process.returncode}")
+                    self.wrong(f"a run ended with {process.returncode}")
                     return
                 self.start()
             time.sleep(0.05)
@@ -235,6 +240,11 @@ class Rig:
         self.report.struck += 1
         self.report.notes.append(f"{time.monotonic() - self._began:.2f} s: {what}")
 
+    def wrong(self, what: str) -> None:
+        """Note that something was not as the fault wants it."""
+        self.report.wrong += 1
+        self.report.notes.append(what)
+
     def moment(self, most: float) -> None:
         """Let a random time pass."""
         time.sleep(self.chance.uniform(0.0, most))
@@ -245,7 +255,7 @@ class Rig:
         try:
             self.until(lambda: len(self.reader.seen) >= self.load.total, "all changes come through")
         except AssertionError as exc:
-            self.report.notes.append(str(exc)[-1500:])
+            self.wrong(str(exc)[-1500:])
         self.stop()
         time.sleep(2)  # what would be there twice has time to show
         self.reader.ended = True
@@ -265,7 +275,7 @@ class Rig:
                 self.process.kill()
                 code = self.process.wait()
             if code:
-                self.report.notes.append(f"the run ended with {code} when it was told to stop")
+                self.wrong(f"the run ended with {code} when it was told to stop")
 
     def count(self) -> Report:
         """What the reader saw, against what was sent."""

@@ -324,7 +324,7 @@ def two_drivers_local(folder: Path, guarantee: str, scale: Scale) -> Report:
             if done.returncode == 78 and "in use" in done.stderr:
                 rig.strike("a second driver was refused with 78")
             else:
-                rig.report.notes.append(f"the second ended with {done.returncode}: {done.stderr[-300:]}")
+                rig.wrong(f"the second ended with {done.returncode}: {done.stderr[-300:]}")
         return rig.finish()
 
 
@@ -353,7 +353,7 @@ def two_drivers_shared(folder: Path, guarantee: str, scale: Scale) -> Report:
                     f"driver {older.pid} was fenced by {rig.process.pid if rig.process else 0}, and ended with 78"
                 )
             else:
-                rig.report.notes.append(f"the older one ended with {code}")
+                rig.wrong(f"the older one ended with {code}")
             rig.progress()
         return rig.finish()
 
@@ -393,7 +393,7 @@ def positions_expired(folder: Path, guarantee: str, scale: Scale) -> Report:
         if code == 1 and "has been forgotten by the sink's cluster" in log and "--drop-batch" in log:
             rig.strike("the run was refused with 1, and said why")
         else:
-            rig.report.notes.append(f"it ended with {code}")
+            rig.wrong(f"it ended with {code}")
         return rig.read_all()
 
 
@@ -424,6 +424,7 @@ def schema_changed(folder: Path, guarantee: str, scale: Scale) -> Report:
         total = min(scale.changes, 4000)
         rig = Rig(folder, bootstrap, guarantee, total=total, seed=scale.seed, rate=1_000_000)
         rig.fill()
+        rig.once()  # the table is there, so that each column is a change of it
         points = ("before-store:1", "after-store:1")
         for i in range(4):
             key, column = i % 500, f"c{i}"
@@ -441,11 +442,13 @@ def schema_changed(folder: Path, guarantee: str, scale: Scale) -> Report:
         shown = subprocess.run(
             [rig.program[0], "schema", "history", rig.checkpoint], capture_output=True, text=True, check=False
         ).stdout
+        report = rig.read_all()
         for i in range(4):
             if shown.count(f"ADD COLUMN c{i} ") != 1:
-                rig.report.notes.append(f"column c{i} was added {shown.count(f'ADD COLUMN c{i} ')} times")
-                rig.report.missing += 1000
-        return rig.read_all()
+                rig.wrong(f"column c{i} was added {shown.count(f'ADD COLUMN c{i} ')} times")
+            if rig.reader.columns[f"c{i}"] != 1:
+                rig.wrong(f"{rig.reader.columns[f'c{i}']} rows had a value in column c{i}, and one was sent")
+        return report
 
 
 STORMS: dict[Callable[[Path, str, Scale], Report], tuple[str, ...]] = {
