@@ -91,8 +91,7 @@ class Drain(Output):
             self.outcome.lost_deliveries = self.writer.failures - self.lost_before
             if failed:
                 self.writer.abort()
-            for plan in self.plans.compiled.values():
-                self.count(plan)
+            self.count_all()
 
     def _chunk(self, kept: Kept, results: Results, ended: Ended) -> None:
         """Write a chunk, as far as it is to be written."""

@@ -88,9 +88,15 @@ class Output:
 
     def tally(self) -> bytes:
         """What was counted so far."""
+        self.count_all()
+        return Tally(self.outcome.read, self.outcome.rejected, self.outcome.counts).text()
+
+    def count_all(self) -> None:
+        """Move all plans' counters into the outcome."""
+        if self.state.lanes is not None:
+            self.state.lanes.settle()
         for plan in self.plans.compiled.values():
             self.count(plan)
-        return Tally(self.outcome.read, self.outcome.rejected, self.outcome.counts).text()
 
     def count(self, plan: Plan) -> None:
         """Move a plan's counters into the outcome."""

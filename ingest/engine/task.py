@@ -160,8 +160,7 @@ class Shard(Output):
             self.outcome.lost_deliveries = self.writer.failures - self.lost_before
             if failed:
                 self.writer.abort()
-            for plan in self.plans.compiled.values():
-                self.count(plan)
+            self.count_all()
 
     def take(self, chunk: Chunk) -> None:
         """The way of a chunk of records of one split."""

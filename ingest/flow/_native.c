@@ -878,7 +878,7 @@ typedef struct {
     Row before, after, message_key, composed;
     bool suspect; /* the message in hand may have values that are not there */
     Way ways[MAX_FIELDS];
-    Table **touched; /* those with counters to hand over */
+    Table **touched; /* those with counters to hand over, each held */
     int touched_count, touched_room;
     char *scratch;
     size_t scratch_size, scratch_room;
@@ -1010,7 +1010,7 @@ static bool touch(State *state, Table *table)
         state->touched = more;
         state->touched_room = room;
     }
-    state->touched[state->touched_count++] = table;
+    state->touched[state->touched_count++] = (Table *)Py_NewRef((PyObject *)table);
     return true;
 }
 
@@ -1586,20 +1586,25 @@ static bool add_to(PyObject *plan, PyObject *name, long *count)
     return good;
 }
 
-/* Add what was counted to the plans, if all went well; false with an error. */
+/* Add what was counted to the plans, if all went well, and else forget it; false with an error. */
 static bool count_touched(State *state, bool good)
 {
     for (int t = 0; t < state->touched_count; t++) {
         Table *table = state->touched[t];
-        if (!good) {
-            table->inserted = table->updated = table->deleted = 0;
-            continue;
-        }
-        good = add_to(table->plan, state->inserted, &table->inserted) &&
+        good = good && add_to(table->plan, state->inserted, &table->inserted) &&
                add_to(table->plan, state->updated, &table->updated) &&
                add_to(table->plan, state->deleted, &table->deleted);
+        table->inserted = table->updated = table->deleted = 0;
+        Py_DECREF(table);
     }
+    state->touched_count = 0;
     return good;
+}
+
+/* settle(): tell the plans what was counted since the last time. */
+static PyObject *settle(PyObject *module, PyObject *Py_UNUSED(ignored))
+{
+    return count_touched(PyModule_GetState(module), true) ? Py_NewRef(Py_None) : NULL;
 }
 
 /* A message that is an object: 1, 0 where it is not for us, -1 with an error. What `held` has keeps the bytes alive. */
@@ -1684,9 +1689,7 @@ static PyObject *lane_take(Lane *self, PyTypeObject *type, PyObject *const *args
     if (PyErr_Occurred())
         return NULL;
     Py_ssize_t at;
-    state->touched_count = 0;
-    bool good = take_all(state, self, args[0], args[1], &at, &out, NULL) >= 0;
-    return count_touched(state, good) ? PyLong_FromSsize_t(at) : NULL;
+    return take_all(state, self, args[0], args[1], &at, &out, NULL) >= 0 ? PyLong_FromSsize_t(at) : NULL;
 }
 
 static PyObject *lane_feed(Lane *self, PyTypeObject *type, PyObject *const *args, Py_ssize_t count, PyObject *names)
@@ -2286,8 +2289,8 @@ static PyObject *drain(PyObject *module, PyObject *args)
             good = c < C_SENT ? in_open(&all.in[c], kind, PyList_GET_ITEM(kept, c), size)
                               : in_open(&all.in[c], kind, PyList_GET_ITEM(back, c - C_SENT), sent);
     }
+    good = good && count_touched(state, true); /* what others counted is not for this to forget */
     int taken = good ? 1 : -1;
-    state->touched_count = 0;
     while (taken == 1 && i < size) {
         int64_t at = long_of(&all.in[C_AT], i);
         Py_ssize_t end = i, next = row;
@@ -2620,6 +2623,7 @@ static void module_free(void *module)
     Py_CLEAR(state->inserted);
     Py_CLEAR(state->updated);
     Py_CLEAR(state->deleted);
+    count_touched(state, false);
     PyMem_Free(state->touched);
     PyMem_Free(state->scratch);
     PyMem_Free(state->row);
@@ -2628,6 +2632,7 @@ static void module_free(void *module)
 static PyMethodDef module_methods[] = {
     {"drain", drain, METH_VARARGS,
      "Put the records of rows[start:] with results in `out`; where that ends, and what was counted."},
+    {"settle", settle, METH_NOARGS, "Tell the plans what was counted since the last time."},
     {NULL, NULL, 0, NULL},
 };
 static PyModuleDef_Slot module_slots[] = {{Py_mod_exec, module_exec}, {0, NULL}};

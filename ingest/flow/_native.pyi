@@ -78,6 +78,9 @@ class Table:
 Parts: TypeAlias = tuple[bytes | None, bytes | None, bytes]
 """A column as Arrow has it: validity, offsets, data."""
 
+def settle() -> None:
+    """Tell the plans what lanes counted since the last time."""
+
 def drain(
     tables: list[Table | None],
     heads: list[tuple[Any, Any]],

@@ -85,6 +85,11 @@ class Lanes:
             found = self._lanes[topic] = _native.Lane(self._form, self._finder(topic))
         return found
 
+    @staticmethod
+    def settle() -> None:
+        """Tell the plans how many changes were taken since the last time."""
+        _native.settle()
+
     def _finder(self, topic: str) -> Callable[[bytes], Table | None]:
         form = FORMS[self._form]
 

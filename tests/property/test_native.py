@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from typing import Any
 
@@ -58,8 +59,10 @@ def compare(form: Any, table: Any, source: TableSchema, sink: TableSchema, messa
     """Whether C took the message; then it is as the book has it."""
     by_book, by_c = (plans(form, table, source, sink, keyed=keyed) for _ in range(2))
     records: list[Any] = []
-    lane = native.Lanes(form.form, by_c).of("t")
+    lanes = native.Lanes(form.form, by_c)
+    lane = lanes.of("t")
     taken = lane.take([message], 0, records)  # type: ignore[list-item]
+    lanes.settle()
     if currently_in_test_context():
         event("taken" if taken else "left")
     if not taken:
@@ -296,11 +299,29 @@ def test_order_is_kept_and_counters_are_handed_over() -> None:
     values[50] = wrap('{"id":1,"new":1}')
     messages: Any = [Message(None, value) for value in values]
     records: list[Any] = []
-    lane = native.Lanes("debezium", made).of("t")
+    lanes = native.Lanes("debezium", made)
+    lane = lanes.of("t")
     assert lane.take(messages, 0, records) == 50
     assert lane.take(messages, 51, records) == 100
     assert [json.loads(value)["name"] for _, _, value in records] == [str(i) for i in range(100) if i != 50]
-    assert made.compiled["shop", "t"].inserted == 99
+    for _ in range(2):
+        lanes.settle()
+        assert made.compiled["shop", "t"].inserted == 99
+
+
+def test_what_was_counted_is_the_plans_that_it_was_counted_by() -> None:
+    made = plans(DebeziumJson(), ("shop", "t"), ORDERS, ORDERS, keyed=False)
+    lanes = native.Lanes("debezium", made)
+    message: Any = Message(None, wrap('{"id":1,"name":"a","n":1}'))
+    assert lanes.of("t").take([message], 0, []) == 1
+    older = made.compiled["shop", "t"]
+    wider = ORDERS.merge(schema({"id": "BIGINT", "new": "BIGINT"}, ("id",)))
+    made.renew(Schemas(2, {("shop", "t"): SourceTable(wider, (("out",),), False)}, {("out",): wider}), None)
+    lane = lanes.of("t")
+    gc.collect()
+    assert lane.take([message, message], 0, []) == 2
+    lanes.settle()
+    assert (older.inserted, made.compiled["shop", "t"].inserted) == (1, 2)
 
 
 def test_other_schemas_are_taken_at_once() -> None:
