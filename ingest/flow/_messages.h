@@ -1,0 +1,466 @@
+/* Messages of one form: which table they are of, and what they say of its rows. Part of the hot loop in C. */
+
+#ifndef INGEST_FLOW_MESSAGES_H
+#define INGEST_FLOW_MESSAGES_H
+
+#include "../model/raw.h"
+#include "_tables.h"
+
+#define MAX_ID 1024
+
+enum { DEBEZIUM, ROWS, CANAL };
+
+/* A table that was found, by its id; `tables` keeps both */
+typedef struct {
+    PyObject *id;
+    Table *table;
+} Recent;
+
+#define MOST_BITS 12
+
+typedef struct {
+    PyObject_HEAD
+    int form;
+    PyObject *find, *tables;
+    long tombstones;
+    Recent *recent; /* 2 to the power of `bits`, or NULL */
+    int bits;
+} Lane;
+
+static void forget_recent(Lane *lane)
+{
+    for (size_t i = 0; lane->recent && i < (size_t)1 << lane->bits; i++)
+        Py_XDECREF(lane->recent[i].id);
+    PyMem_Free(lane->recent);
+    lane->recent = NULL;
+}
+
+/* Where a table of this id was kept, or is to be; NULL with an error. There is room for as many as there are. */
+static Recent *recent_of(Lane *lane, const char *id, size_t size)
+{
+    if (!lane->recent || (lane->bits < MOST_BITS && PyDict_GET_SIZE(lane->tables) > (Py_ssize_t)1 << lane->bits)) {
+        forget_recent(lane);
+        for (lane->bits = 2; lane->bits < MOST_BITS && PyDict_GET_SIZE(lane->tables) > (Py_ssize_t)1 << lane->bits;)
+            lane->bits++;
+        if (!(lane->recent = PyMem_Calloc((size_t)1 << lane->bits, sizeof(Recent)))) {
+            PyErr_NoMemory();
+            return NULL;
+        }
+    }
+    uint64_t end = 0; /* ids mostly differ at their ends, before the last zero byte */
+    memcpy(&end, size > 8 ? id + size - 9 : id, size > 8 ? 8 : size);
+    return &lane->recent[(end ^ size) * 0x9E3779B97F4A7C15ULL >> (64 - lane->bits)];
+}
+
+static void lane_dealloc(Lane *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    forget_recent(self);
+    Py_XDECREF(self->find);
+    Py_XDECREF(self->tables);
+    type->tp_free((PyObject *)self);
+    Py_DECREF(type);
+}
+
+static int lane_traverse(Lane *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(self->find);
+    Py_VISIT(self->tables);
+    return 0;
+}
+
+static int lane_clear(Lane *self)
+{
+    Py_CLEAR(self->find);
+    forget_recent(self);
+    Py_CLEAR(self->tables);
+    return 0;
+}
+
+static int lane_init(Lane *self, PyObject *args, PyObject *Py_UNUSED(kwargs))
+{
+    PyObject *find;
+    int form;
+    if (!PyArg_ParseTuple(args, "iO", &form, &find))
+        return -1;
+    PyObject *tables = PyDict_New();
+    if (!tables)
+        return -1;
+    self->form = form;
+    Py_XSETREF(self->find, Py_NewRef(find));
+    Py_XSETREF(self->tables, tables);
+    return 0;
+}
+
+/* What is needed while messages are taken */
+typedef struct {
+    PyTypeObject *table_type, *rows_type;
+    PyObject *key, *value, *offset, *raw; /* the names of methods and of what is in C */
+    PyObject *inserted, *updated, *deleted; /* the names of a plan's counters */
+    Row before, after, message_key, composed;
+    bool suspect; /* the message in hand may have values that are not there */
+    Way ways[MAX_FIELDS];
+    Table **touched; /* those with counters to hand over, each held */
+    int touched_count, touched_room;
+    char *scratch;
+    size_t scratch_size, scratch_room;
+    char *row; /* the row that was written last */
+    size_t row_room;
+} State;
+
+static bool room_for_row(State *state, size_t size)
+{
+    if (size <= state->row_room)
+        return true;
+    char *more = PyMem_Realloc(state->row, size * 2);
+    if (!more) {
+        PyErr_NoMemory();
+        return false;
+    }
+    state->row = more;
+    state->row_room = size * 2;
+    return true;
+}
+
+/* What a row is written as: the very bytes it came in, or others in the scratch space. False with an error. */
+static bool write_row(State *state, Table *table, const Row *row, Py_ssize_t rewritten, Text *written)
+{
+    bool missing = row->count < table->count;
+    const Way *ways = state->ways;
+    *written = (Text){row->text, (size_t)row->size};
+    if (!rewritten && !missing)
+        return true;
+    Py_ssize_t size = row->size + rewritten;
+    if (missing)
+        for (int i = 0; i < table->count; i++)
+            if (table->columns[i].seen != table->row)
+                size += table->columns[i].fill_size;
+    if (!room_for_row(state, (size_t)size))
+        return false;
+    char *to = state->row;
+    const char *from = row->text;
+    for (int i = 0; rewritten && i < row->count; i++) {
+        const Field *field = &row->fields[i];
+        if (ways[i] == AS_IT_CAME)
+            continue;
+        memcpy(to, from, (size_t)(field->text - from));
+        to += field->text - from;
+        from = field->text + field->size;
+        if (ways[i] == QUOTED) {
+            *to++ = '"';
+            memcpy(to, field->text, field->size);
+            to += field->size;
+            *to++ = '"';
+        } else
+            to = write_as_text(to, field->text, field->size);
+    }
+    const char *end = row->text + row->size - 1; /* without the brace */
+    memcpy(to, from, (size_t)(end - from));
+    to += end - from;
+    if (missing)
+        for (int i = 0; i < table->count; i++) {
+            const Column *column = &table->columns[table->order[i]];
+            if (column->seen != table->row) {
+                memcpy(to, column->fill, column->fill_size);
+                to += column->fill_size;
+            }
+        }
+    *to++ = '}';
+    *written = (Text){state->row, (size_t)(to - state->row)};
+    return true;
+}
+
+/* The parts of a table's id: null and empty are the same, and text with escapes is not for us. */
+static bool part_of(const Field *field, Part *part)
+{
+    if (part->text || (field->kind != STRING && field->kind != NUL) || field->flags)
+        return false;
+    part->text = field->kind == NUL ? "" : field->text + 1;
+    part->size = field->kind == NUL ? 0 : field->size - 2;
+    return true;
+}
+
+/* The table of an id; NULL without an error where there is none that is for us. */
+static Table *find_table(State *state, Lane *lane, const Part *parts, int count)
+{
+    char name[MAX_ID];
+    Py_ssize_t size = 0;
+    name[0] = 0; /* there may be no parts */
+    for (int i = 0; i < count; i++) {
+        if (size + (Py_ssize_t)parts[i].size + 1 > MAX_ID)
+            return NULL;
+        memcpy(name + size, parts[i].text ? parts[i].text : "", parts[i].size);
+        size += parts[i].size;
+        name[size++] = 0; /* no string of JSON has one */
+    }
+    Recent *recent = recent_of(lane, name, (size_t)size);
+    if (!recent)
+        return NULL;
+    PyObject *last = recent->id;
+    if (last && PyBytes_GET_SIZE(last) == size && !memcmp(PyBytes_AS_STRING(last), name, (size_t)size))
+        return recent->table;
+    PyObject *id = PyBytes_FromStringAndSize(name, size);
+    if (!id)
+        return NULL;
+    PyObject *found = PyDict_GetItemWithError(lane->tables, id);
+    if (!found && !PyErr_Occurred()) {
+        PyObject *made = PyObject_CallOneArg(lane->find, id);
+        if (made && Py_TYPE(made) == state->table_type && !PyDict_SetItem(lane->tables, id, made))
+            found = made; /* the dictionary keeps it */
+        Py_XDECREF(made);
+    }
+    if (found && !(recent = recent_of(lane, name, (size_t)size))) /* there may be one more now */
+        found = NULL;
+    if (found) {
+        recent->table = (Table *)found;
+        Py_XSETREF(recent->id, Py_NewRef(id));
+    }
+    Py_DECREF(id);
+    return (Table *)found;
+}
+
+static bool touch(State *state, Table *table)
+{
+    if (table->inserted || table->updated || table->deleted)
+        return true;
+    if (state->touched_count == state->touched_room) {
+        int room = state->touched_room ? state->touched_room * 2 : 64;
+        Table **more = PyMem_Realloc(state->touched, (size_t)room * sizeof(Table *));
+        if (!more) {
+            PyErr_NoMemory();
+            return false;
+        }
+        state->touched = more;
+        state->touched_room = room;
+    }
+    state->touched[state->touched_count++] = (Table *)Py_NewRef((PyObject *)table);
+    return true;
+}
+
+static bool add_to(PyObject *plan, PyObject *name, long *count)
+{
+    if (!*count)
+        return true;
+    PyObject *old = PyObject_GetAttr(plan, name), *more = PyLong_FromLong(*count);
+    PyObject *sum = old && more ? PyNumber_Add(old, more) : NULL;
+    bool good = sum && !PyObject_SetAttr(plan, name, sum);
+    Py_XDECREF(old);
+    Py_XDECREF(more);
+    Py_XDECREF(sum);
+    *count = 0;
+    return good;
+}
+
+/* Add what was counted to the plans, if all went well, and else forget it; false with an error. */
+static bool count_touched(State *state, bool good)
+{
+    for (int t = 0; t < state->touched_count; t++) {
+        Table *table = state->touched[t];
+        good = good && add_to(table->plan, state->inserted, &table->inserted) &&
+               add_to(table->plan, state->updated, &table->updated) &&
+               add_to(table->plan, state->deleted, &table->deleted);
+        table->inserted = table->updated = table->deleted = 0;
+        Py_DECREF(table);
+    }
+    state->touched_count = 0;
+    return good;
+}
+
+/* Where records go: a list of them, or a sink that takes them as they are */
+typedef struct {
+    PyObject *list;
+    const RawSink *sink;
+    PyObject *whole; /* the message in hand, where it is an object and may be written as it is; or NULL */
+} Out;
+
+/* Put a record in `out`; texts of NULL are none. */
+static bool emit(const Out *out, PyObject *destination, Text key, Text value)
+{
+    if (out->sink) {
+        RawRecord record = {key.text, value.text, key.size, value.size, -1};
+        return out->sink->put(out->sink->self, destination, &record);
+    }
+    PyObject *name = bytes_of(key.text, key.size), *text = NULL, *record = NULL;
+    if (name && out->whole && (size_t)PyBytes_GET_SIZE(out->whole) == value.size && value.text == PyBytes_AS_STRING(out->whole))
+        text = Py_NewRef(out->whole);
+    else if (name)
+        text = bytes_of(value.text, value.size);
+    if (text)
+        record = PyTuple_Pack(3, destination, name, text);
+    Py_XDECREF(name);
+    Py_XDECREF(text);
+    if (!record)
+        return false;
+    int failed = PyList_Append(out->list, record);
+    Py_DECREF(record);
+    return !failed;
+}
+
+static const char UNAVAILABLE[] = "__debezium_unavailable_value";
+static const char UNAVAILABLE_BYTES[] = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==";
+
+static bool unavailable(const char *text, size_t size)
+{
+    return memmem(text, size, UNAVAILABLE, sizeof UNAVAILABLE - 1) ||
+           memmem(text, size, UNAVAILABLE_BYTES, sizeof UNAVAILABLE_BYTES - 1);
+}
+
+/* What an envelope says: the operation, the images (a size of 0: none), the table; whether it is for us. */
+static bool read_envelope(State *state, const char *p, const char *end, char *op, Part parts[3])
+{
+    enum { BEFORE = 1, AFTER = 2, SOURCE = 4 };
+    int seen = 0;
+    bool last = false;
+    *op = 0;
+    state->before.size = state->after.size = 0;
+    p = skip_space(p, end);
+    if (p >= end || *p != '{')
+        return false;
+    p = skip_space(p + 1, end);
+    while (!last) {
+        Field field;
+        if (!(p = scan_name(p, end, &field)) || p >= end || is_named(&field, "payload", 7))
+            return false;
+        int what = is_named(&field, "before", 6)   ? BEFORE
+                   : is_named(&field, "after", 5)  ? AFTER
+                   : is_named(&field, "source", 6) ? SOURCE
+                                                   : 0;
+        if (seen & what)
+            return false;
+        seen |= what;
+        if (what == SOURCE) {
+            Row *row = &state->message_key; /* not in use yet */
+            if (!(p = scan_row(p, end, row)))
+                return false;
+            for (int i = 0; i < row->count; i++) {
+                const Field *of = &row->fields[i];
+                int part = is_named(of, "db", 2)       ? 0
+                           : is_named(of, "schema", 6) ? 1
+                           : is_named(of, "table", 5)  ? 2
+                                                       : -1;
+                if (part >= 0 && !part_of(of, &parts[part]))
+                    return false;
+            }
+        } else if (what && *p != 'n')
+            p = scan_row(p, end, what == BEFORE ? &state->before : &state->after);
+        else {
+            p = scan_field(p, end, &field);
+            if (is_named(&field, "op", 2)) {
+                if (!p || *op || field.kind != STRING || field.size != 3)
+                    return false;
+                *op = field.text[1];
+            }
+        }
+        if (!p || !(p = next_field(p, end, &last)))
+            return false;
+    }
+    return skip_space(p, end) == end && seen & SOURCE && parts[2].size;
+}
+
+/* The strings of an array without escapes, or null; how many, or -1. */
+static int read_names(const char **at, const char *end, Part *names, int most)
+{
+    const char *p = *at;
+    int count = 0;
+    uint8_t kind, flags = 0;
+    if (p < end && *p == 'n') {
+        *at = scan_value(p, end, 1, &kind, &flags);
+        return *at ? 0 : -1;
+    }
+    if (p >= end || *p != '[')
+        return -1;
+    p = skip_space(p + 1, end);
+    while (p < end && *p == '"') {
+        if (count == most)
+            return -1;
+        names[count].text = ++p;
+        if (!(p = scan_string(p, end, &flags)) || flags)
+            return -1;
+        names[count].size = (uint32_t)(p - names[count].text);
+        count++;
+        p = skip_space(p + 1, end);
+        if (p >= end || *p != ',')
+            break;
+        p = skip_space(p + 1, end);
+        if (p >= end || *p != '"')
+            return -1;
+    }
+    if (p >= end || *p != ']')
+        return -1;
+    *at = p + 1;
+    return count;
+}
+
+/* One row in an array, or null, or an array of null: of more rows, others take care. */
+static const char *scan_only_row(const char *p, const char *end, Row *row)
+{
+    uint8_t kind, flags = 0;
+    row->size = 0;
+    if (p < end && *p == '[') {
+        p = skip_space(p + 1, end);
+        p = p < end && *p == 'n' ? scan_value(p, end, 1, &kind, &flags) : scan_row(p, end, row);
+        if (!p)
+            return NULL;
+        p = skip_space(p, end);
+        return p < end && *p == ']' ? p + 1 : NULL;
+    }
+    return p < end && *p == 'n' ? scan_value(p, end, 1, &kind, &flags) : NULL;
+}
+
+/* What a Canal message says, as `read_envelope` has it; and the columns of the primary key. */
+static bool read_canal(State *state, const char *p, const char *end, char *op, Part parts[3], Part *key, int *keys)
+{
+    enum { DATA = 1, OLD = 2, NAMES = 4 };
+    int seen = 0;
+    bool last = false;
+    *op = 0;
+    state->before.size = state->after.size = 0;
+    p = skip_space(p, end);
+    if (p >= end || *p != '{')
+        return false;
+    p = skip_space(p + 1, end);
+    while (!last) {
+        Field field;
+        if (!(p = scan_name(p, end, &field)))
+            return false;
+        int what = is_named(&field, "data", 4)      ? DATA
+                   : is_named(&field, "old", 3)     ? OLD
+                   : is_named(&field, "pkNames", 7) ? NAMES
+                                                    : 0;
+        if (seen & what)
+            return false;
+        seen |= what;
+        if (what == NAMES) {
+            if ((*keys = read_names(&p, end, key, MAX_KEYS)) < 0)
+                return false;
+        } else if (what)
+            p = scan_only_row(p, end, what == DATA ? &state->after : &state->before);
+        else {
+            if (!(p = scan_field(p, end, &field)))
+                return false;
+            if (is_named(&field, "database", 8) || is_named(&field, "table", 5)) {
+                if (!part_of(&field, &parts[field.name_size == 5 ? 2 : 0]))
+                    return false;
+            } else if (is_named(&field, "isDdl", 5)) {
+                if (field.kind != NUL && (field.kind != BOOL || *field.text != 'f'))
+                    return false;
+            } else if (is_named(&field, "type", 4)) {
+                if (*op || field.kind != STRING || field.size != 8)
+                    return false;
+                *op = !memcmp(field.text, "\"INSERT\"", 8)   ? 'c'
+                      : !memcmp(field.text, "\"UPDATE\"", 8) ? 'u'
+                      : !memcmp(field.text, "\"DELETE\"", 8) ? 'd'
+                                                           : 0;
+                if (!*op)
+                    return false;
+            }
+        }
+        if (!p || !(p = next_field(p, end, &last)))
+            return false;
+    }
+    return skip_space(p, end) == end && parts[2].size;
+}
+
+#endif

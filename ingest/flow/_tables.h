@@ -1,0 +1,445 @@
+/* Tables, and what their rows and keys are checked for and written as: parts of the hot loop in C. */
+
+#ifndef INGEST_FLOW_TABLES_H
+#define INGEST_FLOW_TABLES_H
+
+#include "_json.h"
+
+#define MAX_KEYS 16
+#define MAX_KEY 4096
+
+/* What a column takes. The codes are those of native.py. */
+enum { TAKES_NULL, TAKES_BOOL, TAKES_INT, TAKES_DOUBLE, TAKES_TEXT, TAKES_DECIMAL, TAKES_TIMESTAMP, TAKES_OTHER };
+
+typedef struct {
+    char *name;
+    char *fill; /* `,"name":null` */
+    uint32_t name_size, fill_size;
+    int takes, key; /* `key`: place in the primary key, or -1 */
+    bool quoted;    /* the sink's column is a text: what is none is written as one */
+    bool moves;     /* it is of the key of what comes out of expressions */
+    long a, b;      /* bits; most characters (-1: any); precision and scale; separator and zone */
+    int at;         /* field of the row in hand */
+    uint64_t seen;  /* the row that had it last */
+} Column;
+
+typedef struct {
+    const char *text;
+    size_t size;
+} Text;
+
+typedef struct {
+    PyObject_HEAD
+    Column *columns;
+    int count, own; /* columns of the sink; of them, the first `own` may be in a row, in the source's order */
+    int *order;     /* the sink's columns in the sink's order */
+    int keys;
+    int key_columns[MAX_KEYS];
+    uint64_t row; /* number of the row in hand */
+    bool keyed;   /* the primary key comes from the messages' keys */
+    PyObject *plan, *destination;
+    long inserted, updated, deleted;
+    /* Where rows go to expressions: which columns travel in which slots, and which of them decide */
+    bool fed, images;
+    int inputs, event, decisive; /* `event`: the slot of what happened, or -1 */
+    int *input_columns, *input_slots, *decisive_columns;
+    char *input_kinds;
+    int were, *were_columns, *were_slots; /* those of the row before an update that go with the row after it */
+    char *were_kinds;
+    int32_t program;
+    PyObject *base; /* the slots with what is the same for all rows */
+    PyObject *heads;          /* places of the destination for an insert, an update, a delete, and an old key */
+    /* Where results come back: which of them are its, and what the row is made of */
+    bool answered, soft_delete, key_made;
+    int filter, was, made, laid; /* `filter`, `was`: which result, or -1; `laid`: columns of the layout, or -1 for none */
+    int *made_places, *layout;
+    Text *made_names, *layout_names;
+    char *made_kinds;
+    PyObject *writers, *texts; /* what writes the others' values; whose bytes the names are */
+} Table;
+
+static void table_dealloc(Table *self)
+{
+    for (int i = 0; i < self->count; i++) {
+        PyMem_Free(self->columns[i].name);
+        PyMem_Free(self->columns[i].fill);
+    }
+    PyMem_Free(self->columns);
+    PyMem_Free(self->order);
+    PyMem_Free(self->input_columns);
+    PyMem_Free(self->input_slots);
+    PyMem_Free(self->input_kinds);
+    PyMem_Free(self->decisive_columns);
+    PyMem_Free(self->were_columns);
+    PyMem_Free(self->were_slots);
+    PyMem_Free(self->were_kinds);
+    PyMem_Free(self->made_places);
+    PyMem_Free(self->layout);
+    PyMem_Free(self->made_names);
+    PyMem_Free(self->layout_names);
+    PyMem_Free(self->made_kinds);
+    Py_XDECREF(self->writers);
+    Py_XDECREF(self->texts);
+    Py_XDECREF(self->base);
+    Py_XDECREF(self->heads);
+    Py_XDECREF(self->plan);
+    Py_XDECREF(self->destination);
+    PyTypeObject *type = Py_TYPE(self);
+    type->tp_free((PyObject *)self);
+    Py_DECREF(type);
+}
+
+/* Table(plan, destination, columns, order, own, key, keyed); see native.py for what they are */
+static int table_init(Table *self, PyObject *args, PyObject *Py_UNUSED(kwargs))
+{
+    PyObject *plan, *destination, *columns, *order, *key;
+    int own, keyed;
+    if (self->columns) {
+        PyErr_SetString(PyExc_TypeError, "made once");
+        return -1;
+    }
+    if (!PyArg_ParseTuple(args, "OOO!O!iO!p", &plan, &destination, &PyTuple_Type, &columns, &PyTuple_Type, &order, &own,
+                          &PyTuple_Type, &key, &keyed))
+        return -1;
+    Py_ssize_t count = PyTuple_GET_SIZE(columns), keys = PyTuple_GET_SIZE(key);
+    if (keys > MAX_KEYS || own > count || PyTuple_GET_SIZE(order) != count) {
+        PyErr_SetString(PyExc_ValueError, "too many key columns, or not one place for each column");
+        return -1;
+    }
+    self->columns = PyMem_Calloc((size_t)count + 1, sizeof(Column));
+    self->order = PyMem_Calloc((size_t)count + 1, sizeof(int));
+    if (!self->columns || !self->order) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        Column *column = &self->columns[i];
+        const char *name, *fill;
+        Py_ssize_t name_size, fill_size;
+        int quoted;
+        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(columns, i), "y#y#ipll", &name, &name_size, &fill, &fill_size,
+                              &column->takes, &quoted, &column->a, &column->b))
+            return -1;
+        column->name = PyMem_Malloc((size_t)name_size + 1);
+        column->fill = PyMem_Malloc((size_t)fill_size + 1);
+        self->count++;
+        if (!column->name || !column->fill) {
+            PyErr_NoMemory();
+            return -1;
+        }
+        memcpy(column->name, name, (size_t)name_size);
+        memcpy(column->fill, fill, (size_t)fill_size);
+        column->name_size = (uint32_t)name_size;
+        column->fill_size = (uint32_t)fill_size;
+        column->quoted = quoted;
+        column->key = -1;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        long place = PyLong_AsLong(PyTuple_GET_ITEM(order, i));
+        if (place < 0 || place >= count) {
+            if (!PyErr_Occurred())
+                PyErr_SetString(PyExc_ValueError, "no such column");
+            return -1;
+        }
+        self->order[i] = (int)place;
+    }
+    for (Py_ssize_t i = 0; i < keys; i++) {
+        long place = PyLong_AsLong(PyTuple_GET_ITEM(key, i));
+        if (place < 0 || place >= own) {
+            if (!PyErr_Occurred())
+                PyErr_SetString(PyExc_ValueError, "no such column");
+            return -1;
+        }
+        self->key_columns[i] = (int)place;
+        self->columns[place].key = (int)i;
+    }
+    self->keys = (int)keys;
+    self->own = own;
+    self->keyed = keyed;
+    self->plan = Py_NewRef(plan);
+    self->destination = Py_NewRef(destination);
+    return 0;
+}
+
+
+/* -- Values -------------------------------------------------------------------------------------------------------- */
+
+static bool fits_int(const Field *field, long bits)
+{
+    const char *p = field->text;
+    uint32_t size = field->size;
+    bool minus = *p == '-';
+    uint64_t value = 0, most = 1ULL << (bits - 1);
+    if (minus) {
+        p++;
+        size--;
+        if (*p == '0')
+            return false; /* -0 is 0, and not written so */
+    }
+    if (size <= (bits - 1) * 3 / 10)
+        return true; /* so few digits fit whatever they are */
+    if (size > 19)
+        return false;
+    while (size--)
+        value = value * 10 + (uint64_t)(*p++ - '0');
+    return value < most || (minus && value == most);
+}
+
+static bool fits_decimal(const Field *field, long precision, long scale)
+{
+    const char *p = field->text, *end = p + field->size;
+    if (field->flags & EXPONENT)
+        return false;
+    if (*p == '-')
+        p++;
+    if (p < end && *p == '0')
+        p++;
+    const char *whole = p;
+    while (p < end && *p != '.')
+        p++;
+    if (p - whole > precision - scale)
+        return false;
+    if (p == end)
+        return true;
+    const char *fraction = p + 1;
+    while (end > fraction && end[-1] == '0')
+        end--;
+    return end - fraction <= scale;
+}
+
+static bool fits_length(const Field *field, long most)
+{
+    if (most < 0)
+        return true;
+    if (field->flags & ESCAPES)
+        return false;
+    long characters = 0;
+    for (uint32_t i = 1; i + 1 < field->size; i++)
+        characters += (field->text[i] & 0xC0) != 0x80;
+    return characters <= most;
+}
+
+static int two(const char *p) { return is_digit(p[0]) && is_digit(p[1]) ? (p[0] - '0') * 10 + p[1] - '0' : 100; }
+
+static bool fits_timestamp(const Field *field, char separator, bool zoned)
+{
+    static const int days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
+    const char *p = field->text + 1;
+    long size = (long)field->size - 2;
+    if (zoned && (size < 1 || p[--size] != 'Z'))
+        return false;
+    if (size < 19 || p[4] != '-' || p[7] != '-' || p[10] != separator || p[13] != ':' || p[16] != ':')
+        return false;
+    int century = two(p), year = two(p + 2), month = two(p + 5), day = two(p + 8);
+    if (century > 99 || year > 99 || month < 1 || month > 12 || century + year == 0)
+        return false;
+    year += century * 100;
+    bool leap = month == 2 && year % 4 == 0 && (year % 100 || year % 400 == 0);
+    if (day < 1 || day > days[month - 1] + leap || two(p + 11) > 23 || two(p + 14) > 59 || two(p + 17) > 59)
+        return false;
+    if (size == 19)
+        return true;
+    if (p[19] != '.' || size < 21 || size > 29)
+        return false;
+    for (long i = 20; i < size; i++)
+        if (!is_digit(p[i]) || (i >= 26 && p[i] != '0'))
+            return false;
+    return true;
+}
+
+/* How a value is written: as it came, in quotes, as a text that holds JSON, or not by us. */
+typedef enum { NOT_OURS, AS_IT_CAME, QUOTED, AS_TEXT } Way;
+
+static Way way_of(const Column *column, const Field *field)
+{
+    if (field->kind == NUL)
+        return column->key < 0 ? AS_IT_CAME : NOT_OURS;
+    bool fits = false;
+    switch (column->takes) {
+    case TAKES_BOOL:
+        fits = field->kind == BOOL;
+        break;
+    case TAKES_INT:
+        fits = field->kind == INT && fits_int(field, column->a);
+        break;
+    case TAKES_DOUBLE: /* what is far out of a double's range is left to who knows the range */
+        fits = (field->kind == INT || field->kind == NUMBER) && !(field->flags & EXPONENT) && field->size < 300;
+        break;
+    case TAKES_DECIMAL:
+        fits = (field->kind == INT || field->kind == NUMBER) && fits_decimal(field, column->a, column->b);
+        break;
+    case TAKES_TIMESTAMP:
+        return field->kind == STRING && fits_timestamp(field, (char)column->a, column->b) ? AS_IT_CAME : NOT_OURS;
+    case TAKES_TEXT:
+        if (field->kind == STRING)
+            return fits_length(field, column->a) ? AS_IT_CAME : NOT_OURS;
+        if (column->a >= 0)
+            return NOT_OURS;
+        if (field->kind == OBJECT || field->kind == ARRAY)
+            return column->key < 0 ? AS_TEXT : NOT_OURS;
+        fits = true;
+        break;
+    default:
+        break;
+    }
+    return !fits ? NOT_OURS : column->quoted ? QUOTED : AS_IT_CAME;
+}
+
+/* JSON as a text that holds it, without its white space; returns where it ends. `to` has room for twice its size. */
+static char *write_as_text(char *to, const char *p, uint32_t size)
+{
+    const char *end = p + size;
+    bool inside = false;
+    *to++ = '"';
+    for (; p < end; p++) {
+        char c = *p;
+        if (!inside && (c == ' ' || c == '\n' || c == '\t' || c == '\r'))
+            continue;
+        if (c == '"' || c == '\\')
+            *to++ = '\\';
+        if (c == '\\') { /* an escape within a string: both its characters, whatever the second is */
+            *to++ = '\\';
+            c = *++p;
+            if (c == '"' || c == '\\')
+                *to++ = '\\';
+        } else if (c == '"')
+            inside = !inside;
+        *to++ = c;
+    }
+    *to++ = '"';
+    return to;
+}
+
+/* -- Rows ---------------------------------------------------------------------------------------------------------- */
+
+/* Check a row, and note where its columns are; `rewritten` is how many bytes more it takes, or 0. */
+static bool check_row(Table *table, const Row *row, Way *ways, Py_ssize_t *rewritten)
+{
+    int next = 0, own = table->own;
+    Py_ssize_t compact = 1 + !row->count; /* how long it is without white space between its values */
+    table->row++;
+    *rewritten = 0;
+    for (int i = 0; i < row->count; i++) {
+        const Field *field = &row->fields[i];
+        int tried = 0;
+        for (; tried < own; tried++) {
+            if (next >= own)
+                next = 0;
+            if (is_named(field, table->columns[next].name, table->columns[next].name_size))
+                break;
+            next++;
+        }
+        if (tried == own)
+            return false; /* a new column */
+        Column *column = &table->columns[next++];
+        if (column->seen == table->row)
+            return false;
+        column->seen = table->row;
+        column->at = i;
+        ways[i] = way_of(column, field);
+        if (ways[i] == NOT_OURS)
+            return false;
+        if (ways[i] > AS_IT_CAME)
+            *rewritten += ways[i] == QUOTED ? 2 : field->size + 2;
+        compact += field->name_size + field->size + 4;
+    }
+    /* A row that is written anew has no white space then, and others see to that */
+    return row->size == compact || (!*rewritten && row->count == table->count);
+}
+
+/* The key of these fields, one for each key column; its size, or 0 where it is not for us. */
+static size_t write_key(const Table *table, const Field *const *fields, char *to)
+{
+    char *start = to;
+    *to++ = '{';
+    for (int i = 0; i < table->keys; i++) {
+        const Column *column = &table->columns[table->key_columns[i]];
+        const Field *field = fields[i];
+        /* Texts are written one way only, so those with escapes would have to be read first */
+        if (field->flags & ESCAPES || (size_t)(to - start) + column->name_size + field->size + 8 > MAX_KEY)
+            return 0;
+        if (i)
+            *to++ = ',';
+        *to++ = '"';
+        memcpy(to, column->name, column->name_size);
+        to += column->name_size;
+        *to++ = '"';
+        *to++ = ':';
+        bool quote = field->kind != STRING && column->quoted;
+        if (quote)
+            *to++ = '"';
+        memcpy(to, field->text, field->size);
+        to += field->size;
+        if (quote)
+            *to++ = '"';
+    }
+    *to++ = '}';
+    return (size_t)(to - start);
+}
+
+/* Put the key columns of an image in; how many it has, or -1 where it is not for us. */
+static int find_key(const Table *table, const Row *row, const Field **fields)
+{
+    int found = 0;
+    bool had[MAX_KEYS] = {false};
+    for (int i = 0; i < row->count; i++) {
+        const Field *field = &row->fields[i];
+        for (int k = 0; k < table->keys; k++) {
+            const Column *column = &table->columns[table->key_columns[k]];
+            if (!is_named(field, column->name, column->name_size))
+                continue;
+            Way way = way_of(column, field);
+            if (had[k] || way == NOT_OURS || way == AS_TEXT)
+                return -1;
+            had[k] = true;
+            fields[k] = field;
+            found++;
+        }
+    }
+    return found;
+}
+
+/* The key of an image that may lack other columns; its size, or 0. */
+static size_t write_partial_key(const Table *table, const Row *row, char *to)
+{
+    const Field *fields[MAX_KEYS];
+    return find_key(table, row, fields) == table->keys ? write_key(table, fields, to) : 0;
+}
+
+typedef struct {
+    const char *text;
+    uint32_t size;
+} Part;
+
+/* Whether these are the primary key's columns, in any order. */
+static bool is_key(const Table *table, const Part *names, int count)
+{
+    if (count != table->keys)
+        return false;
+    for (int k = 0; k < count; k++) {
+        const Column *column = &table->columns[table->key_columns[k]];
+        int i = 0;
+        while (i < count && (names[i].size != column->name_size || memcmp(names[i].text, column->name, names[i].size)))
+            i++;
+        if (i == count)
+            return false;
+    }
+    return true;
+}
+
+/* Whether a message key has the primary key's columns and no others. */
+static bool same_columns(const Table *table, Text message_key, Row *row)
+{
+    const char *text = message_key.text, *end = text + message_key.size;
+    if (!is_utf8(text, end - text))
+        return false;
+    const char *p = scan_row(skip_space(text, end), end, row);
+    if (!p || skip_space(p, end) != end || row->count != table->keys)
+        return false;
+    Part names[MAX_KEYS];
+    for (int i = 0; i < row->count; i++)
+        names[i] = (Part){row->fields[i].name, row->fields[i].name_size};
+    return is_key(table, names, row->count);
+}
+
+#endif
