@@ -31,7 +31,7 @@ from confluent_kafka.admin import (
 )
 
 from ingest.errors import AccessError, IngestError, TopicMissing, Unavailable
-from ingest.kafka.client import usable
+from ingest.kafka.client import close, usable
 from ingest.kafka.failures import error_of, explain, is_away, is_settling, refuse
 from ingest.kafka.properties import BOOTSTRAP, shared
 from ingest.kafka.tls import own_certificate, why_untrusted
@@ -335,5 +335,5 @@ class Cluster:
     def close(self) -> None:
         """Let go of the connections."""
         if self._committer is not None:
-            self._committer.close()
+            close(self._committer)
             self._committer = None

@@ -1,8 +1,10 @@
-"""Whether the client that is installed here can do what a configuration wants, before it is made."""
+"""Before a client is made: whether the one installed here can do what a configuration wants. And its end."""
 
 from __future__ import annotations
 
 import os
+import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +20,26 @@ _FILES: Final = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.locatio
                  "ssl.crl.location", "sasl.kerberos.keytab", "https.ca.location",
                  "sasl.oauthbearer.assertion.private.key.file")  # fmt: skip
 _FEATURES: Final = {"GSSAPI": "sasl_gssapi", "OAUTHBEARER": "sasl_oauthbearer"}
+
+
+CLOSE_S: Final = 10.0
+
+
+def close(consumer: Consumer) -> None:
+    """Close a consumer. One that does not come back is left as it is, and ends with the process.
+
+    With its broker gone, `close` may wait without end for an answer to what was asked before
+    (decisions/2026-11-22-the-client-may-hang-when-closed.md). Nothing is lost by leaving it: what was committed is
+    known, and sessions of groups are not used.
+    """
+    thread = threading.Thread(target=_close, args=(consumer,), daemon=True)
+    thread.start()
+    thread.join(CLOSE_S)
+
+
+def _close(consumer: Consumer) -> None:
+    with suppress(KafkaException, RuntimeError):
+        consumer.close()
 
 
 def has_feature(name: str) -> bool:

@@ -7,12 +7,14 @@ never by counting: compaction, transaction markers and aborted records leave gap
 from __future__ import annotations
 
 from bisect import bisect_left
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicPartition
 
 from ingest.kafka import direct
+from ingest.kafka.client import close
 from ingest.kafka.failures import explain, is_access, is_away, refuse
 from ingest.kafka.properties import BOOTSTRAP
 
@@ -207,12 +209,10 @@ class RangeReader:
         if client is not None and client.busy():
             del self._consumer
             return
-        try:
-            if client is not None:
+        if client is not None:
+            with suppress(RuntimeError):
                 client.close()
-            self._consumer.close()
-        except (KafkaException, RuntimeError):
-            return
+        close(self._consumer)
 
 
 def offset_of(message: Record) -> int:

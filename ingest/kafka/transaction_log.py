@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from ingest.errors import TopicMissing, Unavailable
+from ingest.kafka.client import close
 from ingest.kafka.failures import explain
 from ingest.kafka.properties import BOOTSTRAP, shared
 from ingest.kafka.writer import KafkaWriter
@@ -148,7 +149,7 @@ def transactions(conf: Mapping[str, str], prefix: str | None = None) -> list[Tra
         msg = f"cannot read the transactions in {TOPIC} at {servers}: {exc}"
         raise Unavailable(msg, "this broker writes them in a form that this version does not know") from exc
     finally:
-        reader.close()
+        close(reader)
     return sorted(found.values(), key=lambda one: one.id)
 
 

@@ -21,6 +21,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from ingest.errors import IngestError, Superseded, Unavailable, Unsettled
 from ingest.kafka import progress
+from ingest.kafka.client import close
 from ingest.kafka.failures import error_of, explain, is_away, is_settling
 from ingest.kafka.progress import Note, group_of, transactional_id
 from ingest.kafka.properties import BOOTSTRAP, shared
@@ -79,7 +80,7 @@ class Notes:
 
     def close(self) -> None:
         """Let go of the connections."""
-        self._member.close()
+        close(self._member)
 
 
 def persistently(step: Callable[[], _T]) -> _T:
