@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 PORT: Final = 29092
 HOST: Final = "127.0.0.1"
-START_S: Final = 60.0
+START_S: Final = 180.0
 STOP_S: Final = 30.0
 
 _PROPERTIES: Final = """\
