@@ -14,15 +14,33 @@ from ingest.errors import AccessError, ConfigError
 from ingest.kafka.properties import OAUTH_ALLOWED, refuse_endpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 _FILES: Final = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location", "ssl.keystore.location",
                  "ssl.crl.location", "sasl.kerberos.keytab", "https.ca.location",
                  "sasl.oauthbearer.assertion.private.key.file")  # fmt: skip
 _FEATURES: Final = {"GSSAPI": "sasl_gssapi", "OAUTHBEARER": "sasl_oauthbearer"}
-
-
 CLOSE_S: Final = 10.0
+
+
+def in_time(seconds: float, call: Callable[..., object], *arguments: object) -> bool:
+    """Make a call that blocks, in a thread; whether it came back within so many seconds. Raises what it raises."""
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            call(*arguments)
+        except BaseException as exc:  # noqa: BLE001  (raised where the call was made)
+            failed.append(exc)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if thread.is_alive():
+        return False
+    if failed:
+        raise failed[0]
+    return True
 
 
 def close(consumer: Consumer) -> None:
@@ -32,14 +50,8 @@ def close(consumer: Consumer) -> None:
     (decisions/2026-11-22-the-client-may-hang-when-closed.md). Nothing is lost by leaving it: what was committed is
     known, and sessions of groups are not used.
     """
-    thread = threading.Thread(target=_close, args=(consumer,), daemon=True)
-    thread.start()
-    thread.join(CLOSE_S)
-
-
-def _close(consumer: Consumer) -> None:
     with suppress(KafkaException, RuntimeError):
-        consumer.close()
+        in_time(CLOSE_S, consumer.close)
 
 
 def has_feature(name: str) -> bool:

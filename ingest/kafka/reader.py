@@ -7,7 +7,6 @@ never by counting: compaction, transaction markers and aborted records leave gap
 from __future__ import annotations
 
 from bisect import bisect_left
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -210,8 +209,7 @@ class RangeReader:
             del self._consumer
             return
         if client is not None:
-            with suppress(RuntimeError):
-                client.close()
+            client.close()
         close(self._consumer)
 
 

@@ -11,7 +11,6 @@ goes wrong in a commit, the producer is thrown away: the next one reads the trut
 
 from __future__ import annotations
 
-import threading
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -21,7 +20,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from ingest.errors import IngestError, Superseded, Unavailable, Unsettled
 from ingest.kafka import progress
-from ingest.kafka.client import close
+from ingest.kafka.client import close, in_time
 from ingest.kafka.failures import error_of, explain, is_away, is_settling
 from ingest.kafka.progress import Note, group_of, transactional_id
 from ingest.kafka.properties import BOOTSTRAP, shared
@@ -118,23 +117,10 @@ class Channel:
 
     def _in_time(self, call: Callable[..., object], *arguments: object) -> None:
         """Make a call that blocks; raises what it raises, and Unsettled where it does not come back."""
-        failed: list[BaseException] = []
-
-        def run() -> None:
-            try:
-                call(*arguments)
-            except BaseException as exc:  # noqa: BLE001  (raised where the call was made)
-                failed.append(exc)
-
-        thread = threading.Thread(target=run, daemon=True)
-        thread.start()
-        thread.join(REQUEST_S + GRACE_S)
-        if thread.is_alive():
+        if not in_time(REQUEST_S + GRACE_S, call, *arguments):
             self._hangs = True
             msg = f"the Kafka client hangs in {call.__name__} of {self._what} at {self._servers}"
             raise Unsettled(msg, "nothing is lost: a new client finds out how far it came")
-        if failed:
-            raise failed[0]
 
     def begin(self) -> None:
         """Begin a transaction."""
