@@ -62,7 +62,7 @@ typedef struct {
 
 enum { V_TOPIC = 1, V_RKT, V_PARTITION, V_VALUE, V_KEY, V_OPAQUE, V_MSGFLAGS, V_TIMESTAMP, V_HEADER, V_HEADERS };
 enum { MSG_F_COPY = 2 };
-enum { ERR_QUEUE_FULL = -184, ERR_FATAL = -150 };
+enum { ERR_QUEUE_FULL = -184, ERR_FATAL = -150, ERR_UNKNOWN = -1 };
 enum { CONF_OK = 0 };
 
 /* X(what it gives, its name without `rd_kafka_`, what it takes) */
@@ -82,6 +82,9 @@ enum { CONF_OK = 0 };
     X(rd_kafka_topic_t *, topic_new, (rd_kafka_t *, const char *, rd_kafka_topic_conf_t *))                            \
     X(void, topic_destroy, (rd_kafka_topic_t *))                                                                       \
     X(const char *, topic_name, (const rd_kafka_topic_t *))                                                            \
+    X(int, produce,                                                                                                    \
+      (rd_kafka_topic_t *, int32_t, int, void *, size_t, const void *, size_t, void *))                                \
+    X(int, last_error, (void))                                                                                         \
     X(rd_kafka_error_t *, produceva, (rd_kafka_t *, const rd_kafka_vu_t *, size_t))                                    \
     X(int, error_code, (const rd_kafka_error_t *))                                                                     \
     X(void, error_destroy, (rd_kafka_error_t *))                                                                       \
@@ -526,29 +529,42 @@ static const Target *target_of(Client *self, PyObject *destination)
     return &self->targets[place];
 }
 
-/* Give a record to librdkafka, with its topic and one part more. Waits while the queue is full. False with an error. */
+/* Offer a record to librdkafka, with its topic and one part more: 0, or why it does not take it. */
+static int offer(Client *self, const rd_kafka_vu_t *topic, const rd_kafka_vu_t *more, const RawRecord *record,
+                 const rd_kafka_headers_t *headers)
+{
+    void *key = (void *)record->key, *value = (void *)record->value;
+    if (topic->vtype == V_RKT && more->vtype == V_PARTITION && !headers) { /* as it mostly is: the cheapest way */
+        int failed = rd.produce(topic->u.rkt, more->u.i32, MSG_F_COPY, value, record->value_size, key, record->key_size, NULL);
+        int code = failed ? rd.last_error() : 0;
+        return failed && !code ? ERR_UNKNOWN : code;
+    }
+    rd_kafka_vu_t parts[6] = {*topic, *more, {V_MSGFLAGS, {0}}, {V_KEY, {0}}, {V_VALUE, {0}}, {V_HEADERS, {0}}};
+    rd_kafka_headers_t *own = headers ? rd.headers_copy(headers) : NULL;
+    parts[2].u.i = MSG_F_COPY;
+    parts[3].u.mem.mem = key;
+    parts[3].u.mem.size = record->key_size;
+    parts[4].u.mem.mem = value;
+    parts[4].u.mem.size = record->value_size;
+    parts[5].u.headers = own;
+    rd_kafka_error_t *error = rd.produceva(self->rk, parts, own ? 6 : 5);
+    if (!error)
+        return 0;
+    if (own)
+        rd.headers_destroy(own);
+    int code = rd.error_code(error);
+    rd.error_destroy(error);
+    return code;
+}
+
+/* Give a record to librdkafka; waits while the queue is full. False with an error. */
 static bool give(Client *self, rd_kafka_vu_t topic, rd_kafka_vu_t more, const RawRecord *record,
                  const rd_kafka_headers_t *headers)
 {
-    rd_kafka_vu_t parts[6] = {topic, more, {V_MSGFLAGS, {0}}, {V_KEY, {0}}, {V_VALUE, {0}}};
-    parts[2].u.i = MSG_F_COPY;
-    parts[3].u.mem.mem = (void *)record->key;
-    parts[3].u.mem.size = record->key_size;
-    parts[4].u.mem.mem = (void *)record->value;
-    parts[4].u.mem.size = record->value_size;
     while (true) {
-        rd_kafka_headers_t *own = headers ? rd.headers_copy(headers) : NULL;
-        if (own) {
-            parts[5].vtype = V_HEADERS;
-            parts[5].u.headers = own;
-        }
-        rd_kafka_error_t *error = rd.produceva(self->rk, parts, own ? 6 : 5);
-        if (!error)
+        int code = offer(self, &topic, &more, record, headers);
+        if (!code)
             return true;
-        if (own)
-            rd.headers_destroy(own);
-        int code = rd.error_code(error);
-        rd.error_destroy(error);
         const char *name = topic.vtype == V_RKT ? rd.topic_name(topic.u.rkt) : topic.u.cstr;
         PyObject *none = NULL;
         if (code != ERR_QUEUE_FULL)

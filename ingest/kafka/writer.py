@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 DEFAULTS: Final = {
     "partitioner": "murmur2_random",
     "linger.ms": "500",
-    "batch.size": "1000000",
+    "batch.size": "262144",
     "compression.type": "lz4",
     "queue.buffering.max.messages": "500000",
     "queue.buffering.max.kbytes": "131072",
@@ -40,7 +40,9 @@ DEFAULTS: Final = {
 }
 """What a producer is set to where the pipeline does not say otherwise. The partitioner is the Java client's.
 
-A long linger makes large batches of many topics' partitions; it delays nothing, as a commit flushes at once.
+Batches of this size are still in the processor's cache when they are compressed and acknowledged; a million bytes for
+each of forty partitions were not, and took a quarter more memory. A long linger makes large batches of many topics'
+partitions; it delays nothing, as a commit flushes at once.
 """
 
 FLUSH_S: Final = 1.0
