@@ -9,7 +9,7 @@
 static bool read_row(Text text, Row *row)
 {
     const char *end = text.text + text.size;
-    return text.size <= UINT32_MAX && is_utf8(text.text, (Py_ssize_t)text.size) && scan_row(text.text, end, row) == end;
+    return text.size <= UINT32_MAX && is_utf8(text.text, (Py_ssize_t)text.size) && scan_row(text.text, end, row, NULL) == end;
 }
 
 /* The records of a row, the text of which is `text`, and of what it was before (either may be NULL): 1, 0 where that is
@@ -74,7 +74,7 @@ static PyObject *composed(
     const char *end = raw.text + raw.size;
     size_t most = raw.size + 2;
     bool used[MAX_FIELDS] = {false};
-    if (raw.size > UINT32_MAX || made > MAX_FIELDS || scan_row(raw.text, end, row) != end)
+    if (raw.size > UINT32_MAX || made > MAX_FIELDS || scan_row(raw.text, end, row, NULL) != end)
         return NULL;
     for (int i = 0; i < made; i++)
         most += values[i].name_size + values[i].size + 4;

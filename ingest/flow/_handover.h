@@ -205,13 +205,16 @@ static int put_image(
 }
 
 /* Whether a value is one that Debezium did not have. */
-static bool lacks(const State *state, const Row *row)
+static bool lacks(const Lane *lane, const Row *row)
 {
-    if (!state->suspect)
+    if (lane->form != DEBEZIUM)
         return false;
-    for (int i = 0; i < row->count; i++)
-        if (unavailable(row->fields[i].text, row->fields[i].size))
+    for (int i = 0; i < row->count; i++) {
+        const Field *field = &row->fields[i];
+        bool holds = field->kind == STRING || field->kind == OBJECT || field->kind == ARRAY;
+        if (holds && field->size >= sizeof UNAVAILABLE + 1 && unavailable(field->text, field->size))
             return true;
+    }
     return false;
 }
 
@@ -230,7 +233,7 @@ static int feed_one(
     if (!rows_room(rows, 2))
         return -1;
     if (both) {
-        if (old->count != table->own || !check_row(table, old, state->ways, &rewritten) || rewritten || lacks(state, old))
+        if (old->count != table->own || !check_row(table, old, state->ways, &rewritten) || rewritten || lacks(lane, old))
             return 0;
         for (int i = 0; i < table->decisive; i++)
             fields[i] = &old->fields[table->columns[table->decisive_columns[i]].at];
@@ -239,7 +242,7 @@ static int feed_one(
     }
     if (!row->size || row->count != table->own || !check_row(table, row, state->ways, &rewritten) || rewritten)
         return 0;
-    if (lacks(state, row))
+    if (lacks(lane, row))
         return 0;
     if (table->keyed && message_key.text && !same_columns(table, message_key, &state->message_key))
         return 0;

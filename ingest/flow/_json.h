@@ -28,8 +28,9 @@ typedef struct {
 
 typedef struct {
     const char *text; /* from brace to brace */
+    const char *end;  /* up to here there is something to read */
     Py_ssize_t size;
-    int count;
+    int count, alike; /* so many fields are as those of another row: see `scan_row` */
     Field fields[MAX_FIELDS];
 } Row;
 
@@ -76,30 +77,23 @@ static bool is_utf8(const char *text, Py_ssize_t size)
     return true;
 }
 
-/* `is_utf8`; and whether there may be what Debezium writes in the place of a value that it does not have, which begins
-   with `__`, or with `X1` in base64. One look for both: most messages are ASCII and have neither. */
-static bool is_text(const char *text, Py_ssize_t size, bool *suspect)
+/* `is_utf8`, at a look: most messages are ASCII. */
+static inline bool is_text(const char *text, Py_ssize_t size)
 {
-    *suspect = true;
 #ifdef __SSE2__
-    const __m128i first = _mm_set1_epi8('_'), other = _mm_set1_epi8('X'), after = _mm_set1_epi8('1');
-    __m128i pairs = _mm_setzero_si128(), bits = _mm_setzero_si128();
-    Py_ssize_t i = 0;
-    bool pair = false, high = false;
-    for (; i + 17 <= size; i += 16) {
-        __m128i now = _mm_loadu_si128((const __m128i *)(text + i)), next = _mm_loadu_si128((const __m128i *)(text + i + 1));
-        __m128i plain = _mm_and_si128(_mm_cmpeq_epi8(now, first), _mm_cmpeq_epi8(next, first));
-        __m128i coded = _mm_and_si128(_mm_cmpeq_epi8(now, other), _mm_cmpeq_epi8(next, after));
-        pairs = _mm_or_si128(pairs, _mm_or_si128(plain, coded));
-        bits = _mm_or_si128(bits, now);
+    if (size >= 16) {
+        __m128i last = _mm_loadu_si128((const __m128i *)(text + size - 16)), bits = last;
+        Py_ssize_t i = 0;
+        for (; i + 64 <= size; i += 64) {
+            const __m128i *at = (const __m128i *)(text + i);
+            __m128i first = _mm_or_si128(_mm_loadu_si128(at), _mm_loadu_si128(at + 1));
+            bits = _mm_or_si128(bits, _mm_or_si128(first, _mm_or_si128(_mm_loadu_si128(at + 2), _mm_loadu_si128(at + 3))));
+        }
+        for (; i + 16 <= size; i += 16)
+            bits = _mm_or_si128(bits, _mm_loadu_si128((const __m128i *)(text + i)));
+        if (!_mm_movemask_epi8(bits))
+            return true;
     }
-    for (; i < size; i++) {
-        high |= (text[i] & 0x80) != 0;
-        pair |= i + 1 < size && ((text[i] == '_' && text[i + 1] == '_') || (text[i] == 'X' && text[i + 1] == '1'));
-    }
-    *suspect = pair || _mm_movemask_epi8(pairs);
-    if (!high && !_mm_movemask_epi8(bits))
-        return true;
 #endif
     return is_utf8(text, size);
 }
@@ -297,6 +291,42 @@ static const char *scan_value(const char *p, const char *end, int depth, uint8_t
     }
 }
 
+/* Whether bytes are the same; without a call, as there are few of them. */
+static inline bool is_same(const char *a, const char *b, size_t size)
+{
+    uint64_t x, y;
+    uint32_t v, w;
+    if (size >= 8) {
+        for (size_t i = 0; i + 8 < size; i += 8) {
+            memcpy(&x, a + i, 8);
+            memcpy(&y, b + i, 8);
+            if (x != y)
+                return false;
+        }
+        memcpy(&x, a + size - 8, 8);
+        memcpy(&y, b + size - 8, 8);
+        return x == y;
+    }
+    if (size >= 4) {
+        memcpy(&v, a, 4);
+        memcpy(&w, b, 4);
+        if (v != w)
+            return false;
+        memcpy(&v, a + size - 4, 4);
+        memcpy(&w, b + size - 4, 4);
+        return v == w;
+    }
+    for (size_t i = 0; i < size; i++)
+        if (a[i] != b[i])
+            return false;
+    return true;
+}
+
+static inline bool is_named(const Field *field, const char *name, uint32_t size)
+{
+    return field->name_size == size && is_same(field->name, name, size);
+}
+
 /* A field's name and its colon, to where its value begins; NULL for anything else, or a name with escapes. */
 static inline const char *scan_name(const char *p, const char *end, Field *field)
 {
@@ -345,66 +375,84 @@ static inline const char *next_field(const char *p, const char *end, bool *last)
     return *last ? p + 1 : NULL;
 }
 
-/* An object with its fields, from its brace to after the other; NULL for anything else, or names with escapes. */
-static const char *scan_row(const char *p, const char *end, Row *row)
+/* From an object's brace to its first name, or with `last` to after its other brace; NULL for anything else. */
+static inline const char *open_object(const char *p, const char *end, bool *last)
 {
-    bool last = false;
-    int count = 0;
-    const char *text = p;
+    *last = false;
     if (p >= end || *p != '{')
         return NULL;
     p = skip_space(p + 1, end);
-    if (p < end && *p == '}') {
-        p++;
-        last = true;
+    *last = p < end && *p == '}';
+    return *last ? p + 1 : p;
+}
+
+/* How many bytes at the beginning are the same. */
+static inline size_t count_same(const char *a, const char *b, size_t most)
+{
+    size_t i = 0;
+#ifdef __SSE2__
+    for (; i + 16 <= most; i += 16) {
+        __m128i one = _mm_loadu_si128((const __m128i *)(a + i)), other = _mm_loadu_si128((const __m128i *)(b + i));
+        int same = _mm_movemask_epi8(_mm_cmpeq_epi8(one, other));
+        if (same != 0xFFFF)
+            return i + (size_t)__builtin_ctz(~(unsigned)same);
     }
+#endif
+    while (i < most && a[i] == b[i])
+        i++;
+    return i;
+}
+
+/* Fields that are as those of another row are, from row->count on, each to the byte after it: there is nothing to look
+   for in what is the same. If there is none, `value` is where the next one's value begins if it has the same name. */
+static inline int take_alike(const char *p, const char *end, Row *row, const Row *like, const char **value)
+{
+    int first = row->count, next = first;
+    const char *from = like->fields[first].name - 1;
+    Py_ssize_t most = end - p < like->end - from ? end - p : like->end - from;
+    const char *to = from + count_same(p, from, (size_t)most);
+    for (; next < like->count && like->fields[next].text + like->fields[next].size < to; next++) {
+        row->fields[next] = like->fields[next];
+        row->fields[next].name += p - from;
+        row->fields[next].text += p - from;
+    }
+    const Field *other = &like->fields[first];
+    if (next == first && to >= other->text && (p += other->text - from) < end && (uint8_t)*p > ' ') {
+        row->fields[first].name = p - (other->text - other->name);
+        row->fields[first].name_size = other->name_size;
+        *value = p;
+    }
+    return next - first;
+}
+
+/* An object with its fields, from its brace to after the other; NULL for anything else, or names with escapes. `like` is
+   a row that it may be like, or NULL: its text is still there. */
+static const char *scan_row(const char *p, const char *end, Row *row, const Row *like)
+{
+    bool last;
+    row->text = p;
+    row->end = end;
+    row->count = row->alike = 0;
+    if (!(p = open_object(p, end, &last)))
+        return NULL;
     while (!last) {
-        if (count == MAX_FIELDS)
+        Field *field = &row->fields[row->count];
+        const char *value = NULL;
+        int alike = like && row->count < like->count ? take_alike(p, end, row, like, &value) : 0;
+        if (alike) {
+            row->alike += alike;
+            row->count += alike;
+            p = field[alike - 1].text + field[alike - 1].size;
+        } else if (row->count == MAX_FIELDS || (!value && !(value = scan_name(p, end, field))) ||
+                   !(p = scan_field(value, end, field)))
             return NULL;
-        Field *field = &row->fields[count++];
-        if (!(p = scan_name(p, end, field)) || !(p = scan_field(p, end, field)) || !(p = next_field(p, end, &last)))
+        else
+            row->count++;
+        if (!(p = next_field(p, end, &last)))
             return NULL;
     }
-    row->text = text;
-    row->size = p - text;
-    row->count = count;
+    row->size = p - row->text;
     return p;
-}
-
-/* Whether bytes are the same; without a call, as there are few of them. */
-static inline bool is_same(const char *a, const char *b, size_t size)
-{
-    uint64_t x, y;
-    uint32_t v, w;
-    if (size >= 8) {
-        for (size_t i = 0; i + 8 < size; i += 8) {
-            memcpy(&x, a + i, 8);
-            memcpy(&y, b + i, 8);
-            if (x != y)
-                return false;
-        }
-        memcpy(&x, a + size - 8, 8);
-        memcpy(&y, b + size - 8, 8);
-        return x == y;
-    }
-    if (size >= 4) {
-        memcpy(&v, a, 4);
-        memcpy(&w, b, 4);
-        if (v != w)
-            return false;
-        memcpy(&v, a + size - 4, 4);
-        memcpy(&w, b + size - 4, 4);
-        return v == w;
-    }
-    for (size_t i = 0; i < size; i++)
-        if (a[i] != b[i])
-            return false;
-    return true;
-}
-
-static inline bool is_named(const Field *field, const char *name, uint32_t size)
-{
-    return field->name_size == size && is_same(field->name, name, size);
 }
 
 #endif

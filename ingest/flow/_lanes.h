@@ -18,10 +18,9 @@ static int take_one(State *state, Lane *lane, const RawRecord *record, const Out
     }
     const char *text = record->value, *end = text + record->value_size;
     Text message_key = {record->key, record->key_size};
-    if (end - text > UINT32_MAX || !is_text(text, end - text, &state->suspect))
+    if (end - text > UINT32_MAX || !is_text(text, end - text))
         return 0;
     Table *table;
-    state->suspect = state->suspect && lane->form == DEBEZIUM && unavailable(text, (size_t)(end - text));
     if (lane->form == DEBEZIUM) {
         if (!read_envelope(state, text, end, &op, parts))
             return 0;
@@ -34,7 +33,7 @@ static int take_one(State *state, Lane *lane, const RawRecord *record, const Out
     } else {
         op = 'c';
         state->before.size = 0;
-        const char *p = scan_row(skip_space(text, end), end, &state->after);
+        const char *p = scan_row(skip_space(text, end), end, &state->after, NULL);
         if (!p || skip_space(p, end) != end)
             return 0;
         table = find_table(state, lane, NULL, 0);
@@ -55,7 +54,7 @@ static int take_one(State *state, Lane *lane, const RawRecord *record, const Out
     if (inserted || updated) {
         if (!row->size || !check_row(table, row, state->ways, &rewritten))
             return 0;
-        if (lacks(state, row))
+        if (lacks(lane, row))
             return 0;
         for (int k = 0; k < table->keys; k++) {
             const Column *column = &table->columns[table->key_columns[k]];

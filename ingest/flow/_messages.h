@@ -7,6 +7,7 @@
 #include "_tables.h"
 
 #define MAX_ID 1024
+#define MAX_SOURCE 1024
 
 enum { DEBEZIUM, ROWS, CANAL };
 
@@ -100,7 +101,8 @@ typedef struct {
     PyObject *key, *value, *offset, *raw; /* the names of methods and of what is in C */
     PyObject *inserted, *updated, *deleted; /* the names of a plan's counters */
     Row before, after, message_key, composed;
-    bool suspect; /* the message in hand may have values that are not there */
+    Row source; /* one that came, in a text of ours: most are like it */
+    char source_text[MAX_SOURCE];
     Way ways[MAX_FIELDS];
     Table **touched; /* those with counters to hand over, each held */
     int touched_count, touched_room;
@@ -301,10 +303,51 @@ static bool emit(const Out *out, PyObject *destination, Text key, Text value)
 static const char UNAVAILABLE[] = "__debezium_unavailable_value";
 static const char UNAVAILABLE_BYTES[] = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==";
 
+/* Whether there may be `__`, or what base64 makes of it at a text's beginning. */
+static bool suspect(const char *text, size_t size)
+{
+    size_t i = 0;
+#ifdef __SSE2__
+    const __m128i first = _mm_set1_epi8('_'), other = _mm_set1_epi8('X'), after = _mm_set1_epi8('1');
+    __m128i pairs = _mm_setzero_si128();
+    for (; i + 17 <= size; i += 16) {
+        __m128i now = _mm_loadu_si128((const __m128i *)(text + i)), next = _mm_loadu_si128((const __m128i *)(text + i + 1));
+        __m128i plain = _mm_and_si128(_mm_cmpeq_epi8(now, first), _mm_cmpeq_epi8(next, first));
+        __m128i coded = _mm_and_si128(_mm_cmpeq_epi8(now, other), _mm_cmpeq_epi8(next, after));
+        pairs = _mm_or_si128(pairs, _mm_or_si128(plain, coded));
+    }
+    if (_mm_movemask_epi8(pairs))
+        return true;
+#endif
+    for (; i + 1 < size; i++)
+        if ((text[i] == '_' && text[i + 1] == '_') || (text[i] == 'X' && text[i + 1] == '1'))
+            return true;
+    return false;
+}
+
+/* Whether there is what Debezium writes in the place of a value that it does not have. */
 static bool unavailable(const char *text, size_t size)
 {
+    if (!suspect(text, size))
+        return false;
     return memmem(text, size, UNAVAILABLE, sizeof UNAVAILABLE - 1) ||
            memmem(text, size, UNAVAILABLE_BYTES, sizeof UNAVAILABLE_BYTES - 1);
+}
+
+/* Keep a source, for those that follow. */
+static void keep_source(State *state, const Row *row)
+{
+    if (row->size > MAX_SOURCE)
+        return;
+    memcpy(state->source_text, row->text, (size_t)row->size);
+    state->source.end = state->source_text + row->size;
+    state->source.count = row->count;
+    for (int i = 0; i < row->count; i++) {
+        Field *field = &state->source.fields[i];
+        *field = row->fields[i];
+        field->name = state->source_text + (field->name - row->text);
+        field->text = state->source_text + (field->text - row->text);
+    }
 }
 
 /* What an envelope says: the operation, the images (a size of 0: none), the table; whether it is for us. */
@@ -315,11 +358,8 @@ static bool read_envelope(State *state, const char *p, const char *end, char *op
     bool last = false;
     *op = 0;
     state->before.size = state->after.size = 0;
-    p = skip_space(p, end);
-    if (p >= end || *p != '{')
-        return false;
-    p = skip_space(p + 1, end);
-    while (!last) {
+    p = open_object(skip_space(p, end), end, &last);
+    while (p && !last) {
         Field field;
         if (!(p = scan_name(p, end, &field)) || p >= end || is_named(&field, "payload", 7))
             return false;
@@ -332,8 +372,10 @@ static bool read_envelope(State *state, const char *p, const char *end, char *op
         seen |= what;
         if (what == SOURCE) {
             Row *row = &state->message_key; /* not in use yet */
-            if (!(p = scan_row(p, end, row)))
+            if (!(p = scan_row(p, end, row, &state->source)))
                 return false;
+            if (row->alike * 2 < row->count)
+                keep_source(state, row);
             for (int i = 0; i < row->count; i++) {
                 const Field *of = &row->fields[i];
                 int part = is_named(of, "db", 2)       ? 0
@@ -344,7 +386,7 @@ static bool read_envelope(State *state, const char *p, const char *end, char *op
                     return false;
             }
         } else if (what && *p != 'n')
-            p = scan_row(p, end, what == BEFORE ? &state->before : &state->after);
+            p = what == BEFORE ? scan_row(p, end, &state->before, NULL) : scan_row(p, end, &state->after, state->before.size ? &state->before : NULL);
         else {
             p = scan_field(p, end, &field);
             if (is_named(&field, "op", 2)) {
@@ -356,7 +398,7 @@ static bool read_envelope(State *state, const char *p, const char *end, char *op
         if (!p || !(p = next_field(p, end, &last)))
             return false;
     }
-    return skip_space(p, end) == end && seen & SOURCE && parts[2].size;
+    return p && skip_space(p, end) == end && seen & SOURCE && parts[2].size;
 }
 
 /* The strings of an array without escapes, or null; how many, or -1. */
@@ -400,7 +442,7 @@ static const char *scan_only_row(const char *p, const char *end, Row *row)
     row->size = 0;
     if (p < end && *p == '[') {
         p = skip_space(p + 1, end);
-        p = p < end && *p == 'n' ? scan_value(p, end, 1, &kind, &flags) : scan_row(p, end, row);
+        p = p < end && *p == 'n' ? scan_value(p, end, 1, &kind, &flags) : scan_row(p, end, row, NULL);
         if (!p)
             return NULL;
         p = skip_space(p, end);
@@ -417,11 +459,8 @@ static bool read_canal(State *state, const char *p, const char *end, char *op, P
     bool last = false;
     *op = 0;
     state->before.size = state->after.size = 0;
-    p = skip_space(p, end);
-    if (p >= end || *p != '{')
-        return false;
-    p = skip_space(p + 1, end);
-    while (!last) {
+    p = open_object(skip_space(p, end), end, &last);
+    while (p && !last) {
         Field field;
         if (!(p = scan_name(p, end, &field)))
             return false;
@@ -460,7 +499,7 @@ static bool read_canal(State *state, const char *p, const char *end, char *op, P
         if (!p || !(p = next_field(p, end, &last)))
             return false;
     }
-    return skip_space(p, end) == end && parts[2].size;
+    return p && skip_space(p, end) == end && parts[2].size;
 }
 
 #endif

@@ -433,7 +433,7 @@ static bool same_columns(const Table *table, Text message_key, Row *row)
     const char *text = message_key.text, *end = text + message_key.size;
     if (!is_utf8(text, end - text))
         return false;
-    const char *p = scan_row(skip_space(text, end), end, row);
+    const char *p = scan_row(skip_space(text, end), end, row, NULL);
     if (!p || skip_space(p, end) != end || row->count != table->keys)
         return false;
     Part names[MAX_KEYS];

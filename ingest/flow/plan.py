@@ -84,16 +84,19 @@ class Plan(Protocol):
 class _Shape:
     """A decoder for the rows that lack some columns, or have values to convert in some."""
 
-    __slots__ = ("checked", "converted", "decode", "plain", "rewrites", "suffix")
+    __slots__ = ("checked", "converted", "decode", "names", "plain", "rewrites", "suffix")
 
     def __init__(
         self,
         decode: Callable[[Any], Any],
+        names: int,
         suffix: bytes,
         converted: list[tuple[str, bytes, DataType, DataType]],
         checked: list[tuple[str, DataType]],
     ) -> None:
         self.decode = decode
+        self.names = names
+        """How many columns a row has."""
         self.suffix = suffix
         """What fills the missing columns in, with the closing brace; empty where there are none."""
         self.converted = converted
@@ -281,7 +284,7 @@ class TablePlan:
         declared: Declared | None,
     ) -> bytes | msgspec.Raw:
         """The row's text with what is missing filled in and what the sink has otherwise rewritten."""
-        text = bytes(raw)
+        text = raw_text = bytes(raw)
         if shape.checked or shape.converted:
             for attribute, data_type in shape.checked:
                 if not fits(data_type, bytes(getattr(row, attribute)), self.standard):
@@ -307,6 +310,8 @@ class TablePlan:
             return raw
         if _SPACED.search(raw) is not None and msgspec.json.format(raw, indent=-1) != raw:
             return self._rewrite(raw, declared)[1]  # what is written anew has no white space
+        if raw_text.count(b'":') > shape.names and object_of(parse_row(raw)) != raw_text:
+            return self._rewrite(raw, declared)[1]  # nor a name twice
         return text[:-1] + shape.suffix if shape.suffix else text
 
     # -- the slow way --------------------------------------------------------------------------------------------
@@ -367,7 +372,7 @@ class TablePlan:
             for i, c in present
             if annotation_of(c.type) is None or (c.name in converted and not isinstance(c.type, StringType))
         ]
-        shape = _Shape(decode, filled + b"}" if filled else b"", begins, checked)
+        shape = _Shape(decode, len(fields), filled + b"}" if filled else b"", begins, checked)
         self._shapes.insert(0, shape)
 
     def _compile_key(self) -> None:

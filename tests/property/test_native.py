@@ -7,13 +7,13 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import currently_in_test_context, event, given, settings
+from hypothesis import currently_in_test_context, event, example, given, settings
 from hypothesis import strategies as st
 from inmemory import run
 from shapes import a_message
 
 from ingest.engine import worker
-from ingest.flow import native
+from ingest.flow import _native, native
 from ingest.flow.encode import encode
 from ingest.flow.evolve import Schemas, SourceTable
 from ingest.flow.infer import Inference
@@ -94,7 +94,7 @@ a_number = st.sampled_from([
     "0", "-0", "1", "-1", "127", "128", "-128", "2147483648", "9223372036854775807", "9223372036854775808",
     "-9223372036854775808", "-9223372036854775809", "1.10", "0.5", "-0.0", "1e5", "1E400", "1e-3", "123.45", "1234.5",
     "123.456", "123.4500", "12345678901234567890123456789012345678", "00", "1.", ".5", "+1", "-", "1e", "0x1", "NaN",
-    "Infinity", "1.0", "5e2",
+    "Infinity", "1.0", "5e2", "4", "420", "42.0",
 ])  # fmt: skip
 a_text = st.one_of(
     st.text(max_size=6).map(lambda text: json.dumps(text, ensure_ascii=False)),
@@ -106,7 +106,7 @@ a_text = st.one_of(
         r'"\ud83d\ude00"', r'"\ud83d"', r'"\ude00"', r'"\u0041"', r'"\x"', '"tab\t"', '"é"', '"\u65e5\u672c"',
         '"abcd"', '"\\/"',
         f'"{PLACEHOLDER}"', '"X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="', f'"x{PLACEHOLDER}"', '"unclosed',
-        '"\x7f"', '"aGk="',
+        '"\x7f"', '"aGk="', '"tex"', '"texts"', '"text\\""',
     ]),
 )  # fmt: skip
 a_scalar = st.one_of(a_number, a_text, st.sampled_from(["null", "true", "false", "nul", "True"]))
@@ -375,9 +375,49 @@ def test_other_canal_messages_are_left(value: bytes) -> None:
     assert not compare(CanalJson(), ("shop", "t"), ORDERS, ORDERS, Message(None, value), keyed=True)
 
 
+def test_a_source_is_read_whatever_source_came_before() -> None:
+    """Sources are compared with one that came: what is alike is not looked at again."""
+    said: list[Any] = []
+    lane = _native.Lane(0, lambda name: said.append(tuple(name.split(b"\0")[:3])))
+    long = '"x":"' + "y" * 2000 + '"'
+    expected = []
+    for source, (db, space, table) in [
+        ('{"v":1,"db":"d","table":"t","pos":1}', ("d", "", "t")),
+        ('{"v":1,"db":"d","table":"t","pos":1}', ("d", "", "t")),
+        ('{"v":1,"db":"d","table":"t1","pos":12}', ("d", "", "t1")),
+        ('{"v":1,"db":"d","table":"t","pos":1,"schema":"s"}', ("d", "s", "t")),
+        ('{"v":1,"db":"dd","table":"t" ,"pos":1}', ("dd", "", "t")),
+        ('{"v":1,"db": "d","table":"u","pos":1}', ("d", "", "u")),
+        ('{"v":12,"db":null,"table":"u","pos":1}', ("", "", "u")),
+        ('{"table":"w","db":"d","v":1}', ("d", "", "w")),
+        ('{"v":1,"db":"d","table":"t","pos":{"a":[1]}}', ("d", "", "t")),
+        ('{"v":1,"dc":"d","table":"t","pos":1}', ("", "", "t")),
+        ("{" + long + ',"db":"d","table":"z"}', ("d", "", "z")),
+        ("{" + long + ',"db":"e","table":"z"}', ("e", "", "z")),
+        ('{"table":"t"}', ("", "", "t")),
+        ('{ "table":"t"}', ("", "", "t")),
+        ('{"table":"t","db":"d"}', ("d", "", "t")),
+    ]:
+        value = f'{{"before":null,"after":{{"id":1}},"source":{source},"op":"c"}}'.encode()
+        messages: list[Any] = [Message(None, value)]
+        assert lane.take(messages, 0, []) == 0
+        expected.append((db.encode(), space.encode(), table.encode()))
+    assert said == expected
+    for broken in (
+        '{"v":1,"db":"d","table":"t","pos":}',
+        '{"v":1,"db":"d","table":"t","pos":1',
+        '{"v":1,"db":"d","table":"t"',
+    ):
+        value = f'{{"before":null,"after":{{"id":1}},"op":"c","source":{broken}'.encode()
+        messages = [Message(None, value)]
+        assert lane.take(messages, 0, []) == 0
+    assert said == expected
+
+
 @pytest.mark.parametrize("form", ["debezium-json", "canal-json", "json"])
 def test_whole_runs_are_the_same_without_it(form: str) -> None:
     @settings(max_examples=60)
+    @example([(None, b'{"id":1,"a":1}'), (None, b'{"id":1}'), (None, b'{"id":1,"id":2}')], 1, -1)
     @given(st.lists(a_message(form), min_size=1, max_size=25), st.sampled_from([1, 1000]), st.sampled_from([-1, 2]))
     def same(messages: list[tuple[bytes | None, bytes | None]], look_ahead: int, most: int) -> None:
         sections: Any = {
