@@ -306,20 +306,19 @@ static const char UNAVAILABLE_BYTES[] = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=
 /* Whether there may be `__`, or what base64 makes of it at a text's beginning. */
 static bool suspect(const char *text, size_t size)
 {
-    size_t i = 0;
 #ifdef __SSE2__
     const __m128i first = _mm_set1_epi8('_'), other = _mm_set1_epi8('X'), after = _mm_set1_epi8('1');
     __m128i pairs = _mm_setzero_si128();
-    for (; i + 17 <= size; i += 16) {
+    for (size_t i = 0; size >= 17; i = i + 33 > size ? size - 17 : i + 16) {
         __m128i now = _mm_loadu_si128((const __m128i *)(text + i)), next = _mm_loadu_si128((const __m128i *)(text + i + 1));
         __m128i plain = _mm_and_si128(_mm_cmpeq_epi8(now, first), _mm_cmpeq_epi8(next, first));
         __m128i coded = _mm_and_si128(_mm_cmpeq_epi8(now, other), _mm_cmpeq_epi8(next, after));
         pairs = _mm_or_si128(pairs, _mm_or_si128(plain, coded));
+        if (i + 17 == size)
+            return _mm_movemask_epi8(pairs) != 0;
     }
-    if (_mm_movemask_epi8(pairs))
-        return true;
 #endif
-    for (; i + 1 < size; i++)
+    for (size_t i = 0; i + 1 < size; i++)
         if ((text[i] == '_' && text[i + 1] == '_') || (text[i] == 'X' && text[i + 1] == '1'))
             return true;
     return false;
