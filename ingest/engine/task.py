@@ -75,11 +75,10 @@ def outcome_of(task: Task) -> Outcome:
 def attempt(outcome: Outcome) -> Generator[None]:
     """Do a task, or a stage of one: what fails becomes a value, but for what Spark is to try again.
 
-    The garbage collector waits meanwhile: what is made here lives as long as its batch, and no longer. It never looks
-    at what was imported before the first one: that lives as long as the process.
+    The garbage collector waits meanwhile: what is made here lives as long as its batch, and no longer.
     """
-    if not gc.get_freeze_count():
-        gc.freeze()
+    gc.collect(0)
+    gc.freeze()
     gc.disable()
     try:
         yield
@@ -97,6 +96,7 @@ def attempt(outcome: Outcome) -> Generator[None]:
         worker.discard()
     finally:
         gc.enable()
+        gc.unfreeze()
 
 
 class Shard(Output):
