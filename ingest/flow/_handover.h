@@ -211,8 +211,7 @@ static bool lacks(const Lane *lane, const Row *row)
         return false;
     for (int i = 0; i < row->count; i++) {
         const Field *field = &row->fields[i];
-        bool holds = field->kind == STRING || field->kind == OBJECT || field->kind == ARRAY;
-        if (holds && field->size >= sizeof UNAVAILABLE + 1 && unavailable(field->text, field->size))
+        if (field->size >= sizeof UNAVAILABLE + 1 && unavailable(field->text, field->size))
             return true;
     }
     return false;

@@ -39,6 +39,21 @@ typedef struct {
 
 static bool is_utf8(const char *text, Py_ssize_t size)
 {
+#ifdef __SSE2__ /* most messages are ASCII */
+    if (size >= 16) {
+        __m128i last = _mm_loadu_si128((const __m128i *)(text + size - 16)), bits = last;
+        Py_ssize_t i = 0;
+        for (; i + 64 <= size; i += 64) {
+            const __m128i *at = (const __m128i *)(text + i);
+            __m128i first = _mm_or_si128(_mm_loadu_si128(at), _mm_loadu_si128(at + 1));
+            bits = _mm_or_si128(bits, _mm_or_si128(first, _mm_or_si128(_mm_loadu_si128(at + 2), _mm_loadu_si128(at + 3))));
+        }
+        for (; i + 16 <= size; i += 16)
+            bits = _mm_or_si128(bits, _mm_loadu_si128((const __m128i *)(text + i)));
+        if (!_mm_movemask_epi8(bits))
+            return true;
+    }
+#endif
     const uint8_t *p = (const uint8_t *)text, *end = p + size;
     while (p < end) {
         if (end - p >= 8) {
@@ -75,27 +90,6 @@ static bool is_utf8(const char *text, Py_ssize_t size)
         p += more + 1;
     }
     return true;
-}
-
-/* `is_utf8`, at a look: most messages are ASCII. */
-static inline bool is_text(const char *text, Py_ssize_t size)
-{
-#ifdef __SSE2__
-    if (size >= 16) {
-        __m128i last = _mm_loadu_si128((const __m128i *)(text + size - 16)), bits = last;
-        Py_ssize_t i = 0;
-        for (; i + 64 <= size; i += 64) {
-            const __m128i *at = (const __m128i *)(text + i);
-            __m128i first = _mm_or_si128(_mm_loadu_si128(at), _mm_loadu_si128(at + 1));
-            bits = _mm_or_si128(bits, _mm_or_si128(first, _mm_or_si128(_mm_loadu_si128(at + 2), _mm_loadu_si128(at + 3))));
-        }
-        for (; i + 16 <= size; i += 16)
-            bits = _mm_or_si128(bits, _mm_loadu_si128((const __m128i *)(text + i)));
-        if (!_mm_movemask_epi8(bits))
-            return true;
-    }
-#endif
-    return is_utf8(text, size);
 }
 
 static inline const char *skip_space(const char *p, const char *end)

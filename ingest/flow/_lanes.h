@@ -18,7 +18,7 @@ static int take_one(State *state, Lane *lane, const RawRecord *record, const Out
     }
     const char *text = record->value, *end = text + record->value_size;
     Text message_key = {record->key, record->key_size};
-    if (end - text > UINT32_MAX || !is_text(text, end - text))
+    if (end - text > UINT32_MAX || !is_utf8(text, end - text))
         return 0;
     Table *table;
     if (lane->form == DEBEZIUM) {

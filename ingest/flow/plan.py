@@ -8,7 +8,6 @@ column that became a STRING), the shape gets a decoder of its own.
 
 from __future__ import annotations
 
-import re
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -17,7 +16,7 @@ from pyspark.sql.types import StringType, VarcharType
 
 from ingest.flow.conform import Conformer, KeyChanged
 from ingest.flow.decoders import annotation_of, decoder_of, field_of, plain_name, refuse
-from ingest.flow.rowtext import canonical, key_image, parse_row
+from ingest.flow.rowtext import canonical, is_plain, key_image, parse_row
 from ingest.model import types
 from ingest.model.event import Kind
 from ingest.model.jsontext import MALFORMED, check_text, object_of
@@ -41,8 +40,6 @@ Record: TypeAlias = "tuple[Any, bytes | None, bytes | msgspec.Raw | None]"
 """Destination (the sink's own), key, and value; no value is a tombstone."""
 
 _UPDATE = Kind.UPDATE
-_SPACED = re.compile(rb"[{:,][ \t\r\n]|[ \t\r\n][},:]")
-"""Where there may be white space between values; it may be within a text, too."""
 
 
 class Plan(Protocol):
@@ -284,7 +281,7 @@ class TablePlan:
         declared: Declared | None,
     ) -> bytes | msgspec.Raw:
         """The row's text with what is missing filled in and what the sink has otherwise rewritten."""
-        text = raw_text = bytes(raw)
+        text = bytes(raw)
         if shape.checked or shape.converted:
             for attribute, data_type in shape.checked:
                 if not fits(data_type, bytes(getattr(row, attribute)), self.standard):
@@ -308,10 +305,8 @@ class TablePlan:
             self._shapes.append(self._shapes.pop(0))  # the rows are as they should be again: look plainly first
         if not changed and not shape.suffix:
             return raw
-        if _SPACED.search(raw) is not None and msgspec.json.format(raw, indent=-1) != raw:
-            return self._rewrite(raw, declared)[1]  # what is written anew has no white space
-        if raw_text.count(b'":') > shape.names and object_of(parse_row(raw)) != raw_text:
-            return self._rewrite(raw, declared)[1]  # nor a name twice
+        if not is_plain(raw, shape.names):
+            return self._rewrite(raw, declared)[1]
         return text[:-1] + shape.suffix if shape.suffix else text
 
     # -- the slow way --------------------------------------------------------------------------------------------

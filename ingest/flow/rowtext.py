@@ -5,17 +5,29 @@ In: JSON text as it came. Out: JSON text as the sink's column wants it. Numbers 
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import msgspec
 from pyspark.sql.types import DoubleType, FloatType
 
 from ingest.model import types
-from ingest.model.jsontext import MALFORMED, check_text, fields_of, reason
+from ingest.model.jsontext import MALFORMED, check_text, fields_of, object_of, reason
 from ingest.model.reject import RowError
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
+
+_SPACED = re.compile(rb"[{:,][ \t\r\n]|[ \t\r\n][},:]")
+"""Where there may be white space between values; it may be within a text, too."""
+
+
+def is_plain(raw: msgspec.Raw, columns: int) -> bool:
+    """Whether a row of so many columns has no white space and no name twice, as what is written anew has neither."""
+    if _SPACED.search(raw) is not None and msgspec.json.format(raw, indent=-1) != raw:
+        return False
+    text = bytes(raw)
+    return text.count(b'":') <= columns or object_of(parse_row(raw)) == text
 
 
 def parse_row(raw: msgspec.Raw) -> dict[str, bytes]:
