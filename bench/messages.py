@@ -5,9 +5,13 @@ Written with templates, because making JSON of two million rows would take longe
 
 from __future__ import annotations
 
+import base64
+import json
 import random
 from dataclasses import dataclass
+from functools import cache
 from multiprocessing import get_context
+from typing import Any
 
 from confluent_kafka import Producer
 
@@ -24,6 +28,11 @@ _ROW = (
     '{"id":%d,"customer_id":%d,"status":"%s","amount":%.2f,"quantity":%d,"sku":%s,"note":"%s","created_at":%d,'
     '"updated_at":%d,"active":%s,"address":"%d Main Street, Springfield"%s}'
 )
+_TYPED_KEY = (
+    b'{"schema":{"type":"struct","fields":[{"type":"int64","optional":false,"field":"id"}],"optional":false,'
+    b'"name":"shop.inventory.Key"},"payload":{"id":%d}}'
+)
+_TYPED_ROW = _ROW.replace("%.2f", '"%s"')
 _MESSAGE = '{"before":%s,"after":%s,"source":%s,"op":"%s","ts_ms":%d,"transaction":null}'
 _NOW = 1_700_000_000_000
 _CANAL = (
@@ -38,6 +47,53 @@ _CANAL_ROW = (
     '{"id":"%d","customer_id":"%d","status":"%s","amount":"%.2f","quantity":"%d","sku":"%s","note":"%s","created_at":"%d",'
     '"updated_at":"%d","active":"%s","address":"%d Main Street, Springfield"%s}'
 )
+_ROW_TYPES: dict[str, Any] = {
+    "id": {"type": "int64"}, "customer_id": {"type": "int64"}, "status": {"type": "string"},
+    "amount": {
+        "type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "version": 1,
+        "parameters": {"scale": "2", "connect.decimal.precision": "12"},
+    },
+    "quantity": {"type": "int32"}, "sku": {"type": "int32"}, "note": {"type": "string"},
+    "created_at": {"type": "int64", "name": "io.debezium.time.Timestamp", "version": 1},
+    "updated_at": {"type": "int64", "name": "io.debezium.time.MicroTimestamp", "version": 1},
+    "active": {"type": "boolean"}, "address": {"type": "string"},
+}  # fmt: skip
+_SOURCE_TYPES = {
+    "version": "string", "connector": "string", "name": "string", "ts_ms": "int64", "snapshot": "string",
+    "db": "string", "sequence": "string", "table": "string", "server_id": "int64", "gtid": "string", "file": "string",
+    "pos": "int64", "row": "int32", "thread": "int64", "query": "string",
+}  # fmt: skip
+_TRANSACTION_TYPES = {"id": "string", "total_order": "int64", "data_collection_order": "int64"}
+
+
+@cache
+def _schema(table: int) -> str:
+    """What Debezium says of a table in each message, where Connect's converter writes schemas."""
+    row = [{**said, "optional": name != "id", "field": name} for name, said in _ROW_TYPES.items()]
+    source = [{"type": type_, "optional": name != "table", "field": name} for name, type_ in _SOURCE_TYPES.items()]
+    order = [{"type": type_, "optional": False, "field": name} for name, type_ in _TRANSACTION_TYPES.items()]
+    name = f"shop.inventory.t{table}"
+    fields = [
+        {"type": "struct", "fields": row, "optional": True, "name": f"{name}.Value", "field": "before"},
+        {"type": "struct", "fields": row, "optional": True, "name": f"{name}.Value", "field": "after"},
+        {
+            "type": "struct", "fields": source, "optional": False, "name": "io.debezium.connector.mysql.Source",
+            "field": "source",
+        },
+        {"type": "string", "optional": False, "field": "op"},
+        {"type": "int64", "optional": True, "field": "ts_ms"},
+        {
+            "type": "struct", "fields": order, "optional": True, "name": "event.block", "version": 1,
+            "field": "transaction",
+        },
+    ]  # fmt: skip
+    said = {"type": "struct", "fields": fields, "optional": False, "name": f"{name}.Envelope", "version": 2}
+    return json.dumps(said, separators=(",", ":"))
+
+
+def _amount(cents: int) -> str:
+    """A DECIMAL as Connect writes it."""
+    return base64.b64encode(cents.to_bytes(cents.bit_length() // 8 + 1, "big")).decode()
 
 
 @dataclass(frozen=True)
@@ -45,7 +101,8 @@ class Load:
     """What messages there are to be."""
 
     form: str = "debezium"
-    """`debezium`, `canal`, or `json`: rows as they are, and no deletes."""
+    """`debezium`; `schema`, which is the same with the schema envelope; `canal`; or `json`: rows as they are, and no
+    deletes."""
     tables: int = TABLES
     drift: bool = True
     """Whether t1 gets a column after a third and t2's number becomes a text after a half."""
@@ -92,13 +149,14 @@ def _write(bootstrap: str, topic: str, count: int, partitions: int, part: int, p
         if load.column_every and table == 0:
             extra = "".join(f',"new{i}":{i}' for i in range(n * parts // load.column_every))
         text = load.drift and table == 2 and n * 2 > mine
+        typed = load.form == "schema"
         sku = (f"S{key}" if text else str(key)) if load.form == "canal" else (f'"S{key}"' if text else str(key))
         known = last.get((table, key))
         before = "null" if known is None else known[0]
         version = 0 if known is None else known[1] + 1
         source = _SOURCE % (now, table, n)
         gone = known is not None and random_.random() < 0.1
-        if load.form != "debezium":
+        if load.form in {"canal", "json"}:
             columns = (
                 key, key % 9973, _STATUS[version % 4], (key % 100_000) / 100 + version, n % 19, sku,
                 _NOTE[: 5 + key % 50], _NOW + key, now, "true" if version % 2 else "false", key % 999, extra,
@@ -117,19 +175,28 @@ def _write(bootstrap: str, topic: str, count: int, partitions: int, part: int, p
             value = _MESSAGE % (before, "null", source, "d", now)
             del last[table, key]
         else:
-            row = _ROW % (
-                key, key % 9973, _STATUS[version % 4], (key % 100_000) / 100 + version, n % 19, sku,
-                _NOTE[: 5 + key % 50], _NOW + key, now, "true" if version % 2 else "false", key % 999, extra,
+            row = (_TYPED_ROW if typed else _ROW) % (
+                key, key % 9973, _STATUS[version % 4],
+                _amount(key % 100_000 + version * 100) if typed else (key % 100_000) / 100 + version, n % 19, sku,
+                _NOTE[: 5 + key % 50], _NOW + key, now * 1000 if typed else now, "true" if version % 2 else "false",
+                key % 999, extra,
             )  # fmt: skip
             value = _MESSAGE % (before, row, source, "c" if known is None else "u", now)
             last[table, key] = (row, version)
-        while True:
-            try:
-                producer.produce(topic, value, b'{"id":%d}' % key, partition=key % partitions)
-            except BufferError:
-                producer.poll(0.1)
-                continue
-            break
+        if typed:
+            value = f'{{"schema":{_schema(table)},"payload":{value}}}'
+        _send(producer, topic, value, (_TYPED_KEY if typed else b'{"id":%d}') % key, key % partitions)
         if not n % 1000:
             producer.poll(0)
     producer.flush()
+
+
+def _send(producer: Producer, topic: str, value: str, key: bytes, partition: int) -> None:
+    """Give a message to the client; waits while it has no room."""
+    while True:
+        try:
+            producer.produce(topic, value, key, partition=partition)
+        except BufferError:
+            producer.poll(0.1)
+        else:
+            return

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 KEYS = "transform:\n  - {source-table: '\\.*', primary-keys: id}\n"
 FORMATS = {
     "debezium": ("", ""),
+    "schema envelope": ("  debezium-json.schema-include: true\n", ""),
     "json": ("  value.format: json\n", KEYS),
     "canal AUTO": ("  value.format: canal-json\n", ""),
     "canal SQL_TYPE": ("  value.format: canal-json\n  canal-json.infer-schema.strategy: SQL_TYPE\n", ""),
@@ -54,9 +55,9 @@ def run(
 def formats(bootstrap: str, folder: Path, count: int, rounds: int) -> None:
     """Each format against the raw copy of its own topic."""
     print("\nformat           bytes  raw k/s  raw MB/s  ingest k/s  ingest MB/s  ratio   µs   raw µs")
-    for form in ("debezium", "json", "canal"):
+    for form in ("debezium", "schema", "json", "canal"):
         create(bootstrap, form)
-        messages.write(bootstrap, form, count, PARTITIONS, load=Load(form, drift=form != "json"))
+        messages.write(bootstrap, form, count, PARTITIONS, load=Load(form, drift=form in {"debezium", "canal"}))
     for name, (source, more) in FORMATS.items():
         topic = name.split()[0]
         a, b = [], []

@@ -171,8 +171,8 @@ class _Writer(PlainWriter):
 
     def write(self, records: Sequence[Any]) -> None:
         for destination, key, value in records:
-            topic = destination if isinstance(destination, str) else destination.topic
-            self._queued.append((topic, key, None if value is None else bytes(value)))
+            topic = getattr(destination, "topic", destination)
+            self._queued.append((str(topic), key, None if value is None else bytes(value)))
 
     def commit(self, _positions: Mapping[Split, int], _tally: Any, *, final: bool) -> None:  # noqa: ANN401, ARG002
         self._out.records += self._queued

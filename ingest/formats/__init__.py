@@ -5,8 +5,12 @@ Third parties add theirs under the entry point `ingest.formats`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol
 
+from pydantic import AfterValidator, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from ingest.errors import ConfigError
 from ingest.formats.registry import Registry
 
 if TYPE_CHECKING:
@@ -55,17 +59,44 @@ class Format(Protocol):
 
 
 FORMATS: Registry[Options] = Registry(
+    "ingest.formats",
+    "ingest.formats.options:Options",
+    ("name", "reading", "form", "decoder"),
     {
         "debezium-json": "ingest.formats.debezium_json:DebeziumJson",
         "canal-json": "ingest.formats.canal_json:CanalJson",
         "json": "ingest.formats.json:Json",
-    }
+    },
 )
 """The formats that come with the package."""
 
 
+def _name(value: str) -> str:
+    if FORMATS.find(value) is None:
+        *most, last = (repr(name) for name in FORMATS.names())
+        raise PydanticCustomError("literal_error", "no such format", {"expected": f"{', '.join(most)} or {last}"})
+    return value
+
+
+def _written(value: str) -> str:
+    if not hasattr(FORMATS.find(_name(value)), "value_of"):
+        msg = f"{value!r} can be read, not written"
+        raise ValueError(msg)
+    return value
+
+
+_SCHEMA: Final = WithJsonSchema({"enum": list(FORMATS), "type": "string"})
+FormatName = Annotated[str, AfterValidator(_name), _SCHEMA]
+"""The name of a format, here or in another package."""
+WrittenFormatName = Annotated[str, AfterValidator(_written), _SCHEMA]
+"""The name of a format that has the other direction, too."""
+
+
 def value_of(name: str, table: TableId, schema: TableSchema, *, include_schema: bool = False) -> Value:
     """What makes the values of a table's records in a format."""
-    made: Any = FORMATS[name]
+    made: Any = FORMATS.find(name)
+    if made is None:
+        msg = f"the format {name!r} is not installed on the machine of this worker"
+        raise ConfigError(msg, "install its package where the workers run")
     value: Value = made.value_of(table, schema, include_schema=include_schema)
     return value

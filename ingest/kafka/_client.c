@@ -278,10 +278,13 @@ int conf_init(rd_kafka_conf_t *conf, void **Py_UNUSED(opaque), char *text, size_
 
 /* -- A client ------------------------------------------------------------------------------------------------------ */
 
+/* Where records go, and what they have beside key and value */
 typedef struct {
-    rd_kafka_topic_t *topic;
+    rd_kafka_topic_t *topic; /* or NULL: it is known by its name only */
+    const char *name;
+    int32_t partition;           /* or -1: by the key */
+    int64_t millis;              /* since 1970; 0: now */
     rd_kafka_headers_t *headers; /* or NULL */
-    int32_t partition;
 } Target;
 
 #define RECENT 256
@@ -482,7 +485,7 @@ static Py_ssize_t add_target(Client *self, PyObject *destination)
         return -1;
     const char *topic;
     PyObject *headers, *place = NULL;
-    Target target = {NULL, NULL, -1};
+    Target target = {0};
     bool good = PyArg_ParseTuple(found, "siO", &topic, &target.partition, &headers) && is_open(self);
     if (good && self->count == self->size) {
         Py_ssize_t size = self->size ? self->size * 2 : 16;
@@ -529,25 +532,28 @@ static const Target *target_of(Client *self, PyObject *destination)
     return &self->targets[place];
 }
 
-/* Offer a record to librdkafka, with its topic and one part more: 0, or why it does not take it. */
-static int offer(Client *self, const rd_kafka_vu_t *topic, const rd_kafka_vu_t *more, const RawRecord *record,
-                 const rd_kafka_headers_t *headers)
+/* Offer a record to librdkafka: 0, or why it does not take it. */
+static int offer(Client *self, const Target *to, const RawRecord *record)
 {
     void *key = (void *)record->key, *value = (void *)record->value;
-    if (topic->vtype == V_RKT && more->vtype == V_PARTITION && !headers) { /* as it mostly is: the cheapest way */
-        int failed = rd.produce(topic->u.rkt, more->u.i32, MSG_F_COPY, value, record->value_size, key, record->key_size, NULL);
+    if (to->topic && !to->headers && !to->millis) { /* as it mostly is: the cheapest way */
+        int failed = rd.produce(to->topic, to->partition, MSG_F_COPY, value, record->value_size, key, record->key_size, NULL);
         int code = failed ? rd.last_error() : 0;
         return failed && !code ? ERR_UNKNOWN : code;
     }
-    rd_kafka_vu_t parts[6] = {*topic, *more, {V_MSGFLAGS, {0}}, {V_KEY, {0}}, {V_VALUE, {0}}, {V_HEADERS, {0}}};
-    rd_kafka_headers_t *own = headers ? rd.headers_copy(headers) : NULL;
-    parts[2].u.i = MSG_F_COPY;
-    parts[3].u.mem.mem = key;
-    parts[3].u.mem.size = record->key_size;
-    parts[4].u.mem.mem = value;
-    parts[4].u.mem.size = record->value_size;
-    parts[5].u.headers = own;
-    rd_kafka_error_t *error = rd.produceva(self->rk, parts, own ? 6 : 5);
+    rd_kafka_headers_t *own = to->headers ? rd.headers_copy(to->headers) : NULL;
+    rd_kafka_vu_t parts[] = {
+        {V_TOPIC, {.cstr = to->name}},
+        {V_PARTITION, {.i32 = to->partition}},
+        {V_TIMESTAMP, {.i64 = to->millis}},
+        {V_MSGFLAGS, {.i = MSG_F_COPY}},
+        {V_KEY, {.mem = {key, record->key_size}}},
+        {V_VALUE, {.mem = {value, record->value_size}}},
+        {V_HEADERS, {.headers = own}}, /* the last: it may be left out */
+    };
+    if (to->topic)
+        parts[0] = (rd_kafka_vu_t){V_RKT, {.rkt = to->topic}};
+    rd_kafka_error_t *error = rd.produceva(self->rk, parts, own ? 7 : 6);
     if (!error)
         return 0;
     if (own)
@@ -558,14 +564,14 @@ static int offer(Client *self, const rd_kafka_vu_t *topic, const rd_kafka_vu_t *
 }
 
 /* Give a record to librdkafka; waits while the queue is full. False with an error. */
-static bool give(Client *self, rd_kafka_vu_t topic, rd_kafka_vu_t more, const RawRecord *record,
-                 const rd_kafka_headers_t *headers)
+static bool give(Client *self, const Target *given, const RawRecord *record)
 {
+    Target to = *given; /* what is called below may add to `targets`, and move them */
     while (true) {
-        int code = offer(self, &topic, &more, record, headers);
+        int code = offer(self, &to, record);
         if (!code)
             return true;
-        const char *name = topic.vtype == V_RKT ? rd.topic_name(topic.u.rkt) : topic.u.cstr;
+        const char *name = to.topic ? rd.topic_name(to.topic) : to.name;
         PyObject *none = NULL;
         if (code != ERR_QUEUE_FULL)
             none = PyObject_CallMethod(self->writer, "refused", "(isn)", code, name, (Py_ssize_t)record->value_size);
@@ -598,10 +604,7 @@ static bool put(void *client, PyObject *destination, const RawRecord *record)
     if (!is_open(self))
         return false;
     const Target *target = target_of(self, destination);
-    if (!target)
-        return false;
-    rd_kafka_vu_t topic = {V_RKT, {.rkt = target->topic}}, partition = {V_PARTITION, {.i32 = target->partition}};
-    return give(self, topic, partition, record, target->headers);
+    return target && give(self, target, record);
 }
 
 typedef struct {
@@ -678,8 +681,7 @@ static PyObject *client_send(Client *self, PyObject *args)
         return NULL;
     bool good = hold_both(key, value, &held, &record);
     if (good) {
-        rd_kafka_vu_t name = {V_TOPIC, {.cstr = topic}}, stamp = {V_TIMESTAMP, {.i64 = millis}}; /* 0: now */
-        good = give(self, name, stamp, &record, made);
+        good = give(self, &(Target){.name = topic, .partition = -1, .millis = millis, .headers = made}, &record);
         release(&held);
     }
     if (made)

@@ -130,12 +130,15 @@ class Sink(Protocol):
 
 
 SINKS: Registry[SinkOptions] = Registry(
+    "ingest.sinks",
+    "ingest.sinks.sink:SinkOptions",
+    ("plan", "control", "writer"),
     {
         "upsert-kafka": "ingest.sinks.upsert_kafka:UpsertKafka",
         "kafka": "ingest.sinks.kafka:KafkaSink",
         "print": "ingest.sinks.print:PrintSink",
         "values": "ingest.sinks.print:PrintSink",
         "file": "ingest.sinks.file:FileSink",
-    }
+    },
 )
 """The sinks that come with the package, by their `type`."""

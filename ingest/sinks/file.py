@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 from pydantic import Field
 
 from ingest.errors import ConfigError, Unavailable
-from ingest.formats import value_of
+from ingest.formats import WrittenFormatName, value_of
 from ingest.formats.writing import object_or_null
 from ingest.model.table import TableId, show
 from ingest.sinks.sink import PlainControl, PlainWriter, SinkOptions
@@ -47,7 +47,7 @@ class FileSink(SinkOptions):
     path: str = Field(min_length=1)
     """A directory; it is made where it is not there. Each table has a file of its own for each run in it."""
 
-    value_format: Literal["debezium-json", "canal-json", "json"] = Field("debezium-json", alias="value.format")
+    value_format: WrittenFormatName = Field("debezium-json", alias="value.format")
     """`debezium-json`, `canal-json`: each line tells what happened to a row. `json`: the row after an insert or update;
     a delete is an empty line, or with `file.envelope` a null value under its key."""
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from ingest.formats import value_of
+from ingest.formats import WrittenFormatName, value_of
 from ingest.formats.options import OptionErrors
 from ingest.formats.writing import csv_key, json_key
 from ingest.model.event import Kind
@@ -40,7 +40,7 @@ class KafkaSink(TopicsOptions):
     type: Literal["kafka"]
     """`kafka`."""
 
-    value_format: Literal["debezium-json", "canal-json", "json"] = Field("debezium-json", alias="value.format")
+    value_format: WrittenFormatName = Field("debezium-json", alias="value.format")
     """`debezium-json`, `canal-json`: what happened to a row, with the row before it where the source told it. `json`:
     the row after an insert or update; a delete is a null value under its key, and cannot be said without `key.format`:
     it is left out and counted."""

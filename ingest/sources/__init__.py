@@ -140,10 +140,13 @@ class Source(Protocol):
 
 
 SOURCES: Registry[RecordOptions] = Registry(
+    "ingest.sources",
+    "ingest.sources.records:RecordOptions",
+    ("control", "reader"),
     {
         "kafka": "ingest.sources.kafka:KafkaSource",
         "upsert-kafka": "ingest.sources.upsert_kafka:UpsertKafkaSource",
         "file": "ingest.sources.file:FileSource",
-    }
+    },
 )
 """The sources that come with the package, by their `type`."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from ingest.formats import FormatName
 from ingest.formats.debezium_json import DebeziumJson
 from ingest.formats.options import OptionErrors, Options
 from ingest.model.record import METADATA
@@ -30,7 +31,7 @@ class RecordOptions(Options):
     upserts: ClassVar[bool] = False
     """Whether its records are rows by their keys, so that an insert may be an update."""
 
-    value_format: Literal["debezium-json", "canal-json", "json"] = Field("debezium-json", alias="value.format")
+    value_format: FormatName = Field("debezium-json", alias="value.format")
     """The format of the records' values."""
 
     key_format: Literal["json"] | None = Field(None, alias="key.format")

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 from ingest.errors import ConfigError, PipelineFileError
 from ingest.formats import FORMATS
 from ingest.formats.options import OptionErrors
+from ingest.formats.registry import ComponentError
 from ingest.kafka.properties import PropertyError
 from ingest.model.text import TextError
 from ingest.sinks import SINKS
@@ -226,18 +227,22 @@ class _Loader:
             self._document.report(value.span, f"{section}: must be a map")
             return None
         kind = value.items.get("type")
-        known = ", ".join(registry)
         if not isinstance(kind, Scalar) or kind.value is None:
-            self._document.report(
-                value.keys.get("type", root.keys[section]), f"{section}.type is missing (known: {known})"
-            )
+            known = ", ".join(registry.names())
+            where = value.keys.get("type", root.keys[section])
+            self._document.report(where, f"{section}.type is missing (known: {known})")
             return None
         if kind.unresolved:
             return None
-        cls = registry.get(kind.value)
+        try:
+            cls = registry.find(kind.value)
+        except ComponentError as exc:
+            self._document.report(kind.span, f"{section} type {exc}")
+            return None
         if cls is None:
-            hint = did_you_mean(kind.value, registry)
-            self._document.report(kind.span, f"unknown {section} type {kind.value!r}{hint} (known: {known})")
+            names = registry.names()
+            text = f"unknown {section} type {kind.value!r}{did_you_mean(kind.value, names)}"
+            self._document.report(kind.span, f"{text} (known: {', '.join(names)})")
             return None
         return self._of_class(cls, value, section)
 
@@ -246,17 +251,18 @@ class _Loader:
         connects = "properties" in cls.model_fields
         if connects:
             self._reveal(value)
+        chosen = None if cls.formats is None else self._chosen(cls, value)
         own, formats, properties = {}, {}, {}
         for key, item in value.items.items():
             if connects and key.startswith(_PREFIXED):
                 properties[key.removeprefix(_PREFIXED)] = self._text(item, value.keys[key])
-            elif cls.formats is not None and key.split(".", 1)[0] in FORMATS:
+            elif cls.formats is not None and (key.split(".", 1)[0] in FORMATS or key.startswith(f"{chosen}.")):
                 formats[key] = item
             else:
                 own[key] = self._plain(item)
         if connects:
             own["properties.*"] = properties
-        fmt = self._format(cls, value, formats)
+        fmt = None if chosen is None else self._format(chosen, cls.formats, value, formats)
         model = self._model(cls, value, own, section, with_formats=cls.formats is not None)
         if model is not None and fmt is not None:
             model, problems = model.with_format(fmt)
@@ -369,20 +375,25 @@ class _Loader:
         self._document.report(span, "a client property must be a text or a number")
         return ""
 
-    def _format(self, cls: Any, section: Mapping, options: dict[str, Value]) -> BaseModel | None:  # noqa: ANN401
-        if cls.formats is None:
+    @staticmethod
+    def _chosen(component: Any, section: Mapping) -> str | None:  # noqa: ANN401  (an options model)
+        """The name of the format that a component's values are in."""
+        chosen = section.items.get(component.formats)
+        name = chosen.value if isinstance(chosen, Scalar) else component.model_fields["value_format"].default
+        return name if isinstance(name, str) else None
+
+    def _format(self, name: str, option: str, section: Mapping, options: dict[str, Value]) -> BaseModel | None:
+        try:
+            cls = FORMATS.find(name)
+        except ComponentError:  # which the option itself says
             return None
-        chosen = section.items.get(cls.formats)
-        name = chosen.value if isinstance(chosen, Scalar) else cls.model_fields["value_format"].default
-        if not isinstance(name, str) or name not in FORMATS:
+        if cls is None:
             return None
-        for key in [k for k in options if k.split(".", 1)[0] != name]:
-            self._document.report(
-                section.keys[key], f"{key!r} is an option of another format than {cls.formats}: {name}"
-            )
+        for key in [k for k in options if not k.startswith(f"{name}.")]:
+            self._document.report(section.keys[key], f"{key!r} is an option of another format than {option}: {name}")
             del options[key]
         plain = {key: self._plain(item) for key, item in options.items()}
-        return self._model(FORMATS[name], section, plain, name)
+        return self._model(cls, section, plain, name)
 
     def _list(self, root: Mapping, section: str, cls: type[_Model]) -> Iterable[_Model]:
         value = root.items.get(section)

@@ -1,0 +1,172 @@
+"""Components of other packages, by their entry points. The package is the one that docs/extending.md shows."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+import subprocess
+import tomllib
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from harness import INGEST, Result, finish
+
+from ingest.formats.registry import ComponentError, Registry
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+DOCS = Path(__file__).parent.parent.parent / "docs" / "extending.md"
+PIPELINE = """\
+source: {type: file, path: in.jsonl, value.format: maxwell-json, scan.max.pre.fetch.records: 0}
+sink: {type: sqlite, path: out.db}
+transform: [{source-table: \\.*, primary-keys: id}]
+"""
+
+
+def install(site: Path, package: str, entry_points: Mapping[str, Mapping[str, str]], code: str) -> None:
+    """As pip leaves a package behind."""
+    about = site / f"{package}-1.0.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+    groups = (
+        f"[{group}]\n" + "".join(f"{k} = {v}\n" for k, v in named.items()) for group, named in entry_points.items()
+    )
+    (about / "entry_points.txt").write_text("\n".join(groups))
+    (site / f"{package}.py").write_text(code)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    blocks = dict(re.findall(r"```(\w+)\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL))
+    points = tomllib.loads(blocks["toml"])["project"]["entry-points"]
+    install(tmp_path / "site", "acme_ingest", points, blocks["python"])
+    return tmp_path / "site"
+
+
+def ingest(folder: Path, site: Path, *args: str) -> Result:
+    command = ["env", f"PYTHONPATH={site}", INGEST, *args]
+    return finish(subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+
+
+def maxwell(kind: str, table: str, data: dict[str, Any], old: dict[str, Any] | None = None) -> str:
+    message = {"database": "shop", "table": table, "type": kind, "ts": 1, "data": data}
+    return json.dumps(message | ({} if old is None else {"old": old})) + "\n"
+
+
+def test_a_format_and_a_sink_of_another_package_run(tmp_path: Path, site: Path) -> None:
+    (tmp_path / "p.yaml").write_text(PIPELINE)
+    source = tmp_path / "in.jsonl"
+    source.write_text(
+        maxwell("insert", "orders", {"id": 1, "n": 1})
+        + maxwell("insert", "orders", {"id": 2, "n": 2})
+        + maxwell("insert", "products", {"id": 1, "name": "tea"})
+        + maxwell("update", "orders", {"id": 3, "n": 2}, {"id": 2})
+    )
+    run = ("run", "p.yaml", "--once", "--checkpoint", "c", "--master", "local[2]")
+    ran = ingest(tmp_path, site, *run)
+    assert ran.code == 0, ran.err
+
+    def rows() -> dict[str, dict[str, Any]]:
+        with closing(sqlite3.connect(tmp_path / "out.db")) as database:
+            return {key: json.loads(value) for key, value in database.execute("SELECT key, value FROM rows")}
+
+    assert rows() == {
+        '{"TableId":"shop.orders","id":1}': {"id": 1, "n": 1},
+        '{"TableId":"shop.orders","id":3}': {"id": 3, "n": 2},
+        '{"TableId":"shop.products","id":1}': {"id": 1, "name": "tea"},
+    }
+    with source.open("a") as more:
+        more.write(maxwell("delete", "orders", {"id": 1, "n": 1}))
+    assert ingest(tmp_path, site, *run).code == 0
+    assert '{"TableId":"shop.orders","id":1}' not in rows()
+
+    with source.open("a") as more:
+        more.write('{"database":"shop"}\n')
+    bad = ingest(tmp_path, site, *run)
+    assert bad.code == 65, bad.err
+    assert "not a message of Maxwell's" in bad.err
+
+
+def test_pipelines_with_them_are_tested_without_them(tmp_path: Path, site: Path) -> None:
+    (tmp_path / "scenarios").mkdir()
+    (tmp_path / "scenarios" / "a.yaml").write_text(
+        "title: Maxwell into SQLite\n"
+        "pipeline:\n"
+        "  source: {value.format: maxwell-json}\n"
+        "  sink: {type: sqlite, path: nowhere/out.db}\n"
+        "  transform: [{source-table: shop.orders, primary-keys: id}]\n"
+        "messages:\n"
+        "  - {value: {database: shop, table: orders, type: insert, data: {id: 1}}}\n"
+        "  - {value: {database: shop, table: orders, type: other, data: {id: 1}}}\n"
+        "records:\n"
+        '  - \'shop.orders {"TableId":"shop.orders","id":1} {"id":1}\'\n'
+        "rejects:\n"
+        "  - 1 decode/malformed\n"
+    )
+    tested = ingest(tmp_path, site, "test", "scenarios")
+    assert tested.code == 0, tested.out + tested.err
+
+
+def test_their_options_are_checked_as_ours_are(tmp_path: Path, site: Path) -> None:
+    source = "source: {type: file, path: in.jsonl, value.format: maxwell-json, maxwell-json.ignore-parse-error: true}\n"
+    (tmp_path / "a.yaml").write_text(source + "sink: {type: sqlite}\n")
+    (tmp_path / "b.yaml").write_text(
+        "source: {type: file, path: in.jsonl, value.format: maxwel-json}\nsink: {type: sqllite, path: out.db}\n"
+    )
+    (tmp_path / "c.yaml").write_text(
+        "source: {type: file, path: in.jsonl, value.format: json, maxwell-json.ignore-parse-errors: true}\n"
+        "sink: {type: file, path: out, value.format: maxwell-json}\n"
+    )
+    found = ingest(tmp_path, site, "check", "a.yaml", "b.yaml", "c.yaml")
+    assert found.code == 78
+    for text in (
+        "a.yaml:1:66: error: unknown option 'maxwell-json.ignore-parse-error' in maxwell-json, did you mean",
+        "a.yaml:2:7: error: option 'path' is missing in sink",
+        "b.yaml:1:52: error: value.format: 'maxwel-json' is not possible, did you mean 'maxwell-json'?",
+        "b.yaml:2:14: error: unknown sink type 'sqllite', did you mean 'sqlite'? (known: upsert-kafka, kafka, print,",
+        "print, values, file, sqlite)",
+        "c.yaml:1:58: error: unknown option 'maxwell-json.ignore-parse-errors' in source",
+        "c.yaml:2:45: error: value.format: 'maxwell-json' can be read, not written",
+    ):
+        assert text in found.out + found.err
+    without = ingest(tmp_path, tmp_path / "nowhere", "check", "a.yaml")
+    assert without.code == 78
+    assert "unknown sink type 'sqlite'" in without.out + without.err
+
+
+def test_a_package_that_is_broken_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = "raise RuntimeError('no licence\\nfound')\n"
+    install(tmp_path / "1", "broken", {"some.group": {"a": "broken:A", "print": "broken:Print"}}, code)
+    install(
+        tmp_path / "2", "plain", {"some.group": {"b": "plain:B", "c": "plain:C", "d": "plain:D"}}, "B = dict\nC = 1\n"
+    )
+    install(tmp_path / "3", "again", {"some.group": {"b": "again:B"}}, "")
+    for part in "123":
+        monkeypatch.syspath_prepend(str(tmp_path / part))
+    registry: Registry[Any] = Registry(
+        "some.group", "builtins:dict", ("get", "fetch"), {"print": "ingest.sinks.print:PrintSink"}
+    )
+    assert registry.names() == ["print", "a", "b", "c", "d"]
+    assert list(registry) == ["print"]
+    found = registry.find("print")
+    assert found is not None
+    assert found.__module__ == "ingest.sinks.print", "what comes with ingest is not replaced"
+    assert registry.find("e") is None
+    for name, text in {
+        "a": "'a' of the package broken cannot be loaded: RuntimeError: no licence",
+        "b": "'b' is in several packages: ",
+        "c": "'c' of the package plain is no dict: plain:C",
+        "d": "'d' of the package plain cannot be loaded: AttributeError: ",
+    }.items():
+        with pytest.raises(ComponentError, match=re.escape(text)) as caught:
+            registry.find(name)
+        assert "\n" not in str(caught.value)
+    other: Registry[Any] = Registry("other.group", "builtins:dict", ("get", "fetch"), {})
+    install(tmp_path / "4", "lacking", {"other.group": {"f": "lacking:F"}}, "F = dict\n")
+    monkeypatch.syspath_prepend(str(tmp_path / "4"))
+    with pytest.raises(ComponentError, match="'f' of the package lacking lacks fetch: lacking:F"):
+        other.find("f")
