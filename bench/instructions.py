@@ -68,7 +68,7 @@ def take() -> None:
     sink = UpsertKafka.model_validate({"type": "upsert-kafka", "properties.*": {"bootstrap.servers": "h:1"}})
     plans = Plans(sink.plan, Inference(DebeziumJson().reading, False, {}, 2000))
     plans.renew(Schemas(1, {table: SourceTable(schema, (("out",),), True)}, {("out",): schema}), None)
-    taken = native.Lanes("debezium", plans).of("t").take(updates(), 0, [])
+    taken = native.Lanes(DebeziumJson(), plans).of("t").take(updates(), 0, [])
     assert taken == COUNT, f"{taken} of {COUNT} messages were taken"
 
 

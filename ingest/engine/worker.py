@@ -99,9 +99,9 @@ class State:
 
     def _fast(self, heads: Heads | None) -> Lanes | None:
         """The way of messages in C, where it is there and nothing has to be added to what they say."""
-        form = self.setup.source.format.form
+        messages = self.setup.source.format
         plain = BUILT and self.columns is None and not self.setup.changelog
-        return Lanes(form, self.plans, heads) if plain and form is not None else None
+        return Lanes(messages, self.plans, heads) if plain and messages.form is not None else None
 
     @property
     def schemas(self) -> Schemas:

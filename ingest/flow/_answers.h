@@ -28,7 +28,7 @@ static int put_one(State *state, Table *self, PyObject *text, const Text *before
         return 0;
     if (!text)
         return !old_size ? 0 : emit(out, self->destination, (Text){old_key, old_size}, none) ? 1 : -1;
-    if (!check_row(self, row, state->ways, &rewritten))
+    if (!check_row(self, row, NULL, state->ways, &rewritten))
         return 0;
     for (int k = 0; k < self->keys; k++) {
         const Column *column = &self->columns[self->key_columns[k]];
@@ -39,7 +39,7 @@ static int put_one(State *state, Table *self, PyObject *text, const Text *before
     if (!(size = write_key(self, fields, key)))
         return 0;
     bool moved = old_size && (old_size != size || memcmp(old_key, key, size));
-    bool good = write_row(state, self, row, rewritten, &written) &&
+    bool good = write_row(state, self, row, NULL, rewritten, &written) &&
                 (!moved || emit(out, self->destination, (Text){old_key, old_size}, none)) &&
                 emit(out, self->destination, (Text){key, size}, written);
     return good ? 1 : -1;

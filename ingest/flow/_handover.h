@@ -232,14 +232,14 @@ static int feed_one(
     if (!rows_room(rows, 2))
         return -1;
     if (both) {
-        if (old->count != table->own || !check_row(table, old, state->ways, &rewritten) || rewritten || lacks(lane, old))
+        if (old->count != table->own || !check_row(table, old, NULL, state->ways, &rewritten) || rewritten || lacks(lane, old))
             return 0;
         for (int i = 0; i < table->decisive; i++)
             fields[i] = &old->fields[table->columns[table->decisive_columns[i]].at];
         for (int i = 0; i < table->were; i++)
             were[i] = &old->fields[table->columns[table->were_columns[i]].at];
     }
-    if (!row->size || row->count != table->own || !check_row(table, row, state->ways, &rewritten) || rewritten)
+    if (!row->size || row->count != table->own || !check_row(table, row, NULL, state->ways, &rewritten) || rewritten)
         return 0;
     if (lacks(lane, row))
         return 0;
@@ -255,8 +255,8 @@ static int feed_one(
     bool together = both && differ && !moved && table->were, alone = both && differ && !together;
     if (alone) {
         /* Places of columns are of the row that was checked last */
-        int done = check_row(table, old, state->ways, &rewritten) ? put_image(feed, table, 0, old, FED_BEFORE, "-U") : 0;
-        if (done != 1 || !check_row(table, row, state->ways, &rewritten))
+        int done = check_row(table, old, NULL, state->ways, &rewritten) ? put_image(feed, table, 0, old, FED_BEFORE, "-U") : 0;
+        if (done != 1 || !check_row(table, row, NULL, state->ways, &rewritten))
             return done == 1 ? 0 : done;
     }
     long what = inserted ? FED_INSERT : op == 'd' ? FED_DELETE : both ? FED_UPDATE : FED_UPDATE_ALONE;

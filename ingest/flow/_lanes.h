@@ -12,6 +12,7 @@ static int take_one(State *state, Lane *lane, const RawRecord *record, const Out
     char op;
     Part parts[3] = {{NULL, 0}, {NULL, 0}, {NULL, 0}}, names[MAX_KEYS];
     int named = 0;
+    const Saying *said = NULL;
     if (!record->value) {
         lane->tombstones++;
         return 1;
@@ -22,12 +23,12 @@ static int take_one(State *state, Lane *lane, const RawRecord *record, const Out
         return 0;
     Table *table;
     if (lane->form == DEBEZIUM) {
-        if (!read_envelope(state, text, end, &op, parts))
-            return 0;
+        if (!read_envelope(state, lane, text, end, &op, parts, &said))
+            return PyErr_Occurred() ? -1 : 0;
         table = find_table(state, lane, parts, 3);
     } else if (lane->form == CANAL) {
-        if (!read_canal(state, text, end, &op, parts, names, &named))
-            return 0;
+        if (!read_canal(state, lane, text, end, &op, parts, names, &named, &said))
+            return PyErr_Occurred() ? -1 : 0;
         table = find_table(state, lane, parts, 3);
         message_key.text = NULL;
     } else {
@@ -42,7 +43,7 @@ static int take_one(State *state, Lane *lane, const RawRecord *record, const Out
     if (!table)
         return PyErr_Occurred() ? -1 : 0;
     if (table->fed)
-        return feed ? feed_one(state, lane, table, op, message_key, named, feed) : 0;
+        return feed && !said ? feed_one(state, lane, table, op, message_key, named, feed) : 0;
     if (feed && !table->heads)
         return 0;
 
@@ -51,8 +52,16 @@ static int take_one(State *state, Lane *lane, const RawRecord *record, const Out
     Py_ssize_t rewritten = 0;
     bool inserted = op == 'c' || op == 'r', updated = op == 'u';
     const Field *fields[MAX_KEYS];
+    if (said) {
+        /* Canal's row before a change is looked at for updates only, and Debezium's row after a delete never */
+        bool before = state->before.size && (lane->form != CANAL || updated);
+        bool after = row->size && (lane->form == CANAL || op != 'd');
+        if (!read_types(state, said, before ? &state->before : NULL, after ? row : NULL))
+            return PyErr_Occurred() ? -1 : 0;
+    }
+    const Typing *typing = said ? &state->typing : NULL;
     if (inserted || updated) {
-        if (!row->size || !check_row(table, row, state->ways, &rewritten))
+        if (!row->size || !check_row(table, row, typing, state->ways, &rewritten))
             return 0;
         if (lacks(lane, row))
             return 0;
@@ -89,7 +98,7 @@ static int take_one(State *state, Lane *lane, const RawRecord *record, const Out
     }
 
     Text written = {NULL, 0}, now = {key, size}, old = {old_key, old_size}, none = {NULL, 0};
-    if (op != 'd' && !write_row(state, table, row, rewritten, &written))
+    if (op != 'd' && !write_row(state, table, row, typing, rewritten, &written))
         return -1;
     bool moved = old_size && (old_size != size || memcmp(old_key, key, size));
     if (feed) {
@@ -232,7 +241,8 @@ static PyMethodDef lane_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 static PyType_Slot lane_slots[] = {
-    {Py_tp_doc, "Lane(form, find): messages of one form; `find` makes the Table of an id, or None."},
+    {Py_tp_doc, "Lane(form, find, member, say): messages of one form; `find` makes the Table of an id, or None; `member` "
+                "is the name of what says what columns' types are, and `say` makes a Saying of that, or None."},
     {Py_tp_dealloc, lane_dealloc},
     {Py_tp_traverse, lane_traverse},
     {Py_tp_clear, lane_clear},

@@ -4,7 +4,7 @@
 #define INGEST_FLOW_MESSAGES_H
 
 #include "../model/raw.h"
-#include "_tables.h"
+#include "_typed.h"
 
 #define MAX_ID 1024
 #define MAX_SOURCE 1024
@@ -18,14 +18,24 @@ typedef struct {
 } Recent;
 
 #define MOST_BITS 12
+#define MOST_SAID 8
+#define MAX_SAYINGS 10000
+
+/* What a text says of columns' types; `sayings` keeps both */
+typedef struct {
+    PyObject *text;
+    const Saying *saying;
+} RecentSaying;
 
 typedef struct {
     PyObject_HEAD
     int form;
     PyObject *find, *tables;
+    PyObject *member, *say, *sayings; /* `member`: what has what messages say of types; None: they say nothing */
     long tombstones;
     Recent *recent; /* 2 to the power of `bits`, or NULL */
     int bits;
+    RecentSaying said[MOST_SAID]; /* the last ones first */
 } Lane;
 
 static void forget_recent(Lane *lane)
@@ -53,11 +63,23 @@ static Recent *recent_of(Lane *lane, const char *id, size_t size)
     return &lane->recent[(end ^ size) * 0x9E3779B97F4A7C15ULL >> (64 - lane->bits)];
 }
 
+static void forget_said(Lane *lane)
+{
+    for (int i = 0; i < MOST_SAID; i++)
+        Py_CLEAR(lane->said[i].text);
+    if (lane->sayings)
+        PyDict_Clear(lane->sayings);
+}
+
 static void lane_dealloc(Lane *self)
 {
     PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
     forget_recent(self);
+    forget_said(self);
+    Py_XDECREF(self->member);
+    Py_XDECREF(self->say);
+    Py_XDECREF(self->sayings);
     Py_XDECREF(self->find);
     Py_XDECREF(self->tables);
     type->tp_free((PyObject *)self);
@@ -69,41 +91,53 @@ static int lane_traverse(Lane *self, visitproc visit, void *arg)
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(self->find);
     Py_VISIT(self->tables);
+    Py_VISIT(self->say);
+    Py_VISIT(self->sayings);
     return 0;
 }
 
 static int lane_clear(Lane *self)
 {
     Py_CLEAR(self->find);
+    Py_CLEAR(self->say);
     forget_recent(self);
+    forget_said(self);
     Py_CLEAR(self->tables);
+    Py_CLEAR(self->sayings);
     return 0;
 }
 
 static int lane_init(Lane *self, PyObject *args, PyObject *Py_UNUSED(kwargs))
 {
-    PyObject *find;
+    PyObject *find, *member, *say;
     int form;
-    if (!PyArg_ParseTuple(args, "iO", &form, &find))
+    if (!PyArg_ParseTuple(args, "iOOO", &form, &find, &member, &say))
         return -1;
-    PyObject *tables = PyDict_New();
-    if (!tables)
+    if (self->find || (member != Py_None && !PyBytes_Check(member))) {
+        PyErr_SetString(PyExc_TypeError, "made once, with a name or none");
         return -1;
+    }
     self->form = form;
-    Py_XSETREF(self->find, Py_NewRef(find));
-    Py_XSETREF(self->tables, tables);
-    return 0;
+    self->find = Py_NewRef(find);
+    self->member = Py_NewRef(member);
+    self->say = Py_NewRef(say);
+    self->tables = PyDict_New();
+    self->sayings = PyDict_New();
+    return self->tables && self->sayings ? 0 : -1;
 }
 
 /* What is needed while messages are taken */
 typedef struct {
-    PyTypeObject *table_type, *rows_type;
+    PyTypeObject *table_type, *rows_type, *saying_type;
     PyObject *key, *value, *offset, *raw; /* the names of methods and of what is in C */
     PyObject *inserted, *updated, *deleted; /* the names of a plan's counters */
     Row before, after, message_key, composed;
     Row source; /* one that came, in a text of ours: most are like it */
     char source_text[MAX_SOURCE];
     Way ways[MAX_FIELDS];
+    Typing typing; /* of the row that was read last, where its message says something */
+    char *made;    /* values that were made of others */
+    size_t made_room;
     Table **touched; /* those with counters to hand over, each held */
     int touched_count, touched_room;
     char *scratch;
@@ -126,8 +160,9 @@ static bool room_for_row(State *state, size_t size)
     return true;
 }
 
-/* What a row is written as: the very bytes it came in, or others in the scratch space. False with an error. */
-static bool write_row(State *state, Table *table, const Row *row, Py_ssize_t rewritten, Text *written)
+/* What a row is written as: the very bytes it came in, or others in the scratch space. False with an error. `typing` as
+   for `check_row`. */
+static bool write_row(State *state, Table *table, const Row *row, const Typing *typing, Py_ssize_t rewritten, Text *written)
 {
     bool missing = row->count < table->count;
     const Way *ways = state->ways;
@@ -145,18 +180,23 @@ static bool write_row(State *state, Table *table, const Row *row, Py_ssize_t rew
     const char *from = row->text;
     for (int i = 0; rewritten && i < row->count; i++) {
         const Field *field = &row->fields[i];
-        if (ways[i] == AS_IT_CAME)
+        bool made = typing && typing->came[i].text;
+        if (ways[i] == AS_IT_CAME && !made)
             continue;
-        memcpy(to, from, (size_t)(field->text - from));
-        to += field->text - from;
-        from = field->text + field->size;
-        if (ways[i] == QUOTED) {
-            *to++ = '"';
-            memcpy(to, field->text, field->size);
-            to += field->size;
-            *to++ = '"';
-        } else
+        Text came = made ? typing->came[i] : (Text){field->text, field->size};
+        memcpy(to, from, (size_t)(came.text - from));
+        to += came.text - from;
+        from = came.text + came.size;
+        if (ways[i] == AS_TEXT) {
             to = write_as_text(to, field->text, field->size);
+            continue;
+        }
+        if (ways[i] == QUOTED)
+            *to++ = '"';
+        memcpy(to, field->text, field->size);
+        to += field->size;
+        if (ways[i] == QUOTED)
+            *to++ = '"';
     }
     const char *end = row->text + row->size - 1; /* without the brace */
     memcpy(to, from, (size_t)(end - from));
@@ -349,30 +389,92 @@ static void keep_source(State *state, const Row *row)
     }
 }
 
-/* What an envelope says: the operation, the images (a size of 0: none), the table; whether it is for us. */
-static bool read_envelope(State *state, const char *p, const char *end, char *op, Part parts[3])
+/* What a text says of columns' types, from its brace on, and where it ends; NULL where it is not for us, or with an
+   error. */
+static const Saying *find_saying(State *state, Lane *lane, const char **at, const char *end)
+{
+    const char *text = *at, *p;
+    uint8_t kind, flags = 0;
+    int i = 0;
+    for (; i < MOST_SAID && lane->said[i].text; i++) {
+        size_t size = (size_t)PyBytes_GET_SIZE(lane->said[i].text);
+        if (size > (size_t)(end - text) || memcmp(text, PyBytes_AS_STRING(lane->said[i].text), size))
+            continue;
+        RecentSaying found = lane->said[i];
+        memmove(lane->said + 1, lane->said, (size_t)i * sizeof found);
+        lane->said[0] = found;
+        *at = text + size;
+        return found.saying;
+    }
+    if (lane->say == Py_None || text >= end || *text != '{' || !(p = scan_value(text, end, 1, &kind, &flags)))
+        return NULL;
+    PyObject *name = PyBytes_FromStringAndSize(text, p - text);
+    if (!name)
+        return NULL;
+    PyObject *found = PyDict_GetItemWithError(lane->sayings, name);
+    if (!found && !PyErr_Occurred()) {
+        PyObject *made = PyObject_CallOneArg(lane->say, name);
+        if (made && PyDict_GET_SIZE(lane->sayings) >= MAX_SAYINGS)
+            forget_said(lane);
+        if (made && !PyDict_SetItem(lane->sayings, name, made))
+            found = made; /* the dictionary keeps it */
+        Py_XDECREF(made);
+    }
+    if (found && Py_TYPE(found) == state->saying_type) {
+        Py_XDECREF(lane->said[MOST_SAID - 1].text);
+        memmove(lane->said + 1, lane->said, (MOST_SAID - 1) * sizeof *lane->said);
+        lane->said[0] = (RecentSaying){Py_NewRef(name), (Saying *)found};
+        *at = p;
+    } else
+        found = NULL;
+    Py_DECREF(name);
+    return (Saying *)found;
+}
+
+/* Put the values of a row, and of the row before it, in the form of their types; false where it is not for us, or with
+   an error. Either may be NULL. */
+static bool read_types(State *state, const Saying *saying, Row *before, Row *row)
+{
+    size_t room = (before ? room_to_read(before) : 0) + (row ? room_to_read(row) : 0);
+    if (room > state->made_room) {
+        char *more = PyMem_Realloc(state->made, room * 2);
+        if (!more) {
+            PyErr_NoMemory();
+            return false;
+        }
+        state->made = more;
+        state->made_room = room * 2;
+    }
+    char *to = state->made;
+    return (!before || read_said_row(saying, before, &state->typing, &to)) &&
+           (!row || read_said_row(saying, row, &state->typing, &to));
+}
+
+/* What an envelope says: the operation, the images (a size of 0: none), the table. Where it ends, or NULL where it is
+   not for us. */
+static const char *read_payload(State *state, const char *p, const char *end, char *op, Part parts[3])
 {
     enum { BEFORE = 1, AFTER = 2, SOURCE = 4 };
     int seen = 0;
     bool last = false;
     *op = 0;
     state->before.size = state->after.size = 0;
-    p = open_object(skip_space(p, end), end, &last);
+    p = open_object(p, end, &last);
     while (p && !last) {
         Field field;
         if (!(p = scan_name(p, end, &field)) || p >= end || is_named(&field, "payload", 7))
-            return false;
+            return NULL;
         int what = is_named(&field, "before", 6)   ? BEFORE
                    : is_named(&field, "after", 5)  ? AFTER
                    : is_named(&field, "source", 6) ? SOURCE
                                                    : 0;
         if (seen & what)
-            return false;
+            return NULL;
         seen |= what;
         if (what == SOURCE) {
             Row *row = &state->message_key; /* not in use yet */
             if (!(p = scan_row(p, end, row, &state->source)))
-                return false;
+                return NULL;
             if (row->alike * 2 < row->count)
                 keep_source(state, row);
             for (int i = 0; i < row->count; i++) {
@@ -382,7 +484,7 @@ static bool read_envelope(State *state, const char *p, const char *end, char *op
                            : is_named(of, "table", 5)  ? 2
                                                        : -1;
                 if (part >= 0 && !part_of(of, &parts[part]))
-                    return false;
+                    return NULL;
             }
         } else if (what && *p != 'n')
             p = what == BEFORE ? scan_row(p, end, &state->before, NULL) : scan_row(p, end, &state->after, state->before.size ? &state->before : NULL);
@@ -390,14 +492,49 @@ static bool read_envelope(State *state, const char *p, const char *end, char *op
             p = scan_field(p, end, &field);
             if (is_named(&field, "op", 2)) {
                 if (!p || *op || field.kind != STRING || field.size != 3)
-                    return false;
+                    return NULL;
                 *op = field.text[1];
             }
         }
         if (!p || !(p = next_field(p, end, &last)))
+            return NULL;
+    }
+    return seen & SOURCE && parts[2].size ? p : NULL;
+}
+
+/* A message of Debezium's, with a schema envelope, whose schema says what the types are, or without; whether it is for
+   us. */
+static bool read_envelope(State *state, Lane *lane, const char *p, const char *end, char *op, Part parts[3], const Saying **said)
+{
+    enum { SCHEMA = 1, PAYLOAD = 2 };
+    int seen = 0;
+    bool last = false;
+    Field field;
+    p = skip_space(p, end);
+    const char *name = open_object(p, end, &last);
+    if (!name || last)
+        return false;
+    if (end - name < 9 || (memcmp(name, "\"schema\"", 8) && memcmp(name, "\"payload\"", 9))) {
+        p = read_payload(state, p, end, op, parts);
+        return p && skip_space(p, end) == end;
+    }
+    for (p = name; !last;) {
+        if (!(p = scan_name(p, end, &field)))
+            return false;
+        int what = is_named(&field, "schema", 6) ? SCHEMA : is_named(&field, "payload", 7) ? PAYLOAD : 0;
+        if (!what || seen & what || p >= end)
+            return false;
+        seen |= what;
+        if (what == PAYLOAD)
+            p = read_payload(state, p, end, op, parts);
+        else if (*p == 'n')
+            p = scan_field(p, end, &field);
+        else if (!(*said = find_saying(state, lane, &p, end)))
+            return false;
+        if (!p || !(p = next_field(p, end, &last)))
             return false;
     }
-    return p && skip_space(p, end) == end && seen & SOURCE && parts[2].size;
+    return seen & PAYLOAD && skip_space(p, end) == end;
 }
 
 /* The strings of an array without escapes, or null; how many, or -1. */
@@ -451,8 +588,11 @@ static const char *scan_only_row(const char *p, const char *end, Row *row)
 }
 
 /* What a Canal message says, as `read_envelope` has it; and the columns of the primary key. */
-static bool read_canal(State *state, const char *p, const char *end, char *op, Part parts[3], Part *key, int *keys)
+static bool read_canal(State *state, Lane *lane, const char *p, const char *end, char *op, Part parts[3], Part *key,
+                       int *keys, const Saying **said)
 {
+    const char *member = lane->member == Py_None ? NULL : PyBytes_AS_STRING(lane->member);
+    uint32_t member_size = member ? (uint32_t)PyBytes_GET_SIZE(lane->member) : 0;
     enum { DATA = 1, OLD = 2, NAMES = 4 };
     int seen = 0;
     bool last = false;
@@ -475,7 +615,10 @@ static bool read_canal(State *state, const char *p, const char *end, char *op, P
                 return false;
         } else if (what)
             p = scan_only_row(p, end, what == DATA ? &state->after : &state->before);
-        else {
+        else if (member && is_named(&field, member, member_size)) {
+            if (*said || !(*said = find_saying(state, lane, &p, end)))
+                return false;
+        } else {
             if (!(p = scan_field(p, end, &field)))
                 return false;
             if (is_named(&field, "database", 8) || is_named(&field, "table", 5)) {
@@ -498,7 +641,7 @@ static bool read_canal(State *state, const char *p, const char *end, char *op, P
         if (!p || !(p = next_field(p, end, &last)))
             return false;
     }
-    return p && skip_space(p, end) == end && parts[2].size;
+    return p && skip_space(p, end) == end && parts[2].size && !member == !*said;
 }
 
 #endif

@@ -8,9 +8,9 @@
    One thread at a time: a worker has one that does this. The GIL is held throughout, but while a plan is made or a sink
    has no room. Nothing is kept between calls but what the objects hold, and counters until `settle`.
 
-   _json.h reads texts, _tables.h checks and writes rows, _messages.h finds their tables, _lanes.h is the way of a message
-   to records; _handover.h takes rows apart for expressions, and _answers.h makes records of what comes back. They are
-   one unit to the compiler. */
+   _json.h reads texts, _tables.h checks and writes rows, _typed.h reads values whose types the messages tell, _messages.h
+   finds their tables, _lanes.h is the way of a message to records; _handover.h takes rows apart for expressions, and
+   _answers.h makes records of what comes back. They are one unit to the compiler. */
 
 #define PY_SSIZE_T_CLEAN
 #define _GNU_SOURCE /* memmem */
@@ -41,6 +41,7 @@ static int module_exec(PyObject *module)
     PyObject *table = PyType_FromModuleAndSpec(module, &table_spec, NULL);
     PyObject *lane = PyType_FromModuleAndSpec(module, &lane_spec, NULL);
     PyObject *rows = PyType_FromModuleAndSpec(module, &rows_spec, NULL);
+    PyObject *saying = PyType_FromModuleAndSpec(module, &saying_spec, NULL);
     state->key = PyUnicode_InternFromString("key");
     state->value = PyUnicode_InternFromString("value");
     state->offset = PyUnicode_InternFromString("offset");
@@ -48,12 +49,14 @@ static int module_exec(PyObject *module)
     state->inserted = PyUnicode_InternFromString("inserted");
     state->updated = PyUnicode_InternFromString("updated");
     state->deleted = PyUnicode_InternFromString("deleted");
-    if (!table || !lane || !rows || !state->key || !state->value || !state->offset || !state->raw ||
+    if (!table || !lane || !rows || !saying || !state->key || !state->value || !state->offset || !state->raw ||
         !state->inserted || !state->updated || !state->deleted)
         return -1;
     state->table_type = (PyTypeObject *)table;
     state->rows_type = (PyTypeObject *)rows;
-    if (PyModule_AddObjectRef(module, "Rows", rows) || PyModule_AddObjectRef(module, "Table", table) || PyModule_AddObjectRef(module, "Lane", lane))
+    state->saying_type = (PyTypeObject *)saying;
+    if (PyModule_AddObjectRef(module, "Rows", rows) || PyModule_AddObjectRef(module, "Table", table) ||
+        PyModule_AddObjectRef(module, "Lane", lane) || PyModule_AddObjectRef(module, "Saying", saying))
         return -1;
     Py_DECREF(lane);
     return 0;
@@ -64,6 +67,7 @@ static void module_free(void *module)
     State *state = PyModule_GetState((PyObject *)module);
     Py_CLEAR(state->table_type);
     Py_CLEAR(state->rows_type);
+    Py_CLEAR(state->saying_type);
     Py_CLEAR(state->key);
     Py_CLEAR(state->value);
     Py_CLEAR(state->offset);
@@ -75,6 +79,7 @@ static void module_free(void *module)
     PyMem_Free(state->touched);
     PyMem_Free(state->scratch);
     PyMem_Free(state->row);
+    PyMem_Free(state->made);
 }
 
 static PyMethodDef module_methods[] = {

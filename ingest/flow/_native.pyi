@@ -13,7 +13,7 @@ class Table:
         self,
         plan: TablePlan | FeedPlan,
         destination: Any,  # noqa: ANN401
-        columns: tuple[tuple[bytes, bytes, int, bool, int, int], ...],
+        columns: tuple[tuple[bytes, bytes, int, bool, int, int, int], ...],
         order: tuple[int, ...],
         own: int,
         key: tuple[int, ...],
@@ -23,8 +23,9 @@ class Table:
         """Take the plan whose counters are kept, and the sink's destination.
 
         `columns`: name, what fills it in, code of what it takes, whether it becomes a text, two numbers that the code
-        needs; the first `own` are the source's. `order`: the sink's columns, as places in `columns`; `key`: the primary
-        key's. `keyed`: whether the primary key comes from the messages' keys.
+        needs, the number of its type, or 0 where the sink's is another; the first `own` are the source's. `order`: the
+        sink's columns, as places in `columns`; `key`: the primary key's. `keyed`: whether the primary key comes from the
+        messages' keys.
         """
 
     def feed(
@@ -129,11 +130,27 @@ class Rows:
         None are left.
         """
 
+class Saying:
+    """What messages say of their columns' types."""
+
+    def __init__(self, columns: tuple[tuple[bytes, int, int, int, int], ...], /) -> None:
+        """Take of each column its name, how its values are read, two numbers that belong to it, its type's number."""
+
 class Lane:
     """The way of one topic's messages."""
 
-    def __init__(self, form: int, find: Callable[[bytes], Table | None], /) -> None:
-        """Take a place in `FORMS`, and what finds the table of an id: its three parts, each with a zero byte."""
+    def __init__(
+        self,
+        form: int,
+        find: Callable[[bytes], Table | None],
+        member: bytes | None,
+        say: Callable[[bytes], Saying | None],
+        /,
+    ) -> None:
+        """Take a place in `FORMS`, and what finds the table of an id: its three parts, each with a zero byte.
+
+        `member`: the name of what says what columns' types are, where messages have it; `say`: what it says.
+        """
 
     def take(self, messages: Sequence[Record], start: int, out: list[Written] | Raw, /) -> int:
         """Put the records of `messages[start:]` in `out`; the index of the first message that is left to others.

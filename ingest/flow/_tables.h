@@ -16,6 +16,7 @@ typedef struct {
     char *fill; /* `,"name":null` */
     uint32_t name_size, fill_size;
     int takes, key; /* `key`: place in the primary key, or -1 */
+    int type;       /* the number of its type, where the sink's column is of the same; or 0 */
     bool quoted;    /* the sink's column is a text: what is none is written as one */
     bool moves;     /* it is of the key of what comes out of expressions */
     long a, b;      /* bits; most characters (-1: any); precision and scale; separator and zone */
@@ -117,8 +118,8 @@ static int table_init(Table *self, PyObject *args, PyObject *Py_UNUSED(kwargs))
         const char *name, *fill;
         Py_ssize_t name_size, fill_size;
         int quoted;
-        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(columns, i), "y#y#ipll", &name, &name_size, &fill, &fill_size,
-                              &column->takes, &quoted, &column->a, &column->b))
+        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(columns, i), "y#y#iplli", &name, &name_size, &fill, &fill_size,
+                              &column->takes, &quoted, &column->a, &column->b, &column->type))
             return -1;
         column->name = PyMem_Malloc((size_t)name_size + 1);
         column->fill = PyMem_Malloc((size_t)fill_size + 1);
@@ -221,21 +222,28 @@ static bool fits_length(const Field *field, long most)
 
 static int two(const char *p) { return is_digit(p[0]) && is_digit(p[1]) ? (p[0] - '0') * 10 + p[1] - '0' : 100; }
 
-static bool fits_timestamp(const Field *field, char separator, bool zoned)
+/* Whether ten characters are a date, and one that the calendar has. */
+static bool is_date(const char *p)
 {
     static const int days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
-    const char *p = field->text + 1;
-    long size = (long)field->size - 2;
-    if (zoned && (size < 1 || p[--size] != 'Z'))
-        return false;
-    if (size < 19 || p[4] != '-' || p[7] != '-' || p[10] != separator || p[13] != ':' || p[16] != ':')
+    if (p[4] != '-' || p[7] != '-')
         return false;
     int century = two(p), year = two(p + 2), month = two(p + 5), day = two(p + 8);
     if (century > 99 || year > 99 || month < 1 || month > 12 || century + year == 0)
         return false;
     year += century * 100;
     bool leap = month == 2 && year % 4 == 0 && (year % 100 || year % 400 == 0);
-    if (day < 1 || day > days[month - 1] + leap || two(p + 11) > 23 || two(p + 14) > 59 || two(p + 17) > 59)
+    return day >= 1 && day <= days[month - 1] + leap;
+}
+
+static bool fits_timestamp(const Field *field, char separator, bool zoned)
+{
+    const char *p = field->text + 1;
+    long size = (long)field->size - 2;
+    if (zoned && (size < 1 || p[--size] != 'Z'))
+        return false;
+    if (size < 19 || p[10] != separator || p[13] != ':' || p[16] != ':' || !is_date(p) || two(p + 11) > 23 ||
+        two(p + 14) > 59 || two(p + 17) > 59)
         return false;
     if (size == 19)
         return true;
@@ -310,10 +318,17 @@ static char *write_as_text(char *to, const char *p, uint32_t size)
     return to;
 }
 
+/* What the message says of a row's fields beside their values */
+typedef struct {
+    Text came[MAX_FIELDS]; /* the text that a converted one came as; NULL for the others */
+    int types[MAX_FIELDS]; /* the number of the type that it surely is of, or 0 */
+} Typing;
+
 /* -- Rows ---------------------------------------------------------------------------------------------------------- */
 
-/* Check a row, and note where its columns are; `rewritten` is how many bytes more it takes, or 0. */
-static bool check_row(Table *table, const Row *row, Way *ways, Py_ssize_t *rewritten)
+/* Check a row, and note where its columns are; `rewritten` is how many bytes more it may take, or 0. `typing`: what is
+   known of its fields, or NULL. */
+static bool check_row(Table *table, const Row *row, const Typing *typing, Way *ways, Py_ssize_t *rewritten)
 {
     int next = 0, own = table->own;
     Py_ssize_t compact = 1 + !row->count; /* how long it is without white space between its values */
@@ -336,12 +351,17 @@ static bool check_row(Table *table, const Row *row, Way *ways, Py_ssize_t *rewri
             return false;
         column->seen = table->row;
         column->at = i;
-        ways[i] = way_of(column, field);
+        bool sure = typing && typing->types[i] && typing->types[i] == column->type;
+        ways[i] = sure ? AS_IT_CAME : way_of(column, field);
         if (ways[i] == NOT_OURS)
             return false;
         if (ways[i] > AS_IT_CAME)
             *rewritten += ways[i] == QUOTED ? 2 : field->size + 2;
         compact += field->name_size + field->size + 4;
+        if (typing && typing->came[i].text) {
+            *rewritten += field->size;
+            compact += (Py_ssize_t)typing->came[i].size - (Py_ssize_t)field->size;
+        }
     }
     /* A row that is written anew has no white space then, and others see to that */
     return row->size == compact || (!*rewritten && row->count == table->count);
@@ -427,14 +447,23 @@ static bool is_key(const Table *table, const Part *names, int count)
     return true;
 }
 
-/* Whether a message key has the primary key's columns and no others. */
+/* Whether a message key, in its schema envelope or without, has the primary key's columns and no others. */
 static bool same_columns(const Table *table, Text message_key, Row *row)
 {
     const char *text = message_key.text, *end = text + message_key.size;
     if (!is_utf8(text, end - text))
         return false;
     const char *p = scan_row(skip_space(text, end), end, row, NULL);
-    if (!p || skip_space(p, end) != end || row->count != table->keys)
+    if (!p || skip_space(p, end) != end)
+        return false;
+    if (row->count == 2) {
+        int at = is_named(&row->fields[1], "payload", 7);
+        Field payload = row->fields[at];
+        if (is_named(&payload, "payload", 7) && is_named(&row->fields[!at], "schema", 6) &&
+            (payload.kind != OBJECT || !scan_row(payload.text, payload.text + payload.size, row, NULL)))
+            return false;
+    }
+    if (row->count != table->keys)
         return false;
     Part names[MAX_KEYS];
     for (int i = 0; i < row->count; i++)

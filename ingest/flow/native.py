@@ -30,6 +30,7 @@ from ingest.flow.plan import TablePlan
 from ingest.flow.transform import EVENT, FeedPlan
 from ingest.model import temporal
 from ingest.model.event import Kind
+from ingest.model.jsontext import MALFORMED
 from ingest.model.types import INTEGER_BITS, TIMES, is_text
 
 if TYPE_CHECKING:
@@ -37,10 +38,11 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import DataType
 
-    from ingest.flow._native import Lane, Table
+    from ingest.flow._native import Lane, Saying, Table
     from ingest.flow.plan import Plan
     from ingest.flow.plans import Plans
     from ingest.flow.transform import Composer
+    from ingest.formats import Format
     from ingest.model.table import TableId
 
 Head: TypeAlias = "tuple[Any, tuple[tuple[TableId, Kind], ...]]"
@@ -54,8 +56,7 @@ except ImportError:  # it was installed without a compiler
 BUILT: Final = _native is not None and os.environ.get("INGEST_NATIVE") != "off"
 """Whether it is there, and wanted."""
 FORMS: Final = ("debezium", "rows", "canal")
-"""The forms of messages, in the order of their codes: Debezium's without the schema envelope, values that are rows of
-one table, and Canal's where its types are not asked for."""
+"""The forms of messages, in the order of their codes: Debezium's, values that are rows of one table, and Canal's."""
 
 _NULL, _BOOL, _INT, _DOUBLE, _TEXT, _DECIMAL, _TIMESTAMP, _OTHER = range(8)
 _MAX_KEYS: Final = 16
@@ -65,9 +66,11 @@ _MAX_RESULTS: Final = 1000
 class Lanes:
     """The way of messages of one form; a lane for each topic."""
 
-    def __init__(self, form: str, plans: Plans, heads: Heads | None = None) -> None:
-        """`form` is one of `FORMS`; `heads`: where records go by, where rows go to expressions."""
-        self._form = FORMS.index(form)
+    def __init__(self, messages: Format, plans: Plans, heads: Heads | None = None) -> None:
+        """`messages`: of one of `FORMS`; `heads`: where records go by, where rows go to expressions."""
+        assert messages.form is not None
+        self._form = FORMS.index(messages.form)
+        self._format = messages
         self._plans = plans
         self._heads = heads
         self._lanes: dict[str, Lane] = {}
@@ -82,7 +85,9 @@ class Lanes:
                 lane.forget()
         found = self._lanes.get(topic)
         if found is None:
-            found = self._lanes[topic] = _native.Lane(self._form, self._finder(topic))
+            said = self._format.said
+            member = None if said is None else said[0].encode()
+            found = self._lanes[topic] = _native.Lane(self._form, self._finder(topic), member, self._say)
         return found
 
     @staticmethod
@@ -101,6 +106,24 @@ class Lanes:
             return self._table(tuple(part.decode() for part in parts if part))
 
         return find if form != "rows" else lambda _: self._table((topic,))
+
+    def _say(self, text: bytes) -> Saying | None:
+        """What messages say by this text; None where it is not for C."""
+        assert self._format.said is not None
+        _, columns_of = self._format.said
+        try:
+            columns = columns_of(text)
+        except MALFORMED:
+            return None
+        if not columns or not all(plain_name(name) for name in columns):
+            return None
+        return _native.Saying(
+            tuple(
+                (msgspec.json.encode(name)[1:-1], int(how), a, b, _number_of(column.type))
+                for name, column in columns.items()
+                for how, a, b in (column.reads,)
+            )
+        )
 
     def _table(self, table: TableId) -> Table | None:
         """How C checks and writes the rows of a table; None where it cannot."""
@@ -153,7 +176,7 @@ def compile_feed(plan: FeedPlan) -> Table | None:
     if len(key) > _MAX_KEYS or any(name not in places for name in key):
         return None
     made = _native.Table(
-        plan, None, tuple(_column(c.name, *_takes(c.type, c.type, plan.standard)) for c in columns),
+        plan, None, tuple(_column(c.name, _takes(c.type, c.type, plan.standard)) for c in columns),
         tuple(range(len(columns))), len(columns), tuple(places[name] for name in key), plan.source.key_from_message,
     )  # fmt: skip
     base: list[str | None] = [None] * plan.slots
@@ -200,20 +223,28 @@ def compile_table(plan: Plan) -> Table | None:
     places = {name: i for i, name in enumerate(names)}
     if len(sink.primary_key) > _MAX_KEYS or len(names) != len(sink.columns):
         return None
-    columns = [_column(c.name, *_takes(c.type, sink_types[c.name], plan.standard)) for c in source.columns]
-    columns += [_column(name, _OTHER, quoted=False, a=0, b=0) for name in names[len(own) :]]
+    columns = [_column(c.name, _takes(c.type, sink_types[c.name], plan.standard)) for c in source.columns]
+    columns += [_column(name, (_OTHER, False, 0, 0, 0)) for name in names[len(own) :]]
     order = tuple(places[column.name] for column in sink.columns)
     key = tuple(places[name] for name in sink.primary_key)
     keyed = plan.key_from_message
     return _native.Table(plan, plan.destination, tuple(columns), order, len(own), key, keyed)
 
 
-def _column(name: str, takes: int, quoted: bool, a: int, b: int) -> tuple[bytes, bytes, int, bool, int, int]:  # noqa: FBT001  (spread from a tuple)
+def _column(name: str, takes: tuple[int, bool, int, int, int]) -> tuple[bytes, bytes, int, bool, int, int, int]:
     text = msgspec.json.encode(name)
-    return text[1:-1], b",%b:null" % text, takes, quoted, a, b
+    return text[1:-1], b",%b:null" % text, *takes
 
 
-def _takes(before: DataType, after: DataType, standard: str) -> tuple[int, bool, int, int]:
+_numbers: dict[DataType, int] = {}
+
+
+def _number_of(data_type: DataType) -> int:
+    """A number for each type, the same for equal ones; never zero."""
+    return _numbers.setdefault(data_type, len(_numbers) + 1)
+
+
+def _takes(before: DataType, after: DataType, standard: str) -> tuple[int, bool, int, int, int]:
     """The code of what a column takes, whether it is to become a text, and what else there is to know of its type."""
     kind, quoted = type(before), is_text(after)
     found: tuple[int, int, int] = (_OTHER, 0, 0)
@@ -233,4 +264,4 @@ def _takes(before: DataType, after: DataType, standard: str) -> tuple[int, bool,
         found = (_DECIMAL, before.precision, before.scale)
     elif kind in {TimestampNTZType, TimestampType} and (not isinstance(after, TIMES) or after == before):
         found = (_TIMESTAMP, ord(" " if standard == temporal.SQL else "T"), kind is TimestampType)
-    return found[0], quoted, found[1], found[2]
+    return found[0], quoted, found[1], found[2], _number_of(before) if before == after else 0

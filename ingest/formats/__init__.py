@@ -14,10 +14,11 @@ from ingest.errors import ConfigError
 from ingest.formats.registry import Registry
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from ingest.formats.options import Options
     from ingest.formats.reading import Reading
+    from ingest.formats.typed import Column
     from ingest.formats.writing import Value
     from ingest.model.event import Decoded
     from ingest.model.schema import TableSchema
@@ -53,6 +54,13 @@ class Format(Protocol):
     @property
     def form(self) -> str | None:
         """Which of the forms that `flow/native.py` reads the messages mostly have; None: none of them."""
+
+    @property
+    def said(self) -> tuple[str, Callable[[bytes], Mapping[str, Column]]] | None:
+        """The member in which messages of that form say what columns' types are, and what reads it; None: they do not.
+
+        It raises one of MALFORMED.
+        """
 
     def decoder(self, topic: str, *, keyed: bool = False) -> Decoder:
         """A decoder for one split's records; `keyed`: their keys are columns, too."""

@@ -20,9 +20,9 @@ from ingest.model.pattern import checked, whole
 from ingest.model.reject import Contradiction
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from ingest.formats.typed import Typed
+    from ingest.formats.typed import Column, Typed
     from ingest.formats.writing import Image, Value
     from ingest.model.event import Change, Decoded
     from ingest.model.schema import TableSchema
@@ -81,9 +81,29 @@ class CanalJson(Options):
 
     @property
     def form(self) -> str | None:
-        """One row a message, the values as they are; what else there is, is read here only."""
-        plain = self.strategy == "AUTO" and self.databases is None and self.tables is None
-        return "canal" if plain else None
+        """One row a message, of any table; what else there is, is read here only."""
+        return "canal" if self.databases is None and self.tables is None else None
+
+    @property
+    def said(self) -> tuple[str, Callable[[bytes], Mapping[str, Column]]] | None:
+        """The member that tells the columns' types, and what reads it."""
+        if self.strategy == "AUTO":
+            return None
+        return ("sqlType", self._by_code) if self.strategy == "SQL_TYPE" else ("mysqlType", self._by_mysql_name)
+
+    @staticmethod
+    def _by_code(text: bytes) -> Mapping[str, Column]:
+        from ingest.formats.canal_types import by_code  # noqa: PLC0415  (pyspark's types are slow to import; `check` needs none)
+
+        return by_code(_codes(text))
+
+    def _by_mysql_name(self, text: bytes) -> Mapping[str, Column]:
+        from ingest.formats.canal_types import by_mysql_name  # noqa: PLC0415  (as above)
+
+        return by_mysql_name(
+            _names(text),
+            timestamp_ltz=not self.timestamp_as_datetime, tinyint1_boolean=self.tinyint1_boolean,
+        )  # fmt: skip
 
     def decoder(self, _topic: str, *, keyed: bool = False) -> CanalDecoder:  # noqa: ARG002  (for the rows' columns only)
         """A decoder for one split's records."""
@@ -127,7 +147,7 @@ class CanalDecoder:
     def __init__(self, options: CanalJson) -> None:
         """Know nothing yet."""
         self._options = options
-        self._typed = options.strategy != "AUTO"
+        self._said_in = options.said
         self._tables: dict[tuple[str | None, str | None], TableId | Skip | Bad] = {}
         self._sayings: dict[tuple[tuple[str, ...], bytes], Typed] = {}
         self._last: dict[tuple[str | None, str | None], tuple[TableId, list[str] | None, msgspec.Raw, Typed]] = {}
@@ -158,11 +178,11 @@ class CanalDecoder:
         data, old = message.data, message.old
         if last is None or kind is None or message.isDdl or not data or len(data) > 1 or (old and len(old) > 1):
             return self._any(message)
-        if last[1] != message.pkNames or (self._typed and last[2] != self._said(message)):
+        if last[1] != message.pkNames or (self._said_in is not None and last[2] != self._said(message)):
             return self._any(message)
         table, _, _, typed = last
         row = data[0]
-        if self._typed:
+        if self._said_in is not None:
             try:
                 row = typed.image(row)
             except (Contradiction, *MALFORMED):
@@ -187,8 +207,9 @@ class CanalDecoder:
         try:
             typed = self._saying(message, bytes(said))
         except MALFORMED as exc:
-            what = "sqlType" if self._options.strategy == "SQL_TYPE" else "mysqlType"
-            return Bad("no-types", f"{what} is missing or not as Canal writes it: {reason(exc)}", table)
+            assert self._said_in is not None
+            why = f"{self._said_in[0]} is missing or not as Canal writes it: {reason(exc)}"
+            return Bad("no-types", why, table)
         if len(self._last) >= _MAX_SAYINGS:
             self._last.clear()
         self._last[message.database, message.table] = (table, message.pkNames, said, typed)
@@ -206,7 +227,7 @@ class CanalDecoder:
         return changes[0] if len(changes) == 1 else changes
 
     def _change(self, table: TableId, kind: Kind, row: msgspec.Raw, old: msgspec.Raw, typed: Typed) -> Change:
-        if self._typed:
+        if self._said_in is not None:
             row = typed.image(row)
         if kind is Kind.DELETE:
             return (table, kind, row, None, None, typed.declared)
@@ -215,9 +236,10 @@ class CanalDecoder:
 
     def _said(self, message: _Message) -> msgspec.Raw:
         """The part of a message that tells its columns' types."""
-        if not self._typed:
+        if self._said_in is None:
             return _NULL
-        return message.sqlType if self._options.strategy == "SQL_TYPE" else message.mysqlType
+        said: msgspec.Raw = getattr(message, self._said_in[0])
+        return said
 
     def _saying(self, message: _Message, said: bytes) -> Typed:
         """What a message says about its rows, made once for all that say the same. Raises one of MALFORMED."""
@@ -225,18 +247,9 @@ class CanalDecoder:
         saying = (tuple(message.pkNames or ()), said)
         found = self._sayings.get(saying)
         if found is None:
-            from ingest.formats.canal_types import by_code, by_mysql_name  # noqa: PLC0415  (pyspark's types are slow to import; `check` needs none)
-            from ingest.formats.typed import Typed  # noqa: PLC0415
+            from ingest.formats.typed import Typed  # noqa: PLC0415  (pyspark's types are slow to import; `check` needs none)
 
-            if not self._typed:
-                columns = {}
-            elif options.strategy == "SQL_TYPE":
-                columns = by_code(_codes(said))
-            else:
-                columns = by_mysql_name(
-                    _names(said),
-                    timestamp_ltz=not options.timestamp_as_datetime, tinyint1_boolean=options.tinyint1_boolean,
-                )  # fmt: skip
+            columns = {} if self._said_in is None else self._said_in[1](said)
             found = Typed(columns, saying[0], overlay=True, as_string=options.as_string)
             if len(self._sayings) >= _MAX_SAYINGS:
                 self._sayings.clear()

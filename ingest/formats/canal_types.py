@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from pyspark.sql.types import CharType, DecimalType, TimeType, VarcharType
 
-from ingest.formats.typed import Column, quoted, texts
+from ingest.formats.typed import Column, Reads, quoted, reads_quoted, texts
 from ingest.model import types
 
 if TYPE_CHECKING:
@@ -112,11 +112,33 @@ def _zoned(raw: bytes) -> bytes:
 
 
 def _num(data_type: DataType) -> Column:
-    return Column(data_type, _decimal if isinstance(data_type, DecimalType) else _number, quoted(data_type))
+    convert = _decimal if isinstance(data_type, DecimalType) else _number
+    return Column(data_type, convert, quoted(data_type), reads_quoted(data_type))
 
 
 def _txt(data_type: DataType) -> Column:
-    return Column(data_type, _text, texts(data_type))
+    most = data_type.length if isinstance(data_type, (CharType, VarcharType)) else -1
+    return Column(data_type, _text, texts(data_type), (Reads.TEXT, most, 0))
+
+
+def _bit() -> Column:
+    return Column(types.BOOLEAN, _boolean, reads=(Reads.BIT, 0, 0))
+
+
+def _blob() -> Column:
+    return Column(types.BYTES, _bytes, reads=(Reads.LATIN, 0, 0))
+
+
+def _day() -> Column:
+    return Column(types.DATE, reads=(Reads.DATE_TEXT, 0, 0))
+
+
+def _time(precision: int) -> Column:
+    return Column(TimeType(precision), reads=(Reads.TIME_TEXT, 0, 0))
+
+
+def _moment() -> Column:
+    return Column(types.TIMESTAMP, reads=(Reads.MOMENT_TEXT, 0, 0))
 
 
 _INTEGERS: Final[tuple[DataType, ...]] = (
@@ -125,12 +147,12 @@ _INTEGERS: Final[tuple[DataType, ...]] = (
 _STRING: Final = _txt(types.STRING)
 
 _BY_CODE: Final[dict[int, Column]] = {
-    **dict.fromkeys((-7, 16), Column(types.BOOLEAN, _boolean)),
+    **dict.fromkeys((-7, 16), _bit()),
     -6: _num(types.TINYINT), 5: _num(types.SMALLINT), 4: _num(types.INT), -5: _num(types.BIGINT),
     **dict.fromkeys((3, 2), _num(DecimalType(38, 18))),
     **dict.fromkeys((7, 6), _num(types.FLOAT)), 8: _num(types.DOUBLE),
-    **dict.fromkeys((-2, -3, -4, 2004), Column(types.BYTES, _bytes)),
-    91: Column(types.DATE), 92: Column(TimeType(6)), 93: Column(types.TIMESTAMP),
+    **dict.fromkeys((-2, -3, -4, 2004), _blob()),
+    91: _day(), 92: _time(6), 93: _moment(),
 }  # fmt: skip
 """The reference's table. SMALLINT is 5 in JDBC; the -5 printed there is BIGINT. Other codes are STRING."""
 
@@ -163,7 +185,7 @@ def _mysql(text: str, *, timestamp_ltz: bool, tinyint1_boolean: bool) -> Column:
     if name in _WHOLE:
         unsigned = "unsigned" in rest or "zerofill" in rest
         if name == "tinyint" and numbers == [1] and not unsigned and tinyint1_boolean:
-            return Column(types.BOOLEAN, _boolean)
+            return _bit()
         step = 1 if unsigned and name != "mediumint" else 0
         return _num(_INTEGERS[_WHOLE[name] + step])
     if name in {"decimal", "numeric", "dec", "fixed"}:
@@ -174,14 +196,13 @@ def _mysql(text: str, *, timestamp_ltz: bool, tinyint1_boolean: bool) -> Column:
     simple: dict[str, Column] = {
         "float": _num(types.DOUBLE if numbers else types.FLOAT),
         "double": _num(types.DOUBLE), "real": _num(types.DOUBLE),
-        "bool": Column(types.BOOLEAN, _boolean), "boolean": Column(types.BOOLEAN, _boolean),
-        "date": Column(types.DATE, None), "datetime": Column(types.TIMESTAMP, None), "year": _num(types.INT),
-        "time": Column(TimeType(min(numbers[0] if numbers else 0, 6))),
-        "timestamp": Column(types.TIMESTAMP_LTZ, _zoned) if timestamp_ltz else Column(types.TIMESTAMP, None),
-        "bit": Column(types.BOOLEAN, _boolean) if sized == 1 else Column(types.BYTES, _bits((sized + 7) // 8)),
+        "bool": _bit(), "boolean": _bit(), "date": _day(), "datetime": _moment(), "year": _num(types.INT),
+        "time": _time(min(numbers[0] if numbers else 0, 6)),
+        "timestamp": Column(types.TIMESTAMP_LTZ, _zoned, reads=(Reads.UTC_TEXT, 0, 0)) if timestamp_ltz else _moment(),
+        "bit": _bit() if sized == 1 else Column(types.BYTES, _bits((sized + 7) // 8)),
         "char": _txt(CharType(max(sized, 1))), "nchar": _txt(CharType(max(sized, 1))),
         "varchar": _txt(VarcharType(max(sized, 1))), "nvarchar": _txt(VarcharType(max(sized, 1))),
     }  # fmt: skip
     if name in _BYTES:
-        return Column(types.BYTES, _bytes)
+        return _blob()
     return simple.get(name, _STRING)

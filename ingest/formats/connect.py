@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import msgspec
 from pyspark.sql.types import DecimalType, TimeType
 
-from ingest.formats.typed import Column, plain, texts
+from ingest.formats.typed import Column, Reads, plain, reads_plain, texts
 from ingest.model import temporal, types
 from ingest.model.table import show
 
@@ -64,10 +64,12 @@ def _column(field: Field) -> Column:
         if column is not None:
             return column
     if field.type == "bytes":
-        return Column(types.BYTES)
+        return Column(types.BYTES, reads=(Reads.BASE64, 0, 0))
     found = _PLAIN.get(field.type or "")
     # Arrays, maps and structs are texts that hold their JSON
-    return Column(types.STRING, None, texts(types.STRING)) if found is None else Column(found, None, plain(found))
+    if found is None:
+        return Column(types.STRING, None, texts(types.STRING), (Reads.ANY, 0, 0))
+    return Column(found, None, plain(found), reads_plain(found))
 
 
 # -- logical types ---------------------------------------------------------------------------------------------------
@@ -78,21 +80,23 @@ def _count(raw: bytes, text: Callable[[int], bytes]) -> bytes:
 
 
 def _days(_: Field) -> Column:
-    return Column(types.DATE, partial(_count, text=temporal.date_text))
+    return Column(types.DATE, partial(_count, text=temporal.date_text), reads=(Reads.DAYS, 0, 0))
 
 
 def _time(micros: int, precision: int) -> Callable[[Field], Column]:
-    column = Column(TimeType(precision), partial(_count, text=lambda n: temporal.time_text(n * micros)))
+    convert = partial(_count, text=lambda n: temporal.time_text(n * micros))
+    column = Column(TimeType(precision), convert, reads=(Reads.TIME, micros, 0))
     return lambda _: column
 
 
 def _timestamp(micros: int) -> Callable[[Field], Column]:
-    column = Column(types.TIMESTAMP, partial(_count, text=lambda n: temporal.timestamp_text(n * micros)))
+    convert = partial(_count, text=lambda n: temporal.timestamp_text(n * micros))
+    column = Column(types.TIMESTAMP, convert, reads=(Reads.MOMENT, micros, 0))
     return lambda _: column
 
 
 def _zoned(_: Field) -> Column:
-    return Column(types.TIMESTAMP_LTZ, lambda raw: temporal.zoned_text(_text(raw)))
+    return Column(types.TIMESTAMP_LTZ, lambda raw: temporal.zoned_text(_text(raw)), reads=(Reads.ZONED, 0, 0))
 
 
 def _text(raw: bytes) -> str:
@@ -130,7 +134,9 @@ def _decimal(field: Field) -> Column | None:
         number = raw if raw[:1] != b'"' else decimal_text(_unscaled(raw), scale)
         return number if exact else b'"' + number + b'"'
 
-    return Column(DecimalType(precision, scale) if exact else types.STRING, convert)
+    if not exact:
+        return Column(types.STRING, convert)
+    return Column(DecimalType(precision, scale), convert, reads=(Reads.UNSCALED, precision, scale))
 
 
 class _Variable(msgspec.Struct):

@@ -21,9 +21,9 @@ from ingest.model.jsontext import MALFORMED, fields_of, reason
 from ingest.model.reject import Contradiction
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from ingest.formats.typed import Typed
+    from ingest.formats.typed import Column, Typed
     from ingest.formats.writing import Image, Value
     from ingest.model.event import Change, Decoded
     from ingest.model.schema import TableSchema
@@ -68,10 +68,14 @@ class DebeziumJson(Options):
         """What inference goes by."""
         return Reading(self.as_string)
 
+    form: ClassVar[str] = "debezium"
+
     @property
-    def form(self) -> str | None:
-        """Envelopes with a schema are read here only."""
-        return None if self.schema_include else "debezium"
+    def said(self) -> tuple[str, Callable[[bytes], Mapping[str, Column]]]:
+        """The envelope's schema."""
+        from ingest.formats.connect import row_columns  # noqa: PLC0415  (pyspark's types are slow to import; `check` needs none)
+
+        return "schema", row_columns
 
     def decoder(self, _topic: str, *, keyed: bool = False) -> DebeziumDecoder:  # noqa: ARG002  (for the rows' columns only)
         """A decoder for one split's records."""
@@ -207,10 +211,9 @@ class DebeziumDecoder:
         """What an envelope's schema says about the rows, made once for all that say the same."""
         found = self._sayings.get(schema)
         if found is None:
-            from ingest.formats.connect import row_columns  # noqa: PLC0415  (pyspark's types are slow to import; `check` needs none)
-            from ingest.formats.typed import Typed  # noqa: PLC0415
+            from ingest.formats.typed import Typed  # noqa: PLC0415  (pyspark's types are slow to import; `check` needs none)
 
-            found = Typed(row_columns(schema), as_string=self._options.as_string)
+            found = Typed(self._options.said[1](schema), as_string=self._options.as_string)
             if len(self._sayings) >= _MAX_SAYINGS:
                 self._sayings.clear()
             self._sayings[schema] = found

@@ -89,6 +89,8 @@ class Json(Options):
         """Values are the rows, and all rows are one table's, unless the options say otherwise."""
         return None if self.flatten or self.table_fields is not None else "rows"
 
+    said: ClassVar[None] = None
+
     def decoder(self, topic: str, *, keyed: bool = False) -> JsonDecoder:
         """A decoder for one split's records; `keyed`: their keys are read, too, so that a null value is a delete."""
         return JsonDecoder(self, topic, keyed=keyed)

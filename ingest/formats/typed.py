@@ -10,6 +10,7 @@ order, no white space, values of the usual forms. What it does not match is read
 from __future__ import annotations
 
 import re
+from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -41,6 +42,34 @@ _Pattern: TypeAlias = "tuple[Callable[[bytes], re.Match[bytes] | None], bytes, l
 """What matches a row, what it is written with (empty: as it came), and the values that are to be looked at."""
 
 
+class Reads(IntEnum):
+    """How values are read, for the same in C (flow/_typed.h), in the order of its codes."""
+
+    OTHER = 0
+    """Not by C."""
+    INT = 1
+    NUMBER = 2
+    DECIMAL = 3
+    BOOL = 4
+    ANY = 5
+    BASE64 = 6
+    DAYS = 7
+    TIME = 8
+    MOMENT = 9
+    ZONED = 10
+    UNSCALED = 11
+    QUOTED_INT = 12
+    QUOTED_NUMBER = 13
+    QUOTED_DECIMAL = 14
+    BIT = 15
+    TEXT = 16
+    LATIN = 17
+    DATE_TEXT = 18
+    TIME_TEXT = 19
+    MOMENT_TEXT = 20
+    UTC_TEXT = 21
+
+
 class Column(NamedTuple):
     """What a message says about one column."""
 
@@ -50,6 +79,9 @@ class Column(NamedTuple):
     pattern: bytes | None = None
     """Matches values of the usual form, with one group that is the JSON text; nulls may match outside of it. None:
     every value is converted and checked."""
+    reads: tuple[Reads, int, int] = (Reads.OTHER, 0, 0)
+    """How C reads the values, with two numbers that belong to it: bits; precision and scale; most characters, or -1;
+    how many microseconds are one."""
 
 
 def _digits(data_type: DataType) -> bytes | None:
@@ -78,6 +110,30 @@ def texts(data_type: DataType) -> bytes | None:
     if isinstance(data_type, (CharType, VarcharType)):
         return rb'("[^"\\]{0,%d}+"|null)' % data_type.length  # so many bytes are not more characters
     return _TEXT if isinstance(data_type, StringType) else None
+
+
+def reads_plain(data_type: DataType) -> tuple[Reads, int, int]:
+    """How C reads values that are the JSON of their type already."""
+    if type(data_type) in types.INTEGER_BITS:
+        return (Reads.INT, types.INTEGER_BITS[type(data_type)], 0)
+    if isinstance(data_type, DecimalType):
+        return (Reads.DECIMAL, data_type.precision, data_type.scale)
+    simple: dict[type[DataType], Reads] = {
+        FloatType: Reads.NUMBER,
+        DoubleType: Reads.NUMBER,
+        BooleanType: Reads.BOOL,
+        StringType: Reads.ANY,
+    }
+    return (simple.get(type(data_type), Reads.OTHER), 0, 0)
+
+
+def reads_quoted(data_type: DataType) -> tuple[Reads, int, int]:
+    """How C reads numbers that the message has as texts."""
+    how, a, b = reads_plain(data_type)
+    texts_ = {
+        Reads.INT: Reads.QUOTED_INT, Reads.NUMBER: Reads.QUOTED_NUMBER, Reads.DECIMAL: Reads.QUOTED_DECIMAL,
+    }  # fmt: skip
+    return (texts_.get(how, Reads.OTHER), a, b)
 
 
 def quoted(data_type: DataType) -> bytes | None:

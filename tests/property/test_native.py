@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gc
 import json
 from typing import Any
@@ -59,7 +60,7 @@ def compare(form: Any, table: Any, source: TableSchema, sink: TableSchema, messa
     """Whether C took the message; then it is as the book has it."""
     by_book, by_c = (plans(form, table, source, sink, keyed=keyed) for _ in range(2))
     records: list[Any] = []
-    lanes = native.Lanes(form.form, by_c)
+    lanes = native.Lanes(form, by_c)
     lane = lanes.of("t")
     taken = lane.take([message], 0, records)  # type: ignore[list-item]
     lanes.settle()
@@ -229,6 +230,173 @@ def test_canal_as_the_book_has_it(data: Any) -> None:
     compare(CanalJson(), table, source, sink, message, keyed=data.draw(st.booleans()))
 
 
+ONES = st.sampled_from([
+    "0", "1", "-1", "-0", "18262", "2932896", "2932897", "-719162", "-719163", "86399999", "86400000", "45296500",
+    "86399999999", "86400000000", "1700000000123", "1700000000123456", "-1", "-86400001", "253402300799999",
+    "253402300800000", "-62135596800000", "-62135596800001", "253402300799999999", "253402300800000000",
+    "-62135596800000000", "-62135596800000001", "9223372036854775807", "951782400000", "1709164800000", "4107542400000",
+])  # fmt: skip
+TEXTS = st.one_of(
+    st.integers(-(10**7), 10**7).map(lambda n: n.to_bytes((n.bit_length() + 8) // 8, "big", signed=True)),
+    st.binary(max_size=18),
+).map(lambda raw: json.dumps(base64.b64encode(raw).decode()))
+MOMENTS = st.builds(
+    lambda day, mark, time, part, zone: f'"{day}{mark}{time}{part}{zone}"',
+    st.sampled_from(["2020-01-31", "2024-02-29", "2023-02-29", "0001-01-01", "0000-01-01", "9999-12-31", "20-1-1"]),
+    st.sampled_from(["T", " ", ""]), st.sampled_from(["00:00:00", "23:59:59", "24:00:00", "12:13", ""]),
+    st.sampled_from(["", "", ".5", ".500", ".000", ".123456", ".1234567", ".123456000", "."]),
+    st.sampled_from(["Z", "Z", "", "+02:00"]),
+)  # fmt: skip
+QUOTED = st.one_of(a_number, ONES).map(lambda text: f'"{text}"')
+ODD = st.one_of(
+    a_nested, ONES, TEXTS, MOMENTS, QUOTED, st.sampled_from(["null", "true", '"1"', '"0"', '"true"', '"x"', '"é\xff"']),
+    st.text(alphabet=st.characters(max_codepoint=300), max_size=5).map(lambda text: json.dumps(text, ensure_ascii=False)),
+)  # fmt: skip
+
+
+def a_logical_type(type_: str, name: str, **parameters: str) -> str:
+    return json.dumps({"type": type_, "name": name, "version": 1, "parameters": parameters})
+
+
+Words = dict[str, tuple[str, list[str], Any]]
+"""What a message may say of a column: its type, texts of values that are of it, and what else may be there."""
+SMALL = ["0", "1", "-7", "42"]
+LARGE = ["1700000000123", "951782400000", "-1", "0", "253402300799999", "-62135596800000"]
+FINE = ["1700000000123456", "45296500000", "0", "-86400000001", "1500"]
+CONNECT: Words = {
+    '{"type":"int64"}': ("BIGINT", [*SMALL, "9223372036854775807"], a_number),
+    '{"type":"int32"}': ("INT", SMALL, a_number),
+    '{"type":"int16"}': ("SMALLINT", SMALL, a_number),
+    '{"type":"string"}': ("STRING", ['"x"', '""', '"\\n"', '"é"'], a_text),
+    '{"type":"boolean"}': ("BOOLEAN", ["true", "false"], ODD),
+    '{"type":"double"}': ("DOUBLE", ["1.50", "2", "-0.5"], a_number),
+    '{"type":"float"}': ("FLOAT", ["1.50", "2"], a_number),
+    '{"type":"bytes"}': ("BYTES", ['"aGk="', '""', '"AAEC"'], TEXTS),
+    '{"type":"array","items":{"type":"int32"}}': ("STRING", ["[1, 2]", "[]"], st.just("{}")),
+    a_logical_type("int32", "io.debezium.time.Date"): ("DATE", ["18262", "0", "-719162", "2932896"], ONES),
+    a_logical_type("int32", "org.apache.kafka.connect.data.Date"): ("DATE", ["18262"], ONES),
+    a_logical_type("int32", "io.debezium.time.Time"): ("TIME(3)", ["45296500", "0"], ONES),
+    a_logical_type("int64", "io.debezium.time.MicroTime"): ("TIME(6)", ["45296500000", "1"], ONES),
+    a_logical_type("int64", "io.debezium.time.Timestamp"): ("TIMESTAMP", LARGE, ONES),
+    a_logical_type("int64", "io.debezium.time.MicroTimestamp"): ("TIMESTAMP", FINE, ONES),
+    a_logical_type("int64", "io.debezium.time.NanoTimestamp"): ("BIGINT", FINE, ONES),
+    a_logical_type("string", "io.debezium.time.ZonedTimestamp"): (
+        "TIMESTAMP_LTZ", ['"2020-01-31T12:13:14Z"', '"2024-02-29T23:59:59.120000Z"', '"2020-01-31T12:13:14.5Z"'], MOMENTS,
+    ),
+    a_logical_type("string", "io.debezium.data.Json"): ("STRING", [r'"{\\"a\\": 1}"'], ODD),
+    a_logical_type("struct", "io.debezium.data.VariableScaleDecimal"): ("STRING", ['{"scale":1,"value":"fQ=="}'], ODD),
+    **{
+        a_logical_type(
+            "bytes", "org.apache.kafka.connect.data.Decimal", scale=str(scale),
+            **{"connect.decimal.precision": str(precision)},
+        ): (f"DECIMAL({precision},{scale})", ['"fQ=="', '"AA=="', '"/w=="', '"MDk="', "0"], st.one_of(TEXTS, a_number))
+        for precision, scale in [(5, 2), (38, 0), (38, 38), (10, 0), (12, 10)]
+    },
+}  # fmt: skip
+NUMBERS = st.one_of(QUOTED, a_number, ONES)
+WHOLES = ['"42"', '"0"', '"-7"', "5", '"1"']
+DAYS, TIMES, TEXT = ['"2020-01-31"'], ['"12:13:14"', '"12:13:14.50"'], ['"x"', '""', '"é"']
+INSTANTS = ['"2020-01-31 12:13:14"', '"2024-02-29 23:59:59.120"']
+SQL_TYPES: Words = {
+    "-5": ("BIGINT", WHOLES, NUMBERS), "4": ("INT", WHOLES, NUMBERS), "5": ("SMALLINT", WHOLES, NUMBERS),
+    "-6": ("TINYINT", WHOLES, NUMBERS), "12": ("STRING", TEXT, a_text), "1": ("STRING", TEXT, ODD),
+    "3": ("DECIMAL(38,18)", ['"12.50"', '"-3"', "1.5"], NUMBERS), "8": ("DOUBLE", ['"1.50"', '"7"', "2.5"], NUMBERS),
+    "7": ("FLOAT", ['"1.50"', '"7"'], NUMBERS),
+    "-7": ("BOOLEAN", ['"1"', '"0"', '"true"', "1", "false"], st.sampled_from(['"2"', '"b\'1\'"', "null"])),
+    "-4": ("BYTES", ['"hi!"', '"é\xff\x7f"', '""'], ODD), "91": ("DATE", DAYS, MOMENTS), "92": ("TIME(6)", TIMES, ODD),
+    "93": ("TIMESTAMP", INSTANTS, MOMENTS),
+}  # fmt: skip
+MYSQL_TYPES: Words = {
+    '"bigint(20)"': ("BIGINT", WHOLES, NUMBERS), '"bigint unsigned"': ("DECIMAL(20,0)", WHOLES, NUMBERS),
+    '"tinyint(1)"': ("BOOLEAN", ['"1"', '"0"'], NUMBERS), '"varchar(3)"': ("VARCHAR(3)", TEXT, a_text),
+    '"char(3)"': ("CHAR(3)", TEXT, a_text), '"decimal(5,2)"': ("DECIMAL(5,2)", ['"12.50"', '"-3"'], NUMBERS),
+    '"timestamp(6)"': ("TIMESTAMP_LTZ", INSTANTS, MOMENTS), '"datetime"': ("TIMESTAMP", INSTANTS, MOMENTS),
+    '"date"': ("DATE", DAYS, MOMENTS), '"time(3)"': ("TIME(3)", TIMES, MOMENTS), '"blob"': ("BYTES", ['"hi"'], ODD),
+    '"bit(9)"': ("BYTES", ['"300"'], NUMBERS), '"bit(1)"': ("BOOLEAN", ['"1"'], NUMBERS), '"json"': ("STRING", TEXT, a_text),
+    '"float"': ("FLOAT", ['"1.5"'], NUMBERS), '"double"': ("DOUBLE", ['"1.5"'], NUMBERS), '"text"': ("STRING", TEXT, ODD),
+}  # fmt: skip
+
+
+@st.composite
+def typed_rows(draw: Any, said: Words, keys: tuple[str, ...]) -> tuple[dict[str, str], TableSchema, TableSchema, Any]:
+    """What is said of each column; the schemas of both sides; what makes the text of a row of these columns."""
+    names = draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=4, unique=True))
+    words = {name: draw(st.sampled_from(list(said))) for name in names} | {names[0]: draw(st.sampled_from(keys))}
+    kinds = {name: said[word][0] for name, word in words.items()}
+    other = draw(st.sampled_from([None, None, *names]))
+    kinds |= {} if other is None else {other: draw(st.sampled_from(KINDS))}
+    wide = draw(st.sampled_from([None, None, *names]))
+    sink = {**kinds, **({} if wide is None else {wide: "STRING"})}
+    sink |= dict.fromkeys(draw(st.sampled_from([[], [], ["more"]])), "BIGINT")
+    odd = draw(st.sampled_from([None, None, *names]))
+
+    def value(name: str) -> str:
+        _, usual, pool = said[words[name]]
+        odd_ones = st.one_of(pool, ODD, st.just("null"))
+        found: str = draw(odd_ones if name == odd else st.sampled_from(usual))
+        return found
+
+    def row(columns: list[str]) -> str:
+        parts = [f"{json.dumps(name, ensure_ascii=False)}:{value(name)}" for name in columns]
+        return "{" + draw(st.sampled_from([",", ",", ",", " , "])).join(parts) + "}"
+
+    return words, schema(kinds, (names[0],)), schema(sink, (names[0],)), row
+
+
+@settings(max_examples=1000)
+@given(st.data())
+def test_schema_envelopes_as_the_book_has_them(data: Any) -> None:
+    words, source, sink, row = data.draw(
+        typed_rows(CONNECT, ('{"type":"int64"}', '{"type":"string"}', '{"type":"int32"}'))
+    )
+    names = list(words)
+    fields = ",".join(f'{{"field":{json.dumps(name)},{word[1:]}' for name, word in words.items())
+    said = f'{{"type":"struct","fields":[{{"type":"struct","field":"after","fields":[{fields}]}}]}}'
+    said = data.draw(st.sampled_from([said, said, said, said, "null", "{}", "1"]))
+    op = data.draw(st.sampled_from(["c", "u", "d", "r", "u"]))
+    before = row(names) if op in "ud" or data.draw(st.sampled_from([False, False, True])) else "null"
+    after = row(names) if op != "d" or data.draw(st.sampled_from([False, False, True])) else "null"
+    payload = wrap(after, before=before, op=op).decode("utf-8", "surrogatepass")
+    parts = [f'"schema":{said}', f'"payload":{payload}']
+    text = "{" + ", ".join(data.draw(st.permutations(parts))) + "}"
+    image = row(names[:1])
+    key = data.draw(
+        st.sampled_from([None, image, f'{{"schema":{{}},"payload":{image}}}', f'{{"payload":{image},"schema":1}}'])
+    )
+    message = Message(*(None if part is None else part.encode("utf-8", "surrogatepass") for part in (key, text)))
+    form = DebeziumJson.model_validate(
+        data.draw(st.sampled_from([{}, {"debezium-json.infer-schema.primitive-as-string": True}]))
+    )
+    compare(form, ("shop", "t"), source, sink, message, keyed=data.draw(st.booleans()))
+
+
+@settings(max_examples=1000)
+@given(st.data())
+def test_types_of_canal_as_the_book_has_them(data: Any) -> None:
+    strategy, said, keys = data.draw(
+        st.sampled_from(
+            [("SQL_TYPE", SQL_TYPES, ("-5", "4", "12")), ("MYSQL_TYPE", MYSQL_TYPES, ('"bigint(20)"', '"json"'))]
+        )
+    )
+    words, source, sink, row = data.draw(typed_rows(said, keys))
+    names = list(words)
+    kind = data.draw(st.sampled_from(["INSERT", "UPDATE", "DELETE"]))
+    olds = ["null", f"[{row(names[:1])}]", f"[{row(names[1:])}]", f"[{row(names)}]"]
+    member = "sqlType" if strategy == "SQL_TYPE" else "mysqlType"
+    types_ = "{" + ",".join(f"{json.dumps(name, ensure_ascii=False)}:{word}" for name, word in words.items()) + "}"
+    fields = [
+        f'"data":[{row(names)}]', f'"{member}":{data.draw(st.sampled_from([types_] * 5 + ["null", "{}"]))}',
+        f'"old":{data.draw(st.sampled_from(olds))}', f'"pkNames":[{json.dumps(names[0])}]', '"isDdl":false',
+        '"database":"shop"', '"table":"t"', f'"type":"{kind}"',
+    ]  # fmt: skip
+    text = "{" + ",".join(data.draw(st.permutations(fields))) + "}"
+    zoned = {"canal-json.mysql.treat-mysql-timestamp-as-datetime-enabled": False} if strategy == "MYSQL_TYPE" else {}
+    whole = data.draw(st.sampled_from([{}, {"canal-json.infer-schema.primitive-as-string": True}]))
+    form = CanalJson.model_validate({"canal-json.infer-schema.strategy": strategy, **zoned, **whole})
+    message = Message(None, text.encode("utf-8", "surrogatepass"))
+    compare(form, ("shop", "t"), source, sink, message, keyed=data.draw(st.booleans()))
+
+
 ORDERS = schema({"id": "BIGINT", "name": "STRING", "n": "DOUBLE"}, ("id",))
 WHOLE = (
     b'{"before":{"id":1,"name":"a","n":null},"after":{"id":1,"name":"\xc3\xa9\\n","n":1.50},'
@@ -262,6 +430,8 @@ def wrap(after: str, *, before: str = "null", op: str = "c") -> bytes:
         (None, wrap("null", before='{"id":1,"name":"a","n":1.5}', op="d")),
         (None, WHOLE),
         (None, None),
+        (None, b'{"payload":' + wrap('{"id":1}') + b"}"),
+        (b'{"schema":{"x":1},"payload":{"id":1}}', b'{"schema":null,"payload":' + wrap('{"id":1}') + b"}"),
     ],
 )
 def test_what_is_plain_is_taken(key: bytes | None, value: bytes | None) -> None:
@@ -286,7 +456,10 @@ def test_what_is_plain_is_taken(key: bytes | None, value: bytes | None) -> None:
         (None, wrap('{"id":1,"name":"\\ud800"}')),
         (None, wrap('{"id":1,"name":"a"}').replace(b'"a"', b'"\xff"')),
         (None, wrap('{"id":1,"name":' + "[" * 100 + "]" * 100 + "}")),
-        (None, b'{"payload":' + wrap('{"id":1}') + b"}"),
+        (None, b'{"payload":null}'),
+        (None, b'{"payload":' + wrap('{"id":1}') + b',"other":1}'),
+        (None, b'{"payload":' + wrap('{"id":1}') + b',"schema":1}'),
+        (None, b'{"payload":' + wrap('{"id":1}') + b',"payload":null}'),
     ],
 )
 def test_what_is_not_is_left(key: bytes | None, value: bytes | None) -> None:
@@ -299,7 +472,7 @@ def test_order_is_kept_and_counters_are_handed_over() -> None:
     values[50] = wrap('{"id":1,"new":1}')
     messages: Any = [Message(None, value) for value in values]
     records: list[Any] = []
-    lanes = native.Lanes("debezium", made)
+    lanes = native.Lanes(DebeziumJson(), made)
     lane = lanes.of("t")
     assert lane.take(messages, 0, records) == 50
     assert lane.take(messages, 51, records) == 100
@@ -311,7 +484,7 @@ def test_order_is_kept_and_counters_are_handed_over() -> None:
 
 def test_what_was_counted_is_the_plans_that_it_was_counted_by() -> None:
     made = plans(DebeziumJson(), ("shop", "t"), ORDERS, ORDERS, keyed=False)
-    lanes = native.Lanes("debezium", made)
+    lanes = native.Lanes(DebeziumJson(), made)
     message: Any = Message(None, wrap('{"id":1,"name":"a","n":1}'))
     assert lanes.of("t").take([message], 0, []) == 1
     older = made.compiled["shop", "t"]
@@ -326,7 +499,7 @@ def test_what_was_counted_is_the_plans_that_it_was_counted_by() -> None:
 
 def test_other_schemas_are_taken_at_once() -> None:
     made = plans(DebeziumJson(), ("shop", "t"), ORDERS, ORDERS, keyed=False)
-    lanes = native.Lanes("debezium", made)
+    lanes = native.Lanes(DebeziumJson(), made)
     message: Any = Message(None, wrap('{"id":1,"new":1}'))
     records: list[Any] = []
     assert lanes.of("t").take([message], 0, records) == 0
@@ -356,7 +529,7 @@ def test_canal_messages_of_one_row_are_taken(value: bytes, keys: list[str]) -> N
     assert compare(CanalJson(), ("shop", "t"), ORDERS, ORDERS, Message(None, value), keyed=True)
     records: list[Any] = []
     made = plans(CanalJson(), ("shop", "t"), ORDERS, ORDERS, keyed=True)
-    assert native.Lanes("canal", made).of("t").take([Message(None, value)], 0, records) == 1  # type: ignore[list-item]
+    assert native.Lanes(CanalJson(), made).of("t").take([Message(None, value)], 0, records) == 1  # type: ignore[list-item]
     assert [key.decode() for _, key, _ in records] == keys
 
 
@@ -380,7 +553,7 @@ def test_a_source_is_read_whatever_source_came_before() -> None:
     from ingest.flow import _native  # not there without a compiler
 
     said: list[Any] = []
-    lane = _native.Lane(0, lambda name: said.append(tuple(name.split(b"\0")[:3])))
+    lane = _native.Lane(0, lambda name: said.append(tuple(name.split(b"\0")[:3])), None, lambda _: None)
     long = '"x":"' + "y" * 2000 + '"'
     expected = []
     for source, (db, space, table) in [
