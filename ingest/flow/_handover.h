@@ -217,29 +217,35 @@ static bool lacks(const Lane *lane, const Row *row)
     return false;
 }
 
-/* The rows of a change whose table's rows go to expressions: as FeedPlan has them, or 0. */
+/* The rows of a change whose table's rows go to expressions: as FeedPlan has them, or 0. `typed`: the message says what
+   the types are, and values are of them. */
 static int feed_one(
-    State *state, Lane *lane, Table *table, char op, Text message_key, int named, const Feed *feed)
+    State *state, Lane *lane, Table *table, char op, Text message_key, bool typed, const Feed *feed)
 {
     bool inserted = op == 'c' || op == 'r', updated = op == 'u';
     Row *row = op == 'd' && lane->form != CANAL ? &state->before : &state->after, *old = &state->before;
+    const Typing *old_typing = typed ? &state->before_typing : NULL, *typing = typed && row != old ? &state->typing : old_typing;
     const Field *fields[MAX_FIELDS], *were[MAX_FIELDS];
     Py_ssize_t rewritten = 0;
-    if (named || (!inserted && !updated && op != 'd') || (updated && old->size && lane->form == CANAL))
+    if (!inserted && !updated && op != 'd')
+        return 0;
+    /* Where the message says something of rows, the rule book takes them apart, and lets them go one by one */
+    bool apart = typed || lane->form == CANAL;
+    if (apart && ((row->size && !is_compact(row)) || (updated && old->size && !is_compact(old))))
         return 0;
     Rows *rows = feed->rows;
     bool both = updated && old->size, differ = table->images, moved = false;
     if (!rows_room(rows, 2))
         return -1;
     if (both) {
-        if (old->count != table->own || !check_row(table, old, NULL, state->ways, &rewritten) || rewritten || lacks(lane, old))
+        if (old->count != table->own || !check_row(table, old, old_typing, state->ways, &rewritten) || rewritten || lacks(lane, old))
             return 0;
         for (int i = 0; i < table->decisive; i++)
             fields[i] = &old->fields[table->columns[table->decisive_columns[i]].at];
         for (int i = 0; i < table->were; i++)
             were[i] = &old->fields[table->columns[table->were_columns[i]].at];
     }
-    if (!row->size || row->count != table->own || !check_row(table, row, NULL, state->ways, &rewritten) || rewritten)
+    if (!row->size || row->count != table->own || !check_row(table, row, typing, state->ways, &rewritten) || rewritten)
         return 0;
     if (lacks(lane, row))
         return 0;
@@ -252,11 +258,11 @@ static int feed_one(
         differ |= other;
         moved = other && column->moves;
     }
-    bool together = both && differ && !moved && table->were, alone = both && differ && !together;
+    bool together = both && differ && !moved && table->were && !apart, alone = both && differ && !together;
     if (alone) {
         /* Places of columns are of the row that was checked last */
-        int done = check_row(table, old, NULL, state->ways, &rewritten) ? put_image(feed, table, 0, old, FED_BEFORE, "-U") : 0;
-        if (done != 1 || !check_row(table, row, NULL, state->ways, &rewritten))
+        int done = check_row(table, old, old_typing, state->ways, &rewritten) ? put_image(feed, table, 0, old, FED_BEFORE, "-U") : 0;
+        if (done != 1 || !check_row(table, row, typing, state->ways, &rewritten))
             return done == 1 ? 0 : done;
     }
     long what = inserted ? FED_INSERT : op == 'd' ? FED_DELETE : both ? FED_UPDATE : FED_UPDATE_ALONE;

@@ -42,23 +42,21 @@ static int take_one(State *state, Lane *lane, const RawRecord *record, const Out
     }
     if (!table)
         return PyErr_Occurred() ? -1 : 0;
-    if (table->fed)
-        return feed && !said ? feed_one(state, lane, table, op, message_key, named, feed) : 0;
-    if (feed && !table->heads)
+    if (table->fed ? !feed : feed && !table->heads)
         return 0;
+    if (table->keyed && named && !is_key(table, names, named))
+        return 0;
+    int read = read_images(state, lane, said, op, table->fed);
+    if (read != 1)
+        return read;
+    if (table->fed)
+        return feed_one(state, lane, table, op, message_key, said != NULL, feed);
 
     size_t size, old_size = 0;
     Row *row = &state->after;
     Py_ssize_t rewritten = 0;
     bool inserted = op == 'c' || op == 'r', updated = op == 'u';
     const Field *fields[MAX_KEYS];
-    if (said) {
-        /* Canal's row before a change is looked at for updates only, and Debezium's row after a delete never */
-        bool before = state->before.size && (lane->form != CANAL || updated);
-        bool after = row->size && (lane->form == CANAL || op != 'd');
-        if (!read_types(state, said, before ? &state->before : NULL, after ? row : NULL))
-            return PyErr_Occurred() ? -1 : 0;
-    }
     const Typing *typing = said ? &state->typing : NULL;
     if (inserted || updated) {
         if (!row->size || !check_row(table, row, typing, state->ways, &rewritten))
@@ -88,9 +86,6 @@ static int take_one(State *state, Lane *lane, const RawRecord *record, const Out
             return 0;
     } else
         return 0;
-    if (table->keyed && named && !is_key(table, names, named))
-        return 0;
-
     if (table->keyed && message_key.text) {
         bool same = message_key.size == size && !memcmp(message_key.text, key, size);
         if (!same && !same_columns(table, message_key, &state->message_key))

@@ -135,7 +135,7 @@ typedef struct {
     Row source; /* one that came, in a text of ours: most are like it */
     char source_text[MAX_SOURCE];
     Way ways[MAX_FIELDS];
-    Typing typing; /* of the row that was read last, where its message says something */
+    Typing before_typing, typing; /* of the rows before and after, where the message says something */
     char *made;    /* values that were made of others */
     size_t made_room;
     Table **touched; /* those with counters to hand over, each held */
@@ -431,23 +431,85 @@ static const Saying *find_saying(State *state, Lane *lane, const char **at, cons
     return (Saying *)found;
 }
 
-/* Put the values of a row, and of the row before it, in the form of their types; false where it is not for us, or with
-   an error. Either may be NULL. */
-static bool read_types(State *state, const Saying *saying, Row *before, Row *row)
+/* The row before a change whose image holds what changed: what it lacks is as in the row after. False where it is not for
+   us. `typing` and `old_typing`: what is known of them, or NULL. */
+static bool lay_over(State *state, Row *old, Typing *old_typing, const Row *row, const Typing *typing, char **to)
 {
-    size_t room = (before ? room_to_read(before) : 0) + (row ? room_to_read(row) : 0);
+    Row *whole = &state->composed;
+    int places[MAX_FIELDS], types[MAX_FIELDS]; /* where the row's fields are in the image, or -1 */
+    int next = 0;
+    for (int i = 0; i < row->count; i++)
+        places[i] = -1;
+    for (int i = 0; i < old->count; i++) {
+        int tried = 0;
+        for (; tried < row->count; tried++, next++) {
+            if (next >= row->count)
+                next = 0;
+            if (is_named(&old->fields[i], row->fields[next].name, row->fields[next].name_size))
+                break;
+        }
+        if (tried == row->count || places[next] >= 0)
+            return false;
+        places[next] = i;
+    }
+    char *p = *to;
+    whole->text = p;
+    *p++ = '{';
+    for (int i = 0; i < row->count; i++) {
+        const Field *field = places[i] < 0 ? &row->fields[i] : &old->fields[places[i]];
+        Field *made = &whole->fields[i];
+        *made = *field;
+        memcpy(p, field->name - 1, field->name_size + 2);
+        made->name = p + 1;
+        p += field->name_size + 2;
+        *p++ = ':';
+        memcpy(p, field->text, field->size);
+        made->text = p;
+        p += field->size;
+        *p++ = i + 1 < row->count ? ',' : '}';
+        if (typing)
+            types[i] = places[i] < 0 ? typing->types[i] : old_typing->types[places[i]];
+    }
+    old->text = whole->text;
+    old->size = p - whole->text;
+    old->end = p;
+    old->count = row->count;
+    memcpy(old->fields, whole->fields, (size_t)row->count * sizeof(Field));
+    for (int i = 0; typing && i < row->count; i++) {
+        old_typing->types[i] = types[i];
+        old_typing->came[i].text = NULL;
+    }
+    *to = p;
+    return true;
+}
+
+/* Put the values of the rows before and after in the form of their types, if the message says what they are, and for a
+   table whose rows go to expressions as if they had come so: 1, 0 where it is not for us, -1 with an error. */
+static int read_images(State *state, const Lane *lane, const Saying *said, char op, bool fed)
+{
+    /* Canal's row before a change is looked at for updates only, and Debezium's row after a delete never */
+    Row *old = state->before.size && (lane->form != CANAL || op == 'u') ? &state->before : NULL;
+    Row *row = state->after.size && (lane->form == CANAL || op != 'd') ? &state->after : NULL;
+    Typing *old_typing = said ? &state->before_typing : NULL, *typing = said ? &state->typing : NULL;
+    bool over = fed && lane->form == CANAL && old && row;
+    if (!said && !over)
+        return 1;
+    size_t room = ((old ? room_to_read(old) : 0) + (row ? room_to_read(row) : 0)) * (fed ? 4 : 1);
     if (room > state->made_room) {
         char *more = PyMem_Realloc(state->made, room * 2);
         if (!more) {
             PyErr_NoMemory();
-            return false;
+            return -1;
         }
         state->made = more;
         state->made_room = room * 2;
     }
     char *to = state->made;
-    return (!before || read_said_row(saying, before, &state->typing, &to)) &&
-           (!row || read_said_row(saying, row, &state->typing, &to));
+    if (said && ((old && !read_said_row(said, old, old_typing, &to)) || (row && !read_said_row(said, row, typing, &to))))
+        return 0;
+    if (said && fed && ((old && !restate_row(old, old_typing, &to)) || (row && !restate_row(row, typing, &to))))
+        return 0;
+    return !over || lay_over(state, old, old_typing, row, typing, &to);
 }
 
 /* What an envelope says: the operation, the images (a size of 0: none), the table. Where it ends, or NULL where it is

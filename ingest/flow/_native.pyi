@@ -24,7 +24,7 @@ class Table:
 
         `columns`: name, what fills it in, code of what it takes, whether it becomes a text, two numbers that the code
         needs, the number of its type, or 0 where the sink's is another; the first `own` are the source's. `order`: the
-        sink's columns, as places in `columns`; `key`: the primary key's. `keyed`: whether the primary key comes from the
+        sink's columns, as places in `columns`; `key`: the primary key's. `keyed`: whether the primary key comes from
         messages' keys.
         """
 

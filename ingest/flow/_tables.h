@@ -9,7 +9,10 @@
 #define MAX_KEY 4096
 
 /* What a column takes. The codes are those of native.py. */
-enum { TAKES_NULL, TAKES_BOOL, TAKES_INT, TAKES_DOUBLE, TAKES_TEXT, TAKES_DECIMAL, TAKES_TIMESTAMP, TAKES_OTHER };
+enum {
+    TAKES_NULL, TAKES_BOOL, TAKES_INT, TAKES_DOUBLE, TAKES_TEXT, TAKES_DECIMAL, TAKES_TIMESTAMP, TAKES_DATE, TAKES_TIME,
+    TAKES_BYTES, TAKES_OTHER
+};
 
 typedef struct {
     char *name;
@@ -255,6 +258,53 @@ static bool fits_timestamp(const Field *field, char separator, bool zoned)
     return true;
 }
 
+static bool fits_time(const Field *field)
+{
+    const char *p = field->text + 1;
+    long size = (long)field->size - 2;
+    if (size < 8 || p[2] != ':' || p[5] != ':' || two(p) > 23 || two(p + 3) > 59 || two(p + 6) > 59)
+        return false;
+    if (size == 8)
+        return true;
+    if (p[8] != '.' || size < 10 || size > 18)
+        return false;
+    for (long i = 9; i < size; i++)
+        if (!is_digit(p[i]) || (i >= 15 && p[i] != '0'))
+            return false;
+    return true;
+}
+
+static int digit_of_base64(char c)
+{
+    return c >= 'A' && c <= 'Z'   ? c - 'A'
+           : c >= 'a' && c <= 'z' ? c - 'a' + 26
+           : is_digit(c)          ? c - '0' + 52
+           : c == '+'             ? 62
+           : c == '/'             ? 63
+                                  : -1;
+}
+
+/* How many bytes base64 stands for, or -1; the first `most` are put in `to`, which may be NULL. */
+static long read_base64(const char *text, uint32_t size, uint8_t *to, uint32_t most)
+{
+    if (size % 4)
+        return -1;
+    uint32_t padding = size && text[size - 1] == '=' ? 1 + (text[size - 2] == '=') : 0, made = 0, bits = 0;
+    for (uint32_t i = 0; i < size - padding; i++) {
+        int digit = digit_of_base64(text[i]);
+        if (digit < 0)
+            return -1;
+        bits = bits << 6 | (uint32_t)digit;
+        if (i % 4) { /* each but the first completes a byte */
+            uint8_t byte = (uint8_t)(bits >> (6 - i % 4 * 2));
+            if (to && made < most)
+                to[made] = byte;
+            made++;
+        }
+    }
+    return made;
+}
+
 /* How a value is written: as it came, in quotes, as a text that holds JSON, or not by us. */
 typedef enum { NOT_OURS, AS_IT_CAME, QUOTED, AS_TEXT } Way;
 
@@ -278,6 +328,12 @@ static Way way_of(const Column *column, const Field *field)
         break;
     case TAKES_TIMESTAMP:
         return field->kind == STRING && fits_timestamp(field, (char)column->a, column->b) ? AS_IT_CAME : NOT_OURS;
+    case TAKES_DATE:
+        return field->kind == STRING && field->size == 12 && is_date(field->text + 1) ? AS_IT_CAME : NOT_OURS;
+    case TAKES_TIME:
+        return field->kind == STRING && fits_time(field) ? AS_IT_CAME : NOT_OURS;
+    case TAKES_BYTES:
+        return field->kind == STRING && read_base64(field->text + 1, field->size - 2, NULL, 0) >= 0 ? AS_IT_CAME : NOT_OURS;
     case TAKES_TEXT:
         if (field->kind == STRING)
             return fits_length(field, column->a) ? AS_IT_CAME : NOT_OURS;
@@ -325,6 +381,15 @@ typedef struct {
 } Typing;
 
 /* -- Rows ---------------------------------------------------------------------------------------------------------- */
+
+/* Whether there is no white space between a row's values. */
+static bool is_compact(const Row *row)
+{
+    Py_ssize_t size = 1 + !row->count;
+    for (int i = 0; i < row->count; i++)
+        size += row->fields[i].name_size + row->fields[i].size + 4;
+    return size == row->size;
+}
 
 /* Check a row, and note where its columns are; `rewritten` is how many bytes more it may take, or 0. `typing`: what is
    known of its fields, or NULL. */

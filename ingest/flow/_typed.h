@@ -135,37 +135,6 @@ static char *put_time(char *to, uint64_t micros)
 
 static const char ALPHABET[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-static int digit_of_base64(char c)
-{
-    return c >= 'A' && c <= 'Z'   ? c - 'A'
-           : c >= 'a' && c <= 'z' ? c - 'a' + 26
-           : is_digit(c)          ? c - '0' + 52
-           : c == '+'             ? 62
-           : c == '/'             ? 63
-                                  : -1;
-}
-
-/* How many bytes base64 stands for, or -1; the first `most` are put in `to`, which may be NULL. */
-static long read_base64(const char *text, uint32_t size, uint8_t *to, uint32_t most)
-{
-    if (size % 4)
-        return -1;
-    uint32_t padding = size && text[size - 1] == '=' ? 1 + (text[size - 2] == '=') : 0, made = 0, bits = 0;
-    for (uint32_t i = 0; i < size - padding; i++) {
-        int digit = digit_of_base64(text[i]);
-        if (digit < 0)
-            return -1;
-        bits = bits << 6 | (uint32_t)digit;
-        if (i % 4) { /* each but the first completes a byte */
-            uint8_t byte = (uint8_t)(bits >> (6 - i % 4 * 2));
-            if (to && made < most)
-                to[made] = byte;
-            made++;
-        }
-    }
-    return made;
-}
-
 /* The integer in a field, which is one; false where it is too long for us. */
 static bool read_integer(const Field *field, int64_t *value)
 {
@@ -364,22 +333,6 @@ static bool read_count(const Said *said, Field *field, char **to)
     return true;
 }
 
-static bool fits_time(const Field *field)
-{
-    const char *p = field->text + 1;
-    long size = (long)field->size - 2;
-    if (size < 8 || p[2] != ':' || p[5] != ':' || two(p) > 23 || two(p + 3) > 59 || two(p + 6) > 59)
-        return false;
-    if (size == 8)
-        return true;
-    if (p[8] != '.' || size < 10 || size > 18)
-        return false;
-    for (long i = 9; i < size; i++)
-        if (!is_digit(p[i]) || (i >= 15 && p[i] != '0'))
-            return false;
-    return true;
-}
-
 /* Check a value against what is said of it, and put in its place what it is; false where it is not for us. It may be in
    `*to` then, which goes on behind it. */
 static bool read_value(const Said *said, Field *field, char **to)
@@ -471,7 +424,43 @@ static bool read_said_row(const Saying *saying, Row *row, Typing *typing, char *
     return true;
 }
 
-/* How much room `read_said_row` may need. */
+/* How much room `read_said_row` may need, and `restate_row` once more, and the row's own size. */
 static size_t room_to_read(const Row *row) { return (size_t)row->size * 2 + (size_t)row->count * MAX_MADE; }
+
+/* Write a row with what its values are now, where any of them changed: then it is as if it had come so. False where it is
+   not for us: rows that are written anew have no white space, and others see to that. */
+static bool restate_row(Row *row, Typing *typing, char **to)
+{
+    Py_ssize_t compact = 1 + !row->count;
+    bool changed = false;
+    for (int i = 0; i < row->count; i++) {
+        const Field *field = &row->fields[i];
+        changed |= typing->came[i].text != NULL;
+        compact += field->name_size + (typing->came[i].text ? typing->came[i].size : field->size) + 4;
+    }
+    if (!changed)
+        return true;
+    if (row->size != compact)
+        return false;
+    char *p = *to;
+    row->text = p;
+    *p++ = '{';
+    for (int i = 0; i < row->count; i++) {
+        Field *field = &row->fields[i];
+        memcpy(p, field->name - 1, field->name_size + 2);
+        field->name = p + 1;
+        p += field->name_size + 2;
+        *p++ = ':';
+        memcpy(p, field->text, field->size);
+        field->text = p;
+        p += field->size;
+        *p++ = i + 1 < row->count ? ',' : '}';
+        typing->came[i].text = NULL;
+    }
+    row->size = p - row->text;
+    row->end = p;
+    *to = p;
+    return true;
+}
 
 #endif

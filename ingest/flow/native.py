@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 from pyspark.sql.types import (
+    BinaryType,
     BooleanType,
     CharType,
+    DateType,
     DecimalType,
     DoubleType,
     FloatType,
@@ -21,6 +23,7 @@ from pyspark.sql.types import (
     StringType,
     TimestampNTZType,
     TimestampType,
+    TimeType,
     VarcharType,
 )
 
@@ -58,7 +61,7 @@ BUILT: Final = _native is not None and os.environ.get("INGEST_NATIVE") != "off"
 FORMS: Final = ("debezium", "rows", "canal")
 """The forms of messages, in the order of their codes: Debezium's, values that are rows of one table, and Canal's."""
 
-_NULL, _BOOL, _INT, _DOUBLE, _TEXT, _DECIMAL, _TIMESTAMP, _OTHER = range(8)
+_NULL, _BOOL, _INT, _DOUBLE, _TEXT, _DECIMAL, _TIMESTAMP, _DATE, _TIME, _BYTES, _OTHER = range(11)
 _MAX_KEYS: Final = 16
 _MAX_RESULTS: Final = 1000
 
@@ -264,4 +267,10 @@ def _takes(before: DataType, after: DataType, standard: str) -> tuple[int, bool,
         found = (_DECIMAL, before.precision, before.scale)
     elif kind in {TimestampNTZType, TimestampType} and (not isinstance(after, TIMES) or after == before):
         found = (_TIMESTAMP, ord(" " if standard == temporal.SQL else "T"), kind is TimestampType)
+    elif kind is DateType and (not isinstance(after, TIMES) or after == before):
+        found = (_DATE, 0, 0)
+    elif kind is TimeType and (is_text(after) or after == before):
+        found = (_TIME, 0, 0)
+    elif kind is BinaryType and (is_text(after) or after == before):
+        found = (_BYTES, 0, 0)
     return found[0], quoted, found[1], found[2], _number_of(before) if before == after else 0

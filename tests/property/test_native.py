@@ -250,7 +250,7 @@ MOMENTS = st.builds(
 QUOTED = st.one_of(a_number, ONES).map(lambda text: f'"{text}"')
 ODD = st.one_of(
     a_nested, ONES, TEXTS, MOMENTS, QUOTED, st.sampled_from(["null", "true", '"1"', '"0"', '"true"', '"x"', '"é\xff"']),
-    st.text(alphabet=st.characters(max_codepoint=300), max_size=5).map(lambda text: json.dumps(text, ensure_ascii=False)),
+    st.text(alphabet=st.characters(max_codepoint=300), max_size=5).map(lambda s: json.dumps(s, ensure_ascii=False)),
 )  # fmt: skip
 
 
@@ -281,7 +281,8 @@ CONNECT: Words = {
     a_logical_type("int64", "io.debezium.time.MicroTimestamp"): ("TIMESTAMP", FINE, ONES),
     a_logical_type("int64", "io.debezium.time.NanoTimestamp"): ("BIGINT", FINE, ONES),
     a_logical_type("string", "io.debezium.time.ZonedTimestamp"): (
-        "TIMESTAMP_LTZ", ['"2020-01-31T12:13:14Z"', '"2024-02-29T23:59:59.120000Z"', '"2020-01-31T12:13:14.5Z"'], MOMENTS,
+        "TIMESTAMP_LTZ", ['"2020-01-31T12:13:14Z"', '"2024-02-29T23:59:59.120000Z"', '"2020-01-31T12:13:14.5Z"'],
+        MOMENTS,
     ),
     a_logical_type("string", "io.debezium.data.Json"): ("STRING", [r'"{\\"a\\": 1}"'], ODD),
     a_logical_type("struct", "io.debezium.data.VariableScaleDecimal"): ("STRING", ['{"scale":1,"value":"fQ=="}'], ODD),
@@ -312,8 +313,9 @@ MYSQL_TYPES: Words = {
     '"char(3)"': ("CHAR(3)", TEXT, a_text), '"decimal(5,2)"': ("DECIMAL(5,2)", ['"12.50"', '"-3"'], NUMBERS),
     '"timestamp(6)"': ("TIMESTAMP_LTZ", INSTANTS, MOMENTS), '"datetime"': ("TIMESTAMP", INSTANTS, MOMENTS),
     '"date"': ("DATE", DAYS, MOMENTS), '"time(3)"': ("TIME(3)", TIMES, MOMENTS), '"blob"': ("BYTES", ['"hi"'], ODD),
-    '"bit(9)"': ("BYTES", ['"300"'], NUMBERS), '"bit(1)"': ("BOOLEAN", ['"1"'], NUMBERS), '"json"': ("STRING", TEXT, a_text),
-    '"float"': ("FLOAT", ['"1.5"'], NUMBERS), '"double"': ("DOUBLE", ['"1.5"'], NUMBERS), '"text"': ("STRING", TEXT, ODD),
+    '"bit(9)"': ("BYTES", ['"300"'], NUMBERS), '"bit(1)"': ("BOOLEAN", ['"1"'], NUMBERS),
+    '"json"': ("STRING", TEXT, a_text), '"float"': ("FLOAT", ['"1.5"'], NUMBERS),
+    '"double"': ("DOUBLE", ['"1.5"'], NUMBERS), '"text"': ("STRING", TEXT, ODD),
 }  # fmt: skip
 
 
@@ -338,7 +340,8 @@ def typed_rows(draw: Any, said: Words, keys: tuple[str, ...]) -> tuple[dict[str,
 
     def row(columns: list[str]) -> str:
         parts = [f"{json.dumps(name, ensure_ascii=False)}:{value(name)}" for name in columns]
-        return "{" + draw(st.sampled_from([",", ",", ",", " , "])).join(parts) + "}"
+        gap: str = draw(st.sampled_from([",", ",", ",", " , "]))
+        return "{" + gap.join(parts) + "}"
 
     return words, schema(kinds, (names[0],)), schema(sink, (names[0],)), row
 

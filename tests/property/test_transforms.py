@@ -154,6 +154,117 @@ def test_updates_with_the_row_before_in_c_do_what_the_book_says(name: str) -> No
     same()
 
 
+ROWS = st.fixed_dictionaries({
+    "id": st.integers(1, 3), "n": st.sampled_from([0, 1, 2, None]), "d": st.sampled_from([18262, 0, None]),
+    "at": st.sampled_from([1700000000123, -1, 951782400000]), "amount": st.sampled_from(["fQ==", "AA==", "/w==", 5]),
+    "blob": st.sampled_from(["aGk=", ""]), "name": st.sampled_from(["a", "bb", "\u00e9", 'q"', None]),
+})  # fmt: skip
+SAID = json.dumps({"type": "struct", "fields": [{"type": "struct", "field": "after", "fields": [
+    {"type": "int64", "field": "id"}, {"type": "int32", "field": "n"}, {"type": "string", "field": "name"},
+    {"type": "int32", "name": "io.debezium.time.Date", "field": "d"}, {"type": "bytes", "field": "blob"},
+    {"type": "int64", "name": "io.debezium.time.Timestamp", "field": "at"},
+    {
+        "type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "field": "amount",
+        "parameters": {"scale": "2", "connect.decimal.precision": "10"},
+    },
+]}]})  # fmt: skip
+CANAL_ROWS = st.fixed_dictionaries({
+    "id": st.sampled_from(["1", "2", "3"]), "n": st.sampled_from(["0", "1", "2", None]),
+    "d": st.sampled_from(["2020-01-31", None]), "at": st.sampled_from(["2020-01-31 12:13:14", "2024-02-29 00:00:00.5"]),
+    "amount": st.sampled_from(["1.50", "-3", "0"]), "blob": st.sampled_from(["hi", ""]),
+    "name": st.sampled_from(["a", "bb", "\u00e9", 'q"', None]),
+})  # fmt: skip
+CODES = {"id": -5, "n": 4, "d": 91, "at": 93, "amount": 3, "blob": -4, "name": 12}
+TYPED = {
+    "what was computed": {
+        "projection": r"\*, n * 2 AS n2, YEAR(d) AS y, 10 / n AS part",
+        "filter": "n < 2 OR name = 'a'",
+    },
+    "times and decimals": {"projection": r"\*, amount * 2 AS more, DATE_ADD(d, 1) AS next", "filter": "amount > 0"},
+    "another key": {"projection": "name, id, n, d, at", "filter": "n > 0", "primary-keys": "name"},
+    "soft": {"projection": r"\*, at AS then", "filter": "n > 0", "converter-after-transform": "SOFT_DELETE"},
+}
+
+
+def dense(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+@pytest.mark.skipif(not native.BUILT, reason="installed without a compiler")
+@pytest.mark.parametrize("form", ["debezium-json", "canal-json"])
+def test_messages_that_tell_their_types_go_to_expressions_in_c(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    days = [18262, 18263, 18263]
+    if form == "canal-json":
+        rows = [{"id": "1", "d": f"2020-01-0{n - 18261}"} for n in days]
+        images: list[dict[str, Any]] = [{"data": [rows[0]], "old": None, "type": "INSERT"}]
+        images += [{"data": [row], "old": [{"d": old["d"]}], "type": "UPDATE"} for old, row in itertools.pairwise(rows)]
+        said = {"database": "d", "table": "t", "pkNames": ["id"], "sqlType": {"id": -5, "d": 91}}
+        messages: list[Any] = [(None, dense({**image, **said}).encode()) for image in images]
+    else:
+        texts = [dense({"id": 1, "n": 1, "d": n}) for n in days]
+        pairs = zip(["null", *texts], texts, "cuu", strict=False)
+        messages = [
+            (b'{"id":1}', f'{{"schema":{SAID},"payload":{debezium(*pair).decode()}}}'.encode()) for pair in pairs
+        ]
+    rule = sections(form, -1, projection="id, d, DATE_ADD(d, 1) AS next", filter="DAY(d) > 0")
+    if form == "canal-json":
+        rule["source"]["canal-json.infer-schema.strategy"] = "SQL_TYPE"
+    monkeypatch.setattr(Drain, "_one_message", None)
+    monkeypatch.setattr(FeedPlan, "upsert", None)
+    done = run(messages, 1, **rule)
+    assert [read(value)["next"] for _, _, value in done.records] == ["2020-01-02", "2020-01-03", "2020-01-03"]
+
+
+@pytest.mark.skipif(not native.BUILT, reason="installed without a compiler")
+@pytest.mark.parametrize("name", TYPED)
+def test_messages_that_tell_their_types_do_what_the_book_says(name: str) -> None:
+    def connect(before: Any, after: Any, op: str) -> tuple[bytes, bytes]:
+        images = {"u": (before, after), "c": (None, after), "d": (before, None)}[op]
+        payload = debezium(dense(images[0]), dense(images[1]), op).decode()
+        key = f'{{"schema":{{}},"payload":{{"id":{(images[1] or images[0])["id"]}}}}}'
+        return key.encode(), f'{{"schema":{SAID},"payload":{payload}}}'.encode()
+
+    @FEW
+    @given(
+        st.lists(st.tuples(ROWS, ROWS, st.sampled_from("uuuucd")), min_size=1, max_size=25), st.sampled_from([-1, 2])
+    )
+    def same(changes: list[tuple[Any, Any, str]], most: int) -> None:
+        both_ways([connect(*change) for change in changes], 1, **sections("debezium-json", most, **TYPED[name]))
+
+    same()
+
+
+@pytest.mark.skipif(not native.BUILT, reason="installed without a compiler")
+@pytest.mark.parametrize("name", TYPED)
+@pytest.mark.parametrize("strategy", ["AUTO", "SQL_TYPE"])
+def test_rows_of_canal_do_what_the_book_says(name: str, strategy: str) -> None:
+    def canal(before: dict[str, Any], after: dict[str, Any], kind: str) -> tuple[None, bytes]:
+        changed = {column: value for column, value in before.items() if value != after[column]}
+        message = {
+            "data": [before if kind == "DELETE" else after], "database": "d", "isDdl": False,
+            "old": [changed] if kind == "UPDATE" else None, "pkNames": ["id"], "sqlType": CODES, "table": "t",
+            "type": kind,
+        }  # fmt: skip
+        return None, dense(message).encode()
+
+    rule = {key: text.replace("10 / n", "10 / CAST(n AS INT)") for key, text in TYPED[name].items()}
+
+    @FEW
+    @given(
+        st.lists(
+            st.tuples(CANAL_ROWS, CANAL_ROWS, st.sampled_from(["UPDATE", "UPDATE", "UPDATE", "INSERT", "DELETE"])),
+            min_size=1, max_size=25,
+        ),
+        st.sampled_from([-1, 2]),
+    )  # fmt: skip
+    def same(changes: list[tuple[Any, Any, str]], most: int) -> None:
+        given_sections = sections("canal-json", most, **rule)
+        given_sections["source"]["canal-json.infer-schema.strategy"] = strategy
+        both_ways([canal(*change) for change in changes], 1, **given_sections)
+
+    same()
+
+
 def table_of(records: list[Any]) -> dict[Any, Any]:
     """What a reader of the topic has in the end."""
     last = {(topic, key): value for topic, key, value in records}
