@@ -63,6 +63,8 @@ FORMS: Final = ("debezium", "rows", "canal")
 
 _NULL, _BOOL, _INT, _DOUBLE, _TEXT, _DECIMAL, _TIMESTAMP, _DATE, _TIME, _BYTES, _OTHER = range(11)
 _MAX_KEYS: Final = 16
+_ENDLESS: Final = 1 << 40
+"""More characters than any text has: messages may declare a VARCHAR of any length."""
 _MAX_RESULTS: Final = 1000
 
 
@@ -122,7 +124,7 @@ class Lanes:
             return None
         return _native.Saying(
             tuple(
-                (msgspec.json.encode(name)[1:-1], int(how), a, b, _number_of(column.type))
+                (msgspec.json.encode(name)[1:-1], int(how), min(a, _ENDLESS), b, _number_of(column.type))
                 for name, column in columns.items()
                 for how, a, b in (column.reads,)
             )
@@ -262,7 +264,7 @@ def _takes(before: DataType, after: DataType, standard: str) -> tuple[int, bool,
     elif kind is StringType:
         found = (_TEXT, -1, 0)
     elif isinstance(before, (CharType, VarcharType)):
-        found = (_TEXT, before.length, 0)
+        found = (_TEXT, min(before.length, _ENDLESS), 0)
     elif isinstance(before, DecimalType):
         found = (_DECIMAL, before.precision, before.scale)
     elif kind in {TimestampNTZType, TimestampType} and (not isinstance(after, TIMES) or after == before):

@@ -163,6 +163,9 @@ def by_code(sql_types: dict[str, Any]) -> dict[str, Column]:
 
 
 _NAME: Final = re.compile(r"\s*([a-z0-9_]+)\s*(?:\(([^)]*)\))?\s*(.*)", re.IGNORECASE | re.DOTALL)
+_LENGTH: Final = re.compile(r"\s*[0-9]{1,9}\s*").fullmatch
+"""Longer ones no database has: they come from messages, and are not for `int` and patterns to choke on."""
+_BITS: Final = 64
 _WHOLE: Final = {"tinyint": 0, "smallint": 1, "mediumint": 2, "int": 3, "integer": 3, "bigint": 4}
 _BYTES: Final = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
 
@@ -181,7 +184,10 @@ def _mysql(text: str, *, timestamp_ltz: bool, tinyint1_boolean: bool) -> Column:
     if found is None:
         return _STRING
     name, rest = found.group(1).lower(), found.group(3).lower()
-    numbers = [int(part) for part in (found.group(2) or "").split(",") if part.strip().isdigit()]
+    parts = [part for part in (found.group(2) or "").split(",") if part.strip()]
+    if not all(map(_LENGTH, parts)):
+        return _STRING  # an ENUM or a SET
+    numbers = [int(part) for part in parts]
     if name in _WHOLE:
         unsigned = "unsigned" in rest or "zerofill" in rest
         if name == "tinyint" and numbers == [1] and not unsigned and tinyint1_boolean:
@@ -193,6 +199,8 @@ def _mysql(text: str, *, timestamp_ltz: bool, tinyint1_boolean: bool) -> Column:
         exact = scale <= precision <= types.MAX_PRECISION and precision > 0
         return _num(DecimalType(precision, scale)) if exact else _STRING
     sized = numbers[0] if numbers else 1
+    if name == "bit" and sized > _BITS:
+        return _STRING
     simple: dict[str, Column] = {
         "float": _num(types.DOUBLE if numbers else types.FLOAT),
         "double": _num(types.DOUBLE), "real": _num(types.DOUBLE),

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _PREFIX: Final = "CREATE TABLE t ("
 _MAX_DEPTH: Final = 20
+_LONGEST: Final = (1 << 31) - 1
+"""Characters of a CHAR or VARCHAR, at most: Flink SQL's limit."""
 _SIMPLE: Final[dict[str, DataType]] = {
     "BOOLEAN": types.BOOLEAN, "TINYINT": types.TINYINT, "SMALLINT": types.SMALLINT, "INT": types.INT,
     "BIGINT": types.BIGINT, "FLOAT": types.FLOAT, "DOUBLE": types.DOUBLE, "TEXT": types.STRING, "DATE": types.DATE,
@@ -194,7 +196,7 @@ def _with_numbers(name: str, numbers: list[int]) -> DataType | None:
         return DecimalType(precision, scale) if scale <= precision <= 38 and precision else None
     if name in {"CHAR", "VARCHAR"} and len(numbers) <= 1:
         length = numbers[0] if numbers else 1
-        return None if not length else (CharType(length) if name == "CHAR" else VarcharType(length))
+        return None if not 0 < length <= _LONGEST else (CharType(length) if name == "CHAR" else VarcharType(length))
     if name == "TIME" and len(numbers) <= 1:
         return TimeType(min(numbers[0] if numbers else 0, 6))
     return None

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
 
 from ingest.engine import planner
+from ingest.formats.canal_json import CanalJson
 from ingest.kafka.headers import Headers, compile_filter
 from ingest.kafka.offsets import parse_offsets, parse_time
 from ingest.model import types
@@ -148,3 +152,29 @@ def test_ddl_of_flink_with_everything_that_is_understood() -> None:
     assert {n: types.name(t) for n, t in parse_columns("`a.b` STRING, date DATE").items()} == {
         "a.b": "STRING", "date": "DATE",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("varchar(99999999999999999999)", "STRING"),
+        ("varchar(\u00b2)", "STRING"),
+        ("char(" + "9" * 5000 + ")", "STRING"),
+        ("decimal(" + "9" * 5000 + ",2)", "STRING"),
+        ("enum('1','2')", "STRING"),
+        ("decimal(99,2)", "STRING"),
+        ("bit(64)", "BYTES"),
+        ("bit(999999999)", "STRING"),
+        ("time(999999999)", "TIME(6)"),
+        ("varchar(999999999)", "VARCHAR(999999999)"),
+    ],
+)
+def test_types_that_no_database_has_harm_nothing(said: str, expected: str) -> None:
+    """They come from messages."""
+    decoder = CanalJson.model_validate({"canal-json.infer-schema.strategy": "MYSQL_TYPE"}).decoder("t")
+    row = '{"a":null}'
+    message = f'{{"data":[{row}],"table":"t","type":"INSERT","mysqlType":{{"a":{json.dumps(said)}}}}}'.encode()
+    for _ in range(2):  # the second time by a pattern
+        change: Any = decoder.decode([None], [message])[0]
+        assert bytes(change[3]) == row.encode()
+        assert change[5].types == {"a": types.parse(expected)}
