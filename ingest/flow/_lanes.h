@@ -3,7 +3,7 @@
 #ifndef INGEST_FLOW_LANES_H
 #define INGEST_FLOW_LANES_H
 
-#include "_handover.h"
+#include "_layout.h"
 
 /* Take one message: 1 if it was, 0 if it is not for us, -1 with an error. Emits all of its records, or none. */
 static int take_one(State *state, Lane *lane, const RawRecord *record, const Out *out, const Feed *feed)
@@ -51,6 +51,8 @@ static int take_one(State *state, Lane *lane, const RawRecord *record, const Out
         return read;
     if (table->fed)
         return feed_one(state, lane, table, op, message_key, said != NULL, feed);
+    if (table->laid_out)
+        return take_laid_out(state, lane, table, op, message_key, said != NULL, out);
 
     size_t size, old_size = 0;
     Row *row = &state->after;

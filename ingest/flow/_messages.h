@@ -134,7 +134,7 @@ typedef struct {
     Row before, after, message_key, composed;
     Row source; /* one that came, in a text of ours: most are like it */
     char source_text[MAX_SOURCE];
-    Way ways[MAX_FIELDS];
+    Way ways[MAX_FIELDS], before_ways[MAX_FIELDS];
     Typing before_typing, typing; /* of the rows before and after, where the message says something */
     char *made;    /* values that were made of others */
     size_t made_room;

@@ -9,8 +9,9 @@
    has no room. Nothing is kept between calls but what the objects hold, and counters until `settle`.
 
    _json.h reads texts, _tables.h checks and writes rows, _typed.h reads values whose types the messages tell, _messages.h
-   finds their tables, _lanes.h is the way of a message to records; _handover.h takes rows apart for expressions, and
-   _answers.h makes records of what comes back. They are one unit to the compiler. */
+   finds their tables, _lanes.h is the way of a message to records, which _layout.h puts together where they are no mere
+   rows; _handover.h takes rows apart for expressions, and _answers.h makes records of what comes back. They are one unit
+   to the compiler. */
 
 #define PY_SSIZE_T_CLEAN
 #define _GNU_SOURCE /* memmem */
@@ -22,6 +23,7 @@
 static PyMethodDef table_methods[] = {
     {"answer", (PyCFunction)table_answer, METH_VARARGS, "Let rows be made of results, by a program."},
     {"feed", (PyCFunction)table_feed, METH_VARARGS, "Let rows go to expressions, by a program."},
+    {"lay_out", (PyCFunction)table_lay_out, METH_VARARGS, "Let records be put together of pieces."},
     {"ready", (PyCFunction)table_ready, METH_O, "Where its records go that pass expressions by."},
     {NULL, NULL, 0, NULL},
 };

@@ -3,6 +3,7 @@ from typing import Any, TypeAlias
 
 from ingest.flow.plan import Record as Written
 from ingest.flow.plan import TablePlan
+from ingest.flow.rows import RowPlan
 from ingest.flow.transform import FeedPlan
 from ingest.model.record import Raw, Record
 
@@ -11,7 +12,7 @@ class Table:
 
     def __init__(
         self,
-        plan: TablePlan | FeedPlan,
+        plan: TablePlan | RowPlan | FeedPlan,
         destination: Any,  # noqa: ANN401
         columns: tuple[tuple[bytes, bytes, int, bool, int, int, int], ...],
         order: tuple[int, ...],
@@ -49,6 +50,23 @@ class Table:
         `event`: the slot of what happened, or -1. `decisive`: the columns where a difference makes the row before an
         update go, too; `key`: those that are of the result's key; `images`: it goes in any case. `were`: its columns
         that go in slots of the row after it, where both have the same key; none where it goes by itself.
+        """
+
+    def lay_out(
+        self,
+        key: tuple[tuple[int, bytes, int], ...] | None,
+        insert: tuple[tuple[int, bytes, int], ...],
+        update: tuple[tuple[int, bytes, int], ...],
+        alone: tuple[tuple[int, bytes, int], ...],
+        delete: tuple[tuple[int, bytes, int], ...] | None,
+        moves: bool,
+        /,
+    ) -> None:
+        """Let records be put together of pieces: of each its code, its text, and the place of its column.
+
+        `key`: None for none; its columns are places among those of the primary key. Values: of an insert, of an update
+        whose row before it is known, of one where it is not, of a delete, where None is null. `moves`: an update that
+        changes the key writes null under the old one.
         """
 
     def ready(self, heads: tuple[int, int, int, int], /) -> None:

@@ -23,14 +23,29 @@ typedef struct {
     bool quoted;    /* the sink's column is a text: what is none is written as one */
     bool moves;     /* it is of the key of what comes out of expressions */
     long a, b;      /* bits; most characters (-1: any); precision and scale; separator and zone */
-    int at;         /* field of the row in hand */
+    int at, was;    /* field of the row in hand; of the image in hand */
     uint64_t seen;  /* the row that had it last */
+    uint64_t had;   /* the image that had it last */
 } Column;
 
 typedef struct {
     const char *text;
     size_t size;
 } Text;
+
+/* What records are put together of. The codes are those of native.py. */
+enum { PIECE_TEXT, PIECE_CELL, PIECE_CSV, PIECE_IMAGE };
+
+typedef struct {
+    int op, place; /* `place`: of a column; in keys, of a key column */
+    char *text;
+    size_t size;
+} Piece;
+
+typedef struct {
+    Piece *pieces;
+    int count;
+} Pieces;
 
 typedef struct {
     PyObject_HEAD
@@ -60,7 +75,18 @@ typedef struct {
     Text *made_names, *layout_names;
     char *made_kinds;
     PyObject *writers, *texts; /* what writes the others' values; whose bytes the names are */
+    /* Where records are put together of pieces: the key, and the values of an insert, an update, one whose row before it
+       is not known, and a delete */
+    bool laid_out, laid_keyed, laid_delete, laid_moves;
+    Pieces laid_key, bodies[4];
 } Table;
+
+static void free_pieces(Pieces *pieces)
+{
+    for (int i = 0; pieces->pieces && i < pieces->count; i++)
+        PyMem_Free(pieces->pieces[i].text);
+    PyMem_Free(pieces->pieces);
+}
 
 static void table_dealloc(Table *self)
 {
@@ -82,6 +108,9 @@ static void table_dealloc(Table *self)
     PyMem_Free(self->made_names);
     PyMem_Free(self->layout_names);
     PyMem_Free(self->made_kinds);
+    free_pieces(&self->laid_key);
+    for (int i = 0; i < 4; i++)
+        free_pieces(&self->bodies[i]);
     Py_XDECREF(self->writers);
     Py_XDECREF(self->texts);
     Py_XDECREF(self->base);

@@ -30,14 +30,16 @@ from pyspark.sql.types import (
 from ingest.flow.conform import Drift
 from ingest.flow.decoders import plain_name
 from ingest.flow.plan import TablePlan
+from ingest.flow.rows import RowPlan
 from ingest.flow.transform import EVENT, FeedPlan
+from ingest.formats.writing import Cell, Pattern, Side, json_cells
 from ingest.model import temporal
 from ingest.model.event import Kind
 from ingest.model.jsontext import MALFORMED
 from ingest.model.types import INTEGER_BITS, TIMES, is_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql.types import DataType
 
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from ingest.flow.plans import Plans
     from ingest.flow.transform import Composer
     from ingest.formats import Format
+    from ingest.formats.writing import Pieces
     from ingest.model.table import TableId
 
 Head: TypeAlias = "tuple[Any, tuple[tuple[TableId, Kind], ...]]"
@@ -62,6 +65,7 @@ FORMS: Final = ("debezium", "rows", "canal")
 """The forms of messages, in the order of their codes: Debezium's, values that are rows of one table, and Canal's."""
 
 _NULL, _BOOL, _INT, _DOUBLE, _TEXT, _DECIMAL, _TIMESTAMP, _DATE, _TIME, _BYTES, _OTHER = range(11)
+_PIECE_TEXT, _PIECE_CELL, _PIECE_CSV, _PIECE_IMAGE = range(4)
 _MAX_KEYS: Final = 16
 _ENDLESS: Final = 1 << 40
 """More characters than any text has: messages may declare a VARCHAR of any length."""
@@ -138,7 +142,7 @@ class Lanes:
             return None
         known = self._tables.get(table)
         if known is None or known[0] is not plan:
-            made = compile_feed(plan) if isinstance(plan, FeedPlan) else compile_table(plan)
+            made = _compile(plan)
             if made is None:
                 return None
             if isinstance(plan, TablePlan) and self._heads is not None:
@@ -168,6 +172,12 @@ class Heads:
         """Those of a table's inserts, updates and deletes, and of tombstones of old keys."""
         insert, update, delete = (self.place(destination, ((table, kind),)) for kind in Kind)
         return insert, update, delete, self.place(destination, ())
+
+
+def _compile(plan: Plan) -> Table | None:
+    if isinstance(plan, FeedPlan):
+        return compile_feed(plan)
+    return compile_rows(plan) if isinstance(plan, RowPlan) else compile_table(plan)
 
 
 def compile_feed(plan: FeedPlan) -> Table | None:
@@ -220,6 +230,52 @@ def compile_table(plan: Plan) -> Table | None:
     """How C checks and writes the rows of a table; None where it cannot, or is not there."""
     if not BUILT or not isinstance(plan, TablePlan) or not plan.simple:
         return None
+    return _compile_for(plan, plan.destination)
+
+
+def compile_rows(plan: RowPlan) -> Table | None:
+    """How C checks the rows of a table, and puts its records together; None where it cannot, or is not there."""
+    layout = plan.layout
+    if not BUILT or layout is None or not isinstance(layout.value, Pattern) or not plan.simple:
+        return None
+    key, own = plan.sink.primary_key, {column.name: column.type for column in plan.source.columns}
+    cells = [piece for piece in layout.key or () if isinstance(piece, Cell)]
+    if any(name not in own or isinstance(own[name], (FloatType, DoubleType)) for name in key):
+        return None
+    if any(cell.name not in key for cell in cells):
+        return None
+    made = _compile_for(plan, layout.destination)
+    if made is None:
+        return None
+    places = {column.name: i for i, column in enumerate(plan.source.columns)}
+    more = [column.name for column in plan.sink.columns if column.name not in places]
+    places |= {name: len(places) + i for i, name in enumerate(more)}
+    names = [column.name for column in plan.sink.columns]
+    value = layout.value
+    made.lay_out(
+        None if layout.key is None else _pieces(layout.key, {name: i for i, name in enumerate(key)}, ()),
+        _pieces(value.insert, places, names), _pieces(value.update, places, names), _pieces(value.alone, places, names),
+        None if value.delete is None else _pieces(value.delete, places, ()), layout.moves,
+    )  # fmt: skip
+    return made
+
+
+def _pieces(pieces: Pieces, places: Mapping[str, int], row: Sequence[str]) -> tuple[tuple[int, bytes, int], ...]:
+    """Pieces as C has them; `row`: the columns of a row after a change."""
+    made: list[tuple[int, bytes, int]] = []
+    for piece in pieces:
+        if isinstance(piece, bytes):
+            made.append((_PIECE_TEXT, piece, 0))
+        elif isinstance(piece, Cell):
+            made.append((_PIECE_CSV if piece.csv else _PIECE_CELL, b"", places[piece.name]))
+        elif piece is Side.BEFORE:
+            made.append((_PIECE_IMAGE, b"", 0))
+        else:
+            made += _pieces(json_cells((name, Cell(name)) for name in row), places, ())
+    return tuple(made)
+
+
+def _compile_for(plan: TablePlan | RowPlan, destination: Any) -> Table | None:  # noqa: ANN401  (the sink's own)
     source, sink = plan.source, plan.sink
     sink_types = {column.name: column.type for column in sink.columns}
     own = [column.name for column in source.columns]
@@ -233,7 +289,7 @@ def compile_table(plan: Plan) -> Table | None:
     order = tuple(places[column.name] for column in sink.columns)
     key = tuple(places[name] for name in sink.primary_key)
     keyed = plan.key_from_message
-    return _native.Table(plan, plan.destination, tuple(columns), order, len(own), key, keyed)
+    return _native.Table(plan, destination, tuple(columns), order, len(own), key, keyed)
 
 
 def _column(name: str, takes: tuple[int, bool, int, int, int]) -> tuple[bytes, bytes, int, bool, int, int, int]:

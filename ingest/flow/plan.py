@@ -16,7 +16,8 @@ from pyspark.sql.types import StringType, VarcharType
 
 from ingest.flow.conform import Conformer, KeyChanged
 from ingest.flow.decoders import annotation_of, decoder_of, field_of, plain_name, refuse
-from ingest.flow.rowtext import canonical, is_plain, key_image, parse_row
+from ingest.flow.rowtext import is_plain, key_image, parse_row
+from ingest.formats.writing import canonical
 from ingest.model import types
 from ingest.model.event import Kind
 from ingest.model.jsontext import MALFORMED, check_text, object_of

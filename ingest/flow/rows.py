@@ -6,24 +6,53 @@ use it are for looking, for tests and for small things; each row is taken apart.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ingest.flow.conform import Conformer, KeyChanged
+from ingest.flow.decoders import plain_name
 from ingest.flow.rowtext import key_image, parse_row
+from ingest.formats.writing import Cell, fill
 from ingest.model.event import Kind
 from ingest.model.reject import RowError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     import msgspec
 
     from ingest.flow.infer import Inference
     from ingest.flow.plan import Record
-    from ingest.formats.writing import Image
+    from ingest.formats.writing import Image, Pieces, Value
     from ingest.model.event import Declared
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
+
+
+class Layout(NamedTuple):
+    """What records look like that are put together of pieces: what a `RowPlan` may render by, and C as well."""
+
+    destination: Any
+    """The sink's own."""
+    key: Pieces | None
+    value: Value
+    """In C only as a `Pattern`."""
+    moves: bool
+    """Whether an update that changes the key writes null under the old one."""
+
+    def render(self, kind: Kind, before: Image | None, after: Image | None) -> Iterator[Record]:
+        """The records for a change."""
+        value = self.value(kind, before, after)
+        if self.key is None:
+            if value is not None:
+                yield (self.destination, None, value)
+            return
+        key = fill(self.key, before, after)
+        moves = self.moves and kind is Kind.UPDATE
+        if moves and before and all(cell.name in before for cell in self.key if isinstance(cell, Cell)):
+            old = fill(self.key, None, before)
+            if old != key:
+                yield (self.destination, old, None)
+        yield (self.destination, key, value)
 
 
 class RowPlan:
@@ -38,16 +67,29 @@ class RowPlan:
         inference: Inference,
         *,
         key_from_message: bool,
+        layout: Layout | None = None,
     ) -> None:
-        """`render`: the sink's records for a change, from its images."""
+        """`render`: the sink's records for a change, from its images; `layout`: where it is what that renders."""
         self.table = table
+        self.source, self.sink, self.layout = source, sink, layout
         self.inserted = self.updated = self.deleted = self.unsaid = 0
         self._conformer = Conformer(source, sink, inference)
         self.withheld = self._conformer.withheld
         self._primary_key = sink.primary_key
         self._columns = [column.name for column in sink.columns]
         self._render = render
-        self._key_from_message = key_from_message
+        self.key_from_message = key_from_message
+
+    @property
+    def standard(self) -> str:
+        """How timestamps are written."""
+        return self._conformer.standard
+
+    @property
+    def simple(self) -> bool:
+        """Whether every column is the sink's, wide enough, under a plain name."""
+        conformer = self._conformer
+        return not conformer.absent and not conformer.narrow and all(plain_name(name) for name in conformer.sink_types)
 
     def upsert(
         self,
@@ -105,7 +147,7 @@ class RowPlan:
         for name in self._primary_key:
             if row.get(name, b"null") == b"null":
                 raise RowError("null-key", f"primary key column {name!r} is null or missing")
-        if not self._key_from_message or not self._primary_key:
+        if not self.key_from_message or not self._primary_key:
             return
         names = () if declared is None else declared.primary_key
         image = None if message_key is None else key_image(message_key)

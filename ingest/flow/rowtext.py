@@ -6,17 +6,11 @@ In: JSON text as it came. Out: JSON text as the sink's column wants it. Numbers 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import msgspec
-from pyspark.sql.types import DoubleType, FloatType
 
-from ingest.model import types
 from ingest.model.jsontext import MALFORMED, check_text, fields_of, object_of, reason
 from ingest.model.reject import RowError
-
-if TYPE_CHECKING:
-    from pyspark.sql.types import DataType
 
 _SPACED = re.compile(rb"[{:,][ \t\r\n]|[ \t\r\n][},:]")
 """Where there may be white space between values; it may be within a text, too."""
@@ -62,14 +56,3 @@ def key_image(message_key: bytes) -> msgspec.Raw | None:
     except MALFORMED:
         return None
     return envelope.payload
-
-
-def canonical(value: bytes, data_type: DataType) -> bytes:
-    """The one text of a key value: equal keys have equal bytes, however the messages spelled them."""
-    if value[:1] == b'"':
-        return msgspec.json.encode(msgspec.json.decode(value))
-    if type(data_type) in types.INTEGER_BITS:
-        return b"%d" % int(value)
-    if isinstance(data_type, (DoubleType, FloatType)):
-        return msgspec.json.encode(float(value))
-    return value

@@ -13,7 +13,7 @@ from pydantic import Field, field_validator
 
 from ingest.formats.options import Options
 from ingest.formats.reading import Reading
-from ingest.formats.writing import object_or_null
+from ingest.formats.writing import Pattern, Side
 from ingest.model.event import TOMBSTONE, Bad, Kind, Skip
 from ingest.model.jsontext import MALFORMED, reason
 from ingest.model.pattern import checked, whole
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ingest.formats.typed import Column, Typed
-    from ingest.formats.writing import Image, Value
+    from ingest.formats.writing import Pieces, Value
     from ingest.model.event import Change, Decoded
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
@@ -296,9 +296,10 @@ def _value_of(table: TableId, schema: TableSchema) -> Value:
     }  # fmt: skip
     rest = msgspec.json.encode(said)[1:]
 
-    def value(kind: Kind, before: Image | None, after: Image | None) -> bytes:
-        row = before if after is None else after
-        old = b"null" if after is None or before is None else b"[%b]" % object_or_null(before)
-        return b'{"old":%b,"data":[%b],"type":"%b",%b' % (old, object_or_null(row), _TYPES[kind], rest)
+    def pieces(kind: Kind, row: Side, *old: bytes | Side) -> Pieces:
+        return (b'{"old":', *(old or (b"null",)), b',"data":[', row, b'],"type":"%b",%b' % (_TYPES[kind], rest))
 
-    return value
+    return Pattern(
+        pieces(Kind.INSERT, Side.AFTER), pieces(Kind.UPDATE, Side.AFTER, b"[", Side.BEFORE, b"]"),
+        pieces(Kind.UPDATE, Side.AFTER), pieces(Kind.DELETE, Side.BEFORE),
+    )  # fmt: skip

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from ingest.formats.options import Options
 from ingest.formats.reading import Reading
-from ingest.formats.writing import object_or_null
+from ingest.formats.writing import Pattern, Side
 from ingest.model.event import TOMBSTONE, Bad, Kind, Skip
 from ingest.model.jsontext import MALFORMED, fields_of, reason
 from ingest.model.reject import Contradiction
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ingest.formats.typed import Column, Typed
-    from ingest.formats.writing import Image, Value
+    from ingest.formats.writing import Image, Pieces, Value
     from ingest.model.event import Change, Decoded
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
@@ -295,10 +295,14 @@ def _value_of(table: TableId, schema: TableSchema, *, include_schema: bool) -> V
     parts = {1: ("table",), 2: ("db", "table"), 3: ("db", "schema", "table")}[len(table)]
     source = msgspec.json.encode({"db": None, **dict(zip(parts, table, strict=True))})
 
-    def plain(kind: Kind, before: Image | None, after: Image | None) -> bytes:
-        images = object_or_null(before), object_or_null(after)
-        return b'{"before":%b,"after":%b,"op":"%b","source":%b}' % (*images, _OPS[kind], source)
+    def pieces(kind: Kind, *, before: bool = False, after: bool = True) -> Pieces:
+        images = (Side.BEFORE if before else b"null", b',"after":', Side.AFTER if after else b"null")
+        return (b'{"before":', *images, b',"op":"%b","source":%b}' % (_OPS[kind], source))
 
+    plain = Pattern(
+        pieces(Kind.INSERT), pieces(Kind.UPDATE, before=True), pieces(Kind.UPDATE),
+        pieces(Kind.DELETE, before=True, after=False),
+    )  # fmt: skip
     if not include_schema:
         return plain
     from ingest.formats.connect import envelope_schema, payload_of  # noqa: PLC0415  (pyspark's types are slow to import; `check` needs none)
@@ -308,6 +312,6 @@ def _value_of(table: TableId, schema: TableSchema, *, include_schema: bool) -> V
 
     def enveloped(kind: Kind, before: Image | None, after: Image | None) -> bytes:
         images = None if before is None else row(before), None if after is None else row(after)
-        return begin + plain(kind, *images) + b"}"
+        return begin + (plain(kind, *images) or b"null") + b"}"
 
     return enveloped

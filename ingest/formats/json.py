@@ -13,7 +13,7 @@ from pydantic import Field, field_validator
 
 from ingest.formats.options import Options
 from ingest.formats.reading import Reading
-from ingest.formats.writing import object_or_null
+from ingest.formats.writing import Pattern, Side
 from ingest.model.event import TOMBSTONE, Bad, Kind
 from ingest.model.jsontext import MALFORMED, fields_of, object_of, reason
 from ingest.model.table import MAX_PARTS
@@ -21,7 +21,7 @@ from ingest.model.table import MAX_PARTS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ingest.formats.writing import Image, Value
+    from ingest.formats.writing import Value
     from ingest.model.event import Change, Decoded
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
@@ -189,6 +189,6 @@ def _flatten(text: bytes, prefix: str, into: dict[str, bytes], depth: int) -> st
 # -- writing ---------------------------------------------------------------------------------------------------------
 
 
-def _value(_kind: Kind, _before: Image | None, after: Image | None) -> bytes | None:
-    """The row after an insert or update; nothing, for a delete."""
-    return None if after is None else object_or_null(after)
+_ROW: Final = (Side.AFTER,)
+_value: Final = Pattern(_ROW, _ROW, _ROW, None)
+"""The row after an insert or update; nothing, for a delete."""

@@ -5,17 +5,21 @@ A format's module offers what makes a `Value` for a table; a sink asks for one f
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeAlias
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import msgspec
 
+from ingest.model.event import Kind
 from ingest.model.jsontext import object_of
 from ingest.model.table import show
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
-    from ingest.model.event import Kind
+    from pyspark.sql.types import DataType
+
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
 
@@ -23,8 +27,51 @@ Image: TypeAlias = dict[str, bytes]
 """The JSON text of each column; one that is not there is not known."""
 Value: TypeAlias = "Callable[[Kind, Image | None, Image | None], bytes | None]"
 """The value of a record for a change, from its images; none is Kafka's null. An update may lack its before image."""
-Key: TypeAlias = "Callable[[Image], bytes]"
-"""The key of a record for a row."""
+
+
+class Side(Enum):
+    """An image as a whole, or null."""
+
+    BEFORE = 0
+    AFTER = 1
+
+
+class Cell(NamedTuple):
+    """A column of the row after a change, or before a delete."""
+
+    name: str
+    csv: bool = False
+    """Whether it is a field of a line, and not JSON."""
+    type: DataType | None = None
+    """Where equal values are to be equal texts: the column's type."""
+
+
+Pieces: TypeAlias = tuple[bytes | Cell | Side, ...]
+"""What a text is put together of: texts, columns, images."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """The values of a table's records, by what happened: a `Value`, and one that C can make as well."""
+
+    insert: Pieces
+    update: Pieces
+    """Where the row before it is known."""
+    alone: Pieces
+    """An update where it is not."""
+    delete: Pieces | None
+    """None is Kafka's null."""
+
+    def __call__(self, kind: Kind, before: Image | None, after: Image | None) -> bytes | None:
+        """The value of a record for a change."""
+        if kind is Kind.DELETE:
+            pieces = self.delete
+        elif kind is Kind.INSERT:
+            pieces = self.insert
+        else:
+            pieces = self.alone if before is None else self.update
+        return None if pieces is None else fill(pieces, before, after)
+
 
 _NULL: Final = b"null"
 
@@ -34,24 +81,64 @@ def object_or_null(image: Image | None) -> bytes:
     return _NULL if image is None else object_of(image)
 
 
-def json_key(table: TableId, schema: TableSchema) -> Key:
+def fill(pieces: Pieces, before: Image | None, after: Image | None) -> bytes:
+    """Put a text together."""
+    row = (before if after is None else after) or {}
+    parts = []
+    for piece in pieces:
+        if isinstance(piece, bytes):
+            parts.append(piece)
+        elif isinstance(piece, Side):
+            parts.append(object_or_null(before if piece is Side.BEFORE else after))
+        else:
+            value = row.get(piece.name, _NULL)
+            if piece.type is not None:
+                value = canonical(value, piece.type)
+            parts.append(csv_field(value) if piece.csv else value)
+    return b"".join(parts)
+
+
+def canonical(value: bytes, data_type: DataType) -> bytes:
+    """The one text of a key value: equal keys have equal bytes, however the messages spelled them."""
+    if value[:1] == b'"':
+        return msgspec.json.encode(msgspec.json.decode(value))
+    kind = data_type.typeName()
+    if kind in _INTEGERS:
+        return b"%d" % int(value)
+    return msgspec.json.encode(float(value)) if kind in _FLOATS else value
+
+
+_INTEGERS: Final = frozenset({"byte", "short", "integer", "long"})
+_FLOATS: Final = frozenset({"float", "double"})
+
+
+def json_cells(cells: Iterable[tuple[str, Cell]], first: bytes = b"") -> Pieces:
+    """An object of these columns, each under a name; `first`: what it has already, after its brace."""
+    parts: list[bytes | Cell | Side] = []
+    begin = b"{" + first
+    for name, cell in cells:
+        parts += [begin + (b"," if parts or first else b"") + msgspec.json.encode(name) + b":", cell]
+        begin = b""
+    return (*parts, begin + b"}")
+
+
+def csv_cells(cells: Iterable[Cell], first: bytes | None = None) -> Pieces:
+    """A line of these columns; `first`: its first field."""
+    parts: list[bytes | Cell | Side] = [] if first is None else [first]
+    for cell in cells:
+        parts += [b",", cell] if parts else [cell]
+    return tuple(parts)
+
+
+def json_key(table: TableId, schema: TableSchema) -> Pieces:
     """Keys like `{"TableId":"shop.orders","id":1}`."""
-    names = schema.primary_key
-    first = b'{"TableId":' + msgspec.json.encode(show(table))
-    begins = [b",%b:" % msgspec.json.encode(name) for name in names]
-
-    def key(row: Image) -> bytes:
-        columns = [begin + row.get(name, _NULL) for name, begin in zip(names, begins, strict=True)]
-        return b"".join((first, *columns, b"}"))
-
-    return key
+    first = b'"TableId":' + msgspec.json.encode(show(table))
+    return json_cells(((name, Cell(name)) for name in schema.primary_key), first)
 
 
-def csv_key(table: TableId, schema: TableSchema) -> Key:
+def csv_key(table: TableId, schema: TableSchema) -> Pieces:
     """Keys like `"shop.orders",1`."""
-    names = schema.primary_key
-    first = csv_field(msgspec.json.encode(show(table)))
-    return lambda row: b",".join((first, *(csv_field(row.get(name, _NULL)) for name in names)))
+    return csv_cells((Cell(name, csv=True) for name in schema.primary_key), csv_field(msgspec.json.encode(show(table))))
 
 
 def csv_field(value: bytes) -> bytes:

@@ -12,8 +12,7 @@ from pydantic import Field, field_validator, model_validator
 
 from ingest.formats import WrittenFormatName, value_of
 from ingest.formats.options import OptionErrors
-from ingest.formats.writing import csv_key, json_key
-from ingest.model.event import Kind
+from ingest.formats.writing import Pattern, csv_key, fill, json_key
 from ingest.model.table import Selector, SelectorError, selector
 from ingest.sinks.topics import Destination, TopicsOptions, topic_name
 
@@ -24,7 +23,8 @@ if TYPE_CHECKING:
     from ingest.flow.infer import Inference
     from ingest.flow.plan import Record
     from ingest.flow.rows import RowPlan
-    from ingest.formats.writing import Image, Key
+    from ingest.formats.writing import Image
+    from ingest.model.event import Kind
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
 
@@ -109,30 +109,25 @@ class KafkaSink(TopicsOptions):
         self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference
     ) -> RowPlan:
         """How changes of a table are written; raises RowError for an id that cannot be a topic's name."""
-        from ingest.flow.rows import RowPlan  # noqa: PLC0415  (pyspark's types are slow to import; `check` needs none)
+        from ingest.flow.rows import Layout, RowPlan  # noqa: PLC0415  (pyspark's types are slow to import; `check` needs none)
 
         to = self.destination(target)
         value = value_of(self.value_format, target, sink, include_schema=self.include_schema)
-        key_of: Key | None = None if self.key_format is None else _KEYS[self.key_format](target, sink)
-        hashed = json_key(target, sink) if self.strategy == "hash-by-key" and key_of is None else None
+        key = None if self.key_format is None else _KEYS[self.key_format](target, sink)
         if self.strategy == "all-to-zero":
             to = Destination(to.topic, to.headers, 0)
-        upserts, columns = self.value_format == "json", sink.primary_key
+        layout = Layout(to, key, value, self.value_format == "json")
+        keyed = source.key_from_message
+        if self.strategy == "all-to-zero" or key is not None:
+            written = layout if isinstance(value, Pattern) else None
+            return RowPlan(table, source.schema, sink, layout.render, inference, key_from_message=keyed, layout=written)
+        hashed = json_key(target, sink)
 
         def render(kind: Kind, before: Image | None, after: Image | None) -> Iterator[Record]:
-            row = (before if after is None else after) or {}
-            made = value(kind, before, after)
-            key = None if key_of is None else key_of(row)
-            if upserts:
-                if made is None and key is None:
-                    return
-                if key_of is not None and kind is Kind.UPDATE and before and all(name in before for name in columns):
-                    old = key_of(before)
-                    if old != key:
-                        yield (to, old, None)
-            yield (to if hashed is None else Destination(to.topic, to.headers, hashed(row)), key, made)
+            for _, none, made in layout.render(kind, before, after):
+                yield (Destination(to.topic, to.headers, fill(hashed, before, after)), none, made)
 
-        return RowPlan(table, source.schema, sink, render, inference, key_from_message=source.key_from_message)
+        return RowPlan(table, source.schema, sink, render, inference, key_from_message=keyed)
 
 
 @lru_cache(maxsize=16)

@@ -11,18 +11,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from ingest.formats.options import Duration, OptionErrors
-from ingest.formats.writing import csv_field
-from ingest.model.event import Kind
-from ingest.model.jsontext import object_of
+from ingest.formats.writing import Cell, Pattern, csv_cells, json_cells
 from ingest.sinks.topics import TopicsOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from ingest.flow.evolve import SourceTable
     from ingest.flow.infer import Inference
     from ingest.flow.plan import Plan, Record
-    from ingest.formats.writing import Image, Key
+    from ingest.formats.writing import Pieces
     from ingest.kafka.admin import Split
     from ingest.kafka.transactions import TransactionalWriter
     from ingest.kafka.writer import KafkaWriter
@@ -97,39 +95,29 @@ class UpsertKafka(TopicsOptions):
         """How rows of a table become keyed rows; raises RowError for an id that cannot be a topic's name."""
         # Pyspark's types are slow to import, and `check` needs none
         from ingest.flow.plan import TablePlan  # noqa: PLC0415
-        from ingest.flow.rows import RowPlan  # noqa: PLC0415
+        from ingest.flow.rows import Layout, RowPlan  # noqa: PLC0415
 
         to = self.destination(target)
         keyed = source.key_from_message
         if self._as_it_came:
             return TablePlan(table, source.schema, sink, to, inference, key_from_message=keyed)
-        key_of, value_of = self._key(sink), self._value(sink)
+        row = self._value(sink)
+        layout = Layout(to, self._key(sink), Pattern(row, row, row, None), moves=True)
+        return RowPlan(table, source.schema, sink, layout.render, inference, key_from_message=keyed, layout=layout)
 
-        def render(kind: Kind, before: Image | None, after: Image | None) -> Iterator[Record]:
-            key = key_of((before if after is None else after) or {})
-            if kind is Kind.UPDATE and before and all(name in before for name in sink.primary_key):
-                old = key_of(before)
-                if old != key:
-                    yield (to, old, None)
-            yield (to, key, None if after is None else value_of(after))
-
-        return RowPlan(table, source.schema, sink, render, inference, key_from_message=keyed)
-
-    def _key(self, sink: TableSchema) -> Key:
-        from ingest.flow.rowtext import canonical  # noqa: PLC0415  (as above)
-
+    def _key(self, sink: TableSchema) -> Pieces:
         kinds = {column.name: column.type for column in sink.columns}
-        columns = [(name, name.removeprefix(self.key_prefix) or name, kinds[name]) for name in sink.primary_key]
-        if self.key_format == "csv":
-            return lambda row: b",".join(csv_field(canonical(row[name], kind)) for name, _, kind in columns)
-        return lambda row: object_of({short: canonical(row[name], kind) for name, short, kind in columns})
+        csv = self.key_format == "csv"
+        cells = [Cell(name, csv=csv, type=kinds[name]) for name in sink.primary_key]
+        return (
+            csv_cells(cells) if csv else json_cells((c.name.removeprefix(self.key_prefix) or c.name, c) for c in cells)
+        )
 
-    def _value(self, sink: TableSchema) -> Callable[[Image], bytes]:
+    def _value(self, sink: TableSchema) -> Pieces:
         left_out = set(sink.primary_key) if self.fields_include == "EXCEPT_KEY" else set()
-        names = [column.name for column in sink.columns if column.name not in left_out]
-        if self.value_format == "csv":
-            return lambda row: b",".join(csv_field(row.get(name, b"null")) for name in names)
-        return lambda row: object_of({name: row.get(name, b"null") for name in names})
+        csv = self.value_format == "csv"
+        cells = [Cell(column.name, csv=csv) for column in sink.columns if column.name not in left_out]
+        return csv_cells(cells) if csv else json_cells((cell.name, cell) for cell in cells)
 
     def writer(self, pipeline: str, run: int) -> KafkaWriter | TransactionalWriter | Buffer:  # type: ignore[override]
         """A task's side."""

@@ -24,11 +24,28 @@ from ingest.formats.debezium_json import DebeziumJson
 from ingest.formats.json import Json
 from ingest.model import types
 from ingest.model.schema import Column, TableSchema
+from ingest.sinks.kafka import KafkaSink
 from ingest.sinks.upsert_kafka import UpsertKafka
 
 pytestmark = pytest.mark.skipif(not native.BUILT, reason="installed without a compiler")
 
 SINK: Any = UpsertKafka.model_validate({"type": "upsert-kafka", "properties.*": {"bootstrap.servers": "nowhere:1"}})
+LAID_OUT: list[Any] = [
+    UpsertKafka.model_validate({"type": "upsert-kafka", "properties.*": {"bootstrap.servers": "nowhere:1"}, **options})
+    for options in (
+        {"value.format": "csv"}, {"key.format": "csv"}, {"value.fields-include": "EXCEPT_KEY"},
+        {"value.fields-include": "EXCEPT_KEY", "key.fields-prefix": "i"},
+    )
+] + [
+    KafkaSink.model_validate({"type": "kafka", "properties.*": {"bootstrap.servers": "nowhere:1"}, **options})
+    for options in (
+        {}, {"key.format": "json"}, {"key.format": "csv", "partition.strategy": "hash-by-key"},
+        {"value.format": "canal-json"}, {"value.format": "canal-json", "key.format": "json"}, {"value.format": "json"},
+        {"value.format": "json", "key.format": "json"},
+    )
+]  # fmt: skip
+"""Sinks whose records are put together of pieces."""
+A_SINK = st.sampled_from([SINK, SINK, *LAID_OUT])
 PLACEHOLDER = "__debezium_unavailable_value"
 
 
@@ -50,15 +67,17 @@ def schema(columns: dict[str, str], key: tuple[str, ...]) -> TableSchema:
     return TableSchema(made, key)
 
 
-def plans(form: Any, table: Any, source: TableSchema, sink: TableSchema, *, keyed: bool) -> Plans:
-    made = Plans(SINK.plan, Inference(form.reading, False, {}, 2000))
+def plans(form: Any, table: Any, source: TableSchema, sink: TableSchema, *, keyed: bool, to: Any = SINK) -> Plans:
+    made = Plans(to.plan, Inference(form.reading, False, {}, 2000))
     made.renew(Schemas(1, {table: SourceTable(source, (("out",),), keyed)}, {("out",): sink}), None)
     return made
 
 
-def compare(form: Any, table: Any, source: TableSchema, sink: TableSchema, message: Message, *, keyed: bool) -> bool:
+def compare(
+    form: Any, table: Any, source: TableSchema, sink: TableSchema, message: Message, *, keyed: bool, to: Any = SINK
+) -> bool:
     """Whether C took the message; then it is as the book has it."""
-    by_book, by_c = (plans(form, table, source, sink, keyed=keyed) for _ in range(2))
+    by_book, by_c = (plans(form, table, source, sink, keyed=keyed, to=to) for _ in range(2))
     records: list[Any] = []
     lanes = native.Lanes(form, by_c)
     lane = lanes.of("t")
@@ -79,10 +98,12 @@ def compare(form: Any, table: Any, source: TableSchema, sink: TableSchema, messa
             assert made is expected
             continue
         assert bytes(made) == bytes(expected), "which way a row went does not show"
-        json.loads(made)
+        if to is SINK:
+            json.loads(made)
     for at, plan in by_book.compiled.items():
         other = by_c.compiled[at]
         assert (plan.inserted, plan.updated, plan.deleted) == (other.inserted, other.updated, other.deleted)
+        assert not plan.unsaid
     return True
 
 
@@ -169,7 +190,7 @@ def a_case(draw: Any) -> tuple[TableSchema, TableSchema, dict[str, str]]:
     return schema(kinds, tuple(keys)), sink, {name: USUAL[kind] for name, kind in kinds.items()}
 
 
-@settings(max_examples=600)
+@settings(max_examples=1000)
 @given(st.data())
 def test_debezium_as_the_book_has_it(data: Any) -> None:
     source, sink, usual = data.draw(a_case())
@@ -191,7 +212,7 @@ def test_debezium_as_the_book_has_it(data: Any) -> None:
     )
     policy = data.draw(st.sampled_from(["reject", "keep"]))
     form = DebeziumJson.model_validate({"debezium-json.unavailable-value": policy})
-    compare(form, ("shop", "t"), source, sink, message, keyed=data.draw(st.booleans()))
+    compare(form, ("shop", "t"), source, sink, message, keyed=data.draw(st.booleans()), to=data.draw(A_SINK))
 
 
 @settings(max_examples=400)
@@ -201,10 +222,10 @@ def test_rows_as_the_book_has_them(data: Any) -> None:
     text = data.draw(space) + data.draw(a_row(list(usual), usual=usual)) + data.draw(space)
     message = Message(b"k", text.encode("utf-8", "surrogatepass"))
     form = Json.model_validate(data.draw(st.sampled_from([{}, {"json.timestamp-format.standard": "ISO-8601"}])))
-    compare(form, ("t",), source, sink, message, keyed=False)
+    compare(form, ("t",), source, sink, message, keyed=False, to=data.draw(A_SINK))
 
 
-@settings(max_examples=500)
+@settings(max_examples=1000)
 @given(st.data())
 def test_canal_as_the_book_has_it(data: Any) -> None:
     source, sink, usual = data.draw(a_case())
@@ -227,7 +248,7 @@ def test_canal_as_the_book_has_it(data: Any) -> None:
     fields = data.draw(st.one_of(st.just(fields), st.permutations(fields)))
     message = Message(b"k", ("{" + ",".join(fields) + "}").encode("utf-8", "surrogatepass"))
     table = data.draw(st.sampled_from([("shop", "t"), ("shop", "t"), ("a", "b", "t"), ("t",)]))
-    compare(CanalJson(), table, source, sink, message, keyed=data.draw(st.booleans()))
+    compare(CanalJson(), table, source, sink, message, keyed=data.draw(st.booleans()), to=data.draw(A_SINK))
 
 
 ONES = st.sampled_from([
@@ -370,7 +391,7 @@ def test_schema_envelopes_as_the_book_has_them(data: Any) -> None:
     form = DebeziumJson.model_validate(
         data.draw(st.sampled_from([{}, {"debezium-json.infer-schema.primitive-as-string": True}]))
     )
-    compare(form, ("shop", "t"), source, sink, message, keyed=data.draw(st.booleans()))
+    compare(form, ("shop", "t"), source, sink, message, keyed=data.draw(st.booleans()), to=data.draw(A_SINK))
 
 
 @settings(max_examples=1000)
@@ -397,7 +418,7 @@ def test_types_of_canal_as_the_book_has_them(data: Any) -> None:
     whole = data.draw(st.sampled_from([{}, {"canal-json.infer-schema.primitive-as-string": True}]))
     form = CanalJson.model_validate({"canal-json.infer-schema.strategy": strategy, **zoned, **whole})
     message = Message(None, text.encode("utf-8", "surrogatepass"))
-    compare(form, ("shop", "t"), source, sink, message, keyed=data.draw(st.booleans()))
+    compare(form, ("shop", "t"), source, sink, message, keyed=data.draw(st.booleans()), to=data.draw(A_SINK))
 
 
 ORDERS = schema({"id": "BIGINT", "name": "STRING", "n": "DOUBLE"}, ("id",))
