@@ -438,6 +438,8 @@ static bool lay_over(State *state, Row *old, Typing *old_typing, const Row *row,
     Row *whole = &state->composed;
     int places[MAX_FIELDS], types[MAX_FIELDS]; /* where the row's fields are in the image, or -1 */
     int next = 0;
+    if (!row->count)
+        return false;
     for (int i = 0; i < row->count; i++)
         places[i] = -1;
     for (int i = 0; i < old->count; i++) {

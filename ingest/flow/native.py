@@ -67,6 +67,7 @@ FORMS: Final = ("debezium", "rows", "canal")
 _NULL, _BOOL, _INT, _DOUBLE, _TEXT, _DECIMAL, _TIMESTAMP, _DATE, _TIME, _BYTES, _OTHER = range(11)
 _PIECE_TEXT, _PIECE_CELL, _PIECE_CSV, _PIECE_IMAGE = range(4)
 _MAX_KEYS: Final = 16
+_MAX_TYPES: Final = 100_000
 _ENDLESS: Final = 1 << 40
 """More characters than any text has: messages may declare a VARCHAR of any length."""
 _MAX_RESULTS: Final = 1000
@@ -301,8 +302,10 @@ _numbers: dict[DataType, int] = {}
 
 
 def _number_of(data_type: DataType) -> int:
-    """A number for each type, the same for equal ones; never zero."""
-    return _numbers.setdefault(data_type, len(_numbers) + 1)
+    """A number for each type, the same for equal ones; zero where there are too many, as messages may declare any."""
+    if len(_numbers) < _MAX_TYPES:
+        return _numbers.setdefault(data_type, len(_numbers) + 1)
+    return _numbers.get(data_type, 0)
 
 
 def _takes(before: DataType, after: DataType, standard: str) -> tuple[int, bool, int, int, int]:
