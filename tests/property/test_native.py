@@ -647,3 +647,26 @@ def test_what_is_odd_is_seen_wherever_it_is(odd: bytes) -> None:
             plain, other = (text % (b"x" * before, what, b"y" * after) for what in (b"__ X1", odd))
             assert compare(form, table, source, source, Message(b'{"id":1}', plain), keyed=True)
             assert not compare(form, table, source, source, Message(b'{"id":1}', other), keyed=True)
+
+
+def test_tables_that_share_a_topic_are_read_by_their_own_schemas() -> None:
+    """More of them than schemas are kept at hand; and one schema may begin as another one does."""
+    form, tables, values = DebeziumJson(), {}, []
+    for i in range(12):
+        said = a_logical_type("bytes", "org.apache.kafka.connect.data.Decimal", scale=str(i))[:-1]
+        fields = f'{{"field":"id","type":"int32"}},{said},"field":"n"}}'
+        whole = f'{{"type":"struct","fields":[{{"type":"struct","field":"after","fields":[{fields}]}}]}}'
+        payload = wrap('{"id":1,"n":"MDk="}').replace(b'"t"', b'"t%d"' % i)
+        values.append(b'{"schema":%b,"payload":%b}' % (whole.encode(), payload))
+        tables["shop", f"t{i}"] = schema({"id": "INT", "n": f"DECIMAL(38,{i})"}, ("id",))
+    made = Plans(SINK.plan, Inference(form.reading, False, {}, 2000))
+    sources = {table: SourceTable(one, ((table[1],),), key_from_message=False) for table, one in tables.items()}
+    made.renew(Schemas(1, sources, {(table[1],): one for table, one in tables.items()}), None)  # type: ignore[arg-type]
+    lane = native.Lanes(form, made).of("t")
+    order = [*range(12), *range(11, -1, -1), *[3, 4] * 5]
+    records: list[Any] = []
+    assert lane.take([Message(None, values[i]) for i in order], 0, records) == len(order)  # type: ignore[misc]
+    digits = "12345".rjust(13, "0")
+    for i, (to, key, value) in zip(order, records, strict=True):
+        expected = f"{int(digits[: 13 - i])}.{digits[13 - i :]}" if i else "12345"
+        assert (to.topic, key, value) == (f"t{i}", b'{"id":1}', b'{"id":1,"n":%b}' % expected.encode())
