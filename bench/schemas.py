@@ -27,6 +27,12 @@ FORMATS = {
     "canal AUTO": ("  value.format: canal-json\n", ""),
     "canal SQL_TYPE": ("  value.format: canal-json\n  canal-json.infer-schema.strategy: SQL_TYPE\n", ""),
 }
+SINKS = {
+    "upserts": {},
+    "upserts as CSV": {"sink": "  key.format: csv\n  value.format: csv\n"},
+    "without keys": {"sink": "  value.fields-include: EXCEPT_KEY\n"},
+    "kafka, debezium": {"kind": "kafka", "sink": "  key.format: json\n  partition.strategy: hash-by-key\n"},
+}
 
 
 def main() -> None:
@@ -34,9 +40,9 @@ def main() -> None:
     arguments = argparse.ArgumentParser()
     arguments.add_argument("--messages", type=int, default=800_000)
     arguments.add_argument("--rounds", type=int, default=2)
-    arguments.add_argument("--only", choices=["formats", "tables", "columns", "late"])
+    arguments.add_argument("--only", choices=["formats", "sinks", "tables", "columns", "late"])
     options = arguments.parse_args()
-    parts = {"formats": formats, "tables": tables, "columns": columns, "late": late}
+    parts = {"formats": formats, "sinks": sinks, "tables": tables, "columns": columns, "late": late}
     for name, part in parts.items():
         if options.only in {None, name}:
             with own_broker() as (bootstrap, folder):
@@ -75,6 +81,21 @@ def formats(bootstrap: str, folder: Path, count: int, rounds: int) -> None:
             f"{rate_b * size / 1e6:>13.1f}{ratio:>7.2f} {cpu}",
             flush=True,
         )
+
+
+def sinks(bootstrap: str, folder: Path, count: int, rounds: int) -> None:
+    """Each form of records against plain upserts, interleaved."""
+    create(bootstrap, "changes")
+    messages.write(bootstrap, "changes", count, PARTITIONS, load=Load(drift=False))
+    done: dict[str, list[Result]] = {name: [] for name in SINKS}
+    for i in range(rounds):
+        for j, (name, options) in enumerate(SINKS.items()):
+            done[name].append(pipeline(bootstrap, "changes", f"sink{i}{j}", folder, **options))
+            drop(bootstrap, f"sink{i}{j}")
+    for name, results in done.items():
+        ratio = median(r.rate / plain.rate for r, plain in zip(results, done["upserts"], strict=True))
+        rate, cpu = (median(values) for values in zip(*((r.rate, r.cpu_us) for r in results), strict=True))
+        print(f"{name:<16}{rate / 1e3:>7.1f} k/s, ratio {ratio:.2f}, {cpu:.2f} µs", flush=True)
 
 
 def against(bootstrap: str, folder: Path, rounds: int, topics: tuple[str, str], what: str) -> float:

@@ -25,7 +25,7 @@ source:
   topic: {topic}
   scan.startup.mode: earliest-offset
 {source}sink:
-  type: upsert-kafka
+  type: {kind}
   properties.bootstrap.servers: {bootstrap}
   sink.topic.partitions: {partitions}
 {sink}route:
@@ -67,12 +67,21 @@ def pipeline_file(  # noqa: PLR0913  (each is one piece of the file)
     source: str = "",
     sink: str = "",
     table: str = "<>",
+    kind: str = "upsert-kafka",
 ) -> Path:
-    """A pipeline from a topic to a topic for each table, `<into>.<table>`; `source`, `sink`: more lines."""
+    """A pipeline from a topic to a topic for each table, `<into>.<table>`; `source`, `sink`: more lines; `kind`: the
+    sink's type."""
     file = folder / f"{into}.yaml"
     file.write_text(
         _PIPELINE.format(
-            bootstrap=bootstrap, topic=topic, into=into, partitions=partitions, source=source, sink=sink, table=table
+            bootstrap=bootstrap,
+            topic=topic,
+            into=into,
+            partitions=partitions,
+            source=source,
+            sink=sink,
+            table=table,
+            kind=kind,
         )
         + more
     )
