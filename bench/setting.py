@@ -69,8 +69,10 @@ def pipeline_file(  # noqa: PLR0913  (each is one piece of the file)
     table: str = "<>",
     kind: str = "upsert-kafka",
 ) -> Path:
-    """A pipeline from a topic to a topic for each table, `<into>.<table>`; `source`, `sink`: more lines; `kind`: the
-    sink's type."""
+    """A pipeline from a topic to a topic for each table, `<into>.<table>`; `source`, `sink`: more lines.
+
+    `kind`: the sink's type.
+    """
     file = folder / f"{into}.yaml"
     file.write_text(
         _PIPELINE.format(
