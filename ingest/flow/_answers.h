@@ -30,13 +30,7 @@ static int put_one(State *state, Table *self, PyObject *text, const Text *before
         return !old_size ? 0 : emit(out, self->destination, (Text){old_key, old_size}, none) ? 1 : -1;
     if (!check_row(self, row, NULL, state->ways, &rewritten))
         return 0;
-    for (int k = 0; k < self->keys; k++) {
-        const Column *column = &self->columns[self->key_columns[k]];
-        if (column->seen != self->row)
-            return 0;
-        fields[k] = &row->fields[column->at];
-    }
-    if (!(size = write_key(self, fields, key)))
+    if (!key_fields(self, row, fields) || !(size = write_key(self, fields, key)))
         return 0;
     bool moved = old_size && (old_size != size || memcmp(old_key, key, size));
     bool good = write_row(state, self, row, NULL, rewritten, &written) &&

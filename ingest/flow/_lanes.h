@@ -65,13 +65,7 @@ static int take_one(State *state, Lane *lane, const RawRecord *record, const Out
             return 0;
         if (lacks(lane, row))
             return 0;
-        for (int k = 0; k < table->keys; k++) {
-            const Column *column = &table->columns[table->key_columns[k]];
-            if (column->seen != table->row)
-                return 0;
-            fields[k] = &row->fields[column->at];
-        }
-        if (!(size = write_key(table, fields, key)))
+        if (!key_fields(table, row, fields) || !(size = write_key(table, fields, key)))
             return 0;
         if (updated && state->before.size) {
             /* Debezium's is the row as it was; Canal's has only what changed */

@@ -43,25 +43,15 @@ static int append_csv(State *state, size_t *size, const Field *field, Way way)
    `had` the number that table->row has then. */
 static bool check_image(Table *table, const Row *row, const Typing *typing, Way *ways)
 {
-    int next = 0, own = table->own;
+    int next = 0;
     table->row++;
     for (int i = 0; i < row->count; i++) {
-        int tried = 0;
-        for (; tried < own; tried++, next++) {
-            if (next >= own)
-                next = 0;
-            if (is_named(&row->fields[i], table->columns[next].name, table->columns[next].name_size))
-                break;
-        }
-        if (tried == own)
-            return false;
-        Column *column = &table->columns[next++];
-        if (column->had == table->row)
+        Column *column = column_of(table, &row->fields[i], &next);
+        if (!column || column->had == table->row)
             return false;
         column->had = table->row;
         column->was = i;
-        bool sure = typing && typing->types[i] && typing->types[i] == column->type;
-        ways[i] = sure ? AS_IT_CAME : way_of(column, &row->fields[i]);
+        ways[i] = way_in_row(column, row, i, typing);
         if (ways[i] == NOT_OURS)
             return false;
     }
@@ -78,15 +68,12 @@ typedef struct {
 /* An image, by its columns' order; or by the sink's where it is laid over the row. False with an error. */
 static bool append_image(State *state, size_t *size, const Table *table, const Sources *from)
 {
-    bool first = true;
-    for (int i = 0; i < (from->over ? table->count : from->image->count); i++) {
-        const Field *field = NULL;
-        Way way = AS_IT_CAME;
-        if (!from->over) {
-            field = &from->image->fields[i];
-            way = state->before_ways[i];
-        } else {
-            const Column *column = &table->columns[table->order[i]];
+    int count = from->over ? table->count : from->image->count;
+    for (int i = 0; i < count; i++) {
+        const Field *field = from->over ? NULL : &from->image->fields[i];
+        const Column *column = from->over ? &table->columns[table->order[i]] : NULL;
+        Way way = from->over ? AS_IT_CAME : state->before_ways[i];
+        if (column) {
             if (column->had == from->mark) {
                 field = &from->image->fields[column->was];
                 way = state->before_ways[column->was];
@@ -94,19 +81,14 @@ static bool append_image(State *state, size_t *size, const Table *table, const S
                 field = &from->row->fields[column->at];
                 way = state->ways[column->at];
             }
-            if (!append(state, size, first ? "{" : ",", 1) || !append(state, size, "\"", 1) ||
-                !append(state, size, column->name, column->name_size) || !append(state, size, "\":", 2) ||
-                !(field ? append_value(state, size, field, way) : append(state, size, "null", 4)))
-                return false;
-            first = false;
-            continue;
         }
-        if (!append(state, size, first ? "{" : ",", 1) || !append(state, size, field->name - 1, field->name_size + 2) ||
-            !append(state, size, ":", 1) || !append_value(state, size, field, way))
+        Text name = column ? (Text){column->name, column->name_size} : (Text){field->name, field->name_size};
+        if (!append(state, size, i ? ",\"" : "{\"", 2) || !append(state, size, name.text, name.size) ||
+            !append(state, size, "\":", 2) ||
+            !(field ? append_value(state, size, field, way) : append(state, size, "null", 4)))
             return false;
-        first = false;
     }
-    return append(state, size, first ? "{}" : "}", first ? 2 : 1);
+    return count ? append(state, size, "}", 1) : append(state, size, "{}", 2);
 }
 
 /* Put a value together behind what is in the buffer: 1, 0 where it is not for us, -1 with an error. */
@@ -188,12 +170,9 @@ static int take_laid_out(State *state, Lane *lane, Table *table, char op, Text m
         from.mark = table->row;
         if (!check_row(table, row, typing, state->ways, &rewritten) || lacks(lane, row))
             return 0;
-        for (int k = 0; k < table->keys; k++) {
-            const Column *column = &table->columns[table->key_columns[k]];
-            if (column->seen != table->row)
-                return 0;
-            old_fields[k] = fields[k] = &row->fields[column->at];
-        }
+        if (!key_fields(table, row, fields))
+            return 0;
+        memcpy(old_fields, fields, (size_t)table->keys * sizeof *fields);
         if (table->keyed && message_key.text && !same_columns(table, message_key, &state->message_key))
             return 0;
         if (both && (found = find_key(table, old, old_fields)) < 0)

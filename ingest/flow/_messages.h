@@ -458,17 +458,8 @@ static bool lay_over(State *state, Row *old, Typing *old_typing, const Row *row,
     whole->text = p;
     *p++ = '{';
     for (int i = 0; i < row->count; i++) {
-        const Field *field = places[i] < 0 ? &row->fields[i] : &old->fields[places[i]];
-        Field *made = &whole->fields[i];
-        *made = *field;
-        memcpy(p, field->name - 1, field->name_size + 2);
-        made->name = p + 1;
-        p += field->name_size + 2;
-        *p++ = ':';
-        memcpy(p, field->text, field->size);
-        made->text = p;
-        p += field->size;
-        *p++ = i + 1 < row->count ? ',' : '}';
+        whole->fields[i] = places[i] < 0 ? row->fields[i] : old->fields[places[i]];
+        p = put_field(p, &whole->fields[i], i + 1 == row->count);
         if (typing)
             types[i] = places[i] < 0 ? typing->types[i] : old_typing->types[places[i]];
     }

@@ -420,33 +420,42 @@ static bool is_compact(const Row *row)
     return size == row->size;
 }
 
+/* The column that a field is of, or NULL; the one behind that of the last field is looked at first. */
+static Column *column_of(Table *table, const Field *field, int *next)
+{
+    for (int tried = 0; tried < table->own; tried++) {
+        if (*next >= table->own)
+            *next = 0;
+        Column *column = &table->columns[(*next)++];
+        if (is_named(field, column->name, column->name_size))
+            return column;
+    }
+    return NULL;
+}
+
+/* How a row's field is written: it is not looked at where it surely is of its column's type. */
+static Way way_in_row(const Column *column, const Row *row, int i, const Typing *typing)
+{
+    bool sure = typing && typing->types[i] && typing->types[i] == column->type;
+    return sure ? AS_IT_CAME : way_of(column, &row->fields[i]);
+}
+
 /* Check a row, and note where its columns are; `rewritten` is how many bytes more it may take, or 0. `typing`: what is
    known of its fields, or NULL. */
 static bool check_row(Table *table, const Row *row, const Typing *typing, Way *ways, Py_ssize_t *rewritten)
 {
-    int next = 0, own = table->own;
+    int next = 0;
     Py_ssize_t compact = 1 + !row->count; /* how long it is without white space between its values */
     table->row++;
     *rewritten = 0;
     for (int i = 0; i < row->count; i++) {
         const Field *field = &row->fields[i];
-        int tried = 0;
-        for (; tried < own; tried++) {
-            if (next >= own)
-                next = 0;
-            if (is_named(field, table->columns[next].name, table->columns[next].name_size))
-                break;
-            next++;
-        }
-        if (tried == own)
-            return false; /* a new column */
-        Column *column = &table->columns[next++];
-        if (column->seen == table->row)
+        Column *column = column_of(table, field, &next);
+        if (!column || column->seen == table->row) /* a new one, or twice the same */
             return false;
         column->seen = table->row;
         column->at = i;
-        bool sure = typing && typing->types[i] && typing->types[i] == column->type;
-        ways[i] = sure ? AS_IT_CAME : way_of(column, field);
+        ways[i] = way_in_row(column, row, i, typing);
         if (ways[i] == NOT_OURS)
             return false;
         if (ways[i] > AS_IT_CAME)
@@ -459,6 +468,18 @@ static bool check_row(Table *table, const Row *row, const Typing *typing, Way *w
     }
     /* A row that is written anew has no white space then, and others see to that */
     return row->size == compact || (!*rewritten && row->count == table->count);
+}
+
+/* The fields of a row that was checked last, one for each key column; false where one is missing. */
+static bool key_fields(const Table *table, const Row *row, const Field **fields)
+{
+    for (int k = 0; k < table->keys; k++) {
+        const Column *column = &table->columns[table->key_columns[k]];
+        if (column->seen != table->row)
+            return false;
+        fields[k] = &row->fields[column->at];
+    }
+    return true;
 }
 
 /* The key of these fields, one for each key column; its size, or 0 where it is not for us. */

@@ -427,6 +427,20 @@ static bool read_said_row(const Saying *saying, Row *row, Typing *typing, char *
 /* How much room `read_said_row` may need, and `restate_row` once more, and the row's own size. */
 static size_t room_to_read(const Row *row) { return (size_t)row->size * 2 + (size_t)row->count * MAX_MADE; }
 
+/* Write a field behind others, and let it be there; where that ends. */
+static char *put_field(char *to, Field *field, bool last)
+{
+    memcpy(to, field->name - 1, field->name_size + 2);
+    field->name = to + 1;
+    to += field->name_size + 2;
+    *to++ = ':';
+    memcpy(to, field->text, field->size);
+    field->text = to;
+    to += field->size;
+    *to++ = last ? '}' : ',';
+    return to;
+}
+
 /* Write a row with what its values are now, where any of them changed: then it is as if it had come so. False where it is
    not for us: rows that are written anew have no white space, and others see to that. */
 static bool restate_row(Row *row, Typing *typing, char **to)
@@ -446,15 +460,7 @@ static bool restate_row(Row *row, Typing *typing, char **to)
     row->text = p;
     *p++ = '{';
     for (int i = 0; i < row->count; i++) {
-        Field *field = &row->fields[i];
-        memcpy(p, field->name - 1, field->name_size + 2);
-        field->name = p + 1;
-        p += field->name_size + 2;
-        *p++ = ':';
-        memcpy(p, field->text, field->size);
-        field->text = p;
-        p += field->size;
-        *p++ = i + 1 < row->count ? ',' : '}';
+        p = put_field(p, &row->fields[i], i + 1 == row->count);
         typing->came[i].text = NULL;
     }
     row->size = p - row->text;

@@ -248,9 +248,7 @@ def compile_rows(plan: RowPlan) -> Table | None:
     made = _compile_for(plan, layout.destination)
     if made is None:
         return None
-    places = {column.name: i for i, column in enumerate(plan.source.columns)}
-    more = [column.name for column in plan.sink.columns if column.name not in places]
-    places |= {name: len(places) + i for i, name in enumerate(more)}
+    places = {name: i for i, name in enumerate(_names(plan))}
     names = [column.name for column in plan.sink.columns]
     value = layout.value
     made.lay_out(
@@ -279,18 +277,21 @@ def _pieces(pieces: Pieces, places: Mapping[str, int], row: Sequence[str]) -> tu
 def _compile_for(plan: TablePlan | RowPlan, destination: Any) -> Table | None:  # noqa: ANN401  (the sink's own)
     source, sink = plan.source, plan.sink
     sink_types = {column.name: column.type for column in sink.columns}
-    own = [column.name for column in source.columns]
-    known = set(own)
-    names = own + [column.name for column in sink.columns if column.name not in known]
+    names, own = _names(plan), len(source.columns)
     places = {name: i for i, name in enumerate(names)}
     if len(sink.primary_key) > _MAX_KEYS or len(names) != len(sink.columns):
         return None
     columns = [_column(c.name, _takes(c.type, sink_types[c.name], plan.standard)) for c in source.columns]
-    columns += [_column(name, (_OTHER, False, 0, 0, 0)) for name in names[len(own) :]]
+    columns += [_column(name, (_OTHER, False, 0, 0, 0)) for name in names[own:]]
     order = tuple(places[column.name] for column in sink.columns)
     key = tuple(places[name] for name in sink.primary_key)
     keyed = plan.key_from_message
-    return _native.Table(plan, destination, tuple(columns), order, len(own), key, keyed)
+    return _native.Table(plan, destination, tuple(columns), order, own, key, keyed)
+
+
+def _names(plan: TablePlan | RowPlan) -> list[str]:
+    """The columns in the order of their places: the source's, then those that only the sink has."""
+    return [*dict.fromkeys(column.name for side in (plan.source, plan.sink) for column in side.columns)]
 
 
 def _column(name: str, takes: tuple[int, bool, int, int, int]) -> tuple[bytes, bytes, int, bool, int, int, int]:
