@@ -128,11 +128,12 @@ static int append_key(State *state, size_t *size, const Table *table, const Fiel
             continue;
         }
         const Field *field = fields[piece->place];
-        /* Texts are written one way only, so those with escapes would have to be read first */
-        if (field->flags & ESCAPES || field->kind == OBJECT || field->kind == ARRAY)
+        Text value;
+        if (!key_text(field, &value))
             return 0;
-        bool quote = field->kind != STRING && table->columns[table->key_columns[piece->place]].quoted;
-        if (!append_value(state, size, field, quote ? QUOTED : AS_IT_CAME))
+        bool quote = is_quoted_in_key(table, &table->columns[table->key_columns[piece->place]], field);
+        if ((quote && !append(state, size, "\"", 1)) || !append(state, size, value.text, value.size) ||
+            (quote && !append(state, size, "\"", 1)))
             return -1;
     }
     return 1;

@@ -19,6 +19,7 @@ class Table:
         own: int,
         key: tuple[int, ...],
         keyed: bool,
+        key_strings: bool,
         /,
     ) -> None:
         """Take the plan whose counters are kept, and the sink's destination.
@@ -26,7 +27,7 @@ class Table:
         `columns`: name, what fills it in, code of what it takes, whether it becomes a text, two numbers that the code
         needs, the number of its type, or 0 where the sink's is another; the first `own` are the source's. `order`: the
         sink's columns, as places in `columns`; `key`: the primary key's. `keyed`: whether the primary key comes from
-        messages' keys.
+        messages' keys; `key_strings`: whether values of text columns are texts in keys, too.
         """
 
     def feed(

@@ -7,6 +7,7 @@
 
 #define MAX_KEYS 16
 #define MAX_KEY 4096
+#define MAX_KEY_NUMBER 40 /* characters of a number in a key; the limit of zeros in model/keytext.py is no lower */
 
 /* What a column takes. The codes are those of native.py. */
 enum {
@@ -56,6 +57,7 @@ typedef struct {
     int key_columns[MAX_KEYS];
     uint64_t row; /* number of the row in hand */
     bool keyed;   /* the primary key comes from the messages' keys */
+    bool key_strings; /* values of text columns are texts in keys, too, whatever they came as */
     PyObject *plan, *destination;
     long inserted, updated, deleted;
     /* Where rows go to expressions: which columns travel in which slots, and which of them decide */
@@ -122,17 +124,17 @@ static void table_dealloc(Table *self)
     Py_DECREF(type);
 }
 
-/* Table(plan, destination, columns, order, own, key, keyed); see native.py for what they are */
+/* Table(plan, destination, columns, order, own, key, keyed, key_strings); see native.py for what they are */
 static int table_init(Table *self, PyObject *args, PyObject *Py_UNUSED(kwargs))
 {
     PyObject *plan, *destination, *columns, *order, *key;
-    int own, keyed;
+    int own, keyed, key_strings;
     if (self->columns) {
         PyErr_SetString(PyExc_TypeError, "made once");
         return -1;
     }
-    if (!PyArg_ParseTuple(args, "OOO!O!iO!p", &plan, &destination, &PyTuple_Type, &columns, &PyTuple_Type, &order, &own,
-                          &PyTuple_Type, &key, &keyed))
+    if (!PyArg_ParseTuple(args, "OOO!O!iO!pp", &plan, &destination, &PyTuple_Type, &columns, &PyTuple_Type, &order, &own,
+                          &PyTuple_Type, &key, &keyed, &key_strings))
         return -1;
     Py_ssize_t count = PyTuple_GET_SIZE(columns), keys = PyTuple_GET_SIZE(key);
     if (keys > MAX_KEYS || own > count || PyTuple_GET_SIZE(order) != count) {
@@ -189,6 +191,7 @@ static int table_init(Table *self, PyObject *args, PyObject *Py_UNUSED(kwargs))
     self->keys = (int)keys;
     self->own = own;
     self->keyed = keyed;
+    self->key_strings = key_strings;
     self->plan = Py_NewRef(plan);
     self->destination = Py_NewRef(destination);
     return 0;
@@ -482,6 +485,34 @@ static bool key_fields(const Table *table, const Row *row, const Field **fields)
     return true;
 }
 
+/* What a value is in a key, whatever its column's type: model/keytext.py is the rule book. False where it is not for us. */
+static bool key_text(const Field *field, Text *text)
+{
+    *text = (Text){field->text, field->size};
+    switch (field->kind) {
+    case STRING: /* texts are written one way only, so those with escapes would have to be read first */
+        return !(field->flags & ESCAPES);
+    case BOOL:
+        return true;
+    case NUMBER:
+        if (field->flags & EXPONENT || field->size > MAX_KEY_NUMBER)
+            return false;
+        while (text->text[text->size - 1] == '0')
+            text->size--;
+        text->size -= text->text[text->size - 1] == '.';
+        return text->size != 2 || memcmp(text->text, "-0", 2);
+    case INT:
+        return field->size <= MAX_KEY_NUMBER && (field->size != 2 || memcmp(field->text, "-0", 2));
+    default:
+        return false;
+    }
+}
+
+static bool is_quoted_in_key(const Table *table, const Column *column, const Field *field)
+{
+    return table->key_strings && column->quoted && field->kind != STRING;
+}
+
 /* The key of these fields, one for each key column; its size, or 0 where it is not for us. */
 static size_t write_key(const Table *table, const Field *const *fields, char *to)
 {
@@ -489,10 +520,10 @@ static size_t write_key(const Table *table, const Field *const *fields, char *to
     *to++ = '{';
     for (int i = 0; i < table->keys; i++) {
         const Column *column = &table->columns[table->key_columns[i]];
-        const Field *field = fields[i];
-        /* Texts are written one way only, so those with escapes would have to be read first */
-        if (field->flags & ESCAPES || (size_t)(to - start) + column->name_size + field->size + 8 > MAX_KEY)
+        Text value;
+        if (!key_text(fields[i], &value) || (size_t)(to - start) + column->name_size + value.size + 8 > MAX_KEY)
             return 0;
+        bool quote = is_quoted_in_key(table, column, fields[i]);
         if (i)
             *to++ = ',';
         *to++ = '"';
@@ -500,11 +531,10 @@ static size_t write_key(const Table *table, const Field *const *fields, char *to
         to += column->name_size;
         *to++ = '"';
         *to++ = ':';
-        bool quote = field->kind != STRING && column->quoted;
         if (quote)
             *to++ = '"';
-        memcpy(to, field->text, field->size);
-        to += field->size;
+        memcpy(to, value.text, value.size);
+        to += value.size;
         if (quote)
             *to++ = '"';
     }
@@ -523,8 +553,7 @@ static int find_key(const Table *table, const Row *row, const Field **fields)
             const Column *column = &table->columns[table->key_columns[k]];
             if (!is_named(field, column->name, column->name_size))
                 continue;
-            Way way = way_of(column, field);
-            if (had[k] || way == NOT_OURS || way == AS_TEXT)
+            if (had[k] || field->kind == NUL)
                 return -1;
             had[k] = true;
             fields[k] = field;

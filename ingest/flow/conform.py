@@ -61,6 +61,10 @@ class Conformer:
         }
         """Columns with values to write otherwise than they came, whatever they are."""
         self.static = inference.static
+        self.read_as_strings = frozenset(
+            name for name, data_type in self.sink_types.items() if inference.reading.as_string and types.is_text(data_type)
+        )
+        """Columns whose values are texts, in keys, too, because the format's options say so."""
 
     def row(
         self, raw: msgspec.Raw, declared: Declared | None
@@ -116,9 +120,3 @@ class Conformer:
             if sink_type is not None:
                 out[name] = written(value, self.source_types.get(name, sink_type), sink_type, self.standard)
         return out
-
-    def sink_value(self, name: str, value: bytes) -> bytes:
-        """A value of a column as the sink's table has it; raises Drift."""
-        if not fits(self.source_types[name], value, self.standard):
-            raise Drift
-        return written(value, self.source_types[name], self.sink_types[name], self.standard)

@@ -73,16 +73,7 @@ def observe(change: Change, inference: Inference, known: TableSchema | None, *, 
     seen = TableSchema(tuple(columns), key_names)
     if known is None:
         return seen
-    seen = known.merge(seen)
-    if before is not None and after is not None:
-        # A key column that was of another type before: the old row has to be found by it
-        old = [
-            Column(name, types.infer(value), nullable=False)
-            for name, value in parse_row(before).items()
-            if name in known.primary_key and not fits(expected[name], value, inference.reading.standard)
-        ]
-        seen = seen.merge(TableSchema(tuple(old), ()))
-    return seen
+    return known.merge(seen)
 
 
 def _type_of(

@@ -194,6 +194,7 @@ def compile_feed(plan: FeedPlan) -> Table | None:
     made = _native.Table(
         plan, None, tuple(_column(c.name, _takes(c.type, c.type, plan.standard)) for c in columns),
         tuple(range(len(columns))), len(columns), tuple(places[name] for name in key), plan.source.key_from_message,
+        False,
     )  # fmt: skip
     base: list[str | None] = [None] * plan.slots
     for name, place in plan.ours:
@@ -241,7 +242,7 @@ def compile_rows(plan: RowPlan) -> Table | None:
         return None
     key, own = plan.sink.primary_key, {column.name: column.type for column in plan.source.columns}
     cells = [piece for piece in layout.key or () if isinstance(piece, Cell)]
-    if any(name not in own or isinstance(own[name], (FloatType, DoubleType)) for name in key):
+    if any(name not in own for name in key):
         return None
     if any(cell.name not in key for cell in cells):
         return None
@@ -286,7 +287,7 @@ def _compile_for(plan: TablePlan | RowPlan, destination: Any) -> Table | None:  
     order = tuple(places[column.name] for column in sink.columns)
     key = tuple(places[name] for name in sink.primary_key)
     keyed = plan.key_from_message
-    return _native.Table(plan, destination, tuple(columns), order, own, key, keyed)
+    return _native.Table(plan, destination, tuple(columns), order, own, key, keyed, bool(plan.read_as_strings))
 
 
 def _names(plan: TablePlan | RowPlan) -> list[str]:

@@ -17,10 +17,10 @@ from pyspark.sql.types import StringType, VarcharType
 from ingest.flow.conform import Conformer, KeyChanged
 from ingest.flow.decoders import annotation_of, decoder_of, field_of, plain_name, refuse
 from ingest.flow.rowtext import is_plain, key_image, parse_row
-from ingest.formats.writing import canonical
 from ingest.model import types
 from ingest.model.event import Kind
 from ingest.model.jsontext import MALFORMED, check_text, object_of
+from ingest.model.keytext import key_text
 from ingest.model.reject import RowError
 from ingest.model.values import fits, written
 
@@ -124,6 +124,7 @@ class TablePlan:
         self._conformer = conformer = Conformer(source, sink, inference)
         self.withheld = conformer.withheld
         self.standard = conformer.standard
+        self.read_as_strings = conformer.read_as_strings
         self._declared: Declared | None = None
         """What was declared last and agrees with the primary key."""
         self._trusted: Declared | None = None
@@ -149,8 +150,9 @@ class TablePlan:
 
     @property
     def simple(self) -> bool:
-        """Whether every column is the sink's, wide enough, under a plain name, and the key is written fast."""
-        return self._fast and self._key_text is not None
+        """Whether every column is the sink's, wide enough, under a plain name, and there is a key of such columns."""
+        own = {column.name for column in self.source.columns}
+        return self._fast and bool(self._primary_key) and own.issuperset(self._primary_key)
 
     # -- the fast way --------------------------------------------------------------------------------------------
 
@@ -256,8 +258,7 @@ class TablePlan:
                 return None
         if declared is not None and declared.read_before is not None:
             old = declared.read_before(old)
-        fields = {**parse_row(after), **parse_row(old)}
-        return self._key_of_values({name: fields[name] for name in self._primary_key if name in fields})
+        return self._key_of({**parse_row(after), **parse_row(old)})
 
     def _other_shape(self, raw: msgspec.Raw, declared: Declared | None) -> tuple[Any, bytes, bytes | msgspec.Raw]:
         """Decoded row (None the slow way), key and value of a row that has not the shape of the last one."""
@@ -318,7 +319,7 @@ class TablePlan:
         What is missing comes last, as in `_finish`: which way a row went does not show.
         """
         text, missing, converted = self._conformer.row(raw, declared)
-        key = self._key_of(text)
+        key = self._slow_key(raw)
         self._add_shape(missing, converted | self._conformer.rewritten)
         if self._fast and not self._conformer.static and not converted and len(text) == len(self.sink.columns):
             return key, bytes(raw)
@@ -328,19 +329,17 @@ class TablePlan:
         fields = parse_row(raw)
         if partial and any(fields.get(name, b"null") == b"null" for name in self._primary_key):
             return None
-        return self._key_of_values({name: fields[name] for name in self._primary_key if name in fields})
+        return self._key_of(fields)
 
-    def _key_of_values(self, fields: dict[str, bytes]) -> bytes:
-        return self._key_of({name: self._conformer.sink_value(name, value) for name, value in fields.items()})
-
-    def _key_of(self, text: dict[str, bytes]) -> bytes:
-        parts = []
+    def _key_of(self, fields: dict[str, bytes]) -> bytes:
+        """The key of a row's values as the message has them: their column's type has no part in it."""
+        parts = {}
         for name in self._primary_key:
-            value = text.get(name, b"null")
+            value = fields.get(name, b"null")
             if value == b"null":
                 raise RowError("null-key", f"primary key column {name!r} is null or missing")
-            parts.append(b"%b:%b" % (msgspec.json.encode(name), canonical(value, self._sink_types[name])))
-        return b"{" + b",".join(parts) + b"}"
+            parts[name] = key_text(value, as_string=name in self.read_as_strings)
+        return object_of(parts)
 
     # -- compiling -----------------------------------------------------------------------------------------------
 
@@ -375,14 +374,12 @@ class TablePlan:
         """The fast way to the key's text, for keys of integers and texts under plain names."""
         positions = {column.name: i for i, column in enumerate(self.source.columns)}
         names = self._primary_key
-        if not self._fast or not names or not all(name in positions for name in names):
+        if not self._fast or not names or self.read_as_strings or not all(name in positions for name in names):
             return
         columns = [self.source.columns[positions[name]] for name in names]
         integers = [type(c.type) in types.INTEGER_BITS for c in columns]
-        for column, integer in zip(columns, integers, strict=True):
-            text = isinstance(column.type, (StringType, VarcharType))
-            if not (integer or text) or types.is_text(self._sink_types[column.name]) != text:
-                return
+        if not all(i or isinstance(c.type, (StringType, VarcharType)) for c, i in zip(columns, integers, strict=True)):
+            return
         fields = [field_of(c, positions[c.name], required=True) for c in columns]
         self._key_decode = decoder_of(tuple(fields), forbid_unknown=False)
         self._key_values = values = attrgetter(*(f"c{positions[name]}" for name in names))

@@ -13,6 +13,7 @@ from ingest.flow.decoders import plain_name
 from ingest.flow.rowtext import key_image, parse_row
 from ingest.formats.writing import Cell, fill
 from ingest.model.event import Kind
+from ingest.model.keytext import key_text
 from ingest.model.reject import RowError
 
 if TYPE_CHECKING:
@@ -28,6 +29,18 @@ if TYPE_CHECKING:
     from ingest.model.table import TableId
 
 
+class RowChange(NamedTuple):
+    """A change as sinks see it: images in the sink's types, and keys, which know no types (`model/keytext.py`)."""
+
+    kind: Kind
+    before: Image | None
+    after: Image | None
+    key: Image
+    """The texts of the primary key's values, after the change or before a delete."""
+    old_key: Image
+    """Those before an update, as far as they are known."""
+
+
 class Layout(NamedTuple):
     """What records look like that are put together of pieces: what a `RowPlan` may render by, and C as well."""
 
@@ -39,17 +52,16 @@ class Layout(NamedTuple):
     moves: bool
     """Whether an update that changes the key writes null under the old one."""
 
-    def render(self, kind: Kind, before: Image | None, after: Image | None) -> Iterator[Record]:
+    def render(self, change: RowChange) -> Iterator[Record]:
         """The records for a change."""
-        value = self.value(kind, before, after)
+        value = self.value(change.kind, change.before, change.after)
         if self.key is None:
             if value is not None:
                 yield (self.destination, None, value)
             return
-        key = fill(self.key, before, after)
-        moves = self.moves and kind is Kind.UPDATE
-        if moves and before and all(cell.name in before for cell in self.key if isinstance(cell, Cell)):
-            old = fill(self.key, None, before)
+        key = fill(self.key, None, change.key)
+        if self.moves and all(cell.name in change.old_key for cell in self.key if isinstance(cell, Cell)):
+            old = fill(self.key, None, change.old_key)
             if old != key:
                 yield (self.destination, old, None)
         yield (self.destination, key, value)
@@ -63,18 +75,19 @@ class RowPlan:
         table: TableId,
         source: TableSchema,
         sink: TableSchema,
-        render: Callable[[Kind, Image | None, Image | None], Iterable[Record]],
+        render: Callable[[RowChange], Iterable[Record]],
         inference: Inference,
         *,
         key_from_message: bool,
         layout: Layout | None = None,
     ) -> None:
-        """`render`: the sink's records for a change, from its images; `layout`: where it is what that renders."""
+        """`render`: the sink's records for a change; `layout`: where it is what that renders."""
         self.table = table
         self.source, self.sink, self.layout = source, sink, layout
         self.inserted = self.updated = self.deleted = self.unsaid = 0
         self._conformer = Conformer(source, sink, inference)
         self.withheld = self._conformer.withheld
+        self.read_as_strings = self._conformer.read_as_strings
         self._primary_key = sink.primary_key
         self._columns = [column.name for column in sink.columns]
         self._render = render
@@ -103,15 +116,16 @@ class RowPlan:
         """Emit an insert or update; raises Drift, KeyChanged or RowError, having emitted nothing."""
         text, _, _ = self._conformer.row(after, declared)
         row = {name: text.get(name, b"null") for name in self._columns}
-        self._check(row, message_key, declared)
-        old = None
+        key = self._key_in(after)
+        self._check(key, message_key, declared)
+        old, old_key = None, {}
         if kind is Kind.UPDATE and before is not None:
             if declared is not None and declared.read_before is not None:
                 before = declared.read_before(before)
-            old = self._conformer.image(before)
+            old, old_key = self._conformer.image(before), self._key_in(before)
             if declared is not None and declared.overlay:
-                old = {**row, **old}
-        for record in self._render(kind, old, row):
+                old, old_key = {**row, **old}, {**key, **old_key}
+        for record in self._render(RowChange(kind, old, row, key, old_key)):
             emit(record)
         if kind is Kind.UPDATE:
             self.updated += 1
@@ -126,15 +140,16 @@ class RowPlan:
         emit: Callable[[Record], None],
     ) -> None:
         """Emit a delete; raises as `upsert` does."""
-        row = {} if before is None else self._conformer.image(before)
-        key = None if message_key is None else key_image(message_key)
-        if key is not None:
-            row = {**self._conformer.image(key), **row}
+        row, key = ({}, {}) if before is None else (self._conformer.image(before), self._key_in(before))
+        image = None if message_key is None else key_image(message_key)
+        if image is not None:
+            row = {**self._conformer.image(image), **row}
+            key = {**self._key_in(image), **key}
         if not row:
             raise RowError("no-key", "a delete needs its row in the before image, or its key in the message key")
-        self._check(row, message_key, declared)
+        self._check(key, message_key, declared)
         said = False
-        for record in self._render(Kind.DELETE, row, None):
+        for record in self._render(RowChange(Kind.DELETE, row, None, key, {})):
             emit(record)
             said = True
         if said:
@@ -142,10 +157,19 @@ class RowPlan:
         else:
             self.unsaid += 1
 
-    def _check(self, row: Any, message_key: bytes | None, declared: Declared | None) -> None:  # noqa: ANN401
+    def _key_in(self, image: msgspec.Raw) -> Image:
+        """The texts of the primary key's values, as far as an image has them; null is none. Raises RowError."""
+        fields = parse_row(image) if self._primary_key else {}
+        return {
+            name: key_text(fields[name], as_string=name in self.read_as_strings)
+            for name in self._primary_key
+            if fields.get(name, b"null") != b"null"
+        }
+
+    def _check(self, key: Image, message_key: bytes | None, declared: Declared | None) -> None:
         """See that the row has its key, and that the message tells no other one."""
         for name in self._primary_key:
-            if row.get(name, b"null") == b"null":
+            if name not in key:
                 raise RowError("null-key", f"primary key column {name!r} is null or missing")
         if not self.key_from_message or not self._primary_key:
             return

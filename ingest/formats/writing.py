@@ -18,8 +18,6 @@ from ingest.model.table import show
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from pyspark.sql.types import DataType
-
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
 
@@ -42,8 +40,6 @@ class Cell(NamedTuple):
     name: str
     csv: bool = False
     """Whether it is a field of a line, and not JSON."""
-    type: DataType | None = None
-    """Where equal values are to be equal texts: the column's type."""
 
 
 Pieces: TypeAlias = tuple[bytes | Cell | Side, ...]
@@ -92,24 +88,8 @@ def fill(pieces: Pieces, before: Image | None, after: Image | None) -> bytes:
             parts.append(object_or_null(before if piece is Side.BEFORE else after))
         else:
             value = row.get(piece.name, _NULL)
-            if piece.type is not None:
-                value = canonical(value, piece.type)
             parts.append(csv_field(value) if piece.csv else value)
     return b"".join(parts)
-
-
-def canonical(value: bytes, data_type: DataType) -> bytes:
-    """The one text of a key value: equal keys have equal bytes, however the messages spelled them."""
-    if value[:1] == b'"':
-        return msgspec.json.encode(msgspec.json.decode(value))
-    kind = data_type.typeName()
-    if kind in _INTEGERS:
-        return b"%d" % int(value)
-    return msgspec.json.encode(float(value)) if kind in _FLOATS else value
-
-
-_INTEGERS: Final = frozenset({"byte", "short", "integer", "long"})
-_FLOATS: Final = frozenset({"float", "double"})
 
 
 def json_cells(cells: Iterable[tuple[str, Cell]], first: bytes = b"") -> Pieces:

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from ingest.errors import ConfigError, Unavailable
 from ingest.formats import WrittenFormatName, value_of
-from ingest.formats.writing import object_or_null
+from ingest.model.jsontext import object_of
 from ingest.model.table import TableId, show
 from ingest.sinks.sink import PlainControl, PlainWriter, SinkOptions
 
@@ -26,10 +26,8 @@ if TYPE_CHECKING:
     from ingest.flow.evolve import SourceTable
     from ingest.flow.infer import Inference
     from ingest.flow.plan import Record
-    from ingest.flow.rows import RowPlan
-    from ingest.formats.writing import Image
+    from ingest.flow.rows import RowChange, RowPlan
     from ingest.kafka.admin import Split
-    from ingest.model.event import Kind
     from ingest.model.schema import TableSchema
 
 _MAX_NAME: Final = 150
@@ -68,12 +66,11 @@ class FileSink(SinkOptions):
         name = _file_name(target)
         made = value_of(self.value_format, target, sink)
 
-        def render(kind: Kind, before: Image | None, after: Image | None) -> Iterator[Record]:
-            value = made(kind, before, after)
+        def render(change: RowChange) -> Iterator[Record]:
+            value = made(change.kind, change.before, change.after)
             if self.envelope:
-                row = (before if after is None else after) or {}
-                key = {column: row.get(column, b"null") for column in sink.primary_key}
-                value = b'{"key":%b,"value":%b}' % (object_or_null(key or None), value or b"null")
+                key = object_of(change.key) if change.key else b"null"
+                value = b'{"key":%b,"value":%b}' % (key, value or b"null")
             yield (name, b"", value or b"")
 
         return RowPlan(table, source.schema, sink, render, inference, key_from_message=source.key_from_message)

@@ -22,9 +22,7 @@ if TYPE_CHECKING:
     from ingest.flow.evolve import SourceTable
     from ingest.flow.infer import Inference
     from ingest.flow.plan import Record
-    from ingest.flow.rows import RowPlan
-    from ingest.formats.writing import Image
-    from ingest.model.event import Kind
+    from ingest.flow.rows import RowChange, RowPlan
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
 
@@ -123,9 +121,9 @@ class KafkaSink(TopicsOptions):
             return RowPlan(table, source.schema, sink, layout.render, inference, key_from_message=keyed, layout=written)
         hashed = json_key(target, sink)
 
-        def render(kind: Kind, before: Image | None, after: Image | None) -> Iterator[Record]:
-            for _, none, made in layout.render(kind, before, after):
-                yield (Destination(to.topic, to.headers, fill(hashed, before, after)), none, made)
+        def render(change: RowChange) -> Iterator[Record]:
+            for _, none, made in layout.render(change):
+                yield (Destination(to.topic, to.headers, fill(hashed, None, change.key)), none, made)
 
         return RowPlan(table, source.schema, sink, render, inference, key_from_message=keyed)
 

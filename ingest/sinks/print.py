@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ingest.flow.evolve import SourceTable
     from ingest.flow.infer import Inference
     from ingest.flow.plan import Record
-    from ingest.flow.rows import RowPlan
+    from ingest.flow.rows import RowChange, RowPlan
     from ingest.formats.writing import Image
     from ingest.kafka.admin import Split
     from ingest.model.schema import SchemaChange, TableSchema
@@ -55,11 +55,11 @@ class PrintSink(SinkOptions):
             values = ", ".join(_shown(image.get(column)) for column in columns)
             return (None, b"", f"{name}> {kind}[{values}]".encode())
 
-        def render(kind: Kind, before: Image | None, after: Image | None) -> Iterator[Record]:
-            if kind is Kind.UPDATE and before is not None:
-                yield line("-U", before)
-            image = before if after is None else after
-            yield line(kind, image or {})
+        def render(change: RowChange) -> Iterator[Record]:
+            if change.kind is Kind.UPDATE and change.before is not None:
+                yield line("-U", change.before)
+            image = change.before if change.after is None else change.after
+            yield line(change.kind, image or {})
 
         return RowPlan(table, source.schema, sink, render, inference, key_from_message=source.key_from_message)
 

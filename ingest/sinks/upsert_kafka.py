@@ -106,9 +106,8 @@ class UpsertKafka(TopicsOptions):
         return RowPlan(table, source.schema, sink, layout.render, inference, key_from_message=keyed, layout=layout)
 
     def _key(self, sink: TableSchema) -> Pieces:
-        kinds = {column.name: column.type for column in sink.columns}
         csv = self.key_format == "csv"
-        cells = [Cell(name, csv=csv, type=kinds[name]) for name in sink.primary_key]
+        cells = [Cell(name, csv=csv) for name in sink.primary_key]
         return (
             csv_cells(cells) if csv else json_cells((c.name.removeprefix(self.key_prefix) or c.name, c) for c in cells)
         )
