@@ -7,6 +7,7 @@ say where in which expression something is wrong.
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -108,6 +109,8 @@ class Binder:
         self.counts = dict.fromkeys("sldb", 0)
         self.computed: dict[str, tuple[str, frozenset[str]]] = {}
         """By name: SQL over slots, and the source columns in it."""
+        self.copies: dict[str, str] = {}
+        """By name: the source column that it is, under another name."""
         self.called: dict[tuple[str, tuple[str, ...]], Called] = {}
         """By function and arguments."""
 
@@ -135,10 +138,16 @@ class Binder:
         results: dict[str, str] = {}
         outputs = []
         counts = dict.fromkeys("sldb", 0)
-        for (name, (sql, needs)), data_type in zip(self.computed.items(), found, strict=False):
-            slot = self.slot(counts, data_type)
-            results[slot] = _sent(sql, data_type)
-            outputs.append(Output(name, _kept(data_type), slot, needs, texts[name]))
+        kinds = dict(zip(self.computed, found, strict=False))
+        for name in dict.fromkeys(item.name for item in items):
+            if name in self.copies:
+                column = self.copies[name]
+                outputs.append(Output(name, self.types[column], "", frozenset({column}), column, column))
+            elif name in self.computed:
+                sql, needs = self.computed[name]
+                slot = self.slot(counts, kinds[name])
+                results[slot] = _sent(sql, kinds[name])
+                outputs.append(Output(name, _kept(kinds[name]), slot, needs, texts[name]))
         passes = None
         if condition is not None and rule.filter is not None:
             slot = self.slot(counts, types.BOOLEAN)
@@ -147,10 +156,11 @@ class Binder:
         schema = self.schema(order, {output.name: output.type for output in outputs})
         decisive = set(() if condition is None else condition[1])
         for name in schema.primary_key:
-            decisive |= self.computed[name][1] if name in self.computed else {name}
+            decisive |= self.computed[name][1] if name in self.computed else {self.copies.get(name, name)}
         was: Output | None = None
         was_inputs: tuple[Input, ...] = ()
-        if condition is not None and passes is not None and not self.computed.keys() & set(schema.primary_key):
+        made = self.computed.keys() | self.copies.keys()
+        if condition is not None and passes is not None and not made & set(schema.primary_key):
             sql, was_inputs = self.of_the_row_before(condition[1])
             if was_inputs:
                 was = replace(passes, slot=self.slot(counts, types.BOOLEAN))
@@ -175,10 +185,24 @@ class Binder:
                     )
                 self.computed[item.name] = self.bound(item.name, (Name(0, len(item.name), (item.name,)),), "", "")
                 texts[item.name] = item.name
+            elif (column := self.renamed(item.expression)) is not None:
+                self.copies[item.name] = column
+                self.computed.pop(item.name, None)
             else:
+                self.copies.pop(item.name, None)
                 self.computed[item.name] = self.expression("projection", item.name, item.expression)
                 texts[item.name] = item.expression.text
         return texts
+
+    def renamed(self, expression: Expression) -> str | None:
+        """The source column that an expression is, and nothing else."""
+        names: tuple[Name, ...] = ()
+        with suppress(Exception):  # what is wrong with it is told where it is bound
+            names = self.compiler.names(expression.sql)
+        if len(names) != 1 or (names[0].start, names[0].stop) != (0, len(expression.sql)):
+            return None
+        name = ".".join(names[0].parts)
+        return name if any(column.name == name for column in self.source.columns) else None
 
     def of_the_row_before(self, needs: frozenset[str]) -> tuple[str, tuple[Input, ...]]:
         """The filter once more, over slots of its own; none where the row before an update has to go by itself."""
@@ -272,6 +296,10 @@ class Binder:
                 made, of = self.computed[head]
                 made = f"({made})"
                 needs |= of
+            elif head in self.copies and head not in self.types:
+                head = self.copies[head]
+                made = self.column(head)
+                needs.add(head)
             elif head in self.types or is_ours(head):
                 made = self.column(head)
                 needs.add(head)

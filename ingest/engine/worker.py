@@ -6,7 +6,7 @@ Clients do not survive a fork, and workers are forked: everything here is made i
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,7 +72,8 @@ class State:
         self.token = uuid.uuid4().hex
         """Which worker this is, for the driver."""
         self.plans = Plans(setup.sink.plan, setup.inference)
-        self.results = Plans(setup.sink.plan, setup.inference)
+        settled = replace(setup.inference, reading=replace(setup.inference.reading, settled=True))
+        self.results = Plans(setup.sink.plan, settled)
         """The plans of tables whose rows a transform has changed."""
         self.answers: dict[TableId, tuple[Plan, Programs, Table | None]] = {}
         """How C writes their rows, and what that was made of."""

@@ -181,6 +181,11 @@ static PyObject *table_answer(Table *self, PyObject *args)
             self->layout[c] = (int)place;
         }
     }
+    for (Py_ssize_t i = 0; i < size; i++)
+        if (kinds[i] == 'c' && !PyBytes_CheckExact(PyTuple_GET_ITEM(writers, i))) {
+            PyErr_SetString(PyExc_TypeError, "a copy has its column's name");
+            return NULL;
+        }
     memcpy(self->made_kinds, kinds, (size_t)size);
     self->writers = Py_NewRef(writers);
     self->made = (int)size;
@@ -322,13 +327,40 @@ static int write_result(State *state, const In *in, Py_ssize_t at, char kind, Py
     return done;
 }
 
+/* The value of a row's column, null where it has none; false where the name is there twice: the last counts, and that is
+   for others to see to. */
+static bool copied(const Row *row, PyObject *name, Field *value)
+{
+    bool found = false;
+    *value = (Field){.text = "null", .size = 4, .kind = NUL};
+    for (int f = 0; f < row->count; f++) {
+        const Field *field = &row->fields[f];
+        if (!is_named(field, PyBytes_AS_STRING(name), (uint32_t)PyBytes_GET_SIZE(name)))
+            continue;
+        if (found)
+            return false;
+        found = true;
+        *value = *field;
+    }
+    return true;
+}
+
 /* The row of an image with its results, those of row `at`; NULL without an error where that is not for us. */
 static PyObject *answer(State *state, const Table *table, Text raw, const In *results, Py_ssize_t at)
 {
     Field values[MAX_FIELDS];
+    const char *end = raw.text + raw.size;
     state->scratch_size = 0;
+    if (memchr(table->made_kinds, 'c', (size_t)table->made) &&
+        (raw.size > UINT32_MAX || scan_row(raw.text, end, &state->after, NULL) != end))
+        return NULL;
     for (int i = 0; i < table->made; i++) {
         size_t start = state->scratch_size;
+        if (table->made_kinds[i] == 'c') {
+            if (!copied(&state->after, PyTuple_GET_ITEM(table->writers, i), &values[i]))
+                return NULL;
+            continue;
+        }
         if (write_result(state, &results[table->made_places[i]], at, table->made_kinds[i],
                          PyTuple_GET_ITEM(table->writers, i)) != 1)
             return NULL;
@@ -337,10 +369,12 @@ static PyObject *answer(State *state, const Table *table, Text raw, const In *re
     const char *text = state->scratch;
     for (int i = 0; i < table->made; i++) {
         Field *value = &values[i];
-        value->flags = 0;
-        value->text = text;
         value->name = table->made_names[i].text;
         value->name_size = (uint32_t)table->made_names[i].size;
+        if (table->made_kinds[i] == 'c')
+            continue;
+        value->flags = 0;
+        value->text = text;
         text += value->size;
         if (scan_value(value->text, text, 2, &value->kind, &value->flags) != text)
             return NULL;
@@ -461,7 +495,7 @@ static bool check_tables(const State *state, PyObject *tables, Py_ssize_t result
             continue;
         good = Py_TYPE(table) == state->table_type && table->answered && table->filter < results && table->was < results;
         for (int m = 0; good && m < table->made; m++)
-            good = table->made_places[m] < results;
+            good = table->made_kinds[m] == 'c' || table->made_places[m] < results;
     }
     if (!good)
         PyErr_SetString(PyExc_ValueError, "tables with results in them");

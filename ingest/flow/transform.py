@@ -80,11 +80,13 @@ class Output:
     name: str
     type: DataType
     slot: str
-    """As for inputs, among those of results."""
+    """As for inputs, among those of results; empty for a copy."""
     needs: frozenset[str]
     """The source columns that it is computed from."""
     text: str
     """The expression, for people."""
+    copy_of: str | None = None
+    """The source column whose values it has under another name. They do not go through Spark, which keeps their text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,7 @@ def together(programs: Iterable[Program], *, told: bool = False) -> Programs:
     """Programs, each with as many slots as the one that needs most of a kind."""
     of = {program.table: program for program in programs}
     inputs = {i.slot for p in of.values() for i in (*p.inputs, *p.was_inputs)}
-    results = {o.slot for p in of.values() for o in (*p.outputs, p.condition, p.was) if o is not None}
+    results = {o.slot for p in of.values() for o in (*p.outputs, p.condition, p.was) if o is not None and o.slot}
 
     def ordered(slots: set[str]) -> tuple[str, ...]:
         return tuple(sorted(slots, key=lambda slot: (SLOTS.index(slot[0]), int(slot[1:]))))
@@ -170,6 +172,9 @@ class FeedPlan:
         self.images = images or EVENT in program.decisive
         """Whether the row before an update goes in any case."""
         self._primary_key = source.schema.primary_key if source.key_from_message else ()
+        copies = {output.name: output.copy_of for output in program.outputs}
+        self._key_columns = [name for key in program.key if (name := copies.get(key, key)) is not None]
+        """The source columns that are the result's key, as far as that is not computed."""
         parts = ("", "", *program.table)
         self.constants = {NAMESPACE: parts[-3], SCHEMA: parts[-2], TABLE: parts[-1]}
         self.slots = len(programs.inputs)
@@ -273,11 +278,18 @@ class FeedPlan:
                 old = {**row, **old}
             partial = len(old) < len(row) and any(name not in old for name in row)
             if self.images or any(old.get(n) != row.get(n) for n in self.decisive):
-                self._emit(BEFORE | (PARTIAL if partial else 0), "-U", object_of(old), self._read(old), emit)
-            self._emit(UPDATE, "+U", object_of(row), self._read(row), emit)
+                overlaid = (after, before) if declared is not None and declared.overlay else (before,)
+                text = self._sent(old, *overlaid)
+                self._emit(BEFORE | (PARTIAL if partial else 0), "-U", text, self._read(old), emit)
+            self._emit(UPDATE, "+U", self._sent(row, after), self._read(row), emit)
         else:
             what = UPDATE_ALONE if kind is Kind.UPDATE else INSERT
-            self._emit(what, str(kind), object_of(row), self._read(row), emit)
+            self._emit(what, str(kind), self._sent(row, after), self._read(row), emit)
+
+    def _sent(self, row: Mapping[str, bytes], *images: msgspec.Raw) -> bytes:
+        """The row's text, in which values of the key are as the images have them: a key knows no types."""
+        came = {name: value for image in images for name, value in parse_row(image).items()}
+        return object_of({**row, **{name: came[name] for name in self._key_columns if name in row and name in came}})
 
     def delete(
         self,
@@ -295,7 +307,8 @@ class FeedPlan:
             raise RowError("no-key", "a delete needs its row in the before image, or its key in the message key")
         self._check(message_key, declared)
         partial = any(name not in row for name in self._conformer.source_types)
-        self._emit(DELETE | (PARTIAL if partial else 0), "-D", object_of(row), self._read(row), emit)
+        text = self._sent(row, *(image for image in (key, before) if image is not None))
+        self._emit(DELETE | (PARTIAL if partial else 0), "-D", text, self._read(row), emit)
 
     def _check(self, message_key: bytes | None, declared: Declared | None) -> None:
         """See that the message tells no other key than the table has."""
@@ -415,7 +428,7 @@ class Composer:
         places = {slot: i for i, slot in enumerate(programs.results)}
         self.program = program
         self._writers = [
-            (o.name, places[o.slot], writer_of(o.type, standard), _columns(o.needs), o.text) for o in program.outputs
+            (o, places.get(o.slot, 0), writer_of(o.type, standard), _columns(o.needs)) for o in program.outputs
         ]
         self._columns = program.columns
         self._condition = program.condition
@@ -441,13 +454,14 @@ class Composer:
         """What C needs to do the same where nothing is out of the ordinary: see the stub of `Table.answer`."""
         made = {output.name for output in self.program.outputs}
         kinds = "".join(
-            output.slot[0] if output.slot[0] in "lb" else "t" if write is msgspec.json.encode else "x"
-            for output, (_, _, write, _, _) in zip(self.program.outputs, self._writers, strict=True)
+            "c" if o.copy_of else o.slot[0] if o.slot[0] in "lb" else "t" if write is msgspec.json.encode else "x"
+            for o, _, write, _ in self._writers
         )
         return (
             self.filter_at, self.was_at, self.program.soft_delete, bool(made.intersection(self.program.key)),
-            self._names, tuple(place for _, place, _, _, _ in self._writers), kinds.encode(),
-            tuple(write for _, _, write, _, _ in self._writers), self._layout,
+            self._names, tuple(place for _, place, _, _ in self._writers), kinds.encode(),
+            tuple(msgspec.json.encode(o.copy_of)[1:-1] if o.copy_of else write for o, _, write, _ in self._writers),
+            self._layout,
         )  # fmt: skip
 
     def decides(self, raw: bytes) -> bool:
@@ -471,19 +485,25 @@ class Composer:
         """The row's text with what was computed; raises RowError where something could not be."""
         fields = parse_row(msgspec.Raw(raw))
         made: dict[str, bytes] = {}
-        for name, slot, write, needs, text in self._writers:
+        unknown = set()
+        for output, slot, write, needs in self._writers:
+            name = output.name
             if partial and not needs <= fields.keys():
-                fields.pop(name, None)
+                unknown.add(name)
                 continue  # unknown, as what it is made from
+            if output.copy_of is not None:
+                made[name] = fields.get(output.copy_of, b"null")
+                continue
             if failed >> slot & 1:
-                raise RowError("expression-failed", f"projection: {name}: {text}: cannot be computed for this row")
+                where = f"projection: {name}: {output.text}"
+                raise RowError("expression-failed", f"{where}: cannot be computed for this row")
             value = values[slot]
             try:
                 made[name] = b"null" if value is None else write(value)
             except RowError as exc:
-                raise RowError(exc.code, f"projection: {name}: {text}: {exc}") from None
-        if self._columns is None:
-            fields.update(made)
-            return msgspec.Raw(object_of(fields))
+                raise RowError(exc.code, f"projection: {name}: {output.text}: {exc}") from None
+        fields = {name: value for name, value in fields.items() if name not in unknown}
         fields.update(made)
+        if self._columns is None:
+            return msgspec.Raw(object_of(fields))
         return msgspec.Raw(object_of({name: fields[name] for name in self._columns if name in fields}))

@@ -25,6 +25,8 @@ class Reading:
     """Whether texts that look like timestamps are taken for such."""
     fixed: Mapping[str, DataType] = field(default_factory=dict)
     """Types of columns of every table that no value changes."""
+    settled: bool = False
+    """Whether rows were checked before, so that a text that looks like a time is one."""
 
     def infer(self, raw: bytes) -> DataType:
         """The type of a value that nothing else describes."""
@@ -32,4 +34,6 @@ class Reading:
 
         if self.as_string:
             return types.STRING
-        return types.infer(raw, self.standard if self.timestamps else None)
+        if self.settled and temporal.is_date(raw):
+            return types.DATE
+        return types.infer(raw, self.standard if self.timestamps or self.settled else None)
