@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from ingest.model.table import TableId
 
 FORMAT: Final = 1
+KEYS: Final = 2
+"""How keys are written: 2, by what their values say; before, by what their columns' types were."""
 KEEP_BATCHES: Final = 20
 KEEP_RUNS: Final = 20
 SNAPSHOT_EVERY: Final = 100
@@ -147,8 +149,8 @@ class Checkpoint:
     def bind(self, fingerprint: Mapping[str, Mapping[str, Any]]) -> None:
         """Take possession for a pipeline, or see that it is the same one; raises CheckpointError."""
         if "id" not in self.meta:
-            self.meta = {"format": FORMAT, "id": uuid.uuid4().hex, "fingerprint": fingerprint}
-            self.storage.write("checkpoint.json", orjson.dumps(self.meta, option=orjson.OPT_INDENT_2))
+            self.meta = {"format": FORMAT, "id": uuid.uuid4().hex, "keys": KEYS, "fingerprint": fingerprint}
+            self._write_meta()
             return
         for section, expected in self.meta["fingerprint"].items():
             for key, value in expected.items():
@@ -157,6 +159,19 @@ class Checkpoint:
                     msg = f"checkpoint {self.where} is of a pipeline with another {section} {key}: {value}, now {now}"
                     hint = "its positions mean nothing here: use another pipeline.name, or another --checkpoint"
                     raise CheckpointError(msg, hint)
+
+    @property
+    def has_old_keys(self) -> bool:
+        """Whether records were written whose keys had the text that their columns' types gave them."""
+        return self.meta.get("keys") != KEYS
+
+    def forget_old_keys(self) -> None:
+        """Note that this was said."""
+        self.meta["keys"] = KEYS
+        self._write_meta()
+
+    def _write_meta(self) -> None:
+        self.storage.write("checkpoint.json", orjson.dumps(self.meta, option=orjson.OPT_INDENT_2))
 
     # -- batches -----------------------------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from ingest.flow.functions import caller
 from ingest.flow.route import rule_of
 from ingest.flow.transform import MARKS, Programs, together
 from ingest.model import types
+from ingest.model.table import show
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from ingest.flow.evolve import SourceTable
     from ingest.flow.functions import Function
     from ingest.flow.route import TransformRule
+    from ingest.flow.transform import Program
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
 
@@ -127,10 +129,11 @@ class Compiler:
     def _compile(self, rule: TransformRule, table: TableId, source: TableSchema) -> Made:
         known = self._made.get((table, source))
         if known is None:
-            for old in [key for key in self._made if key[0] == table]:
-                del self._made[old]
             number = self._numbers.setdefault(table, len(self._numbers))
-            known = self._made[table, source] = self._compiled(rule, table, source, number)
+            known = self._compiled(rule, table, source, number)
+            for old in [key for key in self._made if key[0] == table]:
+                _check_key(rule, self._made.pop(old).program, known.program)
+            self._made[table, source] = known
         return known
 
     def _compiled(self, rule: TransformRule, table: TableId, source: TableSchema, number: int) -> Made:
@@ -329,6 +332,26 @@ class Compiler:
         parsed = self.spark._jsparkSession.sessionState().sqlParser().parseExpression(sql)  # noqa: SLF001
         guard = jvm.org.apache.spark.sql.catalyst.expressions.TryEval(parsed)
         return Column(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(guard)).alias(slot)
+
+
+def _check_key(rule: TransformRule, before: Program, after: Program) -> None:
+    """See that a computed key still has the same text for the same row; raises TransformError.
+
+    Numbers have one text whatever their type is (`model/keytext.py`), and so have texts.
+    """
+    known = {output.name: output for output in before.outputs if output.copy_of is None}
+    for output in after.outputs:
+        old = known.get(output.name)
+        if old is None or output.copy_of is not None or output.name not in after.key:
+            continue
+        if types.sort_of(old.type) != types.sort_of(output.type):
+            was, now = types.name(old.type), types.name(output.type)
+            msg = (
+                f"{rule.place}, table {show(after.table)}: the key column {output.name!r} is computed by "
+                f"{output.text}, which was {was} and is now {now}, as columns in it got other types: rows that were "
+                "written before would get other keys"
+            )
+            raise TransformError(msg, f"cast it to one type, as CAST({output.text} AS STRING), and start anew")
 
 
 def _key(function: str, takes: Sequence[DataType]) -> tuple[str, tuple[str, ...]]:

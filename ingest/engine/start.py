@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ingest.engine import planner
 from ingest.engine.checkpoint import Batch, Checkpoint, Progress
+from ingest.engine.old_keys import old_keys
 from ingest.engine.prefetch import first_look
 from ingest.engine.session import Session, Stop
 from ingest.engine.storage import HadoopStorage, LocalStorage, is_remote
@@ -324,12 +325,22 @@ class Starting:
     def take_schemas(self) -> None:
         """Take the checkpoint's schemas over, with the targets that the rules give the tables now."""
         stored = self.checkpoint.schemas(self.rules)
+        self.tell_old_keys()
         rerouted = reroute(stored, self.rules, self.policy, self.inference.initial, self.shape)
         known = rerouted.schemas.sinks.items()
         self.prepare_sink(table for table, schema in known if self.policy.allows(CreateTable(table, schema)))
         if rerouted.sinks:
             self.apply(rerouted)
         self.schemas = rerouted.schemas
+
+    def tell_old_keys(self) -> None:
+        """Say once that rows may be under other keys than those that are written from now on."""
+        if not self.checkpoint.has_old_keys:
+            return
+        if self.pipeline.sink.writes_keys and not self.inference.reading.as_string:
+            for text in old_keys(self.checkpoint):
+                self.warn(text)
+        self.checkpoint.forget_old_keys()
 
     def apply(self, evolution: Evolution) -> None:
         """Let the sink take a version of the schemas, then store it."""

@@ -18,6 +18,7 @@ from ingest.flow.rowtext import key_image
 from ingest.model import temporal, types
 from ingest.model.event import Bad, Declared
 from ingest.model.jsontext import MALFORMED, check_text, fields_of, object_of, reason
+from ingest.model.keytext import key_text
 from ingest.model.record import origin
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from ingest.model.record import Record
 
 _MAX_SAYINGS: Final = 10_000
+_PREFIXES: Final = "set key.fields-prefix or value.fields-prefix to have both"
 _TIMESTAMP_TYPES: Final = ("NoTimestampType", "CreateTime", "LogAppendTime")
 
 TYPES: Final[dict[str, DataType]] = {
@@ -120,9 +122,9 @@ class Columns:
             if self._simple and text[:1] == b"{" and not self._may_clash(text):
                 made = text[:-1] + (metadata if text[1:].strip() != b"}" else metadata[1:]) + b"}"
             else:
-                found = self._rebuild(text, key_fields, metadata)
+                found = self._rebuild(text, key_fields, metadata, is_old=image is before and after is not None)
                 if isinstance(found, str):
-                    return Bad("column-clash", f"column {found[:100]!r} is there twice; set prefixes", table)
+                    return Bad("column-clash", found, table)
                 made = found
             images.append(msgspec.Raw(made))
         if key is not None and self._extra.value_prefix:
@@ -148,17 +150,21 @@ class Columns:
     def _may_clash(self, text: bytes) -> bool:
         return b"\\" in text or any(name in text for name in self._names)
 
-    def _rebuild(self, text: bytes, key_fields: dict[str, bytes], metadata: bytes) -> bytes | str:
-        """The row with all its columns, or the name of one that is there twice. Raises one of MALFORMED."""
+    def _rebuild(self, text: bytes, key_fields: dict[str, bytes], metadata: bytes, *, is_old: bool) -> bytes | str:
+        """The row with all its columns, or why two of them cannot be one. Raises one of MALFORMED.
+
+        `is_old`: it is the row before an update, and the key is that of the row after it.
+        """
         out: dict[str, bytes] = {self._extra.key_prefix + name: value for name, value in key_fields.items()}
         for name, raw in fields_of(text).items():
-            column = self._extra.value_prefix + name
-            if column in out:
-                return column
-            out[column] = bytes(raw)
+            column, value = self._extra.value_prefix + name, bytes(raw)
+            if column in out and not is_old and key_text(out[column]) != key_text(value):
+                both = f"{_shown(out[column])} in the key and {_shown(value)} in the value"
+                return f"column {column[:100]!r} is {both}; {_PREFIXES}"
+            out[column] = value
         clash = next((name for name in self._extra.metadata if name in out), None)
         if clash is not None:
-            return clash
+            return f"column {clash[:100]!r} is in the message and in metadata.list; {_PREFIXES}"
         made = object_of(out)
         return made[:-1] + (metadata if out else metadata[1:]) + b"}"
 
@@ -180,6 +186,11 @@ class Columns:
                 self._sayings.clear()
             self._sayings[saying] = found
         return found[1]
+
+
+def _shown(value: bytes) -> str:
+    """The head of a value, for people."""
+    return value[:60].decode("utf-8", "backslashreplace")
 
 
 def _renamed(key: bytes, prefix: str) -> bytes:

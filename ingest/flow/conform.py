@@ -61,9 +61,8 @@ class Conformer:
         }
         """Columns with values to write otherwise than they came, whatever they are."""
         self.static = inference.static
-        self.read_as_strings = frozenset(
-            name for name, data_type in self.sink_types.items() if inference.reading.as_string and types.is_text(data_type)
-        )
+        texts = [name for name, data_type in self.sink_types.items() if types.is_text(data_type)]
+        self.read_as_strings = frozenset(texts if inference.reading.as_string else ())
         """Columns whose values are texts, in keys, too, because the format's options say so."""
 
     def row(

@@ -86,7 +86,7 @@ class Output:
     text: str
     """The expression, for people."""
     copy_of: str | None = None
-    """The source column whose values it has under another name. They do not go through Spark, which keeps their text."""
+    """The source column whose values it has under another name. They keep their text: they do not go through Spark."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -200,6 +200,13 @@ def _merge_decimals(a: DataType, b: DataType) -> DataType:
     return STRING if digits + scale > MAX_PRECISION else DecimalType(digits + scale, scale)
 
 
+def sort_of(data_type: DataType) -> str:
+    """What values of this type are in a key: numbers, texts, or what the type's name says."""
+    if isinstance(data_type, (*INTEGERS, *_FLOATS, DecimalType)):
+        return "number"
+    return "text" if is_text(data_type) else data_type.typeName()
+
+
 def is_text(data_type: DataType) -> bool:
     """Whether JSON writes values of this type as strings of their own text."""
     return isinstance(data_type, (StringType, CharType, VarcharType))

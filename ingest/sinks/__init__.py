@@ -107,6 +107,7 @@ class Sink(Protocol):
     """What a sink's options model offers, beside what all of them have (`SinkOptions`)."""
 
     needs_key: bool
+    writes_keys: bool
     most_per_batch: int | None
     parallelism: int | None
 

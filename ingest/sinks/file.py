@@ -53,6 +53,11 @@ class FileSink(SinkOptions):
     """Each line is `{"key":…,"value":…}`: the primary key's columns beside the value."""
 
     @property
+    def writes_keys(self) -> bool:
+        """Whether lines have keys."""
+        return self.envelope
+
+    @property
     def changelog(self) -> bool:
         """Whether an insert is written otherwise than an update, or the row before a change is shown."""
         return self.value_format != "json"

@@ -99,6 +99,11 @@ class KafkaSink(TopicsOptions):
         return super().topic_of(table)
 
     @property
+    def writes_keys(self) -> bool:
+        """Whether records have keys, or are spread over partitions by them."""
+        return self.key_format is not None or self.strategy == "hash-by-key"
+
+    @property
     def changelog(self) -> bool:
         """Whether an insert is written otherwise than an update, or the row before a change is shown."""
         return self.value_format != "json"

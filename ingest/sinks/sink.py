@@ -71,6 +71,11 @@ class SinkOptions(Options):
         """Whether an insert is written otherwise than an update, or the row before a change is shown."""
         return True
 
+    @property
+    def writes_keys(self) -> bool:
+        """Whether records are found again by their key, so that a row has to keep it."""
+        return self.needs_key
+
     def prefix(self, _pipeline: str) -> str | None:
         """What the names of its transactions begin with; None where it has none."""
         return None
