@@ -12,7 +12,9 @@ help: ## Show this help
 
 setup: .venv/.ready ## Set up the environment; the command is then .venv/bin/ingest
 
-.venv/.ready: pyproject.toml constraints.txt ingest/flow/_native.c ingest/kafka/_client.c ingest/model/raw.h
+NATIVE := $(wildcard ingest/*/*.c ingest/*/*.h)
+
+.venv/.ready: pyproject.toml constraints.txt $(NATIVE)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@command -v java >/dev/null || test -x "$$JAVA_HOME/bin/java" || { echo "Java 17 or newer is needed"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -35,6 +37,7 @@ check: setup ## Format, lint, types, layers, docs
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/python tools/docs.py --check
+	@$(BIN)/python tools/check_c.py $(filter %.c,$(NATIVE))
 
 chaos: setup ## Make every fault happen that it is to survive, at full size (bench/CHAOS.md)
 	@PYTHONPATH=tests $(BIN)/python tests/chaos

@@ -323,10 +323,10 @@ static long read_base64(const char *text, uint32_t size, uint8_t *to, uint32_t m
         return -1;
     uint32_t padding = size && text[size - 1] == '=' ? 1 + (text[size - 2] == '=') : 0, made = 0, bits = 0;
     for (uint32_t i = 0; i < size - padding; i++) {
-        int digit = digit_of_base64(text[i]);
-        if (digit < 0)
+        int six = digit_of_base64(text[i]);
+        if (six < 0)
             return -1;
-        bits = bits << 6 | (uint32_t)digit;
+        bits = bits << 6 | (uint32_t)six;
         if (i % 4) { /* each but the first completes a byte */
             uint8_t byte = (uint8_t)(bits >> (6 - i % 4 * 2));
             if (to && made < most)
