@@ -24,7 +24,8 @@ from pyspark.sql.types import (
 )
 
 from ingest.errors import TransformError
-from ingest.flow.expressions import ALL, DICE, NOW, Call, calls, template
+from ingest.flow.expressions import ALL, Call, calls, template
+from ingest.flow.rewrites import DICE, NOW
 from ingest.flow.transform import METADATA, Input, Output, Program, is_ours, slot_of
 from ingest.model import types
 from ingest.model.schema import Column, TableSchema

@@ -19,7 +19,7 @@ from pyspark.sql.types import BinaryType, DateType, FloatType, TimestampNTZType,
 
 from ingest.flow.conform import Conformer, KeyChanged
 from ingest.flow.decoders import annotation_of, decoder_of, field_of, plain_name, refuse
-from ingest.flow.expressions import DICE, NOW, TAG
+from ingest.flow.rewrites import DICE, NOW, TAG
 from ingest.flow.rowtext import key_image, parse_row
 from ingest.model import temporal, types
 from ingest.model.event import Kind

@@ -1,0 +1,235 @@
+"""What is wrong with an expression, as far as its text alone tells.
+
+In: its words. Out: nothing, or a TextError with the place and what to write instead. It must never pass on what is no
+scalar expression of one row, or a function that reaches outside of the row.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ingest.flow import catalog
+from ingest.flow.dialect import BARE, BRACKETS, CASTS
+from ingest.flow.rewrites import CALLS
+from ingest.flow.words import CLOSE, LITERALS, is_plain, is_word, kind, opens, tokens_of
+from ingest.model.text import TextError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from sqlglot.tokenizer_core import Token
+
+    from ingest.flow.words import Words
+
+RESERVED: Final = frozenset({
+    "ALL", "AND", "ANY", "AS", "BETWEEN", "CASE", "CAST", "CROSS", "DISTINCT", "ELSE", "END", "ESCAPE", "EXISTS",
+    "FALSE", "FROM", "FULL", "GROUP", "HAVING", "IN", "INNER", "INTERSECT", "INTERVAL", "INTO", "IS", "JOIN",
+    "LEFT", "LIKE", "LIMIT", "NATURAL", "NOT", "NULL", "ON", "OR", "ORDER", "OUTER", "RIGHT", "RLIKE", "SELECT",
+    "SIMILAR", "SOME", "TABLE", "THEN", "TRUE", "UNION", "UNIQUE", "USING", "VALUES", "WHEN", "WHERE", "WINDOW",
+    "WITH",
+})  # fmt: skip
+_FORBIDDEN: Final = frozenset({
+    "SELECT", "UNION", "INTERSECT", "EXCEPT", "JOIN", "LATERAL", "OVER", "HAVING",
+})  # fmt: skip
+"""Words of queries that expressions do not have: an expression is computed from one row."""
+OUTSIDE: Final = frozenset({
+    "reflect", "java_method", "try_reflect", "input_file_name", "input_file_block_start",
+    "input_file_block_length", "current_catalog", "current_database", "current_schema", "current_user",
+    "session_user", "user", "version", "spark_partition_id", "monotonically_increasing_id", "from_protobuf",
+    "to_protobuf", "from_avro", "to_avro", "sql_keywords", "collations",
+})  # fmt: skip
+"""Functions that reach outside of the row: code, files, who runs this and where."""
+_MARKS: Final = frozenset({"SEMICOLON", "PARAMETER", "PLACEHOLDER", "HINT"})
+_INFIX: Final = frozenset({
+    "PLUS", "DASH", "SLASH", "PERCENT", "MOD", "DIV", "EQ", "NEQ", "NULLSAFE_EQ", "LT", "LTE", "GT", "GTE", "DPIPE",
+    "AND", "OR", "NOT", "LIKE", "ILIKE", "RLIKE", "SIMILAR_TO", "ESCAPE", "BETWEEN", "IN", "IS", "AMP", "PIPE", "CARET",
+    "DCOLON", "WHEN", "THEN", "ELSE", "STAR",
+})  # fmt: skip
+"""Words after which an operand follows."""
+_NO_OPERAND: Final = frozenset({"COMMA", "AND", "OR", "WHEN", "THEN", "ELSE", "END", "SLASH", "EQ", "LT", "GT", *CLOSE})
+"""Words that no operand begins with."""
+_SPECIAL: Final = frozenset({
+    "TRY_CAST", "TIMESTAMPADD", "TIMESTAMPDIFF", "DATEADD", "DATEDIFF", "SIMILAR TO", "DIV", "ILIKE", "REGEXP", "FOR",
+    "PLACING", "BOTH", "LEADING", "TRAILING", "TO", "ASYMMETRIC", "SYMMETRIC", "TRIM", "EXTRACT", "OVERLAY",
+    "VARCHAR", "CHAR", "CHARACTER", "NUMERIC", "DEC", "TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ", "TIME", "BYTES",
+    "VARBINARY", "BINARY", "DECIMAL",
+})  # fmt: skip
+"""Words besides reserved ones and functions that a bracket may follow: syntax, and types that have a length."""
+
+_MANY: Final = "sees many rows, and an expression is computed from one row"
+_INSTEAD: Final = {
+    "max": "GREATEST(a, b) is the greatest of several columns",
+    "min": "LEAST(a, b) is the least of several",
+}
+_WATERMARK: Final = "there are no watermarks here"
+_NO_AGGREGATES: Final = f"it {_MANY}"
+ELSEWHERE: Final = {
+    "truncate": "write IF(x < 0, CEIL(x, digits), FLOOR(x, digits))",
+    "json_object": "write TO_JSON(NAMED_STRUCT('key', value))",
+    "json_array": "write TO_JSON(ARRAY(a, b))",
+    "json_string": "write TO_JSON(x), of a struct, a map or an array",
+    "json_unquote": "write GET_JSON_OBJECT(s, '$')",
+    "json_length": "write JSON_ARRAY_LENGTH(s)",
+    "hashcode": "write HASH(x) or CRC32(x), which give other numbers",
+    "overlaps": "write a_start < b_end AND b_start < a_end",
+    "element": "write ELEMENT_AT(x, 1)",
+    "array_slice": "write SLICE(x, from, length)",
+    "regexp_split": "write SPLIT(s, pattern, -1)",
+    "proctime": "write NOW()",
+    "current_watermark": _WATERMARK,
+    "source_watermark": _WATERMARK,
+    "timestamp_diff": "write TIMESTAMPDIFF(unit, from, to)",
+    "timestamp_add": "write TIMESTAMPADD(unit, n, t)",
+    **dict.fromkeys(("collect", "json_objectagg", "json_arrayagg", "group_concat", "group_id"), _NO_AGGREGATES),
+    **dict.fromkeys(
+        ("tumble", "hop", "cumulate", "tumble_start", "tumble_end", "hop_start", "hop_end"), _NO_AGGREGATES
+    ),
+    **dict.fromkeys(("json_extract", "json_extract_scalar", "jsonpath"), "write GET_JSON_OBJECT(s, '$.path')"),
+    **dict.fromkeys(("strpos", "charindex"), "write LOCATE(part, s)"),
+    **dict.fromkeys(("getdate", "sysdate", "systimestamp", "getutcdate", "sysdatetime"), "write NOW()"),
+    **dict.fromkeys(("str_to_date", "parse_date"), "write TO_DATE(s, 'yyyy-MM-dd')"),
+    **dict.fromkeys(
+        ("parse_timestamp", "parse_datetime", "date_parse"), "write TO_TIMESTAMP(s, 'yyyy-MM-dd HH:mm:ss')"
+    ),
+    **dict.fromkeys(("format_date", "format_timestamp", "strftime"), "write DATE_FORMAT(t, 'yyyy-MM-dd')"),
+    **dict.fromkeys(("timestamp_trunc", "datetime_trunc"), "write DATE_TRUNC('DAY', t)"),
+    **dict.fromkeys(
+        ("convert", "safe_cast", "try_convert", "to_string"), "write CAST(x AS type) or TRY_CAST(x AS type)"
+    ),
+    **dict.fromkeys(("generate_uuid", "gen_random_uuid", "newid", "sys_guid"), "write UUID()"),
+    **dict.fromkeys(("regexp_matches", "regexp_match", "regexp_contains"), "write REGEXP_LIKE(s, pattern)"),
+    "iif": "write IF(condition, a, b)",
+    "mid": "write SUBSTRING(s, from, length)",
+    "stuff": "write OVERLAY(s PLACING part FROM n FOR length)",
+    "replicate": "write REPEAT(s, n)",
+    "datalength": "write OCTET_LENGTH(s)",
+    "to_hex": "write HEX(x)",
+    "from_hex": "write UNHEX(s)",
+    "array_length": "write CARDINALITY(x)",
+    "array_to_string": "write ARRAY_JOIN(x, ',')",
+    "string_to_array": "write SPLIT(s, ',')",
+    "is_json": "write TRY_PARSE_JSON(s) IS NOT NULL",
+    "bitand": "write a & b",
+    "bitor": "write a | b",
+    "bitxor": "write a ^ b",
+    "bitnot": "write ~a",
+}
+"""Names that others have for what is here, or that have no place here: what to write."""
+
+
+def check(tokens: Words) -> None:
+    """Refuse what is no expression of one row; raises TextError."""
+    for i, token in enumerate(tokens):
+        name, upper = kind(token), token.text.upper()
+        if name in LITERALS:
+            continue
+        if name in _MARKS:
+            raise TextError(f"{token.text!r} has no place in an expression", token.start, len(token.text))
+        part_of = bool(i) and kind(tokens[i - 1]) == "DOT"
+        if name != "IDENTIFIER" and not part_of and upper in _FORBIDDEN:
+            why = f"{upper} has no place here: an expression is computed from one row"
+            raise TextError(why, token.start, len(upper))
+        if opens(tokens, i) and token.text.lower() in OUTSIDE:
+            raise TextError(f"function {token.text} reaches outside of the row", token.start, len(upper))
+        if name == "IDENTIFIER" and token.text.startswith("__ingest."):
+            raise TextError("names that begin with __ingest. are not for use", token.start, len(upper))
+    for i, token in enumerate(tokens):
+        if _calls(tokens, i):
+            _check_rows(token)
+    _check_ends(tokens)
+
+
+def _check_rows(token: Token) -> None:
+    """Refuse functions that do not make one value of one row."""
+    lower, why = token.text.lower(), ""
+    if lower in catalog.AGGREGATES:
+        why = f"{_MANY}{f': {_INSTEAD[lower]}' if lower in _INSTEAD else ''}"
+    elif lower in catalog.WINDOWS:
+        why = "needs the rows around, and an expression is computed from one row"
+    elif lower in catalog.GENERATORS:
+        why = "makes several rows or columns of one, and an expression has one value"
+    if why:
+        raise TextError(f"function {token.text} {why}", token.start, len(token.text))
+
+
+def _check_ends(tokens: Words) -> None:
+    """Refuse an operator without what follows it, and a CASE without its END."""
+    cases: list[Token] = []
+    for i, token in enumerate(tokens):
+        name = kind(token)
+        after = tokens[i + 1] if i + 1 < len(tokens) else None
+        alone = name == "STAR" and (not i or kind(tokens[i - 1]) in {"L_PAREN", "COMMA", "BACKSLASH", "DOT"})
+        if name in _INFIX and not alone and not (i and kind(tokens[i - 1]) == "DOT"):
+            if after is None:
+                why = f"the expression ends after {token.text!r}: something has to follow"
+                raise TextError(why, token.start, token.end - token.start + 1)
+            if kind(after) in _NO_OPERAND:
+                why = f"something is missing between {token.text!r} and {after.text!r}"
+                raise TextError(why, token.start, after.end - token.start + 1)
+        if name == "CASE":
+            cases.append(token)
+        elif name == "END" and cases:
+            cases.pop()
+    if cases:
+        raise TextError("CASE has no END", cases[-1].start, len(cases[-1].text))
+
+
+def _calls(tokens: Words, i: int) -> bool:
+    """Whether the word at `i` is the name of a function that is called."""
+    token = tokens[i]
+    if not opens(tokens, i) or not is_word(token) or kind(token) in LITERALS or (i and kind(tokens[i - 1]) == "DOT"):
+        return False
+    quantifier = token.text.upper() in {"ANY", "SOME", "ALL"} and bool(i) and kind(tokens[i - 1]) in _INFIX
+    return not quantifier
+
+
+def unknown_functions(text: str, own: Collection[str]) -> Iterator[TextError]:
+    """Yield an error for each function that neither Spark SQL nor Flink SQL nor the pipeline has.
+
+    `own`: the pipeline's own, in lower case. A text that is wrong in another way has none: that is said elsewhere.
+    """
+    try:
+        tokens = tokens_of(text)
+    except TextError:
+        return
+    for i, token in enumerate(tokens):
+        if not _calls(tokens, i) or _known(token, own):
+            continue
+        lower = token.text.lower()
+        what, instead = "is not there", ELSEWHERE.get(lower, "")
+        if not instead:
+            near = _near(lower, own)
+            what, instead = (
+                "is not known",
+                f"did you mean {near!r}?"
+                if near
+                else ("there are those of Spark SQL, those of docs/transforms.md, and pipeline.user-defined-function"),
+            )
+        yield TextError(f"function {token.text} {what}: {instead}", token.start, token.end - token.start + 1)
+
+
+def _known(token: Token, own: Collection[str]) -> bool:
+    lower, upper = token.text.lower(), token.text.upper()
+    if lower in own or lower in catalog.SCALAR:
+        return True
+    ours = is_plain(token) and (upper in RESERVED or upper in _SPECIAL or upper in WORDS)
+    return ours or lower in catalog.AGGREGATES or lower in catalog.WINDOWS or lower in catalog.GENERATORS
+
+
+def _near(name: str, own: Collection[str]) -> str:
+    from difflib import get_close_matches  # noqa: PLC0415  (only mistakes need it)
+
+    known = {*catalog.SCALAR, *own, *(word.lower() for word in WORDS)}
+    found = get_close_matches(name, sorted(known), 1)
+    return found[0].upper() if found and found[0] not in own else "".join(found)
+
+
+WORDS: Final = frozenset({word for word, _ in CALLS} | BARE.keys() | CASTS | BRACKETS)
+"""Names that have a meaning of Flink's here."""
+
+
+def taken(name: str) -> bool:
+    """Whether an expression has another meaning for a function's name."""
+    upper, lower = name.upper(), name.lower()
+    names = catalog.SCALAR | catalog.AGGREGATES | catalog.WINDOWS | catalog.GENERATORS | OUTSIDE
+    return upper in WORDS | RESERVED | _FORBIDDEN | _SPECIAL or lower in names or name.startswith("__")

@@ -1,0 +1,131 @@
+"""The words of an expression: what they are, and how brackets and commas part them.
+
+In: the text of a rule. Out: tokens with their places. Raises TextError with the place in the text. Nothing here knows
+what a word means.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from ingest.model.text import TextError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from sqlglot.tokenizer_core import Token
+
+Words: TypeAlias = "Sequence[Token]"
+MAX_TOKENS: Final = 10_000
+TEXTS: Final = frozenset({"STRING", "RAW_STRING", "NATIONAL_STRING"})
+LITERALS: Final = TEXTS | {"NUMBER", "HEX_STRING", "BIT_STRING", "BYTE_STRING"}
+"""Kinds of words that stand for a value and whose text is no name."""
+OPEN: Final = {"L_PAREN": "R_PAREN", "L_BRACKET": "R_BRACKET"}
+CLOSE: Final = {close: opening for opening, close in OPEN.items()}
+_ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
+_ESCAPES: Final = frozenset("0123456789'\"nrtZ\\%_uU")
+
+
+def kind(token: Token) -> str:
+    """Return the kind of a word, as the tokenizer calls it."""
+    return token.token_type.name
+
+
+def tokens_of(text: str) -> list[Token]:
+    """Return the words of a text; raises TextError."""
+    from sqlglot import tokenize  # noqa: PLC0415  (slow to import, and few pipelines need it)
+    from sqlglot.errors import TokenError  # noqa: PLC0415
+
+    try:
+        found = tokenize(text, dialect="spark")
+    except TokenError as exc:
+        eaten = text.find("\\'")
+        if eaten >= 0:
+            why = "a text is not closed: \\' is a quote in it; one backslash is written '\\\\'"
+            raise TextError(why, eaten, 2) from exc
+        raise TextError("a text or a name is not closed", max(0, len(text) - 1)) from exc
+    if not found:
+        raise TextError("nothing is there", 0, len(text))
+    if len(found) > MAX_TOKENS:
+        raise TextError(f"more than {MAX_TOKENS:,} words", 0, len(text))
+    for token in found:
+        if token.comments:
+            raise TextError("comments have no place here: use description", token.start)
+        if kind(token) == "STRING":
+            _check_escapes(text, token)
+    return found
+
+
+def _check_escapes(text: str, token: Token) -> None:
+    r"""Refuse `'\d'`, which Spark reads as `d`, and `'\b'`, which is no word boundary."""
+    for found in _ESCAPE.finditer(text, token.start + 1, token.end):
+        if found[1] not in _ESCAPES:
+            why = f"'{found[0]}' in a text would be {found[1]!r} alone" if found[1] != "b" else "'\\b' is a backspace"
+            raise TextError(f"{why}: for the backslash itself write '\\\\{found[1]}'", found.start(), 2)
+
+
+def split(tokens: Words, text: str) -> Iterator[list[Token]]:
+    """Yield the parts between the commas that are in no brackets; raises TextError."""
+    part: list[Token] = []
+    opened: list[Token] = []
+    for token in tokens:
+        name = kind(token)
+        if name in OPEN:
+            opened.append(token)
+        elif name in CLOSE:
+            if not opened or kind(opened.pop()) != CLOSE[name]:
+                raise TextError(f"{token.text!r} closes nothing", token.start)
+        elif name == "COMMA" and not opened:
+            if not part:
+                raise TextError("an item is missing before the comma", token.start)
+            yield part
+            part = []
+            continue
+        part.append(token)
+    if opened:
+        raise TextError(f"{opened[-1].text!r} is not closed", opened[-1].start)
+    if not part:
+        raise TextError("an item is missing after the comma", max(0, len(text) - 1))
+    yield part
+
+
+def opens(tokens: Words, i: int) -> bool:
+    """Whether the word at `i` is called."""
+    return i + 1 < len(tokens) and kind(tokens[i + 1]) == "L_PAREN"
+
+
+def closing(tokens: Words, i: int) -> int:
+    """Return the place of the bracket that closes the one at `i`."""
+    depth = 0
+    for j in range(i, len(tokens)):
+        depth += (kind(tokens[j]) in OPEN) - (kind(tokens[j]) in CLOSE)
+        if not depth:
+            return j
+    return len(tokens) - 1
+
+
+def arguments_of(tokens: Words, text: str) -> list[Words]:
+    """Return what is between the commas; nothing where nothing is."""
+    return [*split(tokens, text)] if tokens else []
+
+
+def outside(tokens: Words, *wanted: str) -> Iterator[int]:
+    """Yield the places of words with these texts that are in no brackets."""
+    depth = 0
+    for i, token in enumerate(tokens):
+        depth += (kind(token) in OPEN) - (kind(token) in CLOSE)
+        if not depth and kind(token) not in LITERALS and token.text.upper() in wanted:
+            yield i
+
+
+def is_word(token: Token) -> bool:
+    """Whether it is a word, in backquotes or of letters, digits and `_`."""
+    if kind(token) == "IDENTIFIER":
+        return bool(token.text)
+    return kind(token) not in TEXTS and token.text.replace("_", "a").isalnum() and not token.text[0].isdigit()
+
+
+def is_plain(token: Token) -> bool:
+    """Whether a word is neither in quotes nor a number."""
+    return kind(token) not in LITERALS and kind(token) != "IDENTIFIER"
