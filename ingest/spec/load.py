@@ -133,6 +133,7 @@ class _Loader:
             options = Mapping({}, _START)
         options.items.setdefault("name", Scalar(stem, _START))
         collector = self._collector(options, sink)
+        self._check_calls(root, options.items.get(_FUNCTIONS))
         functions = self._functions(options)
         settings = self._model(PipelineOptions, options, self._plain(options), "pipeline")
         if source is None or sink is None or settings is None or self._has_errors():
@@ -317,6 +318,22 @@ class _Loader:
             except ValueError as exc:
                 self._document.report(item.items["python"].span, f"function {model.name!r}: {exc}")
         return tuple(models)
+
+    def _check_calls(self, root: Mapping, given: Value | None) -> None:
+        """Expressions call functions that there are: Spark's, Flink's or the pipeline's own."""
+        entries = given.items if isinstance(given, Sequence) else []
+        names = (entry.items.get("name") for entry in entries if isinstance(entry, Mapping))
+        own = {str(name.value).lower() for name in names if isinstance(name, Scalar)}
+        transforms = root.items.get("transform")
+        for rule in transforms.items if isinstance(transforms, Sequence) else []:
+            for option in ("projection", "filter"):
+                text = rule.items.get(option) if isinstance(rule, Mapping) else None
+                if not isinstance(text, Scalar) or not text.value or text.unresolved or text.value in {"*", "\\*"}:
+                    continue
+                from ingest.flow.lint import unknown_functions  # noqa: PLC0415  (few pipelines need it)
+
+                for error in unknown_functions(text.value, own):
+                    self._document.report(self._document.within(text, error.at, error.length), f"{option}: {error}")
 
     def _check_files(self, root: Mapping, source: Any, sink: Any) -> None:  # noqa: ANN401  (options models)
         """A pipeline that reads files must not write among them."""

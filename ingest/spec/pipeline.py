@@ -140,7 +140,7 @@ class UserFunction(Options):
     @field_validator("name")
     @classmethod
     def _check_name(cls, value: str) -> str:
-        from ingest.flow.expressions import taken  # noqa: PLC0415  (few pipelines need it)
+        from ingest.flow.lint import taken  # noqa: PLC0415  (few pipelines need it)
 
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", value):
             msg = "a function's name has letters, digits and '_' only"
