@@ -23,6 +23,7 @@ from pyspark.sql.types import (
     VariantType,
 )
 
+from ingest.engine.readable import place_of, readable
 from ingest.errors import TransformError
 from ingest.flow.expressions import ALL, Call, calls, template
 from ingest.flow.rewrites import DICE, NOW
@@ -45,7 +46,6 @@ _JSON: Final = (
     "map('ignoreNullFields', 'false', 'timeZone', 'UTC', 'timestampFormat', 'yyyy-MM-dd HH:mm:ss.SSSSSSX', "
     "'timestampNTZFormat', 'yyyy-MM-dd HH:mm:ss.SSSSSS')"
 )
-_SAID: Final = re.compile(r"^\[[A-Z_.0-9]+\] ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +277,6 @@ class Binder:
         """A part of an expression, with slots; adds the source columns in it to `needs`."""
         out: list[str] = []
         at, end = part
-        option, name, expression = where
         for given in places:
             if given.start < at or given.stop > end:
                 continue  # outside of this part, or in a call that was dealt with
@@ -301,22 +300,30 @@ class Binder:
                 head = self.copies[head]
                 made = self.column(head)
                 needs.add(head)
-            elif head in self.types or is_ours(head):
-                made = self.column(head)
-                needs.add(head)
-            elif dotted in self.types:
+            elif rest and dotted in self.types and types.is_text(self.types.get(head, types.STRING)):
                 made, rest = self.column(dotted), []
                 needs.add(dotted)
+            elif head in self.types or is_ours(head):
+                if rest and types.is_text(self.types.get(head, types.STRING)):
+                    raise self.misnamed(sql, given, _no_fields(head), where)
+                made = self.column(head)
+                needs.add(head)
             else:
-                text = sql if expression is None else expression.text
-                same = expression is not None and expression.sql == expression.text
-                start, length = (given.start, given.stop - given.start) if same else (0, len(text))
-                raise self.error(
-                    option, name, text, start, length, self.missing(head), 0 if expression is None else expression.at
-                )
+                raise self.misnamed(sql, given, self.missing(head), where)
             out += (sql[at : given.start], made, *(f".`{part}`" for part in rest))
             at = given.stop
         return "".join((*out, sql[at:end]))
+
+    def misnamed(self, sql: str, given: Name, why: str, where: _Where) -> TransformError:
+        """The error of a name, which is looked for in the author's text where that is not the SQL."""
+        option, name, expression = where
+        text = sql if expression is None else expression.text
+        start, length = given.start, given.stop - given.start
+        if text != sql:
+            path = r"\s*\.\s*".join(map(re.escape, given.parts))
+            found = re.search(rf"(?<![\w.`]){path}(?![\w`])", text)
+            start, length = (0, len(text)) if found is None else (found.start(), found.end() - found.start())
+        return self.error(option, name, text, start, length, why, 0 if expression is None else expression.at)
 
     def call(self, sql: str, given: Call, places: Sequence[_Place], needs: set[str], where: _Where) -> str:
         """The result of a call, which is computed before the expression that it stands in."""
@@ -414,25 +421,28 @@ class Binder:
         """Why a name is none."""
         from difflib import get_close_matches  # noqa: PLC0415
 
-        names = [*self.types, *self.computed]
-        near = get_close_matches(name, names, 1)
-        hint = f", did you mean {near[0]!r}?" if near else ""
+        names = {known.casefold(): known for known in (*self.computed, *self.types)}
+        near = get_close_matches(name.casefold(), names, 1)
+        hint = f", did you mean {names[near[0]]!r}?" if near else ""
         shown = ", ".join(column.name for column in self.source.columns)
         return f"table {show(self.table)} has no column {name!r}{hint} (it has {shown or 'none'})"
 
     def explained(self, option: str, name: str, expression: Expression, exc: Exception) -> TransformError:
         """Spark's words about an expression, without its plan."""
-        said = str(exc).split("\n", 1)[0]
-        found = getattr(exc, "getMessageParameters", None)
-        parameters = {} if found is None else (found() or {})
-        if "[PARSE_SYNTAX_ERROR]" in str(exc):
-            said = f"syntax error at {parameters.get('error', 'its end')}"
-        elif not said.strip():
-            said = next((line for line in str(exc).splitlines() if line.strip()), type(exc).__name__)
-        said = _SAID.sub("", said).split("; line ")[0].split(" SQLSTATE")[0].strip()
-        for given in self.inputs.values():
-            said = said.replace(f'"{given.slot}"', f'"{given.name}"').replace(f"`{given.slot}`", f"`{given.name}`")
-        return self.error(option, name, expression.text, 0, len(expression.text), said, expression.at)
+        text = expression.text
+        start, length = 0, len(text)
+        if "[INVALID_EXTRACT_BASE_FIELD_TYPE]" in str(exc):
+            base = next((text for text in re.findall(r'from "([^"]+)"', str(exc))), "")
+            return self.error(option, name, text, 0, length, _no_fields(self.shown().get(base, base)), expression.at)
+        place = place_of(exc)
+        if place is not None and expression.sql == text and "\n" not in text:
+            start, length = min(place, length), 1
+        return self.error(option, name, text, start, length, readable(exc, self.shown()), expression.at)
+
+    def shown(self) -> dict[str, str]:
+        """The names of columns by what stands for them."""
+        given = self.inputs.values()
+        return {**{i.slot: i.name for i in given}, **{_received(i.slot, i.type): i.name for i in given}}
 
     def error(
         self, option: str, name: str, text: str, start: int, length: int, why: str, at: int = 0
@@ -446,6 +456,15 @@ class Binder:
             f"{what}, table {show(self.table)}: {why}\n  {shown}\n  {' ' * start}{'^' * length}",
             "correct the expression; ingest plan shows what each rule makes of each table",
         ).placed(rule.number, option, at + start, at + start + length)
+
+
+def _no_fields(name: str) -> str:
+    """Why a text has no fields, and what to do."""
+    return (
+        f"{name!r} is no object here but a value without fields: nested values are texts unless "
+        f"json.infer-schema.flatten-nested-columns.enable makes columns of them; "
+        f"JSON_VALUE({name}, '$.field') takes one out"
+    )
 
 
 def _received(slot: str, data_type: DataType) -> str:

@@ -53,13 +53,13 @@ def test_tables_topics_and_changes_are_shown_and_nothing_is_written(kafka: Kafka
 
 
 def test_a_wrong_expression_is_marked_in_the_file(kafka: Kafka, pipeline: Pipeline) -> None:
-    pipeline.write(rest="transform:\n  - source-table: shop.orders\n    filter: n > 0 AND nofunc(n) = 1\n")
+    pipeline.write(rest="transform:\n  - source-table: shop.orders\n    filter: n > 0 AND n = TRUE\n")
     kafka.send(pipeline.topic, message("c", None, {"id": 1, "n": 1}))
     shown = plan(pipeline)
     assert shown.code == 78
     lines = shown.err.splitlines()
     where = next(i for i, line in enumerate(lines) if "error: transform[0].filter, table shop.orders" in line)
     assert lines[where].startswith(f"{pipeline.file}:")
-    assert "Cannot resolve routine `nofunc`" in lines[where]
-    assert lines[where + 2].strip("| ") == "^" * len("n > 0 AND nofunc(n) = 1")
+    assert 'Cannot resolve "(n = true)" due to data type mismatch' in lines[where]
+    assert lines[where + 2].strip("| ") == "^" * len("n > 0 AND n = TRUE")
     assert "Traceback" not in shown.err

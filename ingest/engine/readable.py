@@ -1,0 +1,59 @@
+"""Spark's errors in a form that is for people: its message on one line, without classes, plans, stack traces.
+
+In: an exception of Spark's, or its text. Out: a sentence or two. Names of slots become those of columns.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from ingest.model.text import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MOST: Final = 500
+_ENDS: Final = re.compile(
+    r"\s*(SQLSTATE: \w+|\n+== |\n+JVM stacktrace|; line \d+ pos \d+|\(line \d+, pos \d+\)|\n\s*at [\w.$/]+\("
+    r"|\n'?\w+ \[)"
+)
+"""Where a message ends and what is of use to Spark's own developers begins."""
+_NOISE: Final = re.compile(
+    r"^An error occurred while calling \S+\s+: |\b([\w$]+\.)+\w*(Exception|Error): |\[[A-Z_.0-9]+\] "
+    r"| on search path \[[^]]*\]| Please, refer to '[^']*' for a fix\."
+    r"| If necessary set \S+ to \S+ to bypass this error\.| If you have to cast .* you can set \S+ as '?false'?\."
+    r"| Correct the value as per the syntax, or change its target type\."
+    r"|You may get a different result due to the upgrading to Spark >= [\d.]+:\s+"
+    r"|1\) You can set .*? before Spark 3\.0\.\s+2\) ",
+    re.DOTALL,
+)
+"""What is said of settings that are not the user's, and of Spark's insides."""
+_PARSED: Final = re.compile(r"\(line 1, pos (\d+)\)")
+_HINTS: Final = {
+    "Use `try_cast` to tolerate malformed input and return NULL instead.": "TRY_CAST gives NULL instead.",
+    "Use `try_divide` to tolerate divisor being 0 and return NULL instead.": "TRY_DIVIDE gives NULL instead.",
+    "Use `try_mod` to tolerate divisor being 0 and return NULL instead.": "TRY_MOD gives NULL instead.",
+}
+
+
+def readable(exc: BaseException, names: Mapping[str, str] | None = None) -> str:
+    """Return what an error of Spark's says. `names`: by what stands for a column in SQL, the column's name."""
+    text = str(exc)
+    if "[PARSE_SYNTAX_ERROR]" in text:
+        found = re.search(r"Syntax error at or near (.*?)[.:]?( SQLSTATE|\n| \(line|$)", text)
+        place = "its end" if found is None or "end of input" in found[1] else found[1]
+        return f"syntax error at {one_line(place)}"
+    said = _NOISE.sub("", _ENDS.split(text.strip(), maxsplit=1)[0])
+    for given, better in _HINTS.items():
+        said = said.replace(given, better)
+    said = one_line(" ".join(said.split())) or type(exc).__name__
+    for slot, name in sorted((names or {}).items(), key=lambda pair: -len(pair[0])):
+        said = re.sub(rf"(?<![\w.]){re.escape(slot)}(?!\w)", lambda _, name=name: name, said)  # type: ignore[misc]
+    return said if len(said) <= MOST else f"{said[:MOST]}…"
+
+
+def place_of(exc: BaseException) -> int | None:
+    """Return at which character of a text of one line the parser stopped, None where it did not."""
+    found = _PARSED.search(str(exc))
+    return None if found is None else int(found[1])
