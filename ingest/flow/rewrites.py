@@ -156,6 +156,26 @@ def _instant(arguments: list[Words], say: Say) -> str:
     return f"to_timestamp_ltz({value} || ' ' || {zone}, {more[0]} || ' VV')"
 
 
+def _pattern(made: Made | None = None) -> Made:
+    """A function whose second argument is a pattern of times: letters of weeks would reject each row."""
+
+    def checked(arguments: list[Words], say: Say) -> str | None:
+        given = arguments[1][0]
+        wrong = _OF_WEEKS.search(_QUOTED.sub("", given.text)) if kind(given) == "STRING" else None
+        if wrong is not None:
+            why = f"{wrong[0]!r} is no letter of patterns here: y is the year, E the day's name"
+            raise TextError(why, given.start, given.end - given.start + 1)
+        if made is None or isinstance(made, str):
+            return None if made is None else made.format(*map(say, arguments))
+        return made(arguments, say)
+
+    return checked
+
+
+_QUOTED: Final = re.compile(r"'[^']*'")
+_OF_WEEKS: Final = re.compile(r"[YuwWec]")
+
+
 def _unit(words: Words) -> str | None:
     """The unit of `t TO DAY`."""
     return words[-1].text.upper() if len(words) > 2 and words[-2].text.upper() == "TO" else None
@@ -341,10 +361,14 @@ CALLS: Final[dict[tuple[str, int], Made]] = {
     ("ARRAY_CONCAT", -1): lambda arguments, say: f"concat({', '.join(say(a) for a in arguments)})",
     ("MAP_UNION", -1): lambda arguments, say: f"map_concat({', '.join(say(a) for a in arguments)})",
     ("TO_TIMESTAMP", 1): "to_timestamp_ntz({0})",
-    ("TO_TIMESTAMP", 2): "to_timestamp_ntz({0}, {1})",
+    ("TO_TIMESTAMP", 2): _pattern("to_timestamp_ntz({0}, {1})"),
+    ("TO_DATE", 2): _pattern(),
+    ("DATE_FORMAT", 2): _pattern(),
+    ("FROM_UNIXTIME", 2): _pattern(),
+    ("UNIX_TIMESTAMP", 2): _pattern(),
     ("TO_TIMESTAMP_LTZ", 1): _instant,
-    ("TO_TIMESTAMP_LTZ", 2): _instant,
-    ("TO_TIMESTAMP_LTZ", 3): _instant,
+    ("TO_TIMESTAMP_LTZ", 2): _pattern(_instant),
+    ("TO_TIMESTAMP_LTZ", 3): _pattern(_instant),
     ("FLOOR", 1): _floor,
     ("CEIL", 1): _ceil,
     ("CEILING", 1): _ceil,
