@@ -11,11 +11,13 @@ import json
 import re
 import warnings
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pyspark.sql.types import StructField, StructType
 
 from ingest.engine.binder import Binder, Called, Made, Name, literal_type, quoted
+from ingest.engine.readable import readable
 from ingest.engine.rows import BATCH_ROWS, PROGRAM
 from ingest.errors import ConfigError, TransformError
 from ingest.flow.functions import caller
@@ -31,10 +33,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
+    from ingest.engine.assignment import Outcome
     from ingest.flow.evolve import SourceTable
     from ingest.flow.functions import Function
     from ingest.flow.route import TransformRule
     from ingest.flow.transform import Program
+    from ingest.model.reject import Failure
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
 
@@ -60,6 +64,8 @@ FORM: Final = "_form"
 """Programs that differ in their literals only are one form; this tells which one a row is for."""
 _TYPES: Final = {"s": "string", "l": "bigint", "d": "double", "b": "boolean"}
 _MAX_KEPT: Final = 20_000
+_MOST_EXPLAINED: Final = 20
+"""Rejects of a run that Spark is asked about: each costs some milliseconds."""
 STAGE: Final = "INGEST_STAGE"
 
 
@@ -86,6 +92,7 @@ class Compiler:
         self._made: dict[tuple[TableId, TableSchema], Made] = {}
         self._numbers: dict[TableId, int] = {}
         self._rule: dict[TableId, TransformRule | None] = {}
+        self._explained = 0
 
     @property
     def spark(self) -> SparkSession:
@@ -220,6 +227,44 @@ class Compiler:
             self._names.clear()
         found = self._types[tuple(expressions), slots] = [field.dataType for field in made.schema.fields]
         return found
+
+    # -- what failed -------------------------------------------------------------------------------------------------
+
+    def explain(self, outcomes: list[Outcome]) -> list[Outcome]:
+        """Put Spark's words into the rejects of expressions: into the first ones of a run, and into one that ends it.
+
+        An expression that fails gives a mark in a batch, so it is computed once more, for that row alone.
+        """
+        for outcome in outcomes:
+            for i, reject in enumerate(outcome.rejects):
+                if reject.failure is None:
+                    continue
+                last = outcome.stopped_by_reject and i + 1 == len(outcome.rejects)
+                why = self._why(reject.failure) if last or self._explained < _MOST_EXPLAINED else ""
+                message = f"{reject.message}: {why}" if why else reject.message
+                outcome.rejects[i] = replace(reject, message=message, failure=None)
+        return outcomes
+
+    def _why(self, failed: Failure) -> str:
+        """What Spark says of an expression and a row; nothing where it says nothing."""
+        self._explained += 1
+        made = next((m for (table, _), m in self._made.items() if table == failed.table), None)
+        sql = None if made is None else made.results.get(failed.slot)
+        if made is None or sql is None or any(call.column in sql for call in made.called):
+            return ""
+        values = [(slot, _TYPES[slot[0]], value) for slot, value in failed.values.items()]
+        values += [(name, literal_type(name), value) for name, value in made.literals]
+        import pyarrow as pa  # noqa: PLC0415  (slow to import)
+
+        try:
+            # One row that came as Arrow is computed right here, while its plan is made, and needs no job
+            kinds = {"string": pa.string(), "bigint": pa.int64(), "double": pa.float64(), "boolean": pa.bool_()}
+            columns = {name: pa.array([value], kinds.get(kind, pa.int32())) for name, kind, value in values}
+            row = self.spark.createDataFrame(pa.table({"one": pa.array([1]), **columns}))
+            row.selectExpr(f"{sql} AS result").collect()
+        except Exception as exc:  # noqa: BLE001  (whatever it is, it is what is asked for)
+            return readable(exc)
+        return ""
 
     # -- all tables --------------------------------------------------------------------------------------------------
 

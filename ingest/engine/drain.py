@@ -22,7 +22,17 @@ from ingest.errors import InternalError
 from ingest.flow import native
 from ingest.flow.conform import Drift, KeyChanged
 from ingest.flow.encode import stage_of
-from ingest.flow.transform import BEFORE, BOTH, DELETE, INSERT, PARTIAL, UPDATE, UPDATE_ALONE, Composer
+from ingest.flow.transform import (
+    BEFORE,
+    BOTH,
+    DELETE,
+    INSERT,
+    PARTIAL,
+    UPDATE,
+    UPDATE_ALONE,
+    Composer,
+    ExpressionFailed,
+)
 from ingest.model.event import Bad, Kind
 from ingest.model.reject import RowError
 
@@ -39,6 +49,7 @@ if TYPE_CHECKING:
     from ingest.flow.transform import Programs
     from ingest.kafka.admin import Split
     from ingest.model.record import Record
+    from ingest.model.reject import Failure
     from ingest.model.table import TableId
 
     Pending = tuple[bool | None, msgspec.Raw | None]
@@ -58,6 +69,8 @@ class Drain(Output):
         standard = self.setup.inference.reading.standard
         self._composers = {p.number: Composer(programs, p, standard) for p in programs.of.values()}
         self._pending: Pending | None = None
+        self._failure: Failure | None = None
+        """Of the message that is made."""
         self._heads: list[Head] = []
         self._programs = programs
         self._tables: list[Table | None] = []
@@ -144,13 +157,14 @@ class Drain(Output):
                 fallen = index < size and offsets[index] < limit
                 continue
             fallen = not (native.BUILT and results.simple)
+            self._failure = None
             try:
                 self._one_message(range(index, done), row, kept, results, records)
             except RowError as exc:
                 table = next((self._composers[p].program.table for p in programs[index:done] if p >= 0), None)
                 stage = "transform" if exc.code == "expression-failed" else stage_of(Bad(exc.code, ""))
                 told = results.said(row, came) if stage == "transform" else ""
-                bad = Bad(exc.code, f"{exc}: {told}" if told else str(exc), table)
+                bad = Bad(exc.code, f"{exc}: {told}" if told else str(exc), table, None if told else self._failure)
                 if self._one_too_many(ended.split, self._original(ended.split, at), stage, bad):
                     return at
             index, row = done, came
@@ -214,7 +228,12 @@ class Drain(Output):
                 row += 1
                 text = kept.texts[i]
                 assert text is not None
-                self._apply(program, kept.whats[i], text, values, failed, records)
+                try:
+                    self._apply(program, kept.whats[i], text, values, failed, records)
+                except ExpressionFailed as exc:
+                    what = kept.whats[i] & ~(PARTIAL | BOTH)
+                    self._failure = self._composers[program].failure(exc.slot, text, what)
+                    raise
         except RowError:
             del records[length:]
             self._pending = None

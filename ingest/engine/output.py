@@ -147,7 +147,7 @@ class Output:
             self.outcome.rejects.append(
                 Reject(
                     split[0], split[1], offset_of(message), stage, bad.code, bad.message, bad.table,
-                    message.key(), message.value(), passed=passed,
+                    message.key(), message.value(), passed=passed, failure=bad.failure,
                 )
             )  # fmt: skip
 

@@ -68,7 +68,8 @@ class Stages:
             self._frame = self._compiler.frame(programs, self._size, fed(*given), drained(*given))
         light = [replace(task, setup=None, base=None) for task in tasks]  # type: ignore[arg-type]  # they are at hand
         luggage = base64.b64encode(pickle.dumps(light)).decode()
-        return [pickle.loads(row) for row in self._session.run_frame(self._frame, luggage)]  # noqa: S301  (our own)
+        rows = self._session.run_frame(self._frame, luggage)
+        return self._compiler.explain([pickle.loads(row) for row in rows])  # noqa: S301  (our own)
 
 
 class InlineStages(Stages):
@@ -87,7 +88,7 @@ class InlineStages(Stages):
                 rows = pa.Table.from_batches(feed(task, programs, Handover(Path(folder))))
                 results = self._compiler.results(programs, self._compiler.spark.createDataFrame(rows))
                 out.append(drain(task, programs, Handover(Path(folder)), results.toArrow().to_batches()))
-        return out
+        return self._compiler.explain(out)
 
 
 def _task(setup: Any, base: Any) -> Task | None:  # noqa: ANN401  (broadcasts)

@@ -24,7 +24,7 @@ from ingest.flow.rowtext import key_image, parse_row
 from ingest.model import temporal, types
 from ingest.model.event import Kind
 from ingest.model.jsontext import MALFORMED, object_of
-from ingest.model.reject import RowError
+from ingest.model.reject import Failure, RowError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -137,6 +137,7 @@ def together(programs: Iterable[Program], *, told: bool = False) -> Programs:
 INSERT, UPDATE, UPDATE_ALONE, DELETE, BEFORE = range(5)
 """What a fed row is: the row after an insert, after an update whose row before decides the same or came just before,
 after one whose row before is not known, the row that a delete took, the row before the update that comes next."""
+_EVENTS: Final = ("+I", "+U", "+U", "-D", "-U")
 PARTIAL: Final = 8
 """Added to it: the image does not have all columns, and what it lacks is unknown."""
 BOTH: Final = 16
@@ -420,6 +421,15 @@ def _with_t(value: str) -> bytes:
     return msgspec.json.encode(value.replace(" ", "T", 1))
 
 
+class ExpressionFailed(RowError):
+    """A row for which an expression could not be computed."""
+
+    def __init__(self, what: str, slot: str) -> None:
+        """`what`: which expression it is; `slot`: that of its result."""
+        super().__init__("expression-failed", f"{what}: cannot be computed for this row")
+        self.slot = slot
+
+
 class Composer:
     """Puts results into the rows that they were computed from."""
 
@@ -447,7 +457,7 @@ class Composer:
         if self._condition is None:
             return True
         if failed >> self.filter_at & 1:
-            raise RowError("expression-failed", f"filter: {self._condition.text}: cannot be computed for this row")
+            raise ExpressionFailed(f"filter: {self._condition.text}", self._condition.slot)
         return values[self.filter_at] is True
 
     def answer(self) -> tuple[Any, ...]:
@@ -477,6 +487,20 @@ class Composer:
         key = {name: fields[name] for name in self.program.key if name in fields}
         return values[self.was_at] is True, msgspec.Raw(object_of(key))
 
+    def failure(self, slot: str, raw: bytes, what: int) -> Failure:
+        """What is known of an expression that failed for a row which was fed as `what`."""
+        fields = parse_row(msgspec.Raw(raw))
+        known = dict(zip(METADATA, (*("", "", *self.program.table)[-3:], _EVENTS[what]), strict=True))
+        values: dict[str, Any] = {}
+        for column in self.program.inputs:
+            text = fields.get(column.name, b"null")
+            if is_ours(column.name):
+                rest = time.time_ns() // 1000 if column.name == NOW else "" if column.name.startswith(TAG) else 0.5
+                values[column.slot] = known.get(column.name, rest)
+            else:
+                values[column.slot] = None if text == b"null" else _READ[column.slot[0]](text)
+        return Failure(self.program.table, slot, values)
+
     def keyed(self, row: msgspec.Raw) -> bool:
         """Whether a result has its key."""
         return set(self.program.key) <= parse_row(row).keys()
@@ -495,8 +519,7 @@ class Composer:
                 made[name] = fields.get(output.copy_of, b"null")
                 continue
             if failed >> slot & 1:
-                where = f"projection: {name}: {output.text}"
-                raise RowError("expression-failed", f"{where}: cannot be computed for this row")
+                raise ExpressionFailed(f"projection: {name}: {output.text}", output.slot)
             value = values[slot]
             try:
                 made[name] = b"null" if value is None else write(value)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
+from ingest.model.reject import Failure  # noqa: TC001  (msgspec reads the annotations)
 from ingest.model.table import TableId  # noqa: TC001  (msgspec reads the annotations)
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ class Bad(msgspec.Struct, gc=False):
     code: str
     message: str
     table: TableId | None = None
+    failure: Failure | None = None
 
 
 Decoded: TypeAlias = "Change | list[Change] | Skip | Bad"

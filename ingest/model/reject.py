@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from ingest.model.table import show
 
@@ -12,6 +12,17 @@ if TYPE_CHECKING:
 
 HEAD = 200
 """How much of a record an error shows, in characters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An expression that could not be computed for a row. Why that is, only Spark knows: it is asked on the driver."""
+
+    table: TableId
+    slot: str
+    """That of its result."""
+    values: dict[str, Any]
+    """By slot: what it would be computed from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +40,8 @@ class Reject:
     value: bytes | None
     passed: bool = True
     """Whether the run went on after it; if not, the record will be read again."""
+    failure: Failure | None = field(default=None, compare=False, repr=False)
+    """What the driver needs to ask Spark why an expression failed."""
 
     def __str__(self) -> str:
         """Where and why, and the head of the record, on one line."""

@@ -112,8 +112,8 @@ CASES: list[tuple[str, Any]] = [
     ("LOCALTIMESTAMP > TIMESTAMP '2020-01-01 00:00:00'", True), ("UNIX_TIMESTAMP() > 1577836800", True),
     ("CURRENT_TIME = LOCALTIME", True), ("TIMESTAMP '2020-01-31 12:13:14'", "2020-01-31 12:13:14"),
     ("DATE '2020-01-31'", "2020-01-31"), (f"DATE_FORMAT({T}, 'yyyy/MM/dd HH:mm:ss.SSS')", "2020/01/31 12:13:14.500"),
-    ("DATE_FORMAT('2020-01-31', 'dd.MM.yy')", "31.01.20"), (f"TIMESTAMPADD(DAY, 1, {T})", "2020-02-01 12:13:14.5"),
-    (f"TIMESTAMPADD(MONTH, 1, {T})", "2020-02-29 12:13:14.5"),
+    ("DATE_FORMAT('2020-01-31', 'dd.MM.yy')", "31.01.20"), (f"DATE_FORMAT({T}, 'E \\'Day\\'')", "Fri Day"),
+    (f"TIMESTAMPADD(DAY, 1, {T})", "2020-02-01 12:13:14.5"), (f"TIMESTAMPADD(MONTH, 1, {T})", "2020-02-29 12:13:14.5"),
     ("TIMESTAMPADD(DAY, 1, DATE '2020-01-31')", "2020-02-01 00:00:00Z"),
     ("DATE '2020-01-31' + INTERVAL '1' DAY", "2020-02-01"),
     ("TIMESTAMPDIFF(DAY, TIMESTAMP '2020-01-01 00:00:00', TIMESTAMP '2020-01-31 12:00:00')", 30),
@@ -181,6 +181,8 @@ REFUSED: list[tuple[str, str]] = [
     ("JSON_VALUE(json, '$.a' DEFAULT 'x' ON EMPTY)", "COALESCE(JSON_VALUE(s, path), other)"),
     ("JSON_QUERY(json, '$.a' WITH CONDITIONAL WRAPPER)", "'[' || JSON_QUERY"),
     ("JSON_EXISTS(json, '$.a' ERROR ON ERROR)", "what cannot be read is FALSE"),
+    ("DATE_FORMAT(at, 'YYYY-MM')", "y is the year"),
+    ("TO_DATE(at, 'dd.MM.uuuu')", "y is the year"),
     ("TRUNCATE(d, 1)", "FLOOR(x, digits)"),
     ("JSON_OBJECT('a' VALUE n)", "TO_JSON(NAMED_STRUCT("),
     ("JSON_ARRAY(n)", "TO_JSON(ARRAY(a, b))"),
@@ -269,3 +271,45 @@ def test_what_is_not_there_says_what_to_write(text: str, instead: str) -> None:
 
 def test_the_pipelines_own_functions_are_known() -> None:
     assert [*unknown_functions("mine(TRIM(BOTH 'x' FROM s)) + Theirs(1)", {"mine", "theirs"})] == []
+
+
+WRONG: list[tuple[str, str, str]] = [
+    ("amount + 1", "has no column 'amount', did you mean 'Amount'?", "^^^^^^"),
+    ("LTRIM(S, 'x')", "has no column 'S', did you mean 's'?", "      ^"),
+    ("UPPER(payload.a)", "json.infer-schema.flatten-nested-columns.enable", "      ^^^^^^^^^"),
+    ("payload['a']", "JSON_VALUE(payload, '$.field')", ""),
+    ("n + flag", 'Cannot resolve "(n + flag)" due to data type mismatch: the left and right operands', ""),
+    ("DATE_ADD(s, 1, 2)", "The `date_add` requires 2 parameters but the actual number is 3.\n", ""),
+    ("n BETWEEN 1", "syntax error at its end\n", "           ^"),
+    ("n s z", "syntax error at 'z'", "    ^"),
+    ("CAST(flag AS DATE)", 'cannot cast "BOOLEAN" to "DATE".\n', ""),
+]
+NOISE = re.compile(r"SQLSTATE|\[[A-Z_]+\]|java|spark\.|\bat \w+\.\w+\(|Project|== SQL|\b[sldb]0\b")
+
+
+def fails(text: str, **row: Any) -> str:
+    """Return what a run says that ends with an expression."""
+    given = {"id": 1, "s": "abc", "n": 7, "Amount": 3, "payload": {"a": 1}, "flag": True, **row}
+    rule = {"source-table": "topic", "primary-keys": "id", "projection": f"id, {text} AS x"}
+    source = {"value.format": "json", "ingestion.ignore-errors": False}
+    error = run([(None, json.dumps(given).encode())], source=source, transform=[rule], sink={}).error
+    assert error is not None
+    assert not NOISE.search(str(error))
+    return error.message
+
+
+def test_what_spark_does_not_take_is_said_in_its_words_without_its_plan() -> None:
+    for text, why, mark in WRONG:
+        said = fails(text)
+        assert why in said, text
+        assert f"\n  {text}\n  {mark}" in said, text
+
+
+def test_what_fails_for_a_row_is_said_in_sparks_words() -> None:
+    failed = "cannot be computed for this row: "
+    assert f"x: 10 / n: {failed}Division by zero. TRY_DIVIDE gives NULL instead. (table topic)" in fails("10 / n", n=0)
+    malformed = f'{failed}The value \'a b\' of the type "STRING" cannot be cast to "INT" because it is malformed.'
+    assert malformed in fails("CAST(s AS INT)", s="a b")
+    assert f"{failed}The index 3 is out of bounds." in fails("ARRAY[s][n]", n=3)
+    assert f"{failed}topic/abc" in fails("RAISE_ERROR(__table_name__ || '/' || s)")
+    assert f"{failed}The value of parameter(s) `regexp` in `rlike` is invalid: '('." in fails("s RLIKE '('")
