@@ -48,8 +48,9 @@ def readable(exc: BaseException, names: Mapping[str, str] | None = None) -> str:
     for given, better in _HINTS.items():
         said = said.replace(given, better)
     said = one_line(" ".join(said.split())) or type(exc).__name__
-    for slot, name in sorted((names or {}).items(), key=lambda pair: -len(pair[0])):
-        said = re.sub(rf"(?<![\w.]){re.escape(slot)}(?!\w)", lambda _, name=name: name, said)  # type: ignore[misc]
+    if names:
+        slots = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
+        said = re.sub(rf"(?<![\w.])({slots})(?!\w)", lambda found: one_line(names[found[1]]), said)
     return said if len(said) <= MOST else f"{said[:MOST]}…"
 
 
