@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from inmemory import run
@@ -18,9 +18,6 @@ from ingest.flow import catalog
 from ingest.flow.expressions import projection
 from ingest.flow.lint import unknown_functions
 from ingest.model.text import TextError
-
-if TYPE_CHECKING:
-    from ingest.engine.rehearsal import Rehearsed
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "transforms.md"
 ROW = {
@@ -220,34 +217,55 @@ def words(text: str) -> set[str]:
 def test_the_page_says_no_word_that_is_not_tested_here() -> None:
     table = PAGE.read_text().partition("## Expressions")[2].partition("\n## ")[0]
     first = [line.split(" | ")[0] for line in table.splitlines() if line.startswith("| ")]
-    said = set().union(
-        *(words(code) for cell in first for code in re.findall(r"`([^`]+)`|<code>(.*?)</code>", cell) for code in code)
-    )
+    codes = [code for cell in first for found in re.findall(r"`([^`]+)`|<code>(.*?)</code>", cell) for code in found]
+    said = set().union(*map(words, codes))
     tested = set().union(*(words(text) for text, _ in [*CASES, *REFUSED]))
     assert len(said) > 100
     assert said - tested == set()
 
 
-@pytest.fixture(scope="module")
-def ran() -> Rehearsed:
+def computed(cases: list[tuple[str, Any]], zone: str) -> dict[str, Any]:
     """Compute all cases in one query."""
-    text = ", ".join(["id", *(f"{sql} AS c{i}" for i, (sql, _) in enumerate(CASES))])
+    text = ", ".join(["id", *(f"{sql} AS c{i}" for i, (sql, _) in enumerate(cases))])
     rule = {"source-table": "topic", "primary-keys": "id", "projection": text}
-    return run([(None, json.dumps(ROW).encode())], source={"value.format": "json"}, transform=[rule], sink={})
-
-
-def test_expressions_have_their_value_and_type(ran: Rehearsed) -> None:
+    settings: dict[str, Any] = {"transform": [rule], "pipeline": {"local-time-zone": zone}}
+    ran = run([(None, json.dumps(ROW).encode())], source={"value.format": "json"}, sink={}, **settings)
     assert ran.error is None
     assert ran.rejects == []
     ((_, _, value),) = ran.records
     assert value is not None
     row = json.loads(value)
-    found = {sql: row[f"c{i}"] for i, (sql, _) in enumerate(CASES)}
-    wrong = {sql: (found[sql], wanted) for sql, wanted in CASES if repr(found[sql]) != repr(wanted)}
-    assert wrong == {}
+    return {sql: row[f"c{i}"] for i, (sql, _) in enumerate(cases)}
 
 
-@pytest.mark.usefixtures("ran")
+@pytest.fixture(scope="module")
+def found() -> dict[str, Any]:
+    """Return the value of each case."""
+    return computed(CASES, "UTC")
+
+
+def test_expressions_have_their_value_and_type(found: dict[str, Any]) -> None:
+    assert {sql: (found[sql], wanted) for sql, wanted in CASES if repr(found[sql]) != repr(wanted)} == {}
+
+
+IN_BERLIN: list[tuple[str, Any]] = [
+    ("TO_TIMESTAMP_LTZ('31.01.2020 12', 'dd.MM.yyyy HH')", "2020-01-31 12:00:00Z"),
+    ("TO_TIMESTAMP_LTZ('31.01.2020 12', 'dd.MM.yyyy HH', 'Asia/Tokyo')", "2020-01-31 03:00:00Z"),
+    ("TO_TIMESTAMP_LTZ(at)", "2020-01-31 11:13:14.5Z"), ("TO_TIMESTAMP(at)", "2020-01-31 12:13:14.5"),
+    ("TO_TIMESTAMP('29.03.2020 02:30', 'dd.MM.yyyy HH:mm')", "2020-03-29 02:30:00"),
+    ("TIMESTAMP '2020-03-29 02:30:00'", "2020-03-29 02:30:00"), ("FROM_UNIXTIME(44)", "1970-01-01 01:00:44"),
+    ("UNIX_TIMESTAMP('1970-01-01 01:00:44')", 44), ("CAST(at AS TIMESTAMP_LTZ(3))", "2020-01-31 11:13:14.5Z"),
+    ("FLOOR(TO_TIMESTAMP_LTZ(1580515200, 0) TO DAY)", "2020-01-31 23:00:00Z"),
+    ("CONVERT_TZ('1970-01-01 00:00:00', 'UTC', 'America/Los_Angeles')", "1969-12-31 16:00:00"),
+]  # fmt: skip
+
+
+def test_times_are_those_of_the_pipelines_zone() -> None:
+    found = computed(IN_BERLIN, "Europe/Berlin")
+    assert {sql: (found[sql], wanted) for sql, wanted in IN_BERLIN if found[sql] != wanted} == {}
+
+
+@pytest.mark.usefixtures("found")
 def test_the_names_are_those_of_the_spark_that_is_installed() -> None:
     session: Any = SparkSession.getActiveSession()
     registry = session._jvm.org.apache.spark.sql.catalyst.analysis.FunctionRegistry.functionSet()
