@@ -28,7 +28,7 @@ from ingest.observe.events import (
     SchemaChanged,
     Warned,
 )
-from ingest.spec.interpolate import mask
+from ingest.spec.visible import mask
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet

@@ -71,8 +71,8 @@ def running(
     """What a run needs; its errors leave here without the secrets that a client's message may hold."""
     from ingest.cli.progress import observer_for  # noqa: PLC0415  (as above)
     from ingest.engine.start import Settings  # noqa: PLC0415
-    from ingest.spec.interpolate import mask  # noqa: PLC0415
     from ingest.spec.load import load_strictly, locate  # noqa: PLC0415
+    from ingest.spec.visible import mask  # noqa: PLC0415
 
     pipeline = load_strictly(file, variables)
     home = Path(".ingest") / pipeline.pipeline.name

@@ -54,8 +54,12 @@ MANAGED: Final = frozenset({
 })  # fmt: skip
 """Properties that this tool sets itself, that would run code, or that would write secrets to a log."""
 
-SECRET: Final = re.compile(r"password|secret|jaas|\.pem$|token|private", re.IGNORECASE)
-"""Names whose values are never shown."""
+SECRET: Final = re.compile(
+    r"pass|pwd|psw|secret|jaas|token|private|credential|access.?key|api.?key|auth.?key|oauth|bearer|assertion"
+    r"|custom-header|\.pem$|\.key$|certificate\.chain$",
+    re.IGNORECASE,
+)
+"""Names whose values are never shown, of options that there are and of misspelt ones."""
 
 NAMED: Final = {
     "connector.kerberos.principal": "sasl.kerberos.principal",
@@ -159,6 +163,8 @@ def _store(name: str, value: str, properties: Mapping[str, str], problems: list[
     kind, _, part = name.removeprefix("ssl.").partition(".")
     stated = properties.get(f"ssl.{kind}.type", "").upper()
     file = properties.get(f"ssl.{kind}.location", "")
+    if "${" in stated:  # not known yet
+        return {}
     pem = stated == "PEM" or (not stated and file.lower().endswith(_PEM))
     if "://" in file and part == "location":
         problems.append((name, f"{name}: {file} is no file here; copy it to a local path"))

@@ -25,18 +25,21 @@ class Diagnostic:
     """Errors stop everything, notes (a placeholder that nothing fills in) stop a run, warnings stop nothing."""
     message: str
     source: str = ""
-    """The line it is about."""
+    """The line it is about, with asterisks for values that may be secrets."""
+    caret: tuple[int, int] = (0, 0)
+    """Where the caret begins and ends in `source`, counted from 0."""
 
     def text(self) -> str:
         """`file:line:column: error: message`, then the line with a caret under it."""
         head = f"{self.file}:{self.line}:{self.column}: {self.severity}: {self.message}"
-        if not self.source.strip() or self.column > MAX_SHOWN:
+        start, end = self.caret
+        if not self.source.strip() or start >= MAX_SHOWN:
             return head
         shown = self.source[:MAX_SHOWN].replace("\t", " ")
         shown = "".join(c if c.isprintable() else "?" for c in shown)
-        room = max(1, min(self.length, len(shown) - self.column + 1))
+        room = max(1, min(end, len(shown)) - start)
         margin = f"{self.line:>5} | "
-        return f"{head}\n{margin}{shown}\n{' ' * (len(margin) - 2)}| {' ' * (self.column - 1)}{'^' * room}"
+        return f"{head}\n{margin}{shown}\n{' ' * (len(margin) - 2)}| {' ' * start}{'^' * room}"
 
     def github(self) -> str:
         """As an annotation of a GitHub workflow."""
@@ -45,7 +48,7 @@ class Diagnostic:
 
     def as_json(self) -> dict[str, object]:
         """Plain values."""
-        return asdict(self)
+        return {key: value for key, value in asdict(self).items() if key != "caret"}
 
 
 def _data(text: str) -> str:

@@ -1,26 +1,37 @@
 """YAML text → a tree of values that know where they stand.
 
 Scalars stay text, as written: the models turn them into what they want, so no value loses its spelling on the way.
-Limits keep a hostile file from costing more than a moment. Refuses duplicate keys, tags, and merge keys.
+Limits keep a hostile file from costing more than a moment. Refuses duplicate keys, tags, and merge keys. What is shown
+of the text in errors is decided by `visible`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypeAlias
+import warnings
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from ruamel.yaml import YAML
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.composer import Composer, MaxDepthExceededError
+from ruamel.yaml.error import MarkedYAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from ruamel.yaml.reader import ReaderError
 
-from ingest.spec.diagnostics import Diagnostic
+from ingest.spec.diagnostics import Diagnostic, did_you_mean
+from ingest.spec.syntax import explain
+from ingest.spec.visible import Visible, covered, line_alone, line_of, mask, shown_key
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from ruamel.yaml.error import StringMark
 
-MAX_BYTES = 1 << 20
-MAX_DEPTH = 40
-MAX_VALUES = 50_000
+MAX_BYTES: Final = 1 << 20
+MAX_DEPTH: Final = 40
+MAX_VALUES: Final = 50_000
+MAX_FOUND: Final = 200
+"""More findings than this are counted, not shown."""
 _KNOWN_TAGS = {f"tag:yaml.org,2002:{t}" for t in ("str", "int", "float", "bool", "null", "timestamp", "seq", "map")}
 
 
@@ -41,6 +52,10 @@ class Scalar:
     span: Span
     unresolved: bool = False
     """Whether it holds a placeholder that nothing filled in: what it will be is not known."""
+    written: str | None = None
+    """The text as the file has it, where placeholders were filled in."""
+    filled: tuple[str, ...] = ()
+    """What was filled in. Messages do not show it: it may be a secret."""
 
 
 @dataclass(slots=True)
@@ -69,36 +84,46 @@ class Document:
     def __init__(self, file: str, text: str) -> None:
         """Parse; what is wrong goes to `diagnostics`, and `root` is None when nothing could be read."""
         self.file = file
-        self.lines = text.splitlines()
+        self.visible = Visible()
         self.diagnostics: list[Diagnostic] = []
-        self._values = 0
         self.root: Value | None = None
-        if len(text.encode()) > MAX_BYTES:
+        self._lines = text.removeprefix("\ufeff").splitlines(keepends=True)
+        self._values = 0
+        self._left_out = 0
+        self._node: Node | None = None
+        if len(text.encode(errors="replace")) > MAX_BYTES:
             self.report(Span(1, 1, 1), f"the file is larger than {MAX_BYTES} bytes")
-            return
-        try:
-            # A deep file must not reach the parser, which recurses
-            node = None if self._too_deep(text) else self._compose(text)
-            self.root = None if node is None else self._value(node, 0)
-        except MarkedYAMLError as exc:
-            self._syntax(exc)
-        except (YAMLError, ValueError, RecursionError) as exc:
-            self.report(Span(1, 1, 1), f"not YAML: {str(exc).splitlines()[0] if str(exc) else type(exc).__name__}")
-        except _TooMuchError as exc:
-            self.report(exc.span, str(exc))
-            self.root = None
+        elif not self._refused_directive():
+            self._parse("".join(self._lines))
+
+    # -- what is wrong -----------------------------------------------------------------------------------------------
 
     def report(self, span: Span, message: str, *, severity: Literal["error", "warning", "note"] = "error") -> None:
         """Add a diagnostic."""
-        source = self.lines[span.line - 1] if 0 < span.line <= len(self.lines) else ""
-        self.diagnostics.append(
-            Diagnostic(self.file, span.line, span.column, max(1, span.length), severity, message, source)
-        )
+        if len(self.diagnostics) >= MAX_FOUND:
+            self._left_out += severity == "error"
+            return
+        self.diagnostics.append(Diagnostic(self.file, span.line, span.column, max(1, span.length), severity, message))
+
+    def suggest(self, word: str, known: Iterable[str]) -> str:
+        """`, did you mean 'topic'?`, or nothing; nothing where the file has too many errors to care."""
+        return "" if len(self.diagnostics) >= MAX_FOUND or len(word) > 100 else did_you_mean(word, known)
+
+    def findings(self, secrets: Iterable[str] = ()) -> list[Diagnostic]:
+        """All that is wrong, in the file's order, with the lines; none shows a secret or what may be one."""
+        found = sorted(set(self.diagnostics))
+        if self._left_out:
+            text = f"and {self._left_out} more errors"
+            found.append(Diagnostic(self.file, len(self._lines) or 1, 1, 1, "error", text))
+        if not found:
+            return []
+        places = None if self._node is None else self._places(self._node)
+        return [self._with_line(diagnostic, places, secrets) for diagnostic in found]
 
     def within(self, value: Scalar, at: int, length: int) -> Span:
         """Where a part of a text stands: exactly if the file has the text as it is, else the whole of it."""
         span = value.span
-        line = self.lines[span.line - 1] if 0 < span.line <= len(self.lines) else ""
+        line = self._line(span.line)
         begin = span.column - 1
         text = value.value or ""
         for quoted in (0, 1):
@@ -106,30 +131,84 @@ class Document:
                 return Span(span.line, begin + quoted + at + 1, length)
         return span
 
-    def _too_deep(self, text: str) -> bool:
-        depth = 0
-        for number, line in enumerate(text.splitlines(), 1):
-            indent = len(line) - len(line.lstrip(" -?"))
-            depth += sum(line.count(c) for c in "[{") - sum(line.count(c) for c in "]}")
-            if indent > MAX_DEPTH * 20 or depth > MAX_DEPTH * 4 or line.count("- - - - - - - - - - ") > MAX_DEPTH:
-                self.report(Span(number, 1, 1), f"nested deeper than {MAX_DEPTH} levels")
+    def _line(self, number: int) -> str:
+        return self._lines[number - 1].rstrip("\r\n\x85\u2028\u2029") if 0 < number <= len(self._lines) else ""
+
+    def _with_line(self, found: Diagnostic, places: _Places | None, secrets: Iterable[str]) -> Diagnostic:
+        line = self._line(found.line)
+        if places is None:
+            visible = line_alone(line)
+        else:
+            visible = line_of(line, places.shown.get(found.line, []), places.hidden.get(found.line, []))
+        source, where = covered(line, visible, secrets)
+        start = min(found.column - 1, len(line))
+        end = min(start + found.length, len(line))
+        last = where[end] if end == len(line) or visible[end] or visible[end - 1] else where[-1]
+        caret = (where[start], max(where[start] + 1, last))
+        return replace(found, message=mask(found.message, secrets), source=source, caret=caret)
+
+    def _places(self, root: Node) -> _Places:
+        """The texts in the file, line by line, and whether they may be shown."""
+        text = "".join(self._lines)
+        starts = list(accumulate((len(line) for line in self._lines), initial=0))
+        places = _Places({}, {})
+
+        def add(node: Node, *, shown: bool) -> None:
+            start, end = node.start_mark, node.end_mark
+            into = places.shown if shown else places.hidden
+            for number in range(start.line, min(end.line + 1, len(self._lines))):
+                into.setdefault(number + 1, []).append((start.index - starts[number], end.index - starts[number]))
+
+        for node, section, option, is_key in _leaves(root, "", ""):
+            if is_key:
+                add(node, shown=self.visible.key(section, option, str(node.value)))
+            else:
+                written = text[node.start_mark.index : node.end_mark.index]
+                add(node, shown=bool(option) and self.visible.value(section, option, written))
+        return places
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def _refused_directive(self) -> bool:
+        for number, line in enumerate(self._lines, 1):
+            if line.startswith("%"):
+                if line.split("#")[0].split() in (["%YAML", "1.1"], ["%YAML", "1.2"]):
+                    continue
+                why = "a line that begins with '%' in front of a document is a directive of YAML's: remove it"
+                self.report(Span(number, 1, 1), f"not YAML as it is read here: {why}")
                 return True
+            if line.strip() and not line.lstrip().startswith("#"):
+                break
         return False
 
-    @staticmethod
-    def _compose(text: str) -> Node | None:
+    def _parse(self, text: str) -> None:
         yaml = YAML(typ="safe", pure=True)
         yaml.version = (1, 2)
-        node: Node | None = yaml.compose(text)
-        return node
+        yaml.max_depth = MAX_DEPTH + 2
+        yaml.Composer = _Composer
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of an anchor that is given twice, with its line
+                node: Node | None = yaml.compose(text)
+            self.root = None if node is None else self._value(node, 0, "", "")
+            self._node = node
+        except _TooMuchError as exc:
+            self.report(exc.span, str(exc))
+            self.root = None
+        except MaxDepthExceededError as exc:
+            self.report(_at(exc.problem_mark), f"nested deeper than {MAX_DEPTH} levels")
+        except MarkedYAMLError as exc:
+            mark, why = explain(exc, self._line)
+            self.report(_at(mark), f"not YAML: {why}")
+        except ReaderError as exc:
+            before = text[: int(exc.position)].splitlines(keepends=True) or [""]
+            ends = before[-1].endswith(("\n", "\r"))
+            span = Span(len(before) + ends, 1 if ends else len(before[-1]) + 1, 1)
+            self.report(span, f"not YAML: the control character U+{ord(text[exc.position]):04X} is not allowed")
+        except Exception as exc:  # noqa: BLE001  (whatever a parser of somebody else's does with a broken file)
+            self.report(_at(yaml.reader.get_mark()), f"not YAML: nothing that can be read ({type(exc).__name__})")
 
-    def _syntax(self, exc: MarkedYAMLError) -> None:
-        mark = exc.problem_mark or exc.context_mark
-        span = Span(1, 1, 1) if mark is None else Span(mark.line + 1, mark.column + 1, 1)
-        parts = [part for part in (exc.context, exc.problem) if part]
-        self.report(span, f"not YAML: {', '.join(parts)}".replace("\n", " "))
-
-    def _value(self, node: Node, depth: int) -> Value:
+    def _value(self, node: Node, depth: int, section: str, option: str) -> Value:
         self._values += 1
         span = _span(node)
         if depth > MAX_DEPTH:
@@ -137,36 +216,84 @@ class Document:
         if self._values > MAX_VALUES:
             raise _TooMuchError(span, f"more than {MAX_VALUES} values, aliases counted as often as they are used")
         tag = str(node.tag)
-        if tag not in _KNOWN_TAGS:
-            self.report(span, f"the tag {tag!r} is not allowed here")
+        if tag not in _KNOWN_TAGS and not tag.endswith((":value", ":merge")):
+            shown = f" '!!{tag.rpartition(':')[2]}'" if tag.startswith("tag:yaml.org,2002:") and len(tag) < 40 else ""
+            self.report(span, f"a tag{shown} is not allowed here; put a text that begins with '!' in quotes")
         if isinstance(node, ScalarNode):
             is_null = tag.endswith(":null") and node.style is None
-            return Scalar(None if is_null else str(node.value), span)
+            text = str(node.value)
+            if not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text):
+                self.report(span, "half of a surrogate pair is no character")
+                text = text.encode(errors="replace").decode()
+            return Scalar(None if is_null else text, span)
         if isinstance(node, SequenceNode):
-            return Sequence([self._value(item, depth + 1) for item in node.value], span)
+            return Sequence([self._value(item, depth + 1, section, option) for item in node.value], span)
         assert isinstance(node, MappingNode)
         mapping = Mapping({}, span)
         for key_node, value_node in node.value:
             where = _span(key_node)
-            value = self._value(value_node, depth + 1)
+            key = str(key_node.value) if isinstance(key_node, ScalarNode) else ""
+            value = self._value(value_node, depth + 1, *_below(section, option, key))
             if not isinstance(key_node, ScalarNode):
                 self.report(where, "a key must be a plain text")
-                continue
-            key = str(key_node.value)
-            if str(key_node.tag).endswith(":merge"):
+            elif str(key_node.tag).endswith(":merge"):
                 self.report(where, "merge keys (<<) are not allowed: write the options out")
             elif key in mapping.items:
-                self.report(where, f"duplicate key {key!r}, first given in line {mapping.keys[key].line}")
+                shown = shown_key(key if self.visible.key(section, option, key) else "")
+                self.report(where, f"duplicate key {shown!r}, first given in line {mapping.keys[key].line}")
             else:
                 mapping.items[key] = value
                 mapping.keys[key] = where
         return mapping
 
 
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Where texts stand in each line, from character to character: those that may be shown, and the others."""
+
+    shown: dict[int, list[tuple[int, int]]]
+    hidden: dict[int, list[tuple[int, int]]]
+
+
 class _TooMuchError(Exception):
     def __init__(self, span: Span, message: str) -> None:
         super().__init__(message)
         self.span = span
+
+
+class _Composer(Composer):
+    """Ends before a file with too many values has cost much."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:  # noqa: ANN401  (ruamel's)
+        self.count = getattr(self, "count", 0) + 1
+        if self.count > MAX_VALUES:
+            raise _TooMuchError(_at(self.parser.peek_event().start_mark), f"more than {MAX_VALUES} values")
+        return super().compose_node(parent, index)
+
+
+def _below(section: str, option: str, key: str) -> tuple[str, str]:
+    """The section and the option that the value of a key belongs to."""
+    if not section:
+        return key or "?", option
+    return section, f"{option}.{key}" if option else key
+
+
+def _leaves(node: Node, section: str, option: str) -> Iterator[tuple[ScalarNode, str, str, bool]]:
+    """Each text with the section and the option it belongs to, and whether it is a key in that option."""
+    if isinstance(node, ScalarNode):
+        yield node, section, option, False
+    elif isinstance(node, SequenceNode):
+        for item in node.value:
+            yield from _leaves(item, section, option)
+    else:
+        for key, value in node.value:
+            if isinstance(key, ScalarNode):
+                yield key, section, option, True
+                yield from _leaves(value, *_below(section, option, str(key.value)))
+
+
+def _at(mark: StringMark | None) -> Span:
+    return Span(1, 1, 1) if mark is None else Span(mark.line + 1, mark.column + 1, 1)
 
 
 def _span(node: Node) -> Span:

@@ -6,8 +6,9 @@ In: a path and variables. Out: the frozen model and its diagnostics. Starts no c
 from __future__ import annotations
 
 import os
+import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -21,11 +22,13 @@ from ingest.model.text import TextError
 from ingest.sinks import SINKS
 from ingest.sinks.dirty_data import DirtyDataCollector
 from ingest.sources import SOURCES
+from ingest.spec import elsewhere
 from ingest.spec.diagnostics import Diagnostic, did_you_mean, render
 from ingest.spec.document import MAX_BYTES, Document, Mapping, Scalar, Sequence, Span, Value
-from ingest.spec.interpolate import Interpolation, mask
+from ingest.spec.interpolate import Interpolation
 from ingest.spec.pipeline import Pipeline, PipelineOptions, Route, Transform, UserFunction
 from ingest.spec.secrets import SecretError, Secrets, installed
+from ingest.spec.visible import mask, secrets_in, sensitive, shown_key, without
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -38,6 +41,10 @@ _PREFIXED: Final = "properties."
 _COLLECTOR: Final = "dirty-data.collector."
 _FUNCTIONS: Final = "user-defined-function"
 _START: Final = Span(1, 1, 1)
+_LONGEST: Final = 100
+"""Characters of a value that a message quotes."""
+_MOST_NOTES: Final = 20
+"""Placeholders of one text that notes are about."""
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
@@ -77,7 +84,9 @@ def load_strictly(path: Path, variables: dict[str, str] | None = None) -> Pipeli
         raise ConfigError(str(exc), "see the documentation of secrets") from exc
     loaded = load(path, variables, secrets)
     if loaded.pipeline is None or any(d.severity != "warning" for d in loaded.diagnostics):
-        raise PipelineFileError(render(loaded.diagnostics))
+        # What a check can leave open a run cannot
+        errors = [replace(d, severity="error") if d.severity == "note" else d for d in loaded.diagnostics]
+        raise PipelineFileError(render(errors))
     return loaded.pipeline
 
 
@@ -94,8 +103,9 @@ def locate(path: Path, rule: int, option: str, start: int, end: int, message: st
     if not isinstance(value, Scalar):
         return None
     span = document.within(value, start, end - start)
+    document.diagnostics.clear()
     document.report(span, message)
-    return document.diagnostics[-1]
+    return document.findings()[0]
 
 
 class _Loader:
@@ -119,9 +129,14 @@ class _Loader:
         self._fill(root)
         if options is not None:
             self._fill(options)
+        for section, value in root.items.items():
+            self._learn(value if options is None or section != "pipeline" else options, "", self._named(value))
+        for name, text in self._set.items():
+            self._secrets.known.update(secrets_in(name, text))
         for key, span in root.keys.items():
             if key not in _SECTIONS:
-                report(span, f"unknown section {key!r}{did_you_mean(key, _SECTIONS)} (known: {', '.join(_SECTIONS)})")
+                hint = self._document.suggest(key, _SECTIONS)
+                report(span, f"unknown section {shown_key(key)!r}{hint} (known: {', '.join(_SECTIONS)})")
         for key in ("source", "sink"):
             if key not in root.items:
                 report(_START, f"section {key!r} is missing")
@@ -156,13 +171,7 @@ class _Loader:
         )
 
     def _loaded(self, pipeline: Pipeline | None) -> Loaded:
-        secrets = self._secrets.known
-        found = sorted(set(self._document.diagnostics))
-        masked = [
-            Diagnostic(d.file, d.line, d.column, d.length, d.severity, mask(d.message, secrets), d.source)
-            for d in found
-        ]
-        return Loaded(pipeline, masked)
+        return Loaded(pipeline, self._document.findings(self._secrets.known))
 
     def _has_errors(self) -> bool:
         return any(d.severity == "error" for d in self._document.diagnostics)
@@ -201,14 +210,48 @@ class _Loader:
 
     def _fill(self, value: Value) -> None:
         if isinstance(value, Scalar):
-            if value.value is not None and not value.unresolved:
-                value.value, problems = self._interpolation.fill(value.value)
-                value.unresolved = bool(problems)
-                for problem in problems:
-                    self._document.report(value.span, problem, severity="note")
+            if value.value is not None and value.written is None:
+                found = self._interpolation.fill(value.value)
+                for problem in list({p.why: p for p in found.problems}.values())[:_MOST_NOTES]:
+                    span = self._document.within(value, problem.at, problem.length)
+                    self._document.report(span, problem.why, severity="note")
+                value.written, value.value = value.value, found.text
+                value.unresolved, value.filled = bool(found.problems), found.values
             return
         for item in value.items.values() if isinstance(value, Mapping) else value.items:
             self._fill(item)
+
+    def _learn(self, value: Value, option: str, named: list[str] | tuple[str, ...] = ()) -> None:
+        """Remember what options that hold secrets have, so that it is masked wherever else it turns up.
+
+        Those `named` hold the key of a secret.
+        """
+        if isinstance(value, Scalar):
+            if value.value is not None and option not in named:
+                self._secrets.known.update(secrets_in(option, value.value))
+        elif isinstance(value, Sequence):
+            for item in value.items:
+                self._learn(item, option, named)
+        else:
+            for key, item in value.items.items():
+                self._learn(item, f"{option}.{key}" if option else key, named)
+
+    def _given(self, value: Value | None, section: str, key: str) -> str:
+        """A value as messages name it: not with what placeholders put in, and not where it may be a secret."""
+        if not isinstance(value, Scalar) or value.value is None:
+            return "this" if value is not None and not isinstance(value, Scalar) else "null"
+        text = value.value if value.written is None else value.written
+        if not self._document.visible.value(*_place(section, key), text):
+            return "the value"
+        return repr(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…")
+
+    def _discreet(self, message: str, value: Value | None, section: str, key: str) -> str:
+        """What a validator says of a value, without what must not be shown of that."""
+        if not isinstance(value, Scalar) or value.value is None:
+            return message
+        message = without(message, value.filled)
+        written = value.value if value.written is None else value.written
+        return message if self._document.visible.value(*_place(section, key), written) else without(message, [written])
 
     # -- models ------------------------------------------------------------------------------------------------------
 
@@ -242,7 +285,11 @@ class _Loader:
             return None
         if cls is None:
             names = registry.names()
-            text = f"unknown {section} type {kind.value!r}{did_you_mean(kind.value, names)}"
+            given = self._given(kind, section, "type")
+            if kind.value.lower() in elsewhere.CONNECTORS:
+                text = f"{section} type {given} is not there yet"
+            else:
+                text = f"unknown {section} type {given}{self._document.suggest(kind.value, names)}"
             self._document.report(kind.span, f"{text} (known: {', '.join(names)})")
             return None
         return self._of_class(cls, value, section)
@@ -250,10 +297,13 @@ class _Loader:
     def _of_class(self, cls: Any, value: Mapping, section: str) -> Any:  # noqa: ANN401
         """A component's options, its client properties and its format's options set apart."""
         connects = "properties" in cls.model_fields
+        self._document.visible.allow(_names(cls))
         if connects:
             self._reveal(value)
         chosen = None if cls.formats is None else self._chosen(cls, value)
-        own, formats, properties = {}, {}, {}
+        own: dict[str, Any] = {}
+        formats: dict[str, Value] = {}
+        properties: dict[str, str] = {}
         for key, item in value.items.items():
             if connects and key.startswith(_PREFIXED):
                 properties[key.removeprefix(_PREFIXED)] = self._text(item, value.keys[key])
@@ -313,10 +363,14 @@ class _Loader:
             if model.name.lower() in names:
                 self._document.report(item.items["name"].span, f"a function {model.name!r} is there already")
             names.add(model.name.lower())
+            python = item.items["python"]
+            if isinstance(python, Scalar) and python.unresolved:
+                continue
             try:
                 model.load()
             except ValueError as exc:
-                self._document.report(item.items["python"].span, f"function {model.name!r}: {exc}")
+                text = self._discreet(f"function {model.name!r}: {exc}", python, _FUNCTIONS, "python")
+                self._document.report(python.span, text)
         return tuple(models)
 
     def _check_calls(self, root: Mapping, given: Value | None) -> None:
@@ -339,6 +393,8 @@ class _Loader:
         """A pipeline that reads files must not write among them."""
         if source.type == "file" == sink.type and source.matches(sink.example()):
             section = root.items["sink"]
+            if _unresolved(root.items["source"], "path") or _unresolved(section, "path"):
+                return
             span = section.items["path"].span if isinstance(section, Mapping) else section.span
             self._document.report(
                 span, "the pipeline would read what it writes: source.path matches files in sink.path"
@@ -346,36 +402,65 @@ class _Loader:
 
     def _reveal(self, section: Mapping) -> None:
         """Put in what secrets with several values hold: whole sets of properties, and fields that name a key."""
+        whole, one, named = "properties-from-secret", "dew.csms.secretName", "dew.csms.decrypt.fields"
+        names = self._named(section)
         try:
-            for key, value in self._several(section, "properties-from-secret").items():
-                name = _PREFIXED + key.removeprefix(_PREFIXED)
-                if name in section.items:
-                    text = f"the secret holds {name!r}, which this file gives as well"
-                    self._document.report(section.keys[name], text)
-                    continue
-                section.items[name] = Scalar(value, section.items["properties-from-secret"].span)
-                section.keys[name] = section.keys["properties-from-secret"]
-            fields = self._scalar(section, "dew.csms.decrypt.fields") or ""
-            values = self._several(section, "dew.csms.secretName") if fields else {}
+            if self._open(section, whole):
+                self._put_in(section, self._several(section, whole), whole)
         except SecretError as exc:
-            for key in ("properties-from-secret", "dew.csms.secretName"):
-                if self._scalar(section, key) is not None:
-                    self._document.report(section.items[key].span, str(exc), severity="note")
-                    # What the client would be is not known, so nothing can be said about it
-                    name = f"{_PREFIXED}bootstrap.servers"
-                    section.items.setdefault(name, Scalar("unknown:1", section.span))
-                    section.keys.setdefault(name, section.span)
-                    break
+            self._document.report(section.items[whole].span, str(exc), severity="note")
+            self._wait(section, whole)
+        try:
+            if not self._open(section, named) or (names and not self._open(section, one)):
+                return
+            values = self._several(section, one) if names else {}
+        except SecretError as exc:
+            self._document.report(section.items[one].span, str(exc), severity="note")
+            self._wait(section, *names)
             return
-        for field in (part.strip() for part in fields.replace(";", ",").split(",") if part.strip()):
-            target = section.items.get(field)
+        for name in names:
+            target = section.items.get(name)
             if not isinstance(target, Scalar) or target.value is None:
-                where = section.items["dew.csms.decrypt.fields"].span
-                self._document.report(where, f"dew.csms.decrypt.fields names {field!r}, which is not given here")
+                self._document.report(section.items[named].span, f"{named} names {name!r}, which is not given here")
             elif target.value not in values:
-                self._document.report(target.span, f"the secret has no value under the key {target.value!r}")
+                # Not what is given: where somebody wrote the secret itself, it would show
+                self._document.report(target.span, f"the secret has no value under the key that {name} names")
+                target.unresolved = True
             else:
                 target.value = values[target.value]
+                target.filled = (target.value,)
+
+    def _open(self, section: Mapping, key: str) -> bool:
+        """Whether it is known what an option about secrets says; where not, what hangs on it has to wait."""
+        if _unresolved(section, key):
+            self._wait(section, *(name for name in section.items if name.startswith(_PREFIXED)), key)
+            return False
+        return True
+
+    def _wait(self, section: Mapping, *names: str) -> None:
+        """What the client would be is not known, so nothing can be said about these options."""
+        for name in names:
+            item = section.items.get(name)
+            if isinstance(item, Scalar):
+                item.unresolved = True
+        name = f"{_PREFIXED}bootstrap.servers"
+        section.items.setdefault(name, Scalar("unknown:1", section.span))
+        section.keys.setdefault(name, section.span)
+
+    def _put_in(self, section: Mapping, values: dict[str, str], option: str) -> None:
+        for key, value in values.items():
+            name = _PREFIXED + key.removeprefix(_PREFIXED)
+            if name in section.items:
+                text = f"the secret holds {shown_key(name)!r}, which this file gives as well"
+                self._document.report(section.keys[name], text)
+                continue
+            section.items[name] = Scalar(value, section.items[option].span, filled=(value,))
+            section.keys[name] = section.keys[option]
+
+    def _named(self, section: Value) -> list[str]:
+        """The options that name a key of a secret."""
+        fields = self._scalar(section, "dew.csms.decrypt.fields") if isinstance(section, Mapping) else None
+        return [name for part in re.split("[,;]", fields or "") if (name := part.strip())]
 
     def _several(self, section: Mapping, key: str) -> dict[str, str]:
         name = self._scalar(section, key)
@@ -406,8 +491,10 @@ class _Loader:
             return None
         if cls is None:
             return None
+        self._document.visible.allow(_names(cls))
         for key in [k for k in options if not k.startswith(f"{name}.")]:
-            self._document.report(section.keys[key], f"{key!r} is an option of another format than {option}: {name}")
+            text = f"{shown_key(key)!r} is an option of another format than {option}: {name}"
+            self._document.report(section.keys[key], text)
             del options[key]
         plain = {key: self._plain(item) for key, item in options.items()}
         return self._model(cls, section, plain, name)
@@ -442,55 +529,110 @@ class _Loader:
         try:
             return cls.model_validate(plain)
         except ValidationError as exc:
-            known = [f.alias or n for n, f in cls.model_fields.items() if f.alias != "*format"]
+            known = _names(cls)
             for fmt in FORMATS.values() if with_formats else ():
-                known += [f.alias for f in fmt.model_fields.values() if f.alias]
-            for error in exc.errors():
-                self._report(error, where, known, section)
-            return None
+                known += _names(fmt)
+            problems = dict.fromkeys(p for error in exc.errors() for p in self._problems(error, where, known, section))
+        open_ = [key for key, value in where.items.items() if isinstance(value, Scalar) and value.unresolved]
+        if open_:
+            # What is not wrong without the options that are not known yet hangs on them: it has to wait
+            settled = self._without(cls, plain, open_)
+            same = {p for error in settled for p in self._problems(error, where, known, section)}
+            problems = {p: None for p in problems if p in same and p[0] not in open_}
+        for _, span, text in problems:
+            self._document.report(span, text)
+        return None
 
-    def _report(self, error: Any, where: Mapping, known: list[str], section: str) -> None:  # noqa: ANN401
+    @staticmethod
+    def _without(model: type[BaseModel], plain: dict[str, Any], keys: list[str]) -> list[Any]:
+        """What is wrong when these options are left out."""
+        left = {key: value for key, value in plain.items() if key not in keys}
+        if "properties.*" in left:
+            properties = left["properties.*"].items()
+            left["properties.*"] = {k: v for k, v in properties if _PREFIXED + k not in keys}
+        try:
+            model.model_validate(left)
+        except ValidationError as exc:
+            return list(exc.errors())
+        return []
+
+    def _problems(self, error: Any, where: Mapping, known: list[str], section: str) -> list[tuple[str, Span, str]]:  # noqa: ANN401
+        """What an error of pydantic's is about: for each problem the option, where it stands, and what to say."""
         path = [str(part) for part in error["loc"]]
         key = path[0] if path else ""
         inner = error.get("ctx", {}).get("error")
-        if isinstance(inner, PropertyError):
-            for name, message in inner.problems:
-                self._document.report(where.keys.get(_PREFIXED + name, where.span), message)
-            return
-        if isinstance(inner, OptionErrors):
-            for name, message in inner.problems:
-                self._document.report(where.keys.get(name, where.span), message)
-            return
+        if isinstance(inner, (PropertyError, OptionErrors)):
+            prefix = _PREFIXED if isinstance(inner, PropertyError) else ""
+            return [self._together(prefix + name, text, where, section) for name, text in inner.problems]
         value = where.items.get(key)
         if isinstance(value, Mapping) and len(path) > 1:
             value = value.items.get(path[1], value)
-        if isinstance(value, Scalar) and value.unresolved:
-            return
+        place = where.keys.get(key, where.span)
         if error["type"] == "extra_forbidden":
-            shown = f"unknown option {key!r} in {section}{did_you_mean(key, known)}"
-            self._document.report(where.keys.get(key, where.span), shown)
-        elif error["type"] == "missing":
-            self._document.report(where.span, f"option {key!r} is missing in {section}")
-        else:
-            span = value.span if value is not None else where.keys.get(key, where.span)
-            if isinstance(inner, TextError) and isinstance(value, Scalar):
-                span = self._document.within(value, inner.at, inner.length)
-            self._document.report(span, f"{key}: {_say(error, value)}")
+            text = f"unknown option {shown_key(key)!r} in {section}"
+            nested = _nested(key, value, known)
+            return [(key, place, text + (nested or self._document.suggest(key, known)))]
+        if error["type"] == "missing":
+            return [(key, where.span, f"option {key!r} is missing in {section}")]
+        span = value.span if value is not None else place
+        if isinstance(inner, TextError) and isinstance(value, Scalar):
+            span = self._document.within(value, inner.at, inner.length)
+        said = _say(error, value, self._given(value, section, key), key)
+        return [(key, span, f"{key}: {self._discreet(said, value, section, key)}")]
+
+    def _together(self, key: str, text: str, where: Mapping, section: str) -> tuple[str, Span, str]:
+        """A problem that a validator found among several options."""
+        value = where.items.get(key)
+        if isinstance(value, Scalar) and not sensitive(key):  # of those no validator says more than what is wrong
+            shown = self._document.visible.value(*_place(section, key), value.written or "")
+            text = without(text, value.filled) if shown else mask(text, [value.written or ""])
+        if shown_key(key) != key:
+            text = without(text, [key, key.removeprefix(_PREFIXED)])
+        return key, where.keys.get(key, where.span), text
 
 
-def _say(error: Any, value: Value | None) -> str:  # noqa: ANN401
+def _names(cls: type[BaseModel]) -> list[str]:
+    """The keys of a model's options."""
+    return [f.alias or n for n, f in cls.model_fields.items() if f.alias not in {"*format", "properties.*"}]
+
+
+def _place(section: str, key: str) -> tuple[str, str]:
+    """A part of the file, by what messages call it, as a section and an option in it."""
+    if section == _FUNCTIONS:
+        return "pipeline", f"{_FUNCTIONS}.{key}"
+    root = section.partition(".")[0]
+    return (root if root in _SECTIONS else "source"), key
+
+
+def _unresolved(section: Value, key: str) -> bool:
+    value = section.items.get(key) if isinstance(section, Mapping) else None
+    return isinstance(value, Scalar) and value.unresolved
+
+
+def _nested(key: str, value: Value | None, known: list[str]) -> str:
+    """What to write in the place of keys that are nested where they are to be joined by dots."""
+    while isinstance(value, Mapping) and value.items:
+        below, value = next(iter(value.items.items()))
+        key = f"{key}.{below}"
+        if key in known or (key.startswith(_PREFIXED) and not isinstance(value, Mapping)):
+            return f": options are not nested here, write {shown_key(key)}: … in one line"
+    return ""
+
+
+def _say(error: Any, value: Value | None, given: str, key: str) -> str:  # noqa: ANN401
     """Pydantic's message, in the words of the file."""
     kind, ctx = error["type"], error.get("ctx", {})
-    given = f"{value.value!r}" if isinstance(value, Scalar) else "this"
     if kind == "literal_error":
         expected = str(ctx["expected"])
         options = [word.strip(" '\"") for word in expected.replace(" or ", ",").split(",")]
-        hint = did_you_mean(value.value or "", options) if isinstance(value, Scalar) else ""
-        return f"{given} is not possible{hint} (possible: {expected})"
-    if kind in {"int_parsing", "int_type", "int_from_float"}:
+        word = (value.value if isinstance(value, Scalar) else None) or ""
+        if key.endswith(".format") and word.lower() in elsewhere.FORMATS:
+            return f"{given} is a format that is not there yet (possible: {expected})"
+        return f"{given} is not possible{did_you_mean(word[:100], options)} (possible: {expected})"
+    if kind in {"int_parsing", "int_type", "int_from_float", "int_parsing_size"}:
         return f"{given} is not a whole number"
     if kind in {"bool_parsing", "bool_type"}:
         return f"{given} is neither true nor false"
     if kind == "string_type":
-        return f"{'null' if given == 'None' else given} is not a text"
+        return f"{given} is not a text"
     return str(error["msg"]).removeprefix("Value error, ")

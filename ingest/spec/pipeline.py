@@ -9,10 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from ingest.flow.route import KeyRule, RouteRule, Rules, TransformRule
 from ingest.formats.options import Duration, Options
-from ingest.kafka.properties import SECRET
 from ingest.model.table import SelectorError, selector
 from ingest.sinks.dirty_data import DirtyDataCollector
-from ingest.spec.interpolate import HIDDEN, mask
+from ingest.spec.visible import HIDDEN, concealed, mask
 
 if TYPE_CHECKING:
     from ingest.flow.expressions import Item
@@ -244,7 +243,8 @@ class Pipeline(BaseModel):
                 for i, item in enumerate(value):
                     add(f"{prefix}[{i}]", item)
             else:
-                out[prefix] = HIDDEN if SECRET.search(prefix) else mask(str(value), self.secrets)
+                hide = concealed(prefix.partition(".")[2])
+                out[prefix] = HIDDEN if hide else mask(str(value), self.secrets)
 
         for section in ("source", "sink", "route", "transform", "pipeline"):
             add(section, getattr(self, section))

@@ -9,9 +9,10 @@ import pytest
 
 from ingest.kafka.properties import PropertyError, translate
 from ingest.sinks.upsert_kafka import UpsertKafka
-from ingest.spec.interpolate import Interpolation, mask
+from ingest.spec.interpolate import Filled, Interpolation
 from ingest.spec.load import load
 from ingest.spec.secrets import Secrets
+from ingest.spec.visible import mask
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,15 +49,16 @@ def test_placeholders(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("from-file\n")
     environment = {"INGEST_SECRET_DB_PASS": "s3cret", "HOME2": "/h", "INGEST_SECRETS_DIR": str(tmp_path)}
     fill = Interpolation({"a.b": "1", "empty": ""}, environment, Secrets(environment))
-    assert fill.fill("x ${a.b} ${c:-d} ${empty:-z} ${env:HOME2} $${a}") == ("x 1 d  /h ${a}", [])
-    assert fill.fill("${secret_values.db.pass}/${secret_values.token}")[0] == "s3cret/from-file"
+    filled = Filled("x 1 d  /h ${a}", ("1", "d", "", "/h"))
+    assert fill.fill("x ${a.b} ${c:-d} ${empty:-z} ${env:HOME2} $${a}") == filled
+    assert fill.fill("${secret_values.db.pass}/${secret_values.token}").text == "s3cret/from-file"
     assert fill.secrets.known == {"s3cret", "from-file"}
-    assert fill.fill(f"${{file:{tmp_path / 'token'}}}")[0] == "from-file"
-    text, problems = fill.fill("${nope} ${secret_values.nope} ${env:NOPE} ${secret_values.../../etc/passwd}")
-    assert text.startswith("${nope}")
-    assert len(problems) == 4
-    assert "INGEST_SECRET_NOPE" in problems[1]
-    assert str(tmp_path / "nope") in problems[1]
+    assert fill.fill(f"${{file:{tmp_path / 'token'}}}").text == "from-file"
+    left = fill.fill("${nope} ${secret_values.nope} ${env:NOPE} ${secret_values.../../etc/passwd}")
+    assert left.text.startswith("${nope}")
+    assert [(problem.at, problem.length) for problem in left.problems] == [(0, 7), (8, 21), (30, 11), (42, 33)]
+    assert "INGEST_SECRET_NOPE" in left.problems[1].why
+    assert str(tmp_path / "nope") in left.problems[1].why
     assert mask("password s3cret!", frozenset(fill.secrets.known)) == "password ********!"
 
 

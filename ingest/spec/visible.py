@@ -1,0 +1,213 @@
+"""Which values of a pipeline file may be shown.
+
+The rule: structure is shown, a value is shown only where its option is known and can hold no secret. So a misspelt
+option, a value in the wrong place, a comment and a file that is not YAML show none of their values. docs/secrets.md
+says the same to users. In: names and texts. Out: whether they may be shown, and texts without what may not.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+from ingest.kafka.properties import SECRET
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+HIDDEN: Final = "********"
+"""What stands in the place of a value that is not shown, however long the value is."""
+MIN_MASKED: Final = 3
+"""A secret shorter than this is not looked for in other texts: it would turn every text into asterisks."""
+
+_NAMES_ONLY: Final = frozenset({"dew.csms.secretName", "properties-from-secret"})
+"""Options that name a secret and hold none."""
+
+HARMLESS: Final = frozenset({
+    "bootstrap.servers", "group.id", "client.id", "client.rack", "security.protocol", "sasl.mechanism",
+    "sasl.mechanisms", "sasl.username", "sasl.kerberos.service.name", "sasl.kerberos.principal",
+    "sasl.kerberos.keytab", "ssl.truststore.type", "ssl.truststore.location", "ssl.keystore.type",
+    "ssl.keystore.location", "ssl.ca.location", "ssl.certificate.location", "ssl.key.location", "ssl.protocol",
+    "ssl.enabled.protocols", "ssl.endpoint.identification.algorithm", "auto.offset.reset", "isolation.level", "acks",
+    "linger.ms", "batch.size", "batch.num.messages", "compression.type", "compression.codec", "enable.idempotence",
+    "max.in.flight.requests.per.connection", "message.max.bytes", "fetch.min.bytes", "fetch.max.bytes",
+    "fetch.wait.max.ms", "max.partition.fetch.bytes", "session.timeout.ms", "heartbeat.interval.ms",
+    "max.poll.interval.ms", "socket.timeout.ms", "request.timeout.ms", "delivery.timeout.ms",
+    "transaction.timeout.ms", "retries", "retry.backoff.ms", "enable.auto.commit", "allow.auto.create.topics",
+})  # fmt: skip
+"""Client properties whose values are shown in the lines of a file; those of all others are not."""
+
+_UNTIL_KNOWN: Final = frozenset({"sasl.password", "sasl.jaas.config", "ssl.key.password", "ssl.keystore.password",
+                                 "ssl.truststore.password", "ssl.key.pem", "ssl.keystore.key"})  # fmt: skip
+_PROPERTIES: Final = "properties."
+_COLLECTOR: Final = "dirty-data.collector."
+_FUNCTION: Final = "user-defined-function."
+_FAMILIES: Final = re.compile(r"properties\.(?:sasl|ssl|security|https?)\.|aliyun\.kafka\.|variables(?:\.|$)")
+_SETTINGS: Final = re.compile(r"(?:true|false|none|default|oidc|pem|jks|pkcs12|https?://\S*|\d{1,9})", re.IGNORECASE)
+"""Texts that no secret is, in options that may hold one."""
+_CREDENTIALS: Final = re.compile(
+    r"[^\s/:@]*:[^\s/@]+@"  # a URL's, or a server's
+    r"|(?:pass\w*|pwd|secret|token|api.?key)\s*[=:]\s*\S|LoginModule|PRIVATE KEY"
+    r"|\$\{[^}]*(?:pass|pwd|secret|token|key)[^}]*:-",  # the default of a placeholder
+    re.IGNORECASE,
+)
+_USER_INFO: Final = re.compile(r"(?<=://)[^\s/@]+(?=@)")
+_JAAS_SECRET: Final = re.compile(
+    r"""\w*(?:pass|secret|token|key|pwd)\w*\s*[=:]?\s*(?:"([^"]+)"?|'([^']+)'?|([^\s;"']+))""", re.IGNORECASE
+)
+_PLACEHOLDERS: Final = re.compile(r"[\"']?(?:\$\{[A-Za-z0-9_.:/-]+\})+[\"']?")
+_KEY: Final = re.compile(r"[\w.*<-]{1,100}")
+_STRUCTURE: Final = frozenset(" \t-:[]{},?|>\"'")
+_LINE: Final = re.compile(r"([\s-]*)([A-Za-z0-9_.-]+)(\s*:)(?=\s|$)")
+
+
+def mask(text: str, secrets: Iterable[str]) -> str:
+    """The text without the secrets in it, and without the users and passwords of URLs."""
+    for secret in sorted(secrets, key=len, reverse=True):
+        if len(secret) >= MIN_MASKED:
+            text = text.replace(secret, HIDDEN)
+    return _USER_INFO.sub(HIDDEN, text)
+
+
+def without(text: str, values: Iterable[str]) -> str:
+    """The text without these values and without any word of theirs: a message may quote a part of one."""
+    pieces = {piece for value in values for piece in (value.strip(), *re.findall(r"\w+", value))}
+    wanted = sorted((piece for piece in pieces if len(piece) >= MIN_MASKED), key=len, reverse=True)
+    if not wanted:
+        return text
+    return re.sub("|".join(rf"(?<!\w){re.escape(piece)}(?!\w)" for piece in wanted), lambda _: HIDDEN, text)
+
+
+def sensitive(option: str) -> bool:
+    """Whether an option is one that holds a secret, or is called as if it were."""
+    return option not in _NAMES_ONLY and SECRET.search(option) is not None
+
+
+def concealed(option: str) -> bool:
+    """Whether the value of an option that is understood may be a secret, so that a checkpoint does not keep it."""
+    if sensitive(option):
+        return True
+    return _FAMILIES.match(option) is not None and option.removeprefix(_PROPERTIES) not in HARMLESS
+
+
+def secrets_in(option: str, value: str) -> Iterator[str]:
+    """The texts of an option's value that are to be masked wherever else they turn up."""
+    if not sensitive(option) or _SETTINGS.fullmatch(value.strip()):
+        return
+    found = [value, value.strip()]
+    if "jaas" in option.lower() or "LoginModule" in value:
+        found += [next(filter(None, groups)) for groups in _JAAS_SECRET.findall(value)]
+    yield from (text for text in found if not _PLACEHOLDERS.fullmatch(text))
+
+
+def shown_key(key: str) -> str:
+    """A key as messages show it; not where a value may have got into it."""
+    return key if _KEY.fullmatch(key) else HIDDEN
+
+
+class Visible:
+    """What of one file may be shown; knows the options of the components that the file uses."""
+
+    def __init__(self) -> None:
+        """Know the options of the package's own components, once somebody asks."""
+        self._more: set[str] = set()
+
+    def allow(self, options: Iterable[str]) -> None:
+        """Know these options, too: of a component of another package."""
+        self._more.update(options)
+
+    def value(self, section: str, option: str, text: str) -> bool:
+        """Whether the value of an option of a section may be shown; `text` as the file has it."""
+        if _PLACEHOLDERS.fullmatch(text.strip()):
+            return True
+        name = option.removeprefix(_COLLECTOR)
+        if sensitive(option) or _CREDENTIALS.search(text):
+            return False
+        if name.startswith(_PROPERTIES):
+            return name.removeprefix(_PROPERTIES) in HARMLESS
+        return name in _known().get(section, ()) or name in self._more
+
+    def key(self, section: str, parent: str, key: str) -> bool:
+        """Whether a key may be shown: not below an option that has a secret, nor where it looks like a value."""
+        return _KEY.fullmatch(key) is not None and not (section and sensitive(parent))
+
+
+@cache
+def _known() -> dict[str, frozenset[str]]:
+    """The options of each section whose values are texts; their names only, so that nothing is loaded before."""
+    from ingest.formats import FORMATS  # noqa: PLC0415  (only where something is wrong with a file)
+    from ingest.sinks import SINKS  # noqa: PLC0415
+    from ingest.sinks.dirty_data import DirtyDataCollector  # noqa: PLC0415
+    from ingest.sources import SOURCES  # noqa: PLC0415
+    from ingest.spec.pipeline import PipelineOptions, Route, Transform, UserFunction  # noqa: PLC0415
+
+    def names(*classes: type) -> set[str]:
+        found = {f.alias for cls in classes for f in cls.model_fields.values()}  # type: ignore[attr-defined]
+        return found - {None, "*format", "properties.*", "variables", "dirty-data.collector", "user-defined-function"}
+
+    formats = names(*FORMATS.values())
+    functions = {_FUNCTION + name for name in names(UserFunction)}
+    return {
+        "source": frozenset(names(*SOURCES.values()) | formats),
+        "sink": frozenset(names(*SINKS.values()) | formats),
+        "route": frozenset(names(Route)),
+        "transform": frozenset(names(Transform)),
+        "pipeline": frozenset(names(PipelineOptions, DirtyDataCollector) | functions),
+    }
+
+
+def line_of(line: str, shown: list[tuple[int, int]], hidden: list[tuple[int, int]]) -> list[bool]:
+    """Which characters of a line may be shown, given the places of its texts; what is between is structure or hidden.
+
+    Where a place is in both lists (an alias), it is hidden.
+    """
+    marks: list[bool | None] = [None] * len(line)
+    for value, places in ((True, shown), (False, hidden)):
+        for start, end in places:
+            for i in range(max(0, start), min(end, len(line))):
+                marks[i] = value
+    comment = False
+    for i, c in enumerate(line):
+        if marks[i] is None:
+            comment = comment or c == "#"
+            marks[i] = not comment and c in _STRUCTURE
+    return [bool(mark) for mark in marks]
+
+
+def line_alone(line: str) -> list[bool]:
+    """Which characters of a line may be shown when nothing is known of the lines around it: a known key."""
+    found = _LINE.match(line)
+    end = 0
+    if found is not None:
+        key = found.group(2)
+        name = key.removeprefix(_PROPERTIES)
+        sections = _known()
+        known = key in sections or any(key in names for names in sections.values())
+        if known or (name != key and name in HARMLESS | _UNTIL_KNOWN):
+            end = found.end()
+    start = len(line) - len(line.lstrip(" \t-"))
+    return [i < max(start, end and end + 1) for i in range(len(line))]
+
+
+def covered(line: str, visible: list[bool], secrets: Iterable[str]) -> tuple[str, list[int]]:
+    """The line with asterisks for what may not be shown, and where each of its characters (and its end) is in it."""
+    for secret in secrets:
+        at = line.find(secret) if len(secret) >= MIN_MASKED else -1
+        while at >= 0:
+            visible[at : at + len(secret)] = [False] * len(secret)
+            at = line.find(secret, at + 1)
+    out: list[str] = []
+    places: list[int] = []
+    length = 0
+    for i, c in enumerate(line):
+        if visible[i]:
+            places.append(length)
+            out.append(c)
+            length += 1
+            continue
+        if i == 0 or visible[i - 1]:
+            out.append(HIDDEN)
+            length += len(HIDDEN)
+        places.append(length - len(HIDDEN))
+    return "".join(out), [*places, length]
