@@ -65,10 +65,10 @@ def _summary(files: int, found: list[Diagnostic], errors: list[Diagnostic]) -> s
 def parse_variables(pairs: Iterable[str] | None) -> dict[str, str]:
     """`NAME=VALUE` pairs as a map; raises typer.BadParameter (exit code 2)."""
     out = {}
-    for pair in pairs or ():
+    for number, pair in enumerate(pairs or (), 1):
         name, equals, value = pair.partition("=")
         if not equals or not name:
-            msg = f"{pair!r} is not NAME=VALUE"
+            msg = f"number {number} is not NAME=VALUE"  # what it is may be a password
             raise typer.BadParameter(msg)
         out[name.strip()] = value
     return out

@@ -32,15 +32,16 @@ def plan(
     Exit codes as for `run`.
     """
     from ingest.engine.preview import preview  # noqa: PLC0415  (`--help` should not wait for any of this)
+    from ingest.spec.visible import mask, masked  # noqa: PLC0415
 
     values, spark = parse_variables(variables), parse_variables(conf)
     with running(file, values, spark, checkpoint, "local[1]", once=True, start=None) as (pipeline, settings, _):
         found = preview(pipeline, settings)
     if form is Format.JSON:
-        typer.echo(json.dumps(asdict(found), indent=2))
+        typer.echo(json.dumps(masked(asdict(found), pipeline.secrets), indent=2))
     else:
         for line in _lines(found):
-            typer.echo(line)
+            typer.echo(mask(line, pipeline.secrets))
 
 
 def _lines(found: Preview) -> Iterator[str]:

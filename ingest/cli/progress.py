@@ -28,7 +28,7 @@ from ingest.observe.events import (
     SchemaChanged,
     Warned,
 )
-from ingest.spec.visible import mask
+from ingest.spec.visible import mask, masked
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
@@ -60,7 +60,7 @@ class Log:
         )
 
     def _mask(self, _logger: object, _method: str, event: Any) -> Any:  # noqa: ANN401  (structlog's signature)
-        return {k: mask(v, self._secrets) if isinstance(v, str) else v for k, v in event.items()}
+        return masked(event, self._secrets)
 
     def __call__(self, event: Event) -> None:
         """Write the event."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ingest.cli.check import SetOption, parse_variables
-from ingest.errors import IngestError, TransformError
+from ingest.errors import IngestError, InternalError, TransformError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,9 +87,14 @@ def running(
         if found is None:
             raise
         version = exc.message.rsplit("\n", 1)[-1]
-        raise TransformError(mask(f"{found.text()}\n{version}", pipeline.secrets), exc.hint) from exc
+        raise TransformError(
+            mask(f"{found.text()}\n{version}", pipeline.secrets), mask(exc.hint, pipeline.secrets)
+        ) from exc
     except IngestError as exc:
         raise type(exc)(mask(exc.message, pipeline.secrets), mask(exc.hint, pipeline.secrets)) from exc
+    except Exception as exc:  # noqa: BLE001  (a bug; its text may hold what the pipeline has)
+        trace = mask("".join(traceback.format_exception(exc)), pipeline.secrets)
+        raise InternalError(f"{type(exc).__name__} where none should be\n{trace}") from None
     finally:
         observer.close()
 

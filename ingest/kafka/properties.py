@@ -55,7 +55,7 @@ MANAGED: Final = frozenset({
 """Properties that this tool sets itself, that would run code, or that would write secrets to a log."""
 
 SECRET: Final = re.compile(
-    r"pass|pwd|psw|secret|jaas|token|private|credential|access.?key|api.?key|auth.?key|oauth|bearer|assertion"
+    r"pass|pasw|pwd|psw|secret|jaas|token|private|credential|access.?key|api.?key|auth.?key|oauth|bearer|assertion"
     r"|custom-header|\.pem$|\.key$|certificate\.chain$",
     re.IGNORECASE,
 )
@@ -76,6 +76,7 @@ OAUTH_URL: Final = "sasl.oauthbearer.token.endpoint.url"
 OAUTH_ALLOWED: Final = "INGEST_OAUTHBEARER_ALLOWED_URLS"
 """The environment variable that names the only token endpoints which credentials may be sent to, by commas."""
 
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 _PEM: Final = (".pem", ".crt", ".cer", ".cert")
 _TLS: Final = frozenset({"TLS", "TLSv1.2", "TLSv1.3"})
 # librdkafka puts these into a command line for kinit, which a shell runs
@@ -146,6 +147,8 @@ def shared(conf: Mapping[str, str]) -> dict[str, str]:
 
 def _refused(name: str, value: str) -> str:
     """Why a property cannot be used, with what to use instead; empty where it can."""
+    if not _NAME.fullmatch(name):
+        return "the name of a client property has letters, digits, '.', '_' and '-' only; write properties.name: value"
     if name in MANAGED:
         return f"{name!r} is set by the tool itself and cannot be changed"
     if name in RENAMED:

@@ -32,7 +32,9 @@ MAX_DEPTH: Final = 40
 MAX_VALUES: Final = 50_000
 MAX_FOUND: Final = 200
 """More findings than this are counted, not shown."""
-_KNOWN_TAGS = {f"tag:yaml.org,2002:{t}" for t in ("str", "int", "float", "bool", "null", "timestamp", "seq", "map")}
+_YAML: Final = "tag:yaml.org,2002:"
+_KNOWN_TAGS: Final = {_YAML + t for t in ("str", "int", "float", "bool", "null", "timestamp", "seq", "map")}
+_REFUSED_TAGS: Final = {_YAML + t for t in ("binary", "omap", "pairs", "set")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,8 +219,8 @@ class Document:
             raise _TooMuchError(span, f"more than {MAX_VALUES} values, aliases counted as often as they are used")
         tag = str(node.tag)
         if tag not in _KNOWN_TAGS and not tag.endswith((":value", ":merge")):
-            shown = f" '!!{tag.rpartition(':')[2]}'" if tag.startswith("tag:yaml.org,2002:") and len(tag) < 40 else ""
-            self.report(span, f"a tag{shown} is not allowed here; put a text that begins with '!' in quotes")
+            shown = f"the tag '!!{tag.removeprefix(_YAML)}'" if tag in _REFUSED_TAGS else "a tag"
+            self.report(span, f"{shown} is not allowed here; put a text that begins with '!' in quotes")
         if isinstance(node, ScalarNode):
             is_null = tag.endswith(":null") and node.style is None
             text = str(node.value)

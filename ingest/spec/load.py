@@ -28,7 +28,7 @@ from ingest.spec.document import MAX_BYTES, Document, Mapping, Scalar, Sequence,
 from ingest.spec.interpolate import Interpolation
 from ingest.spec.pipeline import Pipeline, PipelineOptions, Route, Transform, UserFunction
 from ingest.spec.secrets import SecretError, Secrets, installed
-from ingest.spec.visible import mask, secrets_in, sensitive, shown_key, without
+from ingest.spec.visible import mask, opaque, secrets_in, sensitive, shown_key, without
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -190,7 +190,7 @@ class _Loader:
         def add(mapping: Mapping, prefix: str) -> None:
             for key, item in mapping.items.items():
                 name, span = prefix + key, mapping.keys[key]
-                if isinstance(item, Mapping) and name != "variables":
+                if isinstance(item, Mapping) and name != "variables" and not opaque(name):
                     add(item, f"{name}.")
                 elif name in out.items:
                     self._document.report(span, f"duplicate key {name!r}, first given in line {out.keys[name].line}")
@@ -421,7 +421,10 @@ class _Loader:
         for name in names:
             target = section.items.get(name)
             if not isinstance(target, Scalar) or target.value is None:
-                self._document.report(section.items[named].span, f"{named} names {name!r}, which is not given here")
+                text = self._discreet(
+                    f"{named} names {name!r}, which is not given here", section.items[named], "", named
+                )
+                self._document.report(section.items[named].span, text)
             elif target.value not in values:
                 # Not what is given: where somebody wrote the secret itself, it would show
                 self._document.report(target.span, f"the secret has no value under the key that {name} names")
@@ -611,7 +614,7 @@ def _unresolved(section: Value, key: str) -> bool:
 
 def _nested(key: str, value: Value | None, known: list[str]) -> str:
     """What to write in the place of keys that are nested where they are to be joined by dots."""
-    while isinstance(value, Mapping) and value.items:
+    while isinstance(value, Mapping) and value.items and not opaque(key):
         below, value = next(iter(value.items.items()))
         key = f"{key}.{below}"
         if key in known or (key.startswith(_PREFIXED) and not isinstance(value, Mapping)):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ingest.kafka.properties import SECRET
 
@@ -52,22 +52,33 @@ _CREDENTIALS: Final = re.compile(
     r"|\$\{[^}]*(?:pass|pwd|secret|token|key)[^}]*:-",  # the default of a placeholder
     re.IGNORECASE,
 )
-_USER_INFO: Final = re.compile(r"(?<=://)[^\s/@]+(?=@)")
+_URL_PASSWORD: Final = re.compile(r"(?:://|^)[^\s/@:,]*:([^\s/@]+)@")
 _JAAS_SECRET: Final = re.compile(
     r"""\w*(?:pass|secret|token|key|pwd)\w*\s*[=:]?\s*(?:"([^"]+)"?|'([^']+)'?|([^\s;"']+))""", re.IGNORECASE
 )
-_PLACEHOLDERS: Final = re.compile(r"[\"']?(?:\$\{[A-Za-z0-9_.:/-]+\})+[\"']?")
+_PLACEHOLDERS: Final = re.compile(r"[\"']?(?:\$\{(?:(?!:-)[\w.:/-])+\})+[\"']?")
 _KEY: Final = re.compile(r"[\w.*<-]{1,100}")
 _STRUCTURE: Final = frozenset(" \t-:[]{},?|>\"'")
 _LINE: Final = re.compile(r"([\s-]*)([A-Za-z0-9_.-]+)(\s*:)(?=\s|$)")
 
 
 def mask(text: str, secrets: Iterable[str]) -> str:
-    """The text without the secrets in it, and without the users and passwords of URLs."""
+    """The text without the secrets in it."""
     for secret in sorted(secrets, key=len, reverse=True):
         if len(secret) >= MIN_MASKED:
             text = text.replace(secret, HIDDEN)
-    return _USER_INFO.sub(HIDDEN, text)
+    return text
+
+
+def masked(value: Any, secrets: Iterable[str]) -> Any:  # noqa: ANN401  (what JSON has)
+    """A plain value, of maps and lists as well, with every text in it masked."""
+    if isinstance(value, str):
+        return mask(value, secrets)
+    if isinstance(value, dict):
+        return {masked(k, secrets): masked(v, secrets) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [masked(item, secrets) for item in value]
+    return value
 
 
 def without(text: str, values: Iterable[str]) -> str:
@@ -84,6 +95,11 @@ def sensitive(option: str) -> bool:
     return option not in _NAMES_ONLY and SECRET.search(option) is not None
 
 
+def opaque(option: str) -> bool:
+    """Whether an option holds a text in any case, so that what is nested in it is a text that YAML took for a map."""
+    return sensitive(option) or (option.count(".") > 1 and option.startswith(_PROPERTIES)) or concealed(option)
+
+
 def concealed(option: str) -> bool:
     """Whether the value of an option that is understood may be a secret, so that a checkpoint does not keep it."""
     if sensitive(option):
@@ -93,6 +109,7 @@ def concealed(option: str) -> bool:
 
 def secrets_in(option: str, value: str) -> Iterator[str]:
     """The texts of an option's value that are to be masked wherever else they turn up."""
+    yield from _URL_PASSWORD.findall(value)
     if not sensitive(option) or _SETTINGS.fullmatch(value.strip()):
         return
     found = [value, value.strip()]
@@ -130,7 +147,7 @@ class Visible:
 
     def key(self, section: str, parent: str, key: str) -> bool:
         """Whether a key may be shown: not below an option that has a secret, nor where it looks like a value."""
-        return _KEY.fullmatch(key) is not None and not (section and sensitive(parent))
+        return _KEY.fullmatch(key) is not None and not (section and opaque(parent))
 
 
 @cache
