@@ -590,7 +590,7 @@ class _Loader:
             shown = self._document.visible.value(*_place(section, key), value.written or "")
             text = without(text, value.filled) if shown else mask(text, [value.written or ""])
         if shown_key(key) != key:
-            text = without(text, [key, key.removeprefix(_PREFIXED)])
+            text = mask(text, [key, key.removeprefix(_PREFIXED)])
         return key, where.keys.get(key, where.span), text
 
 

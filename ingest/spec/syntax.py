@@ -19,13 +19,13 @@ _AT_BEGIN: Final[tuple[tuple[str, str], ...]] = (
     ("quoted scalar, found unexpected", "a quote is opened here and not closed"),
     ("while parsing a flow", "a '[' or '{' is opened here and not closed, or a ',' between two entries is missing"),
     ("could not find expected ':'", "here a ':' with a blank after it is missing; write key: value"),
+    ("alias", f"a value that begins with '*' is an alias in YAML; {_QUOTES}"),
+    ("scanning an anchor", f"a value that begins with '&' is an anchor in YAML; {_QUOTES}"),
 )
 """What is said where the construct begins that went wrong."""
 _WHERE_SEEN: Final[tuple[tuple[str, str], ...]] = (
     (r"found character '\t'", "a tab: YAML is indented with blanks only; replace the tab by blanks"),
     ("that cannot start any token", f"no value begins with this character; {_QUOTES}"),
-    ("alias", f"a value that begins with '*' is an alias in YAML; {_QUOTES}"),
-    ("scanning an anchor", f"a value that begins with '&' is an anchor in YAML; {_QUOTES}"),
     ("tag", f"a value that begins with '!' is a tag in YAML; {_QUOTES}"),
     ("escape", "in double quotes a backslash begins an escape, and this is none; use single quotes, or write \\\\"),
     ("scanning a block scalar", f"after '|' or '>' the text begins in the next line; or {_QUOTES}"),
@@ -49,6 +49,8 @@ def explain(error: MarkedYAMLError, line_of: Callable[[int], str]) -> tuple[Stri
         if re.search(r":\s", before.strip()):
             return seen, f"a second ': ' in one line; {_QUOTES}"
         return seen, "this key is indented deeper than the line above allows: give it the column of its neighbours"
+    if "while parsing a flow" in said and "${" in line:
+        return seen, f"in brackets and braces a text with ${{…}} needs quotes; {_QUOTES}"
     for part, why in _AT_BEGIN:
         if part in said:
             return error.context_mark or seen, why

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from harness import INGEST
 from ruamel.yaml import YAML
 
 from ingest.spec.diagnostics import render
-from ingest.spec.load import load
+from ingest.spec.load import load, load_text
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
@@ -87,3 +88,35 @@ def test_usage_errors_are_2_and_help_helps() -> None:
     assert command("nope").returncode == 2
     assert command("check", "--set", "x", "placeholders.yaml").returncode == 2
     assert "--checkpoint" in command("run", "--help").stdout
+
+
+def test_the_golden_files_show_no_secret() -> None:
+    assert "hunter" in (HERE / "files" / "secrets.yaml").read_text()
+    for golden in (HERE / "files").glob("*.txt"):
+        assert "hunter" not in golden.read_text(), golden
+
+
+def test_unset_secrets_are_notes_that_stop_a_run_with_their_places() -> None:
+    """Whatever option they stand in, and whatever else depends on it; the golden files have the notes."""
+    for name in ("secrets-not-set.yaml", "secrets-from-a-manager.yaml"):
+        assert {d.severity for d in load(HERE / "files" / name).diagnostics} == {"note"}
+        for arguments in (["run", name], ["plan", name], ["check", "--deny-warnings", name]):
+            refused = command(*arguments)
+            assert refused.returncode == 78
+            assert f"{name}:6:" in refused.stdout + refused.stderr
+            assert ("error: " in refused.stderr) is (arguments[0] != "check")
+
+
+def test_the_examples_of_the_documentation_need_no_secrets() -> None:
+    """The pipelines of docs/secrets.md, filled up with what they leave out."""
+    blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "secrets.md").read_text(), re.DOTALL)
+    assert len(blocks) >= 2
+    for block in blocks:
+        text = block if block.startswith("source:") else f"source:\n  type: kafka\n{block}"
+        for line in ("topic: t", "properties.bootstrap.servers: h"):
+            if line.partition(":")[0] not in text and "properties-from-secret" not in text:
+                text = text.replace("  type: kafka\n", f"  type: kafka\n  {line}\n", 1)
+        if "topic:" not in text:
+            text = text.replace("  type: kafka\n", "  type: kafka\n  topic: t\n", 1)
+        loaded = load_text("docs", text + "sink:\n  type: print\n", "docs")
+        assert {d.severity for d in loaded.diagnostics} <= {"note"}, render(loaded.diagnostics)
