@@ -6,6 +6,7 @@ beyond columns and keys (computed columns, watermarks, LIKE) is refused, not pas
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 _PREFIX: Final = "CREATE TABLE t ("
 _MAX_DEPTH: Final = 20
+_NUMBER: Final = re.compile(r"[0-9]{1,10}")
 _LONGEST: Final = (1 << 31) - 1
 """Characters of a CHAR or VARCHAR, at most: Flink SQL's limit."""
 _SIMPLE: Final[dict[str, DataType]] = {
@@ -168,6 +170,8 @@ class _Statements:
             kind = kind.args.get("kind")
         if not isinstance(kind, exp.DataType) or depth > _MAX_DEPTH:
             raise self._error(f"column {column.name!r}: not a type", column)
+        if isinstance(kind.this, exp.Interval):
+            raise self._error(f"column {column.name!r}: INTERVAL cannot be read here; declare it STRING", column)
         name = str(kind.this.value)
         inner = kind.expressions
         simple = _SIMPLE.get(name)
@@ -180,7 +184,7 @@ class _Statements:
             return MapType(first, second)
         if name == "STRUCT" and inner:
             return StructType([StructField(part.name, self._type(part, column, depth + 1)) for part in inner])
-        numbers = [int(part.name) for part in inner if part.name.isdigit()]
+        numbers = [int(part.name) for part in inner if _NUMBER.fullmatch(part.name)]
         made = _with_numbers(name, numbers) if len(numbers) == len(inner) else None
         if made is None:
             shown = kind.sql() if name != "USERDEFINED" else str(kind.args.get("kind"))

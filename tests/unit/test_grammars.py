@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any
 
 import pytest
+from sqlglot import exp
 
 from ingest.engine import planner
 from ingest.formats.canal_json import CanalJson
@@ -127,6 +129,10 @@ def test_a_rate_limit_narrows_ranges_and_saves_up_a_second() -> None:
         ("CREATE TABLE x (a INT); CREATE TABLE x (b INT)", "table x is there twice", "x"),
         ("CREATE TABLE x (a INT, t AS NOW())", "has no type", "t"),
         ("CREATE TABLE x (a ROW<b DECIMAL(50,1)>)", "has wrong numbers", "a"),
+        (f"CREATE TABLE x (a DECIMAL({'9' * 5000}))", "has wrong numbers", "a"),
+        ("CREATE TABLE x (a INT, b CHAR(²))", "has wrong numbers", "b"),
+        ("CREATE TABLE x (a INT, b INTERVAL YEAR TO MONTH)", "INTERVAL cannot be read here; declare it STRING", "b"),
+        ("CREATE TABLE x (a ARRAY<INTERVAL DAY>)", "INTERVAL cannot be read here; declare it STRING", "a"),
         ("DROP TABLE x", "only CREATE TABLE", "x"),
         ("CREATE TABLE x (a 'INT)", "is not closed", "CREATE TABLE x (a 'INT)"),
         ("", "no table is named", ""),
@@ -136,6 +142,17 @@ def test_ddl_that_is_not_understood_says_what_and_where(text: str, why: str, pla
     with pytest.raises(TextError, match=why) as caught:
         parse_tables(text)
     assert text[caught.value.at : caught.value.at + caught.value.length] == place
+
+
+def test_types_of_other_databases_are_refused_with_their_place() -> None:
+    """Every type that the parser knows, and what can stand where a type stands: columns or a TextError, no crash."""
+    understood = set()
+    others = ("RAW('a','b')", "ENUM('a')", "INT[]", "MAP<INT>", "ROW<>", "ROW(a INT)", "(SELECT 1)", "INT DEFAULT 1")
+    for word in [*(kind.value for kind in exp.DataType.Type), "INTERVAL DAY TO SECOND(3)", *others]:
+        for text in ("a {}", "a {}(3)", "a ARRAY<{}>", "a ROW<b {}, c INT>", "a MAP<{}, STRING>"):
+            with suppress(TextError):
+                understood.add(f"{word}: {parse_columns(text.format(word))['a'].simpleString()}")
+    assert {"BIGINT: bigint", "BIGINT: array<bigint>", "VARCHAR: varchar(3)", "DECIMAL: decimal(3,0)"} <= understood
 
 
 def test_ddl_of_flink_with_everything_that_is_understood() -> None:
