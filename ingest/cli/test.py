@@ -18,7 +18,7 @@ def test(
     from ingest.engine.trial import differences  # noqa: PLC0415  (`--help` should not wait for any of this)
     from ingest.spec.scenario import NoTest, ScenarioError, read  # noqa: PLC0415
 
-    tests, failed = 0, 0
+    tests, failed, left_out = 0, 0, []
     for file, searched in _files(paths):
         try:
             scenario = read(file)
@@ -26,7 +26,8 @@ def test(
             if not searched:
                 raise
             if isinstance(exc, NoTest):
-                continue  # pipelines and their tests may live together
+                left_out.append(file)  # pipelines and their tests may live together
+                continue
             tests, failed = tests + 1, failed + 1
             typer.echo(f"FAILED {exc}")
             continue
@@ -38,7 +39,8 @@ def test(
     if not tests:
         msg = f"no tests in {', '.join(map(str, paths))}"
         raise typer.BadParameter(msg)
-    typer.echo(f"{tests} tests, {failed} failed")
+    others = f"; no tests: {', '.join(file.name for file in left_out)}" if left_out else ""
+    typer.echo(f"{tests} tests, {failed} failed{others}")
     if failed:
         raise typer.Exit(1)
 

@@ -9,14 +9,19 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import warnings
+from collections.abc import Collection
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
 from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
+from ruamel.yaml.error import MarkedYAMLError
 
 from ingest.errors import ConfigError
+from ingest.spec.diagnostics import did_you_mean
 from ingest.spec.load import Loaded, load, load_text
+from ingest.spec.syntax import explain
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,6 +33,7 @@ _KEYS: Final = frozenset({
 _MESSAGE: Final = frozenset({
     "topic", "partition", "key", "value", "headers", "timestamp", "key-base64", "value-base64", "repeat",
 })  # fmt: skip
+_PIPELINE: Final = ("source", "sink", "route", "transform")
 _MAX_BYTES: Final = 10 << 20
 _TOPIC: Final = "topic"
 
@@ -70,22 +76,53 @@ def read(file: Path) -> Scenario:
     try:
         with file.open("rb") as opened:
             text = opened.read(_MAX_BYTES)
-        found = YAML(typ="safe", pure=True).load(text.decode())
-    except (OSError, UnicodeDecodeError, YAMLError) as exc:
-        raise ScenarioError(f"{file}: cannot be read: {str(exc).splitlines()[0]}") from exc
-    if not isinstance(found, dict) or not isinstance(found.get("messages"), list):
-        raise NoTest(f"{file}: a test is a map with at least `messages`, a list")
-    unknown = sorted(str(key) for key in found.keys() - _KEYS)
-    if unknown:
-        raise ScenarioError(f"{file}: unknown key {unknown[0]!r} (known: {', '.join(sorted(_KEYS))})")
+    except OSError as exc:
+        raise ScenarioError(f"{file}: cannot be read: {exc.strerror or exc}") from exc
+    found = _parsed(file, text)
+    _refuse(file, found)
     messages = [m for i, item in enumerate(found["messages"]) for m in _messages(file, i, item)]
     variables = {str(k): str(v) for k, v in (found.get("set") or {}).items()}
     expected = {key: value for key, value in found.items() if key not in {"pipeline", "set", "messages", "title"}}
-    look_ahead = int(expected.pop("look-ahead", 1))
+    look_ahead = expected.pop("look-ahead", 1)
     return Scenario(
         file, str(found.get("title", file.stem)), _pipeline(file, found.get("pipeline"), messages, variables),
         messages, expected, look_ahead,
     )  # fmt: skip
+
+
+def _parsed(file: Path, text: bytes) -> Any:  # noqa: ANN401  (whatever the file has)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return YAML(typ="safe", pure=True).load(text.decode())
+    except UnicodeDecodeError as exc:
+        raise ScenarioError(f"{file}: cannot be read: it is not UTF-8") from exc
+    except MarkedYAMLError as exc:
+        lines = text.decode().splitlines()
+        mark, why = explain(exc, lambda number: lines[number - 1] if number <= len(lines) else "")
+        place = "" if mark is None else f":{mark.line + 1}:{mark.column + 1}"
+        raise ScenarioError(f"{file}{place}: not YAML: {why}") from exc
+    except Exception as exc:
+        raise ScenarioError(f"{file}: not YAML: {type(exc).__name__}") from exc
+
+
+def _refuse(file: Path, found: Any) -> None:  # noqa: ANN401  (whatever the file has)
+    """Raise ScenarioError for what is no test: NoTest where it is meant to be something else."""
+    keys = {str(key) for key in found} if isinstance(found, dict) else set()
+    wrong = sorted(keys - _KEYS)
+    if "messages" not in keys:
+        # A pipeline has a source and a sink; a test whose messages are misspelt has other keys of a test
+        meant = keys & (_KEYS - {"pipeline"}) or any(get_close_matches(key, _KEYS, 1, 0.75) for key in wrong)
+        if not meant or keys & {*_PIPELINE}:
+            raise NoTest(f"{file}: a test is a map with at least `messages`, a list")
+    if wrong:
+        hint = did_you_mean(wrong[0], _KEYS)
+        raise ScenarioError(f"{file}: unknown key {wrong[0]!r}{hint} (known: {', '.join(sorted(_KEYS))})")
+    for key, kind, what in (("messages", list, "a list"), ("set", dict, "a map"), ("look-ahead", int, "a number")):
+        if not isinstance(found.get(key, kind()), (kind, type(None) if key == "set" else kind)):
+            raise ScenarioError(f"{file}: {key} is {what}")
+    if "messages" not in keys:
+        raise ScenarioError(f"{file}: a test is a map with at least `messages`, a list")
 
 
 def _pipeline(file: Path, given: Any, messages: list[Message], variables: dict[str, str]) -> Loaded:  # noqa: ANN401
@@ -96,15 +133,18 @@ def _pipeline(file: Path, given: Any, messages: list[Message], variables: dict[s
         raise ScenarioError(f"{file}: pipeline: must be a map, or the path of a pipeline file")
     sections = dict(given or {})
     topics = ";".join(dict.fromkeys(m.topic for m in messages)) or _TOPIC
+    for key in ("source", "sink"):
+        if not isinstance(sections.get(key) or {}, dict):
+            raise ScenarioError(f"{file}: pipeline.{key}: must be a map")
     source = {"type": "kafka", **(sections.get("source") or {})}
-    if source["type"] in {"kafka", "upsert-kafka"}:
+    if source["type"] in ("kafka", "upsert-kafka"):
         source.setdefault("properties.bootstrap.servers", "memory:1")
         source.setdefault("scan.max.pre.fetch.records", 0)
         source.setdefault("ingestion.ignore-errors", True)
         if "topic-pattern" not in source:
             source.setdefault("topic", topics)
     sink = {"type": "upsert-kafka", **(sections.get("sink") or {})}
-    if sink["type"] in {"kafka", "upsert-kafka"}:
+    if sink["type"] in ("kafka", "upsert-kafka"):
         sink.setdefault("properties.bootstrap.servers", "memory:1")
     sections.update(source=source, sink=sink)
     # JSON is YAML
@@ -117,17 +157,22 @@ def _messages(file: Path, index: int, item: Any) -> list[Message]:  # noqa: ANN4
     where = f"{file}: message {index}"
     if not isinstance(item, dict) or item.keys() - _MESSAGE:
         raise ScenarioError(f"{where}: a message is a map with some of {', '.join(sorted(_MESSAGE))}")
+    for key in ("partition", "repeat", "timestamp"):
+        if not isinstance(item.get(key, 0), int):
+            raise ScenarioError(f"{where}: {key} is a number")
     headers = item.get("headers") or {}
-    pairs = headers.items() if isinstance(headers, dict) else [tuple(pair) for pair in headers]
+    pairs = headers.items() if isinstance(headers, dict) else headers
+    if not isinstance(pairs, Collection) or any(not isinstance(p, (list, tuple)) or len(p) != 2 for p in pairs):
+        raise ScenarioError(f"{where}: headers are a map, or a list of pairs")
     message = Message(
         str(item.get("topic", _TOPIC)),
-        int(item.get("partition", 0)),
+        item.get("partition", 0),
         _content(where, item, "key"),
         _content(where, item, "value"),
         [(str(name), None if value is None else str(value).encode()) for name, value in pairs],
         item.get("timestamp"),
     )
-    return [message] * int(item.get("repeat", 1))
+    return [message] * item.get("repeat", 1)
 
 
 def _content(where: str, item: dict[str, Any], name: str) -> bytes | None:
