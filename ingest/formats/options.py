@@ -23,6 +23,8 @@ class Options(BaseModel):
     model_config = ConfigDict(
         frozen=True,
         extra="forbid",
+        # Errors are shown by what the file says, if at all
+        hide_input_in_errors=True,
         alias_generator=key,
         # Pydantic reads the sources for them, which a start need not wait for
         use_attribute_docstrings="INGEST_DOCS" in os.environ,
