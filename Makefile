@@ -47,6 +47,7 @@ bench: setup ## Measure against a raw Kafka copy, in one run (bench/README.md)
 	@$(BIN)/python bench/delivery.py
 	@$(BIN)/python bench/latency.py
 	@$(BIN)/python bench/schemas.py
+	@$(BIN)/python bench/check.py
 
 bench-peers: setup ## Measure beside Flink, and what transforms cost (bench/README.md)
 	@$(BIN)/python bench/peers.py

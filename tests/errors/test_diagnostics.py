@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -120,3 +121,21 @@ def test_the_examples_of_the_documentation_need_no_secrets() -> None:
             text = text.replace("  type: kafka\n", "  type: kafka\n  topic: t\n", 1)
         loaded = load_text("docs", text + "sink:\n  type: print\n", "docs")
         assert {d.severity for d in loaded.diagnostics} <= {"note"}, render(loaded.diagnostics)
+
+
+def test_check_loads_nothing_that_it_does_not_need(tmp_path: Path) -> None:
+    """No Kafka client, no Spark; a parser of expressions only where there are any. bench/check.py times it."""
+    program = (
+        "import sys\nfrom ingest.cli.app import main\n"
+        "try:\n    main(['check', *sys.argv[1:]])\n"
+        "finally:\n    print(*sorted({name.partition('.')[0] for name in sys.modules}), file=sys.stderr)\n"
+    )
+    slow = {"pyspark", "py4j", "pandas", "numpy", "pyarrow", "confluent_kafka", "rich", "structlog", "cryptography"}
+    plain, broken = tmp_path / "plain.yaml", tmp_path / "broken.yaml"
+    plain.write_text("source: {type: kafka, topic: t, properties.bootstrap.servers: h}\nsink: {type: print}\n")
+    broken.write_text("source: {type: kafka, topicc: t, properties.sasl.jaas.config: x}\nsink: {type: print}\n")
+    for files, allowed in ([plain], set()), ([broken], set()), ([ROOT / "pipelines" / "mask.yaml"], {"sqlglot"}):
+        done = subprocess.run([sys.executable, "-c", program, *files], check=False, capture_output=True, text=True)
+        loaded = set(done.stderr.split())
+        assert "pydantic" in loaded
+        assert loaded & (slow | {"sqlglot"}) <= allowed, (files, loaded & slow)

@@ -309,11 +309,15 @@ def test_secrets_show_nowhere(tmp_path: Path, plain: Kafka, secure: Secure, clie
         "sasl.password": "${secret_values.sandbox}",
         "sasl.username": "${secret_values.user}",
     }
+    # One end has its password from a secret, the other in the file, as pasted pipelines do
+    jaas = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="{user}" password="{sandbox}";'
+    pasted = {k: v for k, v in clients["SASL_SSL"].items() if k not in {"sasl.username", "sasl.password"}}
+    pasted["sasl.jaas.config"] = jaas.format(**hidden)
     port = free_port()
     file = tmp_path / "pipe.yaml"
     pipeline = Pipeline(tmp_path, plain, f"{plain.name}.in")
     file.write_text(
-        f"source:\n  type: kafka\n  topic: {plain.name}.in\n  scan.startup.mode: earliest-offset\n{lines(properties)}"
+        f"source:\n  type: kafka\n  topic: {plain.name}.in\n  scan.startup.mode: earliest-offset\n{lines(pasted)}"
         f"sink:\n  type: upsert-kafka\n{lines(properties)}"
         f"route:\n  - {{source-table: '\\.*', sink-table: {plain.name}.out.<>, replace-symbol: <>}}\n"
     )
@@ -350,9 +354,9 @@ def test_secrets_show_nowhere(tmp_path: Path, plain: Kafka, secure: Secure, clie
     wrong = run(
         tmp_path,
         plain,
+        {**pasted, "sasl.jaas.config": jaas.format(user=hidden["user"], sandbox="a-wrong-password")},
         properties,
-        properties,
-        INGEST_SECRET_SANDBOX="a-wrong-password",  # noqa: S106
+        INGEST_SECRET_SANDBOX=hidden["sandbox"],
         INGEST_SECRET_USER=hidden["user"],
     )
     assert wrong.code == 78
