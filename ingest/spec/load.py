@@ -6,29 +6,27 @@ In: a path and variables. Out: the frozen model and its diagnostics. Starts no c
 from __future__ import annotations
 
 import os
-import re
 import sys
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from ingest.errors import ConfigError, PipelineFileError
 from ingest.formats import FORMATS
-from ingest.formats.options import OptionErrors
 from ingest.formats.registry import ComponentError
-from ingest.kafka.properties import PropertyError
-from ingest.model.text import TextError
 from ingest.sinks import SINKS
 from ingest.sinks.dirty_data import DirtyDataCollector
 from ingest.sources import SOURCES
 from ingest.spec import elsewhere
-from ingest.spec.diagnostics import Diagnostic, did_you_mean, render
+from ingest.spec.diagnostics import Diagnostic, render
 from ingest.spec.document import MAX_BYTES, Document, Mapping, Scalar, Sequence, Span, Value
-from ingest.spec.interpolate import Interpolation
+from ingest.spec.filling import PREFIX, Filling, unresolved
 from ingest.spec.pipeline import Pipeline, PipelineOptions, Route, Transform, UserFunction
 from ingest.spec.secrets import SecretError, Secrets, installed
-from ingest.spec.visible import mask, opaque, secrets_in, sensitive, shown_key, without
+from ingest.spec.visible import opaque, shown_key
+from ingest.spec.wording import FUNCTIONS, SECTIONS, Wording, names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,15 +34,8 @@ if TYPE_CHECKING:
 
     from ingest.formats.registry import Registry
 
-_SECTIONS: Final = ("source", "sink", "route", "transform", "pipeline")
-_PREFIXED: Final = "properties."
 _COLLECTOR: Final = "dirty-data.collector."
-_FUNCTIONS: Final = "user-defined-function"
 _START: Final = Span(1, 1, 1)
-_LONGEST: Final = 100
-"""Characters of a value that a message quotes."""
-_MOST_NOTES: Final = 20
-"""Placeholders of one text that notes are about."""
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
@@ -112,9 +103,9 @@ class _Loader:
     def __init__(self, document: Document, variables: dict[str, str], secrets: Secrets, folder: Path | None) -> None:
         self._document = document
         self._folder = folder
-        self._set = variables
         self._secrets = secrets
-        self._interpolation = Interpolation(variables, secrets=secrets)
+        self._filling = Filling(document, variables, secrets)
+        self._wording = Wording(document)
         self._warnings: list[str] = []
 
     def load(self, stem: str) -> Loaded:
@@ -125,18 +116,11 @@ class _Loader:
                 report(_START, "a pipeline file is a map with the keys source and sink")
             return self._loaded(None)
         options = self._flat(root.items.get("pipeline"))
-        self._interpolation.variables = {**self._variables(options), **self._set}
-        self._fill(root)
-        if options is not None:
-            self._fill(options)
-        for section, value in root.items.items():
-            self._learn(value if options is None or section != "pipeline" else options, "", self._named(value))
-        for name, text in self._set.items():
-            self._secrets.known.update(secrets_in(name, text))
+        self._filling.fill(root, options)
         for key, span in root.keys.items():
-            if key not in _SECTIONS:
-                hint = self._document.suggest(key, _SECTIONS)
-                report(span, f"unknown section {shown_key(key)!r}{hint} (known: {', '.join(_SECTIONS)})")
+            if key not in SECTIONS:
+                hint = self._document.suggest(key, SECTIONS)
+                report(span, f"unknown section {shown_key(key)!r}{hint} (known: {', '.join(SECTIONS)})")
         for key in ("source", "sink"):
             if key not in root.items:
                 report(_START, f"section {key!r} is missing")
@@ -148,7 +132,7 @@ class _Loader:
             options = Mapping({}, _START)
         options.items.setdefault("name", Scalar(stem, _START))
         collector = self._collector(options, sink)
-        self._check_calls(root, options.items.get(_FUNCTIONS))
+        self._check_calls(root, options.items.get(FUNCTIONS))
         functions = self._functions(options)
         settings = self._model(PipelineOptions, options, self._plain(options), "pipeline")
         if source is None or sink is None or settings is None or self._has_errors():
@@ -200,59 +184,6 @@ class _Loader:
         add(value, "")
         return out
 
-    def _variables(self, options: Mapping | None) -> dict[str, str]:
-        """`pipeline.variables`; they may hold secrets and `${env:…}`, but no other variables."""
-        variables = None if options is None else options.items.get("variables")
-        if not isinstance(variables, Mapping):
-            return {}
-        self._fill(variables)
-        return {k: v.value for k, v in variables.items.items() if isinstance(v, Scalar) and v.value is not None}
-
-    def _fill(self, value: Value) -> None:
-        if isinstance(value, Scalar):
-            if value.value is not None and value.written is None:
-                found = self._interpolation.fill(value.value)
-                for problem in list({p.why: p for p in found.problems}.values())[:_MOST_NOTES]:
-                    span = self._document.within(value, problem.at, problem.length)
-                    self._document.report(span, problem.why, severity="note")
-                value.written, value.value = value.value, found.text
-                value.unresolved, value.filled = bool(found.problems), found.values
-            return
-        for item in value.items.values() if isinstance(value, Mapping) else value.items:
-            self._fill(item)
-
-    def _learn(self, value: Value, option: str, named: list[str] | tuple[str, ...] = ()) -> None:
-        """Remember what options that hold secrets have, so that it is masked wherever else it turns up.
-
-        Those `named` hold the key of a secret.
-        """
-        if isinstance(value, Scalar):
-            if value.value is not None and option not in named:
-                self._secrets.known.update(secrets_in(option, value.value))
-        elif isinstance(value, Sequence):
-            for item in value.items:
-                self._learn(item, option, named)
-        else:
-            for key, item in value.items.items():
-                self._learn(item, f"{option}.{key}" if option else key, named)
-
-    def _given(self, value: Value | None, section: str, key: str) -> str:
-        """A value as messages name it: not with what placeholders put in, and not where it may be a secret."""
-        if not isinstance(value, Scalar) or value.value is None:
-            return "this" if value is not None and not isinstance(value, Scalar) else "null"
-        text = value.value if value.written is None else value.written
-        if not self._document.visible.value(*_place(section, key), text):
-            return "the value"
-        return repr(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…")
-
-    def _discreet(self, message: str, value: Value | None, section: str, key: str) -> str:
-        """What a validator says of a value, without what must not be shown of that."""
-        if not isinstance(value, Scalar) or value.value is None:
-            return message
-        message = without(message, value.filled)
-        written = value.value if value.written is None else value.written
-        return message if self._document.visible.value(*_place(section, key), written) else without(message, [written])
-
     # -- models ------------------------------------------------------------------------------------------------------
 
     def _plain(self, value: Value) -> Any:  # noqa: ANN401  (what pydantic takes)
@@ -285,7 +216,7 @@ class _Loader:
             return None
         if cls is None:
             names = registry.names()
-            given = self._given(kind, section, "type")
+            given = self._wording.given(kind, section, "type")
             if kind.value.lower() in elsewhere.CONNECTORS:
                 text = f"{section} type {given} is not there yet"
             else:
@@ -297,16 +228,16 @@ class _Loader:
     def _of_class(self, cls: Any, value: Mapping, section: str) -> Any:  # noqa: ANN401
         """A component's options, its client properties and its format's options set apart."""
         connects = "properties" in cls.model_fields
-        self._document.visible.allow(_names(cls))
+        self._document.visible.allow(names(cls))
         if connects:
-            self._reveal(value)
+            self._filling.reveal(value)
         chosen = None if cls.formats is None else self._chosen(cls, value)
         own: dict[str, Any] = {}
         formats: dict[str, Value] = {}
         properties: dict[str, str] = {}
         for key, item in value.items.items():
-            if connects and key.startswith(_PREFIXED):
-                properties[key.removeprefix(_PREFIXED)] = self._text(item, value.keys[key])
+            if connects and key.startswith(PREFIX):
+                properties[key.removeprefix(PREFIX)] = self._text(item, value.keys[key])
             elif cls.formats is not None and (key.split(".", 1)[0] in FORMATS or key.startswith(f"{chosen}.")):
                 formats[key] = item
             else:
@@ -349,12 +280,12 @@ class _Loader:
 
     def _functions(self, options: Mapping) -> tuple[UserFunction, ...]:
         """`pipeline.user-defined-function`, taken out of the pipeline's options, with what can be called only."""
-        given = options.items.pop(_FUNCTIONS, None)
+        given = options.items.pop(FUNCTIONS, None)
         if given is None:
             return ()
         if self._folder is not None and str(self._folder) not in sys.path:
             sys.path.append(str(self._folder))  # last, so that no file here stands in for a module of Python's own
-        models = [*self._list(Mapping({_FUNCTIONS: given}, given.span), _FUNCTIONS, UserFunction)]
+        models = [*self._list(Mapping({FUNCTIONS: given}, given.span), FUNCTIONS, UserFunction)]
         if self._has_errors() or not isinstance(given, Sequence):
             return ()
         names: set[str] = set()
@@ -369,7 +300,7 @@ class _Loader:
             try:
                 model.load()
             except ValueError as exc:
-                text = self._discreet(f"function {model.name!r}: {exc}", python, _FUNCTIONS, "python")
+                text = self._wording.discreet(f"function {model.name!r}: {exc}", python, FUNCTIONS, "python")
                 self._document.report(python.span, text)
         return tuple(models)
 
@@ -387,92 +318,19 @@ class _Loader:
                 from ingest.flow.lint import unknown_functions  # noqa: PLC0415  (few pipelines need it)
 
                 for error in unknown_functions(text.value, own):
-                    self._document.report(self._document.within(text, error.at, error.length), f"{option}: {error}")
+                    said = self._wording.discreet(f"{option}: {error}", text, "transform", option)
+                    self._document.report(self._document.within(text, error.at, error.length), said)
 
     def _check_files(self, root: Mapping, source: Any, sink: Any) -> None:  # noqa: ANN401  (options models)
         """A pipeline that reads files must not write among them."""
         if source.type == "file" == sink.type and source.matches(sink.example()):
             section = root.items["sink"]
-            if _unresolved(root.items["source"], "path") or _unresolved(section, "path"):
+            if unresolved(root.items["source"], "path") or unresolved(section, "path"):
                 return
             span = section.items["path"].span if isinstance(section, Mapping) else section.span
             self._document.report(
                 span, "the pipeline would read what it writes: source.path matches files in sink.path"
             )
-
-    def _reveal(self, section: Mapping) -> None:
-        """Put in what secrets with several values hold: whole sets of properties, and fields that name a key."""
-        whole, one, named = "properties-from-secret", "dew.csms.secretName", "dew.csms.decrypt.fields"
-        names = self._named(section)
-        try:
-            if self._open(section, whole):
-                self._put_in(section, self._several(section, whole), whole)
-        except SecretError as exc:
-            self._document.report(section.items[whole].span, str(exc), severity="note")
-            self._wait(section, whole)
-        try:
-            if not self._open(section, named) or (names and not self._open(section, one)):
-                return
-            values = self._several(section, one) if names else {}
-        except SecretError as exc:
-            self._document.report(section.items[one].span, str(exc), severity="note")
-            self._wait(section, *names)
-            return
-        for name in names:
-            target = section.items.get(name)
-            if not isinstance(target, Scalar) or target.value is None:
-                text = self._discreet(
-                    f"{named} names {name!r}, which is not given here", section.items[named], "", named
-                )
-                self._document.report(section.items[named].span, text)
-            elif target.value not in values:
-                # Not what is given: where somebody wrote the secret itself, it would show
-                self._document.report(target.span, f"the secret has no value under the key that {name} names")
-                target.unresolved = True
-            else:
-                target.value = values[target.value]
-                target.filled = (target.value,)
-
-    def _open(self, section: Mapping, key: str) -> bool:
-        """Whether it is known what an option about secrets says; where not, what hangs on it has to wait."""
-        if _unresolved(section, key):
-            self._wait(section, *(name for name in section.items if name.startswith(_PREFIXED)), key)
-            return False
-        return True
-
-    def _wait(self, section: Mapping, *names: str) -> None:
-        """What the client would be is not known, so nothing can be said about these options."""
-        for name in names:
-            item = section.items.get(name)
-            if isinstance(item, Scalar):
-                item.unresolved = True
-        name = f"{_PREFIXED}bootstrap.servers"
-        section.items.setdefault(name, Scalar("unknown:1", section.span))
-        section.keys.setdefault(name, section.span)
-
-    def _put_in(self, section: Mapping, values: dict[str, str], option: str) -> None:
-        for key, value in values.items():
-            name = _PREFIXED + key.removeprefix(_PREFIXED)
-            if name in section.items:
-                text = f"the secret holds {shown_key(name)!r}, which this file gives as well"
-                self._document.report(section.keys[name], text)
-                continue
-            section.items[name] = Scalar(value, section.items[option].span, filled=(value,))
-            section.keys[name] = section.keys[option]
-
-    def _named(self, section: Value) -> list[str]:
-        """The options that name a key of a secret."""
-        fields = self._scalar(section, "dew.csms.decrypt.fields") if isinstance(section, Mapping) else None
-        return [name for part in re.split("[,;]", fields or "") if (name := part.strip())]
-
-    def _several(self, section: Mapping, key: str) -> dict[str, str]:
-        name = self._scalar(section, key)
-        return {} if name is None else self._secrets.values(name, self._scalar(section, "dew.csms.version"))
-
-    @staticmethod
-    def _scalar(section: Mapping, key: str) -> str | None:
-        value = section.items.get(key)
-        return value.value if isinstance(value, Scalar) and not value.unresolved else None
 
     def _text(self, item: Value, span: Span) -> str:
         if isinstance(item, Scalar) and item.value is not None:
@@ -494,7 +352,7 @@ class _Loader:
             return None
         if cls is None:
             return None
-        self._document.visible.allow(_names(cls))
+        self._document.visible.allow(names(cls))
         for key in [k for k in options if not k.startswith(f"{name}.")]:
             text = f"{shown_key(key)!r} is an option of another format than {option}: {name}"
             self._document.report(section.keys[key], text)
@@ -532,15 +390,17 @@ class _Loader:
         try:
             return cls.model_validate(plain)
         except ValidationError as exc:
-            known = _names(cls)
+            known = names(cls)
             for fmt in FORMATS.values() if with_formats else ():
-                known += _names(fmt)
-            problems = dict.fromkeys(p for error in exc.errors() for p in self._problems(error, where, known, section))
+                known += names(fmt)
+            wrong = exc.errors()
+        say = partial(self._wording.problems, where=where, known=known, section=section)
+        problems = dict.fromkeys(p for error in wrong for p in say(error))
         open_ = [key for key, value in where.items.items() if isinstance(value, Scalar) and value.unresolved]
         if open_:
             # What is not wrong without the options that are not known yet hangs on them: it has to wait
             settled = self._without(cls, plain, open_)
-            same = {p for error in settled for p in self._problems(error, where, known, section)}
+            same = {p for error in settled for p in say(error)}
             problems = {p: None for p in problems if p in same and p[0] not in open_}
         for _, span, text in problems:
             self._document.report(span, text)
@@ -552,90 +412,9 @@ class _Loader:
         left = {key: value for key, value in plain.items() if key not in keys}
         if "properties.*" in left:
             properties = left["properties.*"].items()
-            left["properties.*"] = {k: v for k, v in properties if _PREFIXED + k not in keys}
+            left["properties.*"] = {k: v for k, v in properties if PREFIX + k not in keys}
         try:
             model.model_validate(left)
         except ValidationError as exc:
             return list(exc.errors())
         return []
-
-    def _problems(self, error: Any, where: Mapping, known: list[str], section: str) -> list[tuple[str, Span, str]]:  # noqa: ANN401
-        """What an error of pydantic's is about: for each problem the option, where it stands, and what to say."""
-        path = [str(part) for part in error["loc"]]
-        key = path[0] if path else ""
-        inner = error.get("ctx", {}).get("error")
-        if isinstance(inner, (PropertyError, OptionErrors)):
-            prefix = _PREFIXED if isinstance(inner, PropertyError) else ""
-            return [self._together(prefix + name, text, where, section) for name, text in inner.problems]
-        value = where.items.get(key)
-        if isinstance(value, Mapping) and len(path) > 1:
-            value = value.items.get(path[1], value)
-        place = where.keys.get(key, where.span)
-        if error["type"] == "extra_forbidden":
-            text = f"unknown option {shown_key(key)!r} in {section}"
-            nested = _nested(key, value, known)
-            return [(key, place, text + (nested or self._document.suggest(key, known)))]
-        if error["type"] == "missing":
-            return [(key, where.span, f"option {key!r} is missing in {section}")]
-        span = value.span if value is not None else place
-        if isinstance(inner, TextError) and isinstance(value, Scalar):
-            span = self._document.within(value, inner.at, inner.length)
-        said = _say(error, value, self._given(value, section, key), key)
-        return [(key, span, f"{key}: {self._discreet(said, value, section, key)}")]
-
-    def _together(self, key: str, text: str, where: Mapping, section: str) -> tuple[str, Span, str]:
-        """A problem that a validator found among several options."""
-        value = where.items.get(key)
-        if isinstance(value, Scalar) and not sensitive(key):  # of those no validator says more than what is wrong
-            shown = self._document.visible.value(*_place(section, key), value.written or "")
-            text = without(text, value.filled) if shown else mask(text, [value.written or ""])
-        if shown_key(key) != key:
-            text = mask(text, [key, key.removeprefix(_PREFIXED)])
-        return key, where.keys.get(key, where.span), text
-
-
-def _names(cls: type[BaseModel]) -> list[str]:
-    """The keys of a model's options."""
-    return [f.alias or n for n, f in cls.model_fields.items() if f.alias not in {"*format", "properties.*"}]
-
-
-def _place(section: str, key: str) -> tuple[str, str]:
-    """A part of the file, by what messages call it, as a section and an option in it."""
-    if section == _FUNCTIONS:
-        return "pipeline", f"{_FUNCTIONS}.{key}"
-    root = section.partition(".")[0]
-    return (root if root in _SECTIONS else "source"), key
-
-
-def _unresolved(section: Value, key: str) -> bool:
-    value = section.items.get(key) if isinstance(section, Mapping) else None
-    return isinstance(value, Scalar) and value.unresolved
-
-
-def _nested(key: str, value: Value | None, known: list[str]) -> str:
-    """What to write in the place of keys that are nested where they are to be joined by dots."""
-    while isinstance(value, Mapping) and value.items and not opaque(key):
-        below, value = next(iter(value.items.items()))
-        key = f"{key}.{below}"
-        if key in known or (key.startswith(_PREFIXED) and not isinstance(value, Mapping)):
-            return f": options are not nested here, write {shown_key(key)}: … in one line"
-    return ""
-
-
-def _say(error: Any, value: Value | None, given: str, key: str) -> str:  # noqa: ANN401
-    """Pydantic's message, in the words of the file."""
-    kind, ctx = error["type"], error.get("ctx", {})
-    if kind == "literal_error":
-        expected = str(ctx["expected"])
-        options = [word.strip(" '\"") for word in expected.replace(" or ", ",").split(",")]
-        word = (value.value if isinstance(value, Scalar) else None) or ""
-        if key.endswith(".format") and word.lower() in elsewhere.FORMATS:
-            return f"{given} is a format that is not there yet (possible: {expected})"
-        return f"{given} is not possible{did_you_mean(word[:100], options)} (possible: {expected})"
-    if kind in {"int_parsing", "int_type", "int_from_float", "int_parsing_size"}:
-        return f"{given} is not a whole number"
-    if kind in {"bool_parsing", "bool_type"}:
-        return f"{given} is neither true nor false"
-    if kind == "string_type":
-        return f"{given} is not a text"
-    return str(error["msg"]).removeprefix("Value error, ")

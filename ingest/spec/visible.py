@@ -56,6 +56,7 @@ _URL_PASSWORD: Final = re.compile(r"(?:://|^)[^\s/@:,]*:([^\s/@]+)@")
 _JAAS_SECRET: Final = re.compile(
     r"""\w*(?:pass|secret|token|key|pwd)\w*\s*[=:]?\s*(?:"([^"]+)"?|'([^']+)'?|([^\s;"']+))""", re.IGNORECASE
 )
+_QUOTATION: Final = re.compile(r"'([^']*)'|\"([^\"]*)\"")
 _PLACEHOLDERS: Final = re.compile(r"[\"']?(?:\$\{(?:(?!:-)[\w.:/-])+\})+[\"']?")
 _KEY: Final = re.compile(r"[\w.*<-]{1,100}")
 _STRUCTURE: Final = frozenset(" \t-:[]{},?|>\"'")
@@ -88,6 +89,17 @@ def without(text: str, values: Iterable[str]) -> str:
     if not wanted:
         return text
     return re.sub("|".join(rf"(?<!\w){re.escape(piece)}(?!\w)" for piece in wanted), lambda _: HIDDEN, text)
+
+
+def conceal(text: str, values: Iterable[str]) -> str:
+    """The text without these values, and without quotations from them, which may be a part of one only."""
+    found = [value for value in values if value]
+    text = _QUOTATION.sub(lambda m: f"'{HIDDEN}'" if any(_in(m[1] or m[2], value) for value in found) else m[0], text)
+    return mask(text, found)
+
+
+def _in(quoted: str, value: str) -> bool:
+    return len(quoted) >= MIN_MASKED and (quoted.removesuffix("…") in value or quoted in repr(value))
 
 
 def sensitive(option: str) -> bool:
