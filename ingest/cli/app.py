@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -23,6 +24,8 @@ from ingest.errors import IngestError, InternalError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+_BUG = "This is a bug of ingest; please report it."
 
 app = typer.Typer(
     name="ingest",
@@ -64,15 +67,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         app(arguments)
     except InternalError as exc:
-        typer.echo(f"error: {exc}\nThis is a bug of ingest; please report it.", err=True)
+        typer.echo(_masked(f"error: {exc}\n{_BUG}"), err=True)
         raise SystemExit(exc.exit_code) from exc
     except IngestError as exc:
-        typer.echo(_text(exc), err=True)
+        typer.echo(_masked(_text(exc)), err=True)
         raise SystemExit(exc.exit_code) from None
+    except Exception as exc:  # noqa: BLE001  (a bug; its text may hold what a pipeline has)
+        typer.echo(_masked(f"{traceback.format_exc()}error: {type(exc).__name__}\n{_BUG}"), err=True)
+        raise SystemExit(InternalError.exit_code) from None
     except KeyboardInterrupt:
         typer.echo("interrupted", err=True)
         sys.stderr.flush()
         os._exit(130)
+
+
+def _masked(text: str) -> str:
+    """The text without the secrets of the pipeline files that this process has read."""
+    visible = sys.modules.get("ingest.spec.visible")  # not loaded where no file was read
+    return text if visible is None else str(visible.mask(text, visible.SEEN))
 
 
 def _text(exc: IngestError) -> str:

@@ -32,6 +32,7 @@ MAX_DEPTH: Final = 40
 MAX_VALUES: Final = 50_000
 MAX_FOUND: Final = 200
 """More findings than this are counted, not shown."""
+_LONGEST_WORD: Final = 100
 _YAML: Final = "tag:yaml.org,2002:"
 _KNOWN_TAGS: Final = {_YAML + t for t in ("str", "int", "float", "bool", "null", "timestamp", "seq", "map")}
 _REFUSED_TAGS: Final = {_YAML + t for t in ("binary", "omap", "pairs", "set")}
@@ -92,6 +93,7 @@ class Document:
         self._lines = text.removeprefix("\ufeff").splitlines(keepends=True)
         self._values = 0
         self._left_out = 0
+        self._suggested = 0
         self._node: Node | None = None
         if len(text.encode(errors="replace")) > MAX_BYTES:
             self.report(Span(1, 1, 1), f"the file is larger than {MAX_BYTES} bytes")
@@ -109,7 +111,8 @@ class Document:
 
     def suggest(self, word: str, known: Iterable[str]) -> str:
         """`, did you mean 'topic'?`, or nothing; nothing where the file has too many errors to care."""
-        return "" if len(self.diagnostics) >= MAX_FOUND or len(word) > 100 else did_you_mean(word, known)
+        self._suggested += 1
+        return "" if self._suggested > MAX_FOUND or len(word) > _LONGEST_WORD else did_you_mean(word, known)
 
     def findings(self, secrets: Iterable[str] = ()) -> list[Diagnostic]:
         """All that is wrong, in the file's order, with the lines; none shows a secret or what may be one."""

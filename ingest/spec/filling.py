@@ -59,7 +59,7 @@ class Filling:
         if isinstance(value, Scalar):
             if value.value is not None and value.written is None:
                 found = self._interpolation.fill(value.value)
-                for problem in list({p.why: p for p in found.problems}.values())[:_MOST_NOTES]:
+                for problem in found.problems[:_MOST_NOTES]:
                     span = self._document.within(value, problem.at, problem.length)
                     self._document.report(span, problem.why, severity="note")
                 value.written, value.value = value.value, found.text

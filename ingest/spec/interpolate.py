@@ -54,20 +54,24 @@ class Interpolation:
         if "${" not in text:
             return Filled(text)
         values: list[str] = []
-        problems: list[Problem] = []
+        problems: dict[str, Problem] = {}
+        known: dict[str, str | _Missing] = {}
 
         def value(found: re.Match[str]) -> str:
             name = found.group(1)
             if name is None:
                 return "${"
-            got = self._lookup(name)
+            got = known.get(name)
+            if got is None:
+                got = known[name] = self._lookup(name)
             if isinstance(got, _Missing):
-                problems.append(Problem(got.text, found.start(), found.end() - found.start()))
+                if got.text not in problems:
+                    problems[got.text] = Problem(got.text, found.start(), found.end() - found.start())
                 return found.group(0)
             values.append(got)
             return got
 
-        return Filled(_PLACEHOLDER.sub(value, text), tuple(values), tuple(problems))
+        return Filled(_PLACEHOLDER.sub(value, text), tuple(values), tuple(problems.values()))
 
     def _lookup(self, expression: str) -> str | _Missing:
         name, has_default, default = expression.partition(":-")

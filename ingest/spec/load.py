@@ -25,7 +25,7 @@ from ingest.spec.document import MAX_BYTES, Document, Mapping, Scalar, Sequence,
 from ingest.spec.filling import PREFIX, Filling, unresolved
 from ingest.spec.pipeline import Pipeline, PipelineOptions, Route, Transform, UserFunction
 from ingest.spec.secrets import SecretError, Secrets, installed
-from ingest.spec.visible import opaque, shown_key
+from ingest.spec.visible import SEEN, opaque, shown_key
 from ingest.spec.wording import FUNCTIONS, SECTIONS, Wording, names
 
 if TYPE_CHECKING:
@@ -155,6 +155,7 @@ class _Loader:
         )
 
     def _loaded(self, pipeline: Pipeline | None) -> Loaded:
+        SEEN.update(self._secrets.known)
         return Loaded(pipeline, self._document.findings(self._secrets.known))
 
     def _has_errors(self) -> bool:
@@ -393,7 +394,7 @@ class _Loader:
             known = names(cls)
             for fmt in FORMATS.values() if with_formats else ():
                 known += names(fmt)
-            wrong = exc.errors()
+            wrong = exc.errors(include_url=False, include_input=False)
         say = partial(self._wording.problems, where=where, known=known, section=section)
         problems = dict.fromkeys(p for error in wrong for p in say(error))
         open_ = [key for key, value in where.items.items() if isinstance(value, Scalar) and value.unresolved]
@@ -416,5 +417,5 @@ class _Loader:
         try:
             model.model_validate(left)
         except ValidationError as exc:
-            return list(exc.errors())
+            return list(exc.errors(include_url=False, include_input=False))
         return []

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 HIDDEN: Final = "********"
 """What stands in the place of a value that is not shown, however long the value is."""
+SEEN: Final[set[str]] = set()
+"""The secrets of all files that this process has read, for errors that end it."""
 MIN_MASKED: Final = 3
 """A secret shorter than this is not looked for in other texts: it would turn every text into asterisks."""
 

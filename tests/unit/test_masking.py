@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ingest.cli.app import main
+from ingest.errors import InternalError, Unavailable
 from ingest.formats import FORMATS
 from ingest.kafka.properties import MANAGED, MEANINGLESS, NAMED, RENAMED
 from ingest.sinks import SINKS
@@ -222,8 +223,10 @@ def test_names_that_hold_secrets_and_names_that_do_not() -> None:
     }  # fmt: skip
 
 
-def test_the_command_shows_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """`check` in each form, and a run that is refused."""
+def test_the_command_shows_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`check` in each form, a run that is refused, and any exception that ends a command."""
     bad = tmp_path / "bad.yaml"
     bad.write_text(
         file(f"  properties.sasl.jaas.config: nonsense {MARK}\n  properties.sasl.confg: {MARK}\n  x: {MARK}")
@@ -239,4 +242,19 @@ def test_the_command_shows_none(tmp_path: Path, capsys: pytest.CaptureFixture[st
         assert ended.value.code in {2, 78}, arguments
         assert said
         assert MARK not in said, arguments
+    for raised in (ValueError(f"no {MARK}"), Unavailable(f"no {MARK}", f"give {MARK}"), InternalError(MARK)):
+
+        def fail(*_: object, raised: Exception = raised, **__: object) -> None:
+            raise raised
+
+        monkeypatch.setattr("ingest.cli.check.parse_variables", fail)
+        good = tmp_path / "good.yaml"
+        good.write_text(file(f"  properties.sasl.password: {MARK}"))
+        load(good)
+        with pytest.raises(SystemExit) as ended:
+            main(["check", str(good)])
+        captured = capsys.readouterr()
+        assert ended.value.code in {1, 75}
+        assert HIDDEN in captured.err
+        assert MARK not in captured.out + captured.err
     assert HIDDEN in load(bad).diagnostics[-1].source
