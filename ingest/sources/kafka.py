@@ -79,9 +79,10 @@ class KafkaSource(KafkaConnection, RecordOptions):
     discovery_interval: Duration = Field(300.0, alias="scan.topic-partition-discovery.interval")
     """How often to look for new partitions, and with `topic-pattern` for new topics. Zero or less: never."""
 
-    header_filter: str | None = Field(None, alias="scan.header-filter", max_length=10_000)
+    header_filter: str | None = Field(None, alias="scan.header-filter", max_length=200_000)
     """Read only records with these headers: `key:value` terms joined by `&` and `|` and worked off from left to right,
-    `!` before a term for *not*, no brackets: `depart:toy|depart:book&!env:test`. What is left out is counted."""
+    `!` before a term for *not*, no brackets: `depart:toy|depart:book&!env:test`. At most 1,000 terms. What is left out
+    is counted."""
 
     check_group: bool = Field(False, alias="scan.check.duplicated.group.id")
     """Refuse to start while somebody else, another pipeline included, reads with the group `properties.group.id`."""

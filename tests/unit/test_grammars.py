@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from contextlib import suppress
 from typing import Any
 
@@ -57,13 +58,32 @@ def test_header_filter(text: str, headers: Headers, wanted: object) -> None:
         ("a:b| nocolon", 5, "no ':'"),
         ("a:b|:d", 4, "no name"),
         ("!", 0, "missing"),
-        ("|".join(["a:b"] * 101), 0, "more than"),
+        ("|".join(["a:b"] * 1001), 4000, "more than 1,000"),
+        ("|".join(["a:b"] * 50_000), 4000, "more than 1,000"),
+        ("!" * 200_000, 1, "only once"),
+        ("(" * 200_000, 0, "brackets"),
     ],
 )
 def test_header_filter_errors_say_where(text: str, at: int, why: str) -> None:
     with pytest.raises(TextError, match=why) as caught:
         compile_filter(text)
     assert caught.value.at == at
+
+
+def test_a_header_filter_may_have_a_thousand_terms() -> None:
+    wanted = compile_filter("|".join(f"tenant:{i:03}" for i in range(999)) + "&!env:test")
+    assert wanted([("tenant", b"998")])
+    assert not wanted([("tenant", b"998"), ("env", b"test")])
+    assert not wanted([("tenant", b"999")])
+
+
+def test_a_header_filter_takes_time_by_headers_plus_terms() -> None:
+    wanted = compile_filter("|".join(f"k{i}:v" for i in range(1000)))
+    headers = [(f"h{i}", b"v") for i in range(1000)]
+    started = time.process_time()
+    for _ in range(20):
+        assert not wanted(headers)
+    assert time.process_time() - started < 1  # every header with every term would be 20 million comparisons
 
 
 def test_named_offsets() -> None:
