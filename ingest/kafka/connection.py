@@ -6,12 +6,12 @@ Reference: alibaba-upsert-kafka.txt, "Data ingestion"; huawei-dli-kafka.txt, the
 
 from __future__ import annotations
 
-from typing import Final
+from typing import ClassVar, Final, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from ingest.formats.options import OptionErrors, Options
-from ingest.kafka.properties import check
+from ingest.kafka.properties import check, idle
 
 _CLOUD: Final = "aliyun.kafka."
 
@@ -19,8 +19,11 @@ _CLOUD: Final = "aliyun.kafka."
 class KafkaConnection(Options):
     """Options that Kafka sources and sinks share."""
 
+    scope: ClassVar[Literal["C", "P"]]
+    """Whose properties have an effect: a consumer's or a producer's."""
+
     name: str | None = None
-    """A label for logs and metrics."""
+    """A label for people; it has no effect."""
 
     properties: dict[str, str] = Field(alias="properties.*")
     """Options of the Kafka client, `properties.bootstrap.servers` among them."""
@@ -89,7 +92,16 @@ class KafkaConnection(Options):
 
     def warnings(self) -> list[tuple[str, str]]:
         """Options that are understood and do nothing: the key to point at, and why."""
-        found = []
+        found = super().warnings()
+        if self.name is not None:
+            found.append(("name", "name has no effect: it is a label for people"))
+        whose = {"C": "a producer's", "P": "a consumer's"}[self.scope]
+        found += [
+            (f"properties.{name}", f"properties.{name} has no effect here: it is {whose} property")
+            for name in idle(self.properties, self.scope)
+        ]
+        if self.dew_version is not None and self.dew_secret is None and self.properties_from_secret is None:
+            found.append(("dew.csms.version", "dew.csms.version has no effect without the name of a secret"))
         if self.cloud_key is not None:
             found.append(("aliyun.kafka.accessKeyId", f"the {_CLOUD}* options have no effect outside that cloud"))
         if self.dew_endpoint is not None or self.dew_project is not None:

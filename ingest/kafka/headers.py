@@ -31,7 +31,7 @@ class _Term(NamedTuple):
 
 def parse(text: str) -> tuple[tuple[str, _Term], ...]:
     """The terms with the operator before each (the first one's is `|`); raises TextError."""
-    terms = []
+    terms: list[tuple[str, _Term]] = []
     operator, start = "|", 0
     while True:
         found = _TOKEN.search(text, start)

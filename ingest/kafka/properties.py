@@ -1,14 +1,18 @@
 """`properties.*` of a pipeline file, as the client of this tool understands them.
 
 The reference documents speak of the Java client's properties; this tool runs on librdkafka. Same names pass through,
-names without meaning here are accepted silently, other Java names are refused with the librdkafka name to use.
-Reference: decisions, "The pipeline file" and "Sources". Starts no client and imports none.
+names without meaning here are accepted silently, other Java names are translated or refused with the librdkafka name to
+use. Every property of Kafka's Java clients, 2.8 to 4.1, and of librdkafka (`catalogue.py`) is one of these; any other
+name is unknown. Reference: decisions, "The pipeline file" and "Sources". Starts no client and imports none.
 """
 
 from __future__ import annotations
 
 import re
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
+
+from ingest.kafka.catalogue import CLIENT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,9 +30,18 @@ MEANINGLESS: Final = frozenset({
     "sasl.login.class", "ssl.provider", "ssl.secure.random.implementation", "ssl.keymanager.algorithm",
     "ssl.trustmanager.algorithm", "sasl.kerberos.ticket.renew.jitter", "sasl.kerberos.ticket.renew.window.factor",
     "sasl.login.refresh.buffer.seconds", "sasl.login.refresh.min.period.seconds", "sasl.login.refresh.window.factor",
-    "sasl.login.refresh.window.jitter", "connector.auth.open",
+    "sasl.login.refresh.window.jitter", "connector.auth.open", "partition.assignment.strategy",
+    "internal.auto.downgrade.txn.commit", "internal.leave.group.on.close", "group.protocol", "group.remote.assignor",
+    "internal.throw.on.fetch.stable.offset.unsupported", "share.acknowledgement.mode", "bootstrap.controllers",
+    "partitioner.adaptive.partitioning.enable", "partitioner.availability.timeout.ms", "partitioner.ignore.keys",
+    "sasl.login.connect.timeout.ms", "sasl.login.read.timeout.ms", "sasl.login.retry.backoff.ms",
+    "sasl.login.retry.backoff.max.ms", "sasl.oauthbearer.clock.skew.seconds", "sasl.oauthbearer.expected.audience",
+    "sasl.oauthbearer.expected.issuer", "sasl.oauthbearer.jwks.endpoint.url", "sasl.oauthbearer.scope.claim.name",
+    "sasl.oauthbearer.jwks.endpoint.refresh.ms", "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", "sasl.oauthbearer.header.urlencode",
 })  # fmt: skip
-"""Java properties that mean nothing here: pasted pipelines have them."""
+"""Java properties that mean nothing here: pasted pipelines have them. The engine assigns partitions itself, makes its
+own threads and metrics, passes on bytes, and is a client only, which validates no tokens."""
 
 RENAMED: Final = {
     "buffer.memory": "queue.buffering.max.kbytes (in KiB)",
@@ -41,16 +54,24 @@ RENAMED: Final = {
     "sasl.login.callback.handler.class": "sasl.oauthbearer.method: oidc with sasl.oauthbearer.* for OAUTHBEARER",
     "partitioner.class": "nothing: this sink partitions by the key's hash, as the Java client does",
     "transactional.id": "sink.transactional-id-prefix",
+    "transaction.two.phase.commit.enable": "nothing: this sink's transactions are committed in one phase",
+    "security.providers": "the ssl.* and sasl.* properties: TLS is OpenSSL's here",
+    "socket.connection.setup.timeout.max.ms": "socket.connection.setup.timeout.ms, which is not lengthened here",
+    "compression.gzip.level": "compression.level",
+    "compression.lz4.level": "compression.level",
+    "compression.zstd.level": "compression.level",
+    "sasl.oauthbearer.assertion.template.file": "sasl.oauthbearer.assertion.jwt.template.file",
+    "sasl.oauthbearer.jwt.retriever.class": "sasl.oauthbearer.method: oidc with sasl.oauthbearer.*",
+    "sasl.oauthbearer.jwt.validator.class": "sasl.oauthbearer.method: oidc with sasl.oauthbearer.*",
+    "metadata.broker.list": "bootstrap.servers",
 }
-"""Java properties that librdkafka calls otherwise, with what to write."""
+"""Properties that are called otherwise here, with what to write."""
 
 MANAGED: Final = frozenset({
-    "enable.auto.commit", "enable.auto.offset.store", "partitioner", "delivery.report.only.error",
-    "enable.partition.eof", "on_delivery", "error_cb", "stats_cb", "log_cb", "logger", "rebalance_cb",
-    "plugin.library.paths", "opaque", "default_topic_conf", "oauth_cb", "socket_cb", "open_cb", "throttle_cb",
+    "enable.auto.commit", "auto.commit.enable", "enable.auto.offset.store", "partitioner", "delivery.report.only.error",
+    "enable.partition.eof", "on_delivery", "logger", "oauth_cb", "plugin.library.paths", "builtin.features",
     "ssl.engine.location", "ssl.engine.id", "ssl.providers", "sasl.kerberos.kinit.cmd", "debug", "log_level",
-    "log.queue", "ssl_engine_callback_data", "background_event_cb", "ssl.certificate.verify_cb", "resolve_cb",
-    "connect_cb",
+    "log.queue", *(name for name, known in CLIENT.items() if known.values == "callback"),
 })  # fmt: skip
 """Properties that this tool sets itself, that would run code, or that would write secrets to a log."""
 
@@ -62,6 +83,7 @@ SECRET: Final = re.compile(
 """Names whose values are never shown, of options that there are and of misspelt ones."""
 
 NAMED: Final = {
+    "fetch.max.wait.ms": "fetch.wait.max.ms",
     "connector.kerberos.principal": "sasl.kerberos.principal",
     "connector.kerberos.keytab": "sasl.kerberos.keytab",
     "ssl.truststore.certificates": "ssl.ca.pem",
@@ -71,6 +93,18 @@ NAMED: Final = {
     "sasl.oauthbearer.client.credentials.client.secret": "sasl.oauthbearer.client.secret",
 }
 """Other clients' properties that mean the same as one of librdkafka's."""
+
+STORES: Final = frozenset({
+    "ssl.truststore.location", "ssl.truststore.password", "ssl.truststore.type",
+    "ssl.keystore.location", "ssl.keystore.password", "ssl.keystore.type",
+})  # fmt: skip
+"""Java's key stores."""
+
+KNOWN: Final = frozenset({
+    *CLIENT, *MEANINGLESS, *RENAMED, *MANAGED, *NAMED, *STORES, "sasl.jaas.config", "ssl.protocol",
+    "ssl.enabled.protocols",
+})  # fmt: skip
+"""Every property that has a meaning, or is known to have none."""
 
 OAUTH_URL: Final = "sasl.oauthbearer.token.endpoint.url"
 OAUTH_ALLOWED: Final = "INGEST_OAUTHBEARER_ALLOWED_URLS"
@@ -85,16 +119,17 @@ _KERBEROS: Final = {
     "sasl.kerberos.service.name": re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*"),
     "sasl.kerberos.keytab": re.compile(r"[A-Za-z0-9/.][A-Za-z0-9._/@+=:,-]*"),
 }
+_ENDPOINT: Final = "ssl.endpoint.identification.algorithm"
 _JAAS_NAME: Final = "sasl.jaas.config"
 _JAAS: Final = re.compile(r"\s*(\S+)\s+(?:required|requisite|sufficient|optional)\b(.*?);?\s*", re.DOTALL)
 _JAAS_OPTION: Final = re.compile(r"""([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([^\s"';]+))""")
-
-
-_CONSUMER_ONLY: Final = ("group.", "fetch.", "auto.", "isolation", "queued", "check.crcs", "max.poll", "max.partition",
-                         "session.", "heartbeat.", "partition.assignment", "enable.auto", "offset.store")  # fmt: skip
-_PRODUCER_ONLY: Final = ("linger", "batch", "compression", "acks", "request.required", "enable.idem", "queue.buf",
-                         "message.timeout", "delivery.", "transaction", "retries", "max.in", "partitioner",
-                         "message.send", "sticky", "retry.")  # fmt: skip
+_WORDS: Final = {
+    "acks": ("all",),
+    "request.required.acks": ("all",),
+    "auto.offset.reset": ("none",),
+}
+"""Values of properties that are taken beside those of the listing."""
+_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI", "OAUTHBEARER")
 
 
 class PropertyError(ValueError):
@@ -119,16 +154,16 @@ def translate(properties: Mapping[str, str]) -> dict[str, str]:
     for name, value in properties.items():
         if name in MEANINGLESS:
             continue
-        refused = _refused(name, value)
+        refused = _refused(name, value) or _impossible(name, value)
         if refused:
             problems.append((name, refused))
         elif name == _JAAS_NAME:
             out.update(_jaas(value, problems))
-        elif name == "ssl.endpoint.identification.algorithm":
+        elif name == _ENDPOINT:
             out[name] = value or "none"
         elif name in {"ssl.protocol", "ssl.enabled.protocols"}:
             continue
-        elif name.startswith(("ssl.truststore.", "ssl.keystore.")) and name not in NAMED:
+        elif name in STORES:
             out.update(_store(name, value, properties, problems))
         else:
             out[NAMED.get(name, name)] = value
@@ -142,23 +177,48 @@ def translate(properties: Mapping[str, str]) -> dict[str, str]:
 
 def shared(conf: Mapping[str, str]) -> dict[str, str]:
     """What of a client's configuration any other client takes, too."""
-    return {k: v for k, v in conf.items() if not k.startswith((*_CONSUMER_ONLY, *_PRODUCER_ONLY))}
+    return {name: value for name, value in conf.items() if name not in CLIENT or CLIENT[name].scope == "*"}
+
+
+def idle(properties: Mapping[str, str], scope: str) -> list[str]:
+    """Those of the properties that only the other side has: `scope` is `C` for consumers, `P` for producers."""
+    of = {name: CLIENT.get(NAMED.get(name, name)) for name in properties if name not in MEANINGLESS}
+    return [name for name, known in of.items() if known is not None and known.scope not in {scope, "*"}]
 
 
 def _refused(name: str, value: str) -> str:
     """Why a property cannot be used, with what to use instead; empty where it can."""
     if not _NAME.fullmatch(name):
         return "the name of a client property has letters, digits, '.', '_' and '-' only; write properties.name: value"
+    if name not in KNOWN:
+        close = get_close_matches(name, KNOWN, n=1, cutoff=0.6)
+        return f"unknown client property {name[:100]!r}{f', did you mean {close[0]!r}?' if close else ''}"
     if name in MANAGED:
         return f"{name!r} is set by the tool itself and cannot be changed"
     if name in RENAMED:
-        return f"{name!r} is known to the Java client only; use {RENAMED[name]}"
+        whose = "called otherwise here" if name in CLIENT else "known to the Java client only"
+        return f"{name!r} is {whose}; use {RENAMED[name]}"
     if name in {"ssl.protocol", "ssl.enabled.protocols"} and not {part.strip() for part in value.split(",")} <= _TLS:
         return f"{name}: only TLSv1.2 and TLSv1.3 are possible here, and both are on"
     allowed = _KERBEROS.get(name)
     if allowed is not None and not allowed.fullmatch(value):
         return f"{name} has characters that are not allowed in it"
     return ""
+
+
+def _impossible(name: str, value: str) -> str:
+    """Why the client would refuse a value, as far as that is known; empty where it takes it."""
+    if name in {"sasl.mechanism", "sasl.mechanisms"}:
+        return (
+            ""
+            if value in _MECHANISMS
+            else f"{name}: {value[:60]!r} is not possible (possible: {', '.join(_MECHANISMS)})"
+        )
+    known = CLIENT.get(NAMED.get(name, name))
+    if known is None or value.lower() in _WORDS.get(name, ()) or (name == _ENDPOINT and not value):
+        return ""
+    why = known.refuse(value)
+    return f"{name}: {why}" if why else ""
 
 
 def _store(name: str, value: str, properties: Mapping[str, str], problems: list[tuple[str, str]]) -> dict[str, str]:

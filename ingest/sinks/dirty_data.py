@@ -25,6 +25,7 @@ class DirtyDataCollector(KafkaConnection):
     """Options of `dirty-data.collector` in `pipeline:`."""
 
     formats: ClassVar[str | None] = None
+    scope: ClassVar[Literal["C", "P"]] = "P"
 
     type: Literal["logger", "kafka"]
     """`logger`: one structured log line for each reject. `kafka`: a topic of dead letters, each the record as it was,

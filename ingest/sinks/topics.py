@@ -80,6 +80,7 @@ Headers = Annotated[
 class TopicsOptions(KafkaConnection, SinkOptions):
     """Options that sinks in Kafka share."""
 
+    scope: ClassVar[Literal["C", "P"]] = "P"
     cleanup: ClassVar[str]
     """`cleanup.policy` of the topics that it makes."""
 

@@ -38,6 +38,7 @@ class KafkaSource(KafkaConnection, RecordOptions):
     """Options of `source:` with `type: kafka`."""
 
     left_out: ClassVar[str] = "header-filter"
+    scope: ClassVar[Literal["C", "P"]] = "C"
 
     type: Literal["kafka"]
     """`kafka`."""

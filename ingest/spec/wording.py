@@ -60,7 +60,9 @@ class Wording:
         inner = error.get("ctx", {}).get("error")
         if isinstance(inner, (PropertyError, OptionErrors)):
             prefix = PREFIX if isinstance(inner, PropertyError) else ""
-            return [self._together(prefix + name, text, where, section) for name, text in inner.problems]
+            problems = [(prefix + name, text) for name, text in inner.problems]
+            empty = {name for name, of in where.items.items() if isinstance(of, Scalar) and of.value is None}
+            return [self._together(name, text, where, section) for name, text in problems if name not in empty]
         value = where.items.get(key)
         if isinstance(value, Mapping) and len(path) > 1:
             value = value.items.get(path[1], value)
