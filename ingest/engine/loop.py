@@ -18,7 +18,7 @@ from ingest.engine.checkpoint import Batch
 from ingest.engine.output import FILTERED, UNSAID
 from ingest.engine.start import Starting
 from ingest.engine.task import run_tasks
-from ingest.errors import DataLoss, DirtyData, IngestError, InternalError, Unavailable
+from ingest.errors import ConfigError, DataLoss, DirtyData, IngestError, InternalError, Unavailable
 from ingest.model.reject import head
 from ingest.model.table import show
 from ingest.observe.events import BatchDone, DirtyRecord, Rejected, RunEnded
@@ -45,6 +45,9 @@ CHECK_S: Final = 30.0
 
 def run(pipeline: Pipeline, settings: Settings, observer: Observer) -> RunEnded:
     """Run a pipeline until it is drained (`once`), told to stop, or failed; raises IngestError."""
+    if settings.from_time is not None and (why := pipeline.source.no_start_time):
+        msg = f"--from-timestamp is not possible: {why}"
+        raise ConfigError(msg, "leave it out")
     return Loop(pipeline, settings, observer, RunEnded(pipeline.pipeline.name)).to_the_end()
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ingest.model.event import Change, Decoded
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
+    from ingest.model.text import TextError
 
 _INSERT: Final = Kind.INSERT
 _MAX_DEPTH: Final = 100
@@ -73,6 +74,14 @@ class Json(Options):
 
             parse_columns(value)
         return value
+
+    def remarks(self) -> list[tuple[str, TextError]]:
+        """Types that are seldom meant."""
+        if self.fixed_types is None:
+            return []
+        from ingest.model.ddl import remarks  # noqa: PLC0415  (as above)
+
+        return [("json.infer-schema.fixed-types", remark) for remark in remarks(self.fixed_types, columns=True)]
 
     @property
     def reading(self) -> Reading:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, WithJsonSchema
+
+if TYPE_CHECKING:
+    from ingest.model.text import TextError
 
 
 def key(attribute: str) -> str:
@@ -33,6 +36,24 @@ class Options(BaseModel):
     def warnings(self) -> list[tuple[str, str]]:
         """Options that are understood and do nothing: the key to point at, and why."""
         return []
+
+    def remarks(self) -> list[tuple[str, TextError]]:
+        """Places in options' texts that probably mean something else than was meant: the key, and what and where."""
+        return []
+
+
+class Labelled(Options):
+    """Options of what may have a name, which is for people only."""
+
+    name: str | None = None
+    """A label for people; it has no effect."""
+
+    def warnings(self) -> list[tuple[str, str]]:
+        """What the file says and what does nothing."""
+        found = super().warnings()
+        if self.name is not None:
+            found.append(("name", "name has no effect: it is a label for people"))
+        return found
 
 
 class OptionErrors(ValueError):

@@ -33,11 +33,11 @@ from confluent_kafka.admin import (
 from ingest.errors import AccessError, IngestError, TopicMissing, Unavailable
 from ingest.kafka.client import close, usable
 from ingest.kafka.failures import error_of, explain, is_away, is_settling, refuse
-from ingest.kafka.properties import BOOTSTRAP, shared
+from ingest.kafka.properties import BOOTSTRAP, CREATE, FALSE, shared
 from ingest.kafka.tls import own_certificate, why_untrusted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from concurrent.futures import Future
 
 Split: TypeAlias = tuple[str, int]
@@ -269,8 +269,15 @@ class Cluster:
         if failed is not None:
             raise self._explain(failed, f"commit offsets to group {group}")
 
-    def create(self, names: Iterable[str], partitions: int, replication: int, config: Mapping[str, str]) -> set[str]:
-        """Create topics; those that exist already are left as they are. Returns the created ones."""
+    def create(self, names: Collection[str], partitions: int, replication: int, config: Mapping[str, str]) -> set[str]:
+        """Create topics; those that exist already are left as they are. Returns the created ones.
+
+        Raises TopicMissing where `properties.allow.auto.create.topics` is false.
+        """
+        if self.conf.get(CREATE, "").lower() in FALSE and (first := min(names, default=None)) is not None:
+            msg = f"topic {first!r} does not exist at {self.servers}, and properties.{CREATE} is false"
+            how = " and ".join(f"{key}={value}" for key, value in config.items())
+            raise TopicMissing(msg, f"create it{f' with {how}' if how else ''}, or leave that property out")
         new = [NewTopic(name, partitions, replication, config=dict(config)) for name in names]
         created = set()
         for name, future in (self._admin.create_topics(new, request_timeout=REQUEST_S) if new else {}).items():

@@ -10,20 +10,17 @@ from typing import ClassVar, Final, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from ingest.formats.options import OptionErrors, Options
+from ingest.formats.options import Labelled, OptionErrors
 from ingest.kafka.properties import check, idle
 
 _CLOUD: Final = "aliyun.kafka."
 
 
-class KafkaConnection(Options):
+class KafkaConnection(Labelled):
     """Options that Kafka sources and sinks share."""
 
     scope: ClassVar[Literal["C", "P"]]
     """Whose properties have an effect: a consumer's or a producer's."""
-
-    name: str | None = None
-    """A label for people; it has no effect."""
 
     properties: dict[str, str] = Field(alias="properties.*")
     """Options of the Kafka client, `properties.bootstrap.servers` among them."""
@@ -93,8 +90,6 @@ class KafkaConnection(Options):
     def warnings(self) -> list[tuple[str, str]]:
         """Options that are understood and do nothing: the key to point at, and why."""
         found = super().warnings()
-        if self.name is not None:
-            found.append(("name", "name has no effect: it is a label for people"))
         whose = {"C": "a producer's", "P": "a consumer's"}[self.scope]
         found += [
             (f"properties.{name}", f"properties.{name} has no effect here: it is {whose} property")

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 BOOTSTRAP: Final = "bootstrap.servers"
+CREATE: Final = "allow.auto.create.topics"
+TRUE: Final = frozenset({"true", "t", "1"})
+FALSE: Final = frozenset({"false", "f", "0"})
 LARGEST: Final = "10485760"
 """Bytes of the largest message that a producer takes, where the pipeline does not say otherwise."""
 

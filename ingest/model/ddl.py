@@ -38,10 +38,26 @@ _SIMPLE: Final[dict[str, DataType]] = {
 """By sqlglot's names. TIMESTAMP WITH TIME ZONE is read as TIMESTAMP_LTZ; precisions of timestamps are Spark's."""
 
 
+_BARE: Final = {
+    "CHAR": "CHAR(1) without a length, as in Flink SQL; write CHAR(n) or STRING",
+    "VARCHAR": "VARCHAR(1) without a length, as in Flink SQL; write VARCHAR(n) or STRING",
+    "DECIMAL": "DECIMAL(10, 0) without a precision, as in Flink SQL; write DECIMAL(p, s)",
+}
+"""Types that without their numbers are smaller than most expect."""
+
+
 @lru_cache(maxsize=64)
 def parse_tables(text: str) -> Mapping[TableId, TableSchema]:
     """The tables of `CREATE TABLE a.b (id BIGINT, PRIMARY KEY (id) NOT ENFORCED); …`; raises TextError."""
     return _Statements(text, 0).tables()
+
+
+@lru_cache(maxsize=64)
+def remarks(text: str, *, columns: bool = False) -> tuple[TextError, ...]:
+    """Types in a text for `parse_tables`, or for `parse_columns`, whose defaults are seldom meant; raises TextError."""
+    statements = _Statements(f"{_PREFIX}{text}\n)", len(_PREFIX)) if columns else _Statements(text, 0)
+    statements.tables()
+    return tuple(statements.remarks)
 
 
 @lru_cache(maxsize=64)
@@ -64,6 +80,7 @@ class _Statements:
     def __init__(self, text: str, shift: int) -> None:
         self._text = text
         self._shift = shift
+        self.remarks: list[TextError] = []
 
     def tables(self) -> dict[TableId, TableSchema]:
         out: dict[TableId, TableSchema] = {}
@@ -191,6 +208,9 @@ class _Statements:
             raise self._error(
                 f"column {column.name!r}: {shown[:60]} is no type of Flink SQL, or has wrong numbers", column
             )
+        if name in _BARE and not numbers:
+            meant = f"column {column.name!r}: {name} is {_BARE[name]}"
+            self.remarks.append(self._error(meant, column))
         return made
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from ingest.formats.options import Options
+from ingest.formats.options import Labelled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -33,7 +33,7 @@ def _split(value: Any) -> Any:  # noqa: ANN401  (whatever the file has)
 Changes = Annotated[tuple[str, ...], BeforeValidator(_split)]
 
 
-class SinkOptions(Options):
+class SinkOptions(Labelled):
     """Options that sinks share."""
 
     formats: ClassVar[str | None] = None
@@ -44,9 +44,6 @@ class SinkOptions(Options):
 
     parallelism: int | None = Field(None, alias="sink.parallelism", ge=1, le=10_000)
     """How many tasks write at once, at most."""
-
-    name: str | None = None
-    """A label for logs and metrics."""
 
     include: Changes = Field((), alias="include.schema.changes")
     """Schema changes that reach the sink, as a list: `create.table`, `add.column`, `alter.column.type`, or families:

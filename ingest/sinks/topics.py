@@ -17,7 +17,7 @@ from ingest.errors import CheckpointError, DataLoss, TopicMissing
 from ingest.formats.options import OptionErrors
 from ingest.kafka import progress
 from ingest.kafka.connection import KafkaConnection
-from ingest.kafka.properties import translate
+from ingest.kafka.properties import CREATE, FALSE, translate
 from ingest.model.reject import RowError
 from ingest.model.table import TableId, show
 from ingest.sinks.sink import PlainControl, SinkOptions
@@ -102,13 +102,22 @@ class TopicsOptions(KafkaConnection, SinkOptions):
     """More headers of each record: `name:value,name:value`."""
 
     create: bool = Field(True, alias="sink.topic.create")
-    """Create missing topics. If not, a table whose topic is missing stops the run."""
+    """Create missing topics. If not, a table whose topic is missing stops the run. `false` where
+    `properties.allow.auto.create.topics` is."""
 
     partitions: int | None = Field(None, alias="sink.topic.partitions", ge=1)
     """Partitions of created topics; the broker's default where absent."""
 
     replication: int | None = Field(None, alias="sink.topic.replication-factor", ge=1, le=100)
     """Replicas of created topics; the broker's default where absent."""
+
+    @model_validator(mode="after")
+    def _check_create(self) -> TopicsOptions:
+        if self.create and "create" in self.model_fields_set and self.uncreated:
+            raise OptionErrors(
+                (f"properties.{CREATE}", f"properties.{CREATE}: false contradicts sink.topic.create: true")
+            )
+        return self
 
     @model_validator(mode="after")
     def _check_guarantee(self) -> TopicsOptions:
@@ -123,6 +132,27 @@ class TopicsOptions(KafkaConnection, SinkOptions):
         if problems:
             raise OptionErrors(*problems)
         return self
+
+    @property
+    def uncreated(self) -> str:
+        """The option that keeps the sink from creating topics; empty where none does."""
+        if self.properties.get(CREATE, "").lower() in FALSE:
+            return f"properties.{CREATE}"
+        return "" if self.create else "sink.topic.create"
+
+    def warnings(self) -> list[tuple[str, str]]:
+        """What the file says and what does nothing."""
+        found = super().warnings()
+        once, made = self.guarantee == "exactly-once", not self.uncreated
+        needs_once = "without sink.delivery-guarantee: exactly-once"
+        needs_create = "where the sink creates no topics"
+        given = (
+            ("sink.transactional-id-prefix", not once and self.id_prefix is not None, needs_once),
+            ("properties.transaction.timeout.ms", not once and "transaction.timeout.ms" in self.properties, needs_once),
+            ("sink.topic.partitions", not made and self.partitions is not None, needs_create),
+            ("sink.topic.replication-factor", not (made or once) and self.replication is not None, needs_create),
+        )
+        return found + [(key, f"{key} has no effect {why}") for key, idle, why in given if idle]
 
     def prefix(self, pipeline: str) -> str | None:
         """What the names of its transactions begin with; None where it has none."""
@@ -213,10 +243,21 @@ class TopicsControl(PlainControl):
         return wanted
 
     def missing(self, tables: Iterable[TableId]) -> set[str]:
-        """Those of these topics that are not there."""
+        """Those of these topics that are not there; raises TopicMissing where the sink may create none."""
         assert self._cluster is not None
         wanted = self.topics(tables)
-        return wanted - set(self._cluster.topics(wanted)) if wanted else set()
+        missing = wanted - set(self._cluster.topics(wanted)) if wanted else set()
+        self._refuse_missing(missing)
+        return missing
+
+    def _refuse_missing(self, missing: Iterable[str]) -> None:
+        """Raise TopicMissing for a topic that the options do not let the sink create."""
+        first = min(missing, default=None)
+        if first is not None and self._options.uncreated:
+            assert self._cluster is not None
+            msg = f"topic {first!r} does not exist at {self._cluster.servers}, and {self._options.uncreated} is false"
+            how = " (compacted)" if self._options.cleanup == "compact" else ""
+            raise TopicMissing(msg, f"create it{how}, or let the tool do it")
 
     def prepare(self, tables: Iterable[TableId]) -> None:
         """See to it that the topics of these tables are there. Idempotent: a crash may repeat it."""
@@ -227,10 +268,7 @@ class TopicsControl(PlainControl):
         cluster, cleanup = self._cluster, self._options.cleanup
         there = set(cluster.topics(wanted))
         missing = sorted(wanted - there)
-        if missing and not self._options.create:
-            msg = f"topic {missing[0]!r} does not exist at {cluster.servers}, and sink.topic.create is false"
-            how = " (compacted)" if cleanup == "compact" else ""
-            raise TopicMissing(msg, f"create it{how}, or let the tool do it")
+        self._refuse_missing(missing)
         cluster.create(
             missing, self._options.partitions or -1, self._options.replication or -1, {"cleanup.policy": cleanup}
         )

@@ -17,6 +17,7 @@ import msgspec
 from pydantic import Field, field_validator
 
 from ingest.errors import ConfigError, DataLoss, Unavailable
+from ingest.formats.options import Labelled
 from ingest.model.jsontext import MALFORMED
 from ingest.sources.records import RecordOptions
 
@@ -31,16 +32,14 @@ _BLOCK: Final = 1 << 20
 _MAX_FILES: Final = 10_000
 
 
-class FileSource(RecordOptions):
+class FileSource(Labelled, RecordOptions):
     """Options of `source:` with `type: file`."""
 
     left_out: ClassVar[str] = "left-out"
+    no_start_time: ClassVar[str] = "lines of files have no time"
 
     type: Literal["file"]
     """`file`."""
-
-    name: str | None = None
-    """A label for logs and metrics."""
 
     path: str = Field(min_length=1)
     """Files to read, one record a line; a pattern with `*`, `?`, `[…]` and `**`, relative to where the command runs.
@@ -117,12 +116,9 @@ class FileControl:
         stored: Mapping[Split, int],
         ids: Mapping[str, str],  # noqa: ARG002
         owner: str,  # noqa: ARG002
-        from_time: int | None,
+        from_time: int | None,  # noqa: ARG002
     ) -> dict[Split, int]:
         """Where each file's reading starts."""
-        if from_time is not None:
-            msg = "--from-timestamp: lines of files have no time"
-            raise ConfigError(msg, "leave it out, or set a position: ingest checkpoint reset")
         files = self._files()
         if not files and not stored:
             msg = f"source.path {self.options.path!r} matches no file"

@@ -15,7 +15,7 @@ from ingest.formats.options import Duration, OptionErrors
 from ingest.kafka import headers
 from ingest.kafka.connection import KafkaConnection
 from ingest.kafka.offsets import parse_offsets
-from ingest.kafka.properties import translate
+from ingest.kafka.properties import CREATE, TRUE, translate
 from ingest.model.pattern import checked, whole
 from ingest.sources.records import RecordOptions
 
@@ -150,6 +150,28 @@ class KafkaSource(KafkaConnection, RecordOptions):
             raise OptionErrors(*problems)
         return self
 
+    def warnings(self) -> list[tuple[str, str]]:
+        """What the file says and what does nothing."""
+        found = super().warnings()
+        of_modes = (
+            ("startup", self.startup_mode, "timestamp", "timestamp-millis", self.startup_timestamp),
+            ("startup", self.startup_mode, "specific-offsets", "specific-offsets", self.startup_offsets),
+            ("bounded", self.bounded_mode, "timestamp", "timestamp-millis", self.bounded_timestamp),
+            ("bounded", self.bounded_mode, "specific-offsets", "specific-offsets", self.bounded_offsets),
+        )
+        for what, mode, needed, option, value in of_modes:
+            if value is not None and mode != needed:
+                key = f"scan.{what}.{option}"
+                found.append((key, f"{key} has no effect without scan.{what}.mode: {needed} (it is {mode})"))
+        if self.bounded_mode != "unbounded" and "discovery_interval" in self.model_fields_set:
+            key = "scan.topic-partition-discovery.interval"
+            found.append((key, f"{key} has no effect with scan.bounded.mode: {self.bounded_mode}"))
+        if self.properties.get(CREATE, "").lower() in TRUE:
+            found.append(
+                (f"properties.{CREATE}", f"properties.{CREATE} has no effect here: a source creates no topics")
+            )
+        return found
+
     @property
     def topics(self) -> tuple[str, ...]:
         """The topics to read, each once; none where a pattern chooses them."""
@@ -178,6 +200,7 @@ class KafkaSource(KafkaConnection, RecordOptions):
         """Librdkafka's configuration; the group is the pipeline's where the file names none."""
         conf = translate(self.properties)
         conf.pop("auto.offset.reset", None)
+        conf.pop(CREATE, None)  # brokers would make a topic again that was deleted a moment ago
         return {"group.id": f"ingest.{pipeline}", "client.id": f"ingest.{pipeline}", **conf}
 
     def control(self, pipeline: str, warn: Callable[[str], None]) -> KafkaControl:

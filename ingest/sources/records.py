@@ -31,6 +31,9 @@ class RecordOptions(Options):
     upserts: ClassVar[bool] = False
     """Whether its records are rows by their keys, so that an insert may be an update."""
 
+    no_start_time: ClassVar[str] = ""
+    """Why `--from-timestamp` cannot say where to start; empty where it can."""
+
     value_format: FormatName = Field("debezium-json", alias="value.format")
     """The format of the records' values."""
 
@@ -116,6 +119,23 @@ class RecordOptions(Options):
             text = "json.infer-schema.fixed-types needs scan.max.pre.fetch.records: 0"
             problems.append(("json.infer-schema.fixed-types", text))
         return self.model_copy(update={"format": chosen}), problems
+
+    def warnings(self) -> list[tuple[str, str]]:
+        """What the file says and what does nothing."""
+        found = super().warnings()
+        if "max_errors" in self.model_fields_set and not self.ignore_errors:
+            key = "ingestion.error-tolerance.max-count"
+            text = f"{key} has no effect without ingestion.ignore-errors: true: the first reject stops the run"
+            found.append((key, text))
+        return found
+
+    def remarks(self) -> list[tuple[str, TextError]]:
+        """Types that are seldom meant."""
+        if self.ddls is None:
+            return []
+        from ingest.model.ddl import remarks  # noqa: PLC0415  (as above)
+
+        return [("scan.value.initial-schemas.ddls", remark) for remark in remarks(self.ddls)]
 
     @property
     def metadata_names(self) -> tuple[str, ...]:

@@ -8,9 +8,9 @@ Reference: alibaba-upsert-kafka.txt; huawei-dli-upsert-kafka.txt; flip-149.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, get_args
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from ingest.formats.json import Json
 from ingest.formats.options import OptionErrors
@@ -22,11 +22,14 @@ if TYPE_CHECKING:
     from ingest.formats import Format
     from ingest.sources.records import RecordOptions
 
+FROM_THE_BEGINNING: Final = "an upsert-kafka source is always read from its beginning"
+
 
 class UpsertKafkaSource(KafkaSource):
     """Options of `source:` with `type: upsert-kafka`; those of `type: kafka` that fit are options here, too."""
 
     upserts: ClassVar[bool] = True
+    no_start_time: ClassVar[str] = FROM_THE_BEGINNING
 
     type: Literal["upsert-kafka"]  # type: ignore[assignment]
     """`upsert-kafka`."""
@@ -46,6 +49,29 @@ class UpsertKafkaSource(KafkaSource):
 
     format: Json = Field(default_factory=UpsertJson, alias="*format", exclude=True)
     """Filled in from the options that start with the format's name."""
+
+    @field_validator("startup_mode", mode="before")
+    @classmethod
+    def _check_mode(cls, value: object) -> object:
+        if (
+            isinstance(value, str)
+            and value in get_args(KafkaSource.model_fields["startup_mode"].annotation)
+            and value != "earliest-offset"
+        ):
+            msg = f"{value!r} is not possible: {FROM_THE_BEGINNING}"
+            raise ValueError(msg)
+        return value
+
+    @model_validator(mode="after")
+    def _check_start(self) -> UpsertKafkaSource:
+        given = (
+            ("scan.startup.timestamp-millis", self.startup_timestamp),
+            ("scan.startup.specific-offsets", self.startup_offsets),
+        )
+        problems = [(key, f"{key} is not possible: {FROM_THE_BEGINNING}") for key, value in given if value is not None]
+        if problems:
+            raise OptionErrors(*problems)
+        return self
 
     @model_validator(mode="after")
     def _check_prefix(self) -> UpsertKafkaSource:

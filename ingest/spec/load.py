@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    from ingest.formats.options import Options
     from ingest.formats.registry import Registry
 
 _COLLECTOR: Final = "dirty-data.collector."
@@ -252,13 +253,21 @@ class _Loader:
             for key, text in problems:
                 self._document.report(value.keys.get(key, value.span), text)
         if model is not None:
-            self._warn(model.warnings(), value, section)
+            self._warn(model, value, section)
+        if fmt is not None:
+            self._warn(fmt, value, section)  # type: ignore[arg-type]  # formats are `Options`
         return model
 
-    def _warn(self, warnings: Iterable[tuple[str, str]], where: Mapping, section: str) -> None:
-        for key, text in warnings:
+    def _warn(self, options: Options, where: Mapping, section: str) -> None:
+        for key, text in options.warnings():
             self._document.report(where.keys.get(key, where.span), text, severity="warning")
             self._warnings.append(f"{section}: {text}")
+        for key, remark in options.remarks():
+            value = where.items[key]
+            assert isinstance(value, Scalar)
+            span = self._document.within(value, remark.at, remark.length)
+            self._document.report(span, f"{key}: {remark}", severity="warning")
+            self._warnings.append(f"{section}: {key}: {remark}")
 
     def _collector(self, options: Mapping, sink: Any) -> DirtyDataCollector | None:  # noqa: ANN401  (a sink's options)
         """`pipeline.dirty-data.collector.*`, taken out of the pipeline's options."""
@@ -376,7 +385,7 @@ class _Loader:
             model = self._model(cls, item, self._plain(item), section)
             if model is not None:
                 out.append(model)
-                self._warn(model.warnings(), item, section)  # type: ignore[attr-defined]  # they are all `Options`
+                self._warn(model, item, section)  # type: ignore[arg-type]  # they are all `Options`
         return out
 
     def _model(

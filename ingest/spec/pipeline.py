@@ -47,6 +47,12 @@ class Route(Options):
 
     _check_selector = field_validator("source_table")(_selector)
 
+    def warnings(self) -> list[tuple[str, str]]:
+        """What the file says and what does nothing."""
+        if self.replace_symbol is None or self.replace_symbol in self.sink_table:
+            return []
+        return [("replace-symbol", "replace-symbol has no effect: sink-table does not contain it")]
+
 
 class Transform(Options):
     """One entry of `transform:`. The first rule that matches a table counts."""
@@ -108,7 +114,10 @@ class Transform(Options):
     def warnings(self) -> list[tuple[str, str]]:
         """What the sinks that there are do not do."""
         given = [("partition-keys", self.partition_keys), ("table-options", self.table_options)]
-        return [(key, f"{key} has no effect: it is for sinks that create tables") for key, value in given if value]
+        found = [(key, f"{key} has no effect: it is for sinks that create tables") for key, value in given if value]
+        if self.table_options is None and "table_options_delimiter" in self.model_fields_set:
+            found.append(("table-options.delimiter", "table-options.delimiter has no effect without table-options"))
+        return found
 
     def rule(self, number: int) -> TransformRule:
         """What bears on rows."""

@@ -139,3 +139,18 @@ def test_check_loads_nothing_that_it_does_not_need(tmp_path: Path) -> None:
         loaded = set(done.stderr.split())
         assert "pydantic" in loaded
         assert loaded & (slow | {"sqlglot"}) <= allowed, (files, loaded & slow)
+
+
+def test_an_upsert_topic_is_not_read_from_a_time(tmp_path: Path) -> None:
+    refused = command("run", "start-time.yaml", "--from-timestamp", "0", "--checkpoint", str(tmp_path))
+    assert refused.returncode == 78
+    assert (
+        "--from-timestamp is not possible: an upsert-kafka source is always read from its beginning" in refused.stderr
+    )
+
+
+def test_settings_without_effect_are_warnings_unless_denied() -> None:
+    found = command("check", "no-effect.yaml")
+    assert found.returncode == 0
+    assert "no-effect.yaml:12:3: warning: scan.startup.timestamp-millis has no effect without" in found.stdout
+    assert command("check", "--deny-warnings", "no-effect.yaml").returncode == 78
