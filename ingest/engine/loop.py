@@ -197,6 +197,7 @@ class Loop(Starting):
         changed = False
         if not failures:
             changed = self.evolve(pair for outcome in outcomes for pair in sorted(outcome.observed.items()))
+            self.tell_unmatched()
         progress.batch, progress.ids = batch.number, dict(batch.ids)
         counts = {show(table): [c.inserted, c.updated, c.deleted, c.rejected] for table, c in self.counts.items()}
         self.checkpoint.done(progress, counts)

@@ -18,6 +18,7 @@ from ingest.engine.prefetch import first_look
 from ingest.engine.session import Session
 from ingest.errors import CheckpointError
 from ingest.flow.evolve import Policy, Schemas, evolve, reroute, unchanged
+from ingest.flow.infer import unmatched
 from ingest.flow.route import rule_of
 from ingest.model import types
 from ingest.model.table import show
@@ -111,6 +112,7 @@ class _Previewing:
         seen = first_look(sampled, name, source.extent(ends), self.rules, policy, inference)
         found = evolve(known.schemas, sorted(seen.items()), self.rules, policy, inference.initial, shape)
         sinks = found.schemas.sinks
+        self.warnings += unmatched(inference, {t: one.schema for t, one in found.schemas.sources.items()})
         return Preview(
             name,
             where,

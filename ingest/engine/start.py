@@ -23,6 +23,7 @@ from ingest.engine.worker import Delta, Setup
 from ingest.errors import ConfigError, IngestError
 from ingest.flow import native
 from ingest.flow.evolve import Policy, Schemas, evolve, reroute, unchanged
+from ingest.flow.infer import unmatched
 from ingest.model.schema import CreateTable, changes
 from ingest.model.table import show
 from ingest.observe.events import OptionChanged, Printed, RunEnded, RunStarted, SchemaChanged, TableSummary, Warned
@@ -68,6 +69,9 @@ class Settings:
 
 class Starting:
     """The state of one run, and how it comes about."""
+
+    told_unmatched = False
+    """Whether the options were compared with the tables."""
 
     def __init__(self, pipeline: Pipeline, settings: Settings, observer: Observer, summary: RunEnded) -> None:
         """Open the checkpoint, if it is a local one; connect to nothing yet."""
@@ -166,6 +170,7 @@ class Starting:
             extent = self.source.extent(self.ends)
             seen = first_look(self.pipeline.source, name, extent, self.rules, self.policy, self.inference)
             self.evolve(sorted(seen.items()))
+        self.tell_unmatched()
         if not self.resumed and self.progress.positions:
             # Where this pipeline starts is decided once, whatever becomes of its first batch
             self.checkpoint.done(self.progress, {})
@@ -321,6 +326,13 @@ class Starting:
         if self.prepared and (len(self.deltas) > MAX_DELTAS or tables > MAX_DELTA_TABLES):
             self.rebase()
         return True
+
+    def tell_unmatched(self) -> None:
+        """Warn, once there are tables, of what the options declare for others."""
+        if not self.told_unmatched and self.schemas.sources:
+            self.told_unmatched = True
+            for text in unmatched(self.inference, {t: found.schema for t, found in self.schemas.sources.items()}):
+                self.warn(text)
 
     def take_schemas(self) -> None:
         """Take the checkpoint's schemas over, with the targets that the rules give the tables now."""

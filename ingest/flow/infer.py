@@ -7,7 +7,7 @@ values that already fit stay what they are. Rules: decisions, "Types and merging
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.types import NullType
 
@@ -16,15 +16,20 @@ from ingest.formats.reading import Reading
 from ingest.model import types
 from ingest.model.reject import RowError
 from ingest.model.schema import Column, TableSchema
+from ingest.model.table import show
+from ingest.model.text import one_line
 from ingest.model.values import accepts, fits
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from pyspark.sql.types import DataType
 
     from ingest.model.event import Change
     from ingest.model.table import TableId
+
+MAX_NAMED: Final = 5
+"""Names of tables or columns that a warning gives as examples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +42,30 @@ class Inference:
     initial: Mapping[TableId, TableSchema] = field(default_factory=dict)
     """Schemas of tables before their first record (`scan.value.initial-schemas.ddls`)."""
     max_columns: int = 2_000
+
+
+def unmatched(inference: Inference, tables: Mapping[TableId, TableSchema]) -> list[str]:
+    """Warn of what the source's options declare and no table has; of nothing where there are no tables yet."""
+    if not tables:
+        return []
+    found = _some(show(table) for table in tables)
+    out = [
+        f"scan.value.initial-schemas.ddls: no table {show(table)} was found so far, so its columns have no effect "
+        f"(found: {found})"
+        for table in inference.initial
+        if table not in tables
+    ]
+    columns = {column.name for schema in tables.values() for column in schema.columns}
+    return out + [
+        f"json.infer-schema.fixed-types: no table that was found so far has a column {name!r} (found: {_some(columns)})"
+        for name in inference.reading.fixed
+        if name not in columns
+    ]
+
+
+def _some(names: Iterable[str]) -> str:
+    first = sorted(names)
+    return ", ".join(one_line(name) for name in first[:MAX_NAMED]) + (", …" if len(first) > MAX_NAMED else "")
 
 
 def observe(change: Change, inference: Inference, known: TableSchema | None, *, fixed: bool = False) -> TableSchema:
