@@ -30,9 +30,10 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from ingest.errors import AccessError, IngestError, TopicMissing, Unavailable
+from ingest.errors import AccessError, ConfigError, IngestError, TopicMissing, Unavailable
 from ingest.kafka.client import close, usable
 from ingest.kafka.failures import error_of, explain, is_away, is_settling, refuse
+from ingest.kafka.probe import refuse_advertised, wrong_address
 from ingest.kafka.properties import BOOTSTRAP, CREATE, FALSE, shared
 from ingest.kafka.tls import own_certificate, why_untrusted
 
@@ -44,6 +45,8 @@ Split: TypeAlias = tuple[str, int]
 """Topic and partition."""
 
 REQUEST_S: Final = 10.0
+PATIENCE_S: Final = 4.0
+"""How long one try to connect lasts, at most, in seconds."""
 SETTLE_S: Final = 15.0
 """How long a broker that was just started, or a leader that just moved, is given to answer, in seconds."""
 _T = TypeVar("_T")
@@ -136,7 +139,8 @@ class Cluster:
             if "certificate" in cause.str() and not about_broker:
                 more = own_certificate(self.conf)
             if more:
-                return AccessError(f"{error.message} ({more})", error.hint)
+                hint = "use a name that the certificate is for" if "mismatch" in more else error.hint
+                return AccessError(f"{error.message} ({more})", hint)
         return error
 
     def _get(self, future: Future[_T], what: str) -> _T:
@@ -145,21 +149,40 @@ class Cluster:
         except (KafkaException, TimeoutError) as exc:
             raise self._explain(exc, what) from exc
 
-    def connect(self, within_s: float) -> str:
-        """The cluster's id, once it answers; raises Unavailable after `within_s` seconds, AccessError at once."""
+    def connect(self, within_s: float, tell: Callable[[str], None] | None = None) -> str:
+        """The cluster's id, once it answers.
+
+        Raises Unavailable after `within_s` seconds, and at once what trying again does not mend: AccessError, and
+        ConfigError for an address at which nobody can answer. `tell` gets to know, once, that there is no answer yet.
+        """
         usable(self.conf)
         deadline = time.monotonic() + within_s
         patience = 1.0  # short at first, so that a refused login shows soon
+        suspect: ConfigError | None = None
+        told = False
         while True:
             try:
                 metadata = self._admin.list_topics(timeout=min(patience, max(0.1, deadline - time.monotonic())))
-                return str(metadata.cluster_id)
             except KafkaException as exc:
                 error = self._explain(exc, "connect")
-                if not isinstance(error, Unavailable) or time.monotonic() >= deadline:
+                left = deadline - time.monotonic()
+                final = left <= 0 or not isinstance(error, Unavailable)
+                if tell is not None and not told and not final:
+                    until = time.strftime("%H:%M:%S UTC", time.gmtime(time.time() + left))
+                    tell(f"{error.message.partition(': ')[2]}; trying until {until}")
+                before = suspect
+                suspect = wrong_address(self.conf, "connect") if final or not told or before is not None else None
+                if suspect is not None and (final or before is not None):  # a broker that stops looks so for a moment
+                    raise suspect from exc
+                if final:
                     raise error from exc
-                patience *= 2
+                told = True
+                patience = min(2 * patience, PATIENCE_S)
                 time.sleep(0.2)
+            else:
+                brokers = [(str(broker.host), broker.port) for broker in metadata.brokers.values()]
+                refuse_advertised(brokers, self.servers)
+                return str(metadata.cluster_id)
 
     def names(self) -> set[str]:
         """All topics that this user may see."""

@@ -89,7 +89,7 @@ _SETTLING: Final = {
 
 
 _ALERT: Final = re.compile(r"alert (bad certificate|certificate|unknown ca|unsupported certificate|access denied)")
-_AROUND: Final = re.compile(r"^[a-z_]+://\S+: | \(after \d+ms in state .*\)$")
+_AROUND: Final = re.compile(r"^([a-z_]+://\S+|\S+/bootstrap): | \(after \d+ms in state .*\)$")
 
 
 def error_of(exc: KafkaException | KafkaError) -> KafkaError:

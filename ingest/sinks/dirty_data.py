@@ -73,7 +73,7 @@ class DirtyDataCollector(KafkaConnection):
         assert self.topic is not None
         cluster = Cluster(self.client(pipeline) if self.properties else sink)
         try:
-            identity = cluster.connect(CONNECT_S)
+            identity = cluster.connect(CONNECT_S, warn)
             if not cluster.topics([self.topic]):
                 # Letters keep the times of their records, by which Kafka would forget those of old ones at once; and
                 # they are larger than their records, which may be as large as the brokers take

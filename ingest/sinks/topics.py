@@ -228,7 +228,7 @@ class TopicsControl(PlainControl):
         from ingest.kafka.writer import KafkaWriter  # noqa: PLC0415
 
         self._cluster = Cluster(self._conf)
-        cluster_id = self._cluster.connect(CONNECT_S)
+        cluster_id = self._cluster.connect(CONNECT_S, self._warn)
         KafkaWriter(self._conf, checked=True)  # a property that a producer does not take shows here, not in a task
         return cluster_id
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
 import random
@@ -171,6 +172,11 @@ def test_broker_away_at_the_start_is_75_within_30_seconds(kafka: Kafka, pipeline
     assert [line for line in away.err.splitlines() if line.startswith("error: ")] != []
     assert nobody in away.err
     assert "Traceback" not in away.err
+    said = [event for event in away.events if "; trying until " in event["event"]]
+    assert len(said) == 1
+    assert said[0]["event"].startswith(f"no answer from the broker at {nobody}: ")
+    ended = dt.datetime.fromisoformat(away.events[-1]["time"])
+    assert ended - dt.datetime.fromisoformat(said[0]["time"]) > dt.timedelta(seconds=10)  # of the 15 that it waits
 
 
 def test_a_second_run_on_a_checkpoint_is_refused(kafka: Kafka, pipeline: Pipeline) -> None:

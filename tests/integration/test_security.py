@@ -185,6 +185,25 @@ def test_each_wrong_credential_is_one_clear_line(tmp_path: Path, clients: dict[s
     assert "librdkafka was built without it" in refused({**scram, "sasl.mechanism": "GSSAPI"})
 
 
+def test_another_protocol_than_the_listeners_is_said(
+    tmp_path: Path, plain: Kafka, clients: dict[str, dict[str, str]]
+) -> None:
+    plaintext = {"bootstrap.servers": plain.bootstrap, "security.protocol": "PLAINTEXT"}
+    every = {**clients, "PLAINTEXT": plaintext}
+    for ours, theirs in (
+        ("PLAINTEXT", "SSL"), ("PLAINTEXT", "SASL_SSL"), ("PLAINTEXT", "SASL_PLAINTEXT"), ("SSL", "PLAINTEXT"),
+        ("SSL", "SASL_SSL"), ("SASL_SSL", "PLAINTEXT"), ("SASL_SSL", "SASL_PLAINTEXT"), ("SASL_PLAINTEXT", "PLAINTEXT"),
+        ("SASL_PLAINTEXT", "SASL_SSL"),
+    ):  # fmt: skip
+        at = every[theirs]["bootstrap.servers"]
+        said = refused({**every[ours], "bootstrap.servers": at})
+        assert f"security.protocol is {ours}, and the broker's listener at {at} is {theirs}" in said
+    feed(plain)
+    whole = run(tmp_path, plain, plaintext, {**plaintext, "bootstrap.servers": clients["SSL"]["bootstrap.servers"]})
+    assert whole.code == 78, whole.err
+    assert "security.protocol is PLAINTEXT" in whole.err
+
+
 def test_expired_certificates_say_so(tmp_path: Path) -> None:
     folder = tmp_path / "kafka" / "secure"
     folder.mkdir(parents=True)

@@ -1,0 +1,178 @@
+"""What answers at a broker's address, asked after librdkafka got nowhere: it cannot tell a wrong port from none.
+
+In: addresses and a client's configuration. Out: why trying again cannot help, as an error; nothing where it may. Speaks
+to each address at most three times, with requests that every Kafka broker answers to anybody who has connected.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import struct
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from ingest.errors import ConfigError
+from ingest.kafka.client import in_time
+from ingest.kafka.properties import BOOTSTRAP
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+TRY_S: Final = 2.0
+"""How long to wait for each answer, in seconds."""
+MAX_ASKED: Final = 3
+"""Addresses of a list that are asked."""
+_API_VERSIONS: Final = 18
+_METADATA: Final = 3
+_LARGEST: Final = 1 << 24
+
+Address: TypeAlias = tuple[str, int]
+_PROTOCOLS: Final = {
+    (False, "open"): "PLAINTEXT",
+    (False, "login"): "SASL_PLAINTEXT",
+    (True, "open"): "SSL",
+    (True, "login"): "SASL_SSL",
+    (True, ""): "SSL or SASL_SSL",
+}
+"""By whether TLS is spoken and what a question is answered with; one without a client's certificate may not be."""
+_TLS_ALERT: Final = 0x15
+
+
+class NoKafkaError(Exception):
+    """An answer that is not Kafka's."""
+
+
+def addresses(servers: str) -> list[Address]:
+    """Hosts and ports of `host:port,host:port`; a server without a port has Kafka's usual one."""
+    out = []
+    for server in filter(None, (part.strip().rpartition("://")[2] for part in servers.split(","))):
+        host, colon, port = server.rpartition(":")
+        plain = not colon or not port.isdigit()
+        out.append((server.strip("[]"), 9092) if plain else (host.strip("[]"), int(port)))
+    return out
+
+
+def unresolved(hosts: Iterable[str]) -> dict[str, str]:
+    """Those of the names that do not resolve, each with why."""
+    out = {}
+    for host in hosts:
+        try:
+            socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        except socket.gaierror as exc:
+            out[host] = exc.strerror or "no such name"
+        except UnicodeError:
+            out[host] = "it cannot be a host's name"
+    return out
+
+
+def wrong_address(conf: Mapping[str, str], what: str) -> ConfigError | None:
+    """Why trying again probably does not help: names that nobody knows, a listener of another protocol, or no Kafka."""
+    servers = addresses(conf[BOOTSTRAP])
+    unknown = unresolved({host for host, _ in servers})
+    known = [(host, port) for host, port in servers if host not in unknown]
+    if servers and not known:
+        names = ", ".join(f"{name!r} ({why})" for name, why in sorted(unknown.items()))
+        msg = f"cannot {what}: properties.{BOOTSTRAP} names a host that does not resolve: {names}"
+        return ConfigError(msg, "correct the name, or see whether this machine's DNS knows it")
+    ours = conf.get("security.protocol", "plaintext").upper()
+    for host, port in known[:MAX_ASKED]:
+        try:
+            theirs = listener(host, port)
+        except NoKafkaError:
+            msg = f"cannot {what}: what answers at {host}:{port} does not speak Kafka's protocol"
+            return ConfigError(msg, f"correct the address in properties.{BOOTSTRAP}")
+        if theirs is not None and ours not in theirs.split(" or "):
+            msg = f"cannot {what}: security.protocol is {ours}, and the broker's listener at {host}:{port} is {theirs}"
+            hint = f"set properties.security.protocol to {theirs}, or give the port of the broker's {ours} listener"
+            return ConfigError(msg, hint)
+    return None
+
+
+def refuse_advertised(brokers: Iterable[Address], servers: str) -> None:
+    """Raise ConfigError where a cluster answers and says of all its brokers names that do not resolve here."""
+    asked = {host for host, _ in addresses(servers)}
+    advertised = sorted(set(brokers))[:MAX_ASKED]
+    if not advertised or asked & {host for host, _ in advertised}:
+        return
+    unknown: dict[str, str] = {}
+    if in_time(TRY_S, lambda: unknown.update(unresolved(host for host, _ in advertised))) and all(
+        host in unknown for host, _ in advertised
+    ):
+        host, port = advertised[0]
+        msg = (
+            f"the broker at {servers} answers, and says that it is at {host}:{port}, a name that does not resolve here"
+        )
+        hint = "correct the broker's advertised.listeners, or make that name known to this machine (DNS, /etc/hosts)"
+        raise ConfigError(f"{msg}: {unknown[host]}", hint)
+
+
+def listener(host: str, port: int) -> str | None:
+    """The security protocol of a listener; None where nothing answers. Raises NoKafkaError."""
+    found: str | None
+    for tls in (False, True):
+        try:
+            plain = socket.create_connection((host, port), TRY_S)
+        except OSError:
+            return None
+        try:
+            with plain:
+                if not tls:
+                    found = _speaks(plain)
+                else:
+                    with _anybody().wrap_socket(plain, server_hostname=host) as wrapped:
+                        found = _speaks(wrapped)
+        except ssl.SSLError as exc:
+            found = "" if "ALERT" in (exc.reason or "") else None
+        except OSError:
+            continue
+        if found or (tls and found is not None):
+            return _PROTOCOLS[tls, found]
+    return None
+
+
+def _anybody() -> ssl.SSLContext:
+    """A context that trusts anybody: nothing is sent that anybody may not know."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _speaks(connection: socket.socket) -> str:
+    """`open` where questions are answered at once, `login` where only the first one is; empty where none is."""
+    if not _answers(connection, _API_VERSIONS, b""):
+        return ""
+    return "open" if _answers(connection, _METADATA, struct.pack(">i", 0)) else "login"
+
+
+def _answers(connection: socket.socket, api: int, body: bytes) -> bool:
+    """Whether a request of version 0 is answered, not refused; raises NoKafkaError, and TimeoutError for neither."""
+    name = b"ingest"
+    request = struct.pack(">hhih", api, 0, api, len(name)) + name + body
+    try:
+        connection.sendall(struct.pack(">i", len(request)) + request)
+        head = _exactly(connection, 8)
+        if len(head) < 8:
+            if head and head[0] != _TLS_ALERT:
+                raise NoKafkaError
+            return False
+        size, answered = struct.unpack(">ii", head)
+        if head[0] == _TLS_ALERT:
+            return False
+        if answered != api or not 4 <= size <= _LARGEST:
+            raise NoKafkaError
+        _exactly(connection, size - 4)
+    except (ConnectionError, ssl.SSLError):
+        return False
+    return True
+
+
+def _exactly(connection: socket.socket, count: int) -> bytes:
+    """So many bytes, or what there is until the other side closes."""
+    out = b""
+    while len(out) < count:
+        some = connection.recv(min(count - len(out), 1 << 16))
+        if not some:
+            break
+        out += some
+    return out
