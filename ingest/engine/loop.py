@@ -39,6 +39,8 @@ PATIENCE_S: Final = 300.0
 """How long a running pipeline waits for a broker that went away, in seconds."""
 LIFE_S: Final = 1.0
 """How often a run that gets on touches the file that says so, in seconds."""
+UNEXPLAINED: Final = 3
+"""Losses in a row that a look at the cluster does not confirm, before the run ends with them."""
 CHECK_S: Final = 30.0
 """How often the driver looks whether what is to be read next is still there, in seconds. Tasks notice it, too."""
 
@@ -53,6 +55,9 @@ def run(pipeline: Pipeline, settings: Settings, observer: Observer) -> RunEnded:
 
 class Loop(Starting):
     """One run, from its first batch on."""
+
+    unexplained = 0
+    """Losses in a row that were reported, and of which nothing was to be seen."""
 
     def to_the_end(self) -> RunEnded:
         """Run, and tell how it went; raises IngestError."""
@@ -99,11 +104,19 @@ class Loop(Starting):
         try:
             while not self.stop.asked:
                 self.show_life()
-                self.progress.positions.update(self.patiently(lambda: self.source.discover(self.progress.positions)))
-                ends = self.targets or self.patiently(lambda: self.source.ends(self.progress.positions))
+                try:
+                    new = self.patiently(lambda: self.source.discover(self.progress.positions))
+                    self.progress.positions.update(new)
+                    now = self.patiently(lambda: self.source.ends(self.progress.positions))
+                except DataLoss as exc:
+                    self.survive(exc)
+                    continue
+                ends = self.targets or now
                 self.ends = ends
                 if any(end > self.progress.positions[split] for split, end in ends.items()):
                     if self.rate.ready():
+                        if self.doubtful(ends) and self.recheck():
+                            continue
                         return self.plan(ends)
                     time.sleep(POLL_S)
                     continue
@@ -125,10 +138,6 @@ class Loop(Starting):
         while wait > 0 and not self.stop.asked:
             time.sleep(min(wait, POLL_S))
             wait -= POLL_S
-        late = time.monotonic() - self.checked > CHECK_S
-        if late or any(end < progress.positions[split] for split, end in ends.items()):
-            progress.positions.update(self.patiently(lambda: self.source.check(progress.positions)))
-            self.checked = time.monotonic()
         progress.shards = planner.assign(progress.positions, progress.shards, self.shards)
         ranges = planner.ranges(progress.positions, ends, progress.shards, self.budget.records)
         ranges = planner.limit(ranges, self.rate.available())
@@ -215,10 +224,34 @@ class Loop(Starting):
         """Go on after lost records where `scan.on-data-loss` says so; raises the failure otherwise."""
         if not isinstance(failure, DataLoss):
             raise failure
-        before = dict(self.progress.positions)
-        self.progress.positions.update(self.source.check(before))
-        if self.progress.positions == before:
+        if self.recheck():
+            self.unexplained = 0
+            return
+        # A client may know of a topic's end, or of a new one of its name, a moment before others do
+        self.unexplained += 1
+        if self.unexplained > UNEXPLAINED:
             raise failure
+        time.sleep(1)
+
+    def doubtful(self, ends: Mapping[Split, int]) -> bool:
+        """Whether to see if what is to be read next is still there: now and then, and where a split got shorter."""
+        late = time.monotonic() - self.checked > CHECK_S
+        return late or any(end < self.progress.positions[split] for split, end in ends.items())
+
+    def recheck(self) -> bool:
+        """See whether what is to be read next is there, and go by what is; whether anything is other than it was.
+
+        Raises DataLoss where `scan.on-data-loss` does not say how to go on.
+        """
+        before, ids = self.progress.positions, dict(self.source.ids)
+        now = self.patiently(lambda: self.source.check(before))
+        self.checked = time.monotonic()
+        other = {split: at for split, at in now.items() if ids.get(split[0]) != self.source.ids.get(split[0])}
+        self.progress.positions = now
+        if self.targets:
+            kept = {split: end for split, end in self.targets.items() if split in now and split not in other}
+            self.targets = {**kept, **(self.source.ends(other) if other else {})}
+        return now != before or bool(other)
 
     # -- watching ----------------------------------------------------------------------------------------------------
 
@@ -246,7 +279,7 @@ class Loop(Starting):
     def watch(self, before: Mapping[Split, int], outcomes: list[Outcome], *, changed: bool) -> None:
         """See that the run gets on: a batch without progress is a broker that is away, or a bug of ours."""
         if changed or any(self.progress.positions[s] != at for s, at in before.items()):
-            self.stalled = 0.0
+            self.stalled, self.unexplained = 0.0, 0
             return
         stuck = [split for outcome in outcomes if outcome.drifted for split in outcome.positions]
         if stuck:
@@ -254,6 +287,7 @@ class Loop(Starting):
             msg = f"a batch came to nothing: a schema takes a row and yet does not; at one of {places}"
             raise InternalError(msg, "please report this with the message")
         self.stalled = self.stalled or time.monotonic()
+        self.checked = 0.0
         if time.monotonic() - self.stalled > PATIENCE_S:
             msg = f"nothing could be read for {PATIENCE_S:.0f} s though there are records"
             raise Unavailable(msg, "see whether every partition of the source has a leader")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicPartition
 
+from ingest.errors import DataLoss, TopicMissing
 from ingest.kafka import direct
 from ingest.kafka.client import close
 from ingest.kafka.failures import explain, is_access, is_away, refuse
@@ -183,7 +184,11 @@ class RangeReader:
             self._last = error
             return
         position = self._position.get(split)
-        raise explain(error, f"read {split[0]}[{split[1]}] at offset {position}", self._servers)
+        failed = explain(error, f"read {split[0]}[{split[1]}] at offset {position}", self._servers)
+        if isinstance(failed, TopicMissing):  # it was there when its range was planned
+            hint = "the topic was deleted while it was read; set scan.on-data-loss to earliest or latest to go on"
+            raise DataLoss(failed.message, hint) from failed
+        raise failed
 
     def stop(self, split: Split) -> None:
         """Pull no more of this split."""

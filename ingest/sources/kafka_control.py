@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ingest.errors import ConfigError, DataLoss, IngestError, TopicMissing, Unavailable
-from ingest.kafka.admin import Cluster
+from ingest.kafka.admin import SETTLE_S, Cluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -24,6 +24,11 @@ KEEP_S: Final = 30.0
 """How often the group's offsets are shown anew while nothing happens, in seconds."""
 GONE_S: Final = 3 * KEEP_S
 """After this many seconds without a sign of it, another pipeline with the same group counts as gone."""
+COMPARE_S: Final = 1.0
+"""How often the topics' ids are looked at, in seconds: offsets do not tell a topic from a later one of its name."""
+BACK_S: Final = 5.0
+"""How often to look for topics that were deleted and may come back, in seconds."""
+LOSS_HINT: Final = "set scan.on-data-loss to earliest or latest to go on without, or use another pipeline.name"
 _NOTE: Final = "ingest"
 _EARLIEST: Final = frozenset({"earliest", "smallest", "beginning"})
 _LATEST: Final = frozenset({"latest", "largest", "end"})
@@ -47,12 +52,16 @@ class KafkaControl:
         self._shown_at = 0.0
         self._bounds: dict[Split, int] | None = None
         self._discovered = 0.0
+        self._compared = 0.0
+        """When the topics' ids were looked at, as `time.monotonic` has it."""
+        self._gone: set[str] = set()
+        """Topics that were read and are not there any more, while `scan.on-data-loss` lets the run go on."""
         self._commit_failed = False
 
     def connect(self) -> str:
         """The cluster's id; raises Unavailable when it does not answer."""
         self._cluster = Cluster(self._conf)
-        cluster_id = self._cluster.connect(CONNECT_S)
+        cluster_id = self._cluster.connect(CONNECT_S, self._warn)
         self.options.reader(
             self._pipeline
         ).close()  # a property that a consumer does not take shows here, not in a task
@@ -78,30 +87,43 @@ class KafkaControl:
         found = self._find(ids)
         if self.options.check_group:
             self._refuse_others([(n, p) for n, t in found.items() for p in range(t.partitions)])
-        positions = {split: at for split, at in stored.items() if split[0] in found}
-        for name in ids:
-            if name not in found and (name in self.options.topics or self.options.chooses(name)):
-                self._loss(f"topic {name} was deleted", "it is read no more")
-        for name, topic in found.items():
-            if name in ids and ids[name] != topic.id:
-                self._loss(f"topic {name} was deleted and created again since the last run", "it is read afresh")
-                positions = {split: at for split, at in positions.items() if split[0] != name}
-                reset = "earliest-offset" if self.options.on_data_loss != "latest" else "latest-offset"
-                positions.update(self._initial([(name, p) for p in range(topic.partitions)], reset))
-            gone = [split for split in positions if split[0] == name and split[1] >= topic.partitions]
-            for split in gone:
-                self._loss(f"partition {split[1]} of topic {name} is gone", "it is read no more")
-                del positions[split]
+        named = {name: i for name, i in ids.items() if name in self.options.topics or self.options.chooses(name)}
+        positions = self._compare(stored, named, found, "since the last run")
         new = [(n, p) for n, t in found.items() for p in range(t.partitions) if (n, p) not in positions]
         late = [s for s in new if s[0] in ids or (ids and self.options.topic_pattern is not None)]
         positions.update(self._initial(late, "earliest-offset"))
         mode = self.options.startup_mode if from_time is None else "timestamp"
         positions.update(self._initial([s for s in new if s not in set(late)], mode, from_time))
-        self.ids = {name: topic.id for name, topic in found.items()}
         self._discovered = time.monotonic()
-        positions = self.check(positions)
+        positions = self._within(positions)
         self._bounds = self._ends_of_all(positions)
         return positions
+
+    def _compare(
+        self, positions: Mapping[Split, int], ids: Mapping[str, str], found: Mapping[str, Topic], when: str
+    ) -> dict[Split, int]:
+        """The positions in the topics as they are now; what is gone, or another of its name, is lost data.
+
+        A topic that is gone keeps its id, so that one that comes back under its name is known to be another.
+        """
+        out = {split: at for split, at in positions.items() if split[0] in found}
+        for name, known in ids.items():
+            topic = found.get(name)
+            if topic is None:
+                if name not in self._gone:
+                    self._loss(f"topic {name} was deleted", "it is read no more")
+            elif topic.id != known:
+                self._loss(f"topic {name} was deleted and created again {when}", "it is read afresh")
+                out = {split: at for split, at in out.items() if split[0] != name}
+                reset = "earliest-offset" if self.options.on_data_loss != "latest" else "latest-offset"
+                out.update(self._initial([(name, p) for p in range(topic.partitions)], reset))
+            else:
+                for split in [s for s in out if s[0] == name and s[1] >= topic.partitions]:
+                    self._loss(f"partition {split[1]} of topic {name} is gone", "it is read no more")
+                    del out[split]
+        self._gone = {name for name in ids if name not in found}
+        self.ids = {**ids, **{name: topic.id for name, topic in found.items()}}
+        return out
 
     def _find(self, ids: Mapping[str, str]) -> dict[str, Topic]:
         """The topics to read; raises TopicMissing for a named one that never was there."""
@@ -179,12 +201,34 @@ class KafkaControl:
 
     def _loss(self, what: str, then: str) -> None:
         if self.options.on_data_loss == "fail":
-            hint = "set scan.on-data-loss to earliest or latest to go on without, or use another pipeline.name"
-            raise DataLoss(f"data loss: {what}", hint)
+            raise DataLoss(f"data loss: {what}", LOSS_HINT)
         self._warn(f"data loss: {what}; {then}, as scan.on-data-loss is {self.options.on_data_loss!r}")
 
     def check(self, positions: Mapping[Split, int]) -> dict[Split, int]:
-        """The positions, where what they point at is still there; otherwise as `scan.on-data-loss` says."""
+        """The positions, where what they point at is still there; otherwise as `scan.on-data-loss` says.
+
+        Splits of topics that are gone are left out; `ids` says which topics are others than before.
+        """
+        deadline = time.monotonic() + SETTLE_S
+        while True:
+            before = dict(self.ids)
+            found = self.cluster.topics(before)
+            try:
+                now = self._within(self._compare(positions, before, found, "during the run"))
+            except TopicMissing as exc:  # it goes, or comes, at this very moment
+                if time.monotonic() > deadline:
+                    raise DataLoss(exc.message, f"it was there a moment ago; {exc.hint}") from exc
+                time.sleep(0.2)
+                continue
+            other = {split: at for split, at in now.items() if before.get(split[0]) != self.ids[split[0]]}
+            if self._bounds is not None:
+                kept = {split: self._bounds[split] for split in now if split not in other}
+                self._bounds = {**kept, **self._ends_of_others(other)}
+            self._compared = time.monotonic()
+            return now
+
+    def _within(self, positions: Mapping[Split, int]) -> dict[Split, int]:
+        """The positions, where there are records, or may come to be; otherwise as `scan.on-data-loss` says."""
         earliest = self.cluster.earliest(positions)
         latest = self.cluster.latest(positions, committed=False)
         out = dict(positions)
@@ -235,9 +279,27 @@ class KafkaControl:
                 raise ConfigError(msg, "commit one, or set scan.bounded.mode to something else")
         return found
 
+    def _ends_of_others(self, positions: Mapping[Split, int]) -> dict[Split, int]:
+        """Where splits of topics end that were created again during the run; the group has nothing to say of them."""
+        if self.options.bounded_mode == "timestamp":
+            return self._at_time(positions, self.options.bounded_timestamp)
+        if self.options.bounded_mode == "specific-offsets":
+            return {split: self.options.end_at.get(split, at) for split, at in positions.items()}
+        return self.cluster.latest(positions, committed=self._committed)
+
     def ends(self, positions: Mapping[Split, int]) -> dict[Split, int]:
-        """Where each split ends now: for readers of committed records, the last stable offset."""
-        now = self.cluster.latest(positions, committed=self._committed)
+        """Where each split ends now: for readers of committed records, the last stable offset.
+
+        Raises DataLoss where a topic is not the one any more that the positions are of.
+        """
+        if time.monotonic() - self._compared > COMPARE_S:
+            self._compared = time.monotonic()
+            names = {topic for topic, _ in positions}
+            self._refuse_changed(self.cluster.topics(names), names)
+        try:
+            now = self.cluster.latest(positions, committed=self._committed)
+        except TopicMissing as exc:
+            raise DataLoss(f"data loss: {exc.message}", LOSS_HINT) from exc
         if self._bounds is None:
             return now
         return {split: min(end, self._bounds[split]) for split, end in now.items()}
@@ -255,20 +317,29 @@ class KafkaControl:
     def discover(self, positions: Mapping[Split, int]) -> dict[Split, int]:
         """The starts of partitions and topics that are new since the last look, when it is time to look."""
         interval = self.options.discovery_interval
+        if self._gone:
+            interval = min(interval, BACK_S) if interval > 0 else BACK_S
         if interval <= 0 or self._bounds is not None or time.monotonic() - self._discovered < interval:
             return {}
         self._discovered = time.monotonic()
         found = self._find(self.ids)
-        for name, known in self.ids.items():
-            if name not in found or found[name].id != known:
-                msg = (
-                    f"data loss: topic {name} was deleted{' and created again' if name in found else ''} during the run"
-                )
-                raise DataLoss(msg, "see scan.on-data-loss for how to go on")
+        self._refuse_changed(found, self.ids)
         new = [(n, p) for n, t in found.items() for p in range(t.partitions) if (n, p) not in positions]
-        starts = self._initial(new, "earliest-offset")
+        try:
+            starts = self._initial(new, "earliest-offset")
+        except TopicMissing:  # it is gone already
+            return {}
         self.ids.update({name: topic.id for name, topic in found.items()})
         return starts
+
+    def _refuse_changed(self, found: Mapping[str, Topic], names: Iterable[str]) -> None:
+        """Raise DataLoss where one of these topics is gone, or another than the one that was read."""
+        for name in names:
+            if name in found and found[name].id != self.ids.get(name, found[name].id):
+                msg = f"data loss: topic {name} was deleted and created again during the run"
+                raise DataLoss(msg, LOSS_HINT)
+            if name not in found and name not in self._gone:
+                raise DataLoss(f"data loss: topic {name} was deleted during the run", LOSS_HINT)
 
     # -- the consumer group ------------------------------------------------------------------------------------------
 
