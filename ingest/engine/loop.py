@@ -120,6 +120,7 @@ class Loop(Starting):
                         return self.plan(ends)
                     time.sleep(POLL_S)
                     continue
+                self.tell_unmatched()
                 if self.settings.once or self.source.finished(self.progress.positions):
                     self.summary.stopped = "drained"
                     return None
@@ -206,7 +207,6 @@ class Loop(Starting):
         changed = False
         if not failures:
             changed = self.evolve(pair for outcome in outcomes for pair in sorted(outcome.observed.items()))
-            self.tell_unmatched()
         progress.batch, progress.ids = batch.number, dict(batch.ids)
         counts = {show(table): [c.inserted, c.updated, c.deleted, c.rejected] for table, c in self.counts.items()}
         self.checkpoint.done(progress, counts)

@@ -170,7 +170,8 @@ class Starting:
             extent = self.source.extent(self.ends)
             seen = first_look(self.pipeline.source, name, extent, self.rules, self.policy, self.inference)
             self.evolve(sorted(seen.items()))
-        self.tell_unmatched()
+        if self.resumed or self.pipeline.source.prefetch:
+            self.tell_unmatched()  # otherwise when all that is there was read
         if not self.resumed and self.progress.positions:
             # Where this pipeline starts is decided once, whatever becomes of its first batch
             self.checkpoint.done(self.progress, {})

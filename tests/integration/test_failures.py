@@ -157,6 +157,11 @@ def test_missing_sink_topic_is_an_error_where_it_may_not_be_created(kafka: Kafka
     refused = pipeline.run()
     assert refused.code == 78
     assert "sink.topic.create is false" in refused.err
+    pipeline.write(sink="  properties.allow.auto.create.topics: false\n")
+    refused = pipeline.run()
+    assert refused.code == 78
+    assert "properties.allow.auto.create.topics is false" in refused.err
+    assert pipeline.out("orders") not in kafka.cluster.names()
     kafka.create(pipeline.out("orders"))
     assert pipeline.run().code == 0
     assert ids(kafka, pipeline.out("orders")) == {1}

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 
+from ingest.errors import TopicMissing
 from ingest.kafka import catalogue
+from ingest.kafka.admin import Cluster
 from ingest.kafka.catalogue import CLIENT
 from ingest.kafka.properties import (
     KNOWN,
@@ -24,6 +26,7 @@ from ingest.kafka.properties import (
     shared,
     translate,
 )
+from ingest.sources.kafka import KafkaSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -203,3 +206,16 @@ def test_the_client_does_refuse_them(name: str, bad: str) -> None:
 def test_what_clients_share_is_neither_a_consumers_nor_a_producers() -> None:
     conf = {"bootstrap.servers": "h", "security.protocol": "ssl", "retry.backoff.ms": "5", "client.id": "c"}
     assert shared({**conf, "acks": "all", "fetch.min.bytes": "1", "linger.ms": "1", "group.id": "g"}) == conf
+
+
+def test_no_topic_is_created_where_a_property_says_so() -> None:
+    cluster = Cluster({**SERVERS, "allow.auto.create.topics": "false"})
+    with pytest.raises(TopicMissing, match=r"topic 'a' does not exist at h:1.*cleanup\.policy=delete"):
+        cluster.create(["b", "a"], -1, -1, {"cleanup.policy": "delete"})
+    assert cluster.create([], -1, -1, {}) == set()
+
+
+def test_a_source_never_lets_brokers_create_topics() -> None:
+    properties = {**SERVERS, "allow.auto.create.topics": "true"}
+    source = KafkaSource.model_validate({"type": "kafka", "topic": "t", "properties.*": properties})
+    assert "allow.auto.create.topics" not in source.client("p")
