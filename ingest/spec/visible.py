@@ -11,7 +11,7 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from ingest.kafka.properties import SECRET
+from ingest.kafka.properties import KNOWN, SECRET
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -27,16 +27,11 @@ _NAMES_ONLY: Final = frozenset({"dew.csms.secretName", "properties-from-secret"}
 """Options that name a secret and hold none."""
 
 HARMLESS: Final = frozenset({
-    "bootstrap.servers", "group.id", "client.id", "client.rack", "security.protocol", "sasl.mechanism",
-    "sasl.mechanisms", "sasl.username", "sasl.kerberos.service.name", "sasl.kerberos.principal",
-    "sasl.kerberos.keytab", "ssl.truststore.type", "ssl.truststore.location", "ssl.keystore.type",
-    "ssl.keystore.location", "ssl.ca.location", "ssl.certificate.location", "ssl.key.location", "ssl.protocol",
-    "ssl.enabled.protocols", "ssl.endpoint.identification.algorithm", "auto.offset.reset", "isolation.level", "acks",
-    "linger.ms", "batch.size", "batch.num.messages", "compression.type", "compression.codec", "enable.idempotence",
-    "max.in.flight.requests.per.connection", "message.max.bytes", "fetch.min.bytes", "fetch.max.bytes",
-    "fetch.wait.max.ms", "max.partition.fetch.bytes", "session.timeout.ms", "heartbeat.interval.ms",
-    "max.poll.interval.ms", "socket.timeout.ms", "request.timeout.ms", "delivery.timeout.ms",
-    "transaction.timeout.ms", "retries", "retry.backoff.ms", "enable.auto.commit", "allow.auto.create.topics",
+    "security.protocol", "sasl.mechanism", "sasl.mechanisms", "sasl.username", "sasl.kerberos.service.name",
+    "sasl.kerberos.principal", "sasl.kerberos.keytab", "ssl.truststore.type", "ssl.truststore.location",
+    "ssl.keystore.type", "ssl.keystore.location", "ssl.ca.location", "ssl.certificate.location", "ssl.key.location",
+    "ssl.protocol", "ssl.enabled.protocols", "ssl.endpoint.identification.algorithm",
+    *(n for n in KNOWN if not SECRET.search(n) and not n.startswith(("sasl.", "ssl.", "security.", "http"))),
 })  # fmt: skip
 """Client properties whose values are shown in the lines of a file; those of all others are not."""
 

@@ -61,8 +61,9 @@ class Wording:
         if isinstance(inner, (PropertyError, OptionErrors)):
             prefix = PREFIX if isinstance(inner, PropertyError) else ""
             problems = [(prefix + name, text) for name, text in inner.problems]
-            empty = {name for name, of in where.items.items() if isinstance(of, Scalar) and of.value is None}
-            return [self._together(name, text, where, section) for name, text in problems if name not in empty]
+            # What is no text at all has an error of its own
+            other = {name for name, of in where.items.items() if not isinstance(of, Scalar) or of.value is None}
+            return [self._together(name, text, where, section) for name, text in problems if name not in other]
         value = where.items.get(key)
         if isinstance(value, Mapping) and len(path) > 1:
             value = value.items.get(path[1], value)
