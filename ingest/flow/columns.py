@@ -181,7 +181,8 @@ class Columns:
             renamed = {extra.value_prefix + name: data_type for name, data_type in said.items()}
             overlay = declared is not None and declared.overlay
             read = None if declared is None else declared.read_before
-            found = (declared, Declared({**renamed, **self._types}, primary, overlay, self._reader(read)))
+            judged = declared is None or declared.judged
+            found = (declared, Declared({**renamed, **self._types}, primary, overlay, self._reader(read), judged))
             if len(self._sayings) >= _MAX_SAYINGS:
                 self._sayings.clear()
             self._sayings[saying] = found

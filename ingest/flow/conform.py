@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING
 from ingest.flow.rowtext import parse_row
 from ingest.model import types
 from ingest.model.reject import RowError
+from ingest.model.spelling import respelled
 from ingest.model.values import accepts, fits, needs_writing, written
 
 if TYPE_CHECKING:
     import msgspec
+    from pyspark.sql.types import DataType
 
     from ingest.flow.infer import Inference
     from ingest.model.event import Declared
     from ingest.model.schema import TableSchema
+    from ingest.model.table import TableId
 
 
 class Drift(Exception):
@@ -38,8 +41,10 @@ class KeyChanged(Exception):
 class Conformer:
     """How rows of one source table become rows of one sink table, value by value."""
 
-    def __init__(self, source: TableSchema, sink: TableSchema, inference: Inference) -> None:
-        """Compare both schemas once."""
+    def __init__(self, table: TableId, source: TableSchema, sink: TableSchema, inference: Inference) -> None:
+        """Compare both schemas once; `table` is the source's."""
+        self.declared = inference.declared(table)
+        """Columns that take every spelling of their values."""
         self._reading = inference.reading
         self.standard = inference.reading.standard
         self.withheld: dict[str, int] = {}
@@ -82,8 +87,9 @@ class Conformer:
             if value is None:
                 missing.append(name)
                 continue
-            said = None
-            if not fits(column_type, value, self.standard):
+            said, own = None, self.own(name, column_type, value)
+            if own is None:
+                own = value
                 said = None if declared is None else declared.types.get(name)
                 said = self._reading.infer(value) if said is None else said
                 if not accepts(column_type, value, said, self.standard):
@@ -92,13 +98,13 @@ class Conformer:
             if sink_type is None:
                 self.withheld[name] = self.withheld.get(name, 0) + 1
                 continue
-            if name in self.narrow and not fits(sink_type, value, self.standard):
+            if name in self.narrow and not fits(sink_type, own, self.standard):
                 msg = (
                     f"column {name!r} became {types.name(column_type)}, and the sink's stays {types.name(sink_type)} "
                     "(pipeline.schema.change.behavior, sink.exclude.schema.changes)"
                 )
                 raise RowError("withheld-change", msg)
-            text[name] = out = written(value, column_type if said is None else said, sink_type, self.standard)
+            text[name] = out = written(own, column_type if said is None else said, sink_type, self.standard)
             if out is not value:
                 converted.append(name)
         if fields:
@@ -107,6 +113,12 @@ class Conformer:
             for name in fields:
                 self.withheld[name] = self.withheld.get(name, 0) + 1
         return {name: text[name] for name in order if name in text}, frozenset(missing), frozenset(converted)
+
+    def own(self, name: str, column_type: DataType, value: bytes) -> bytes | None:
+        """Respell a value as its column's type has it: the same object where it is so already, None for none."""
+        if fits(column_type, value, self.standard):
+            return value
+        return respelled(column_type, value, self.standard) if name in self.declared else None
 
     def image(self, raw: msgspec.Raw) -> dict[str, bytes]:
         """The text of the columns of a before image, as far as it has them: it may be of an older schema.
@@ -117,5 +129,7 @@ class Conformer:
         for name, value in parse_row(raw).items():
             sink_type = self.sink_types.get(name)
             if sink_type is not None:
-                out[name] = written(value, self.source_types.get(name, sink_type), sink_type, self.standard)
+                column_type = self.source_types.get(name, sink_type)
+                own = self.own(name, column_type, value) if name in self.declared else value
+                out[name] = written(value if own is None else own, column_type, sink_type, self.standard)
         return out

@@ -18,6 +18,7 @@ from ingest.model.reject import RowError
 from ingest.model.schema import Column, TableSchema
 from ingest.model.table import show
 from ingest.model.text import one_line
+from ingest.model.spelling import says
 from ingest.model.values import accepts, fits
 
 if TYPE_CHECKING:
@@ -42,6 +43,11 @@ class Inference:
     initial: Mapping[TableId, TableSchema] = field(default_factory=dict)
     """Schemas of tables before their first record (`scan.value.initial-schemas.ddls`)."""
     max_columns: int = 2_000
+
+    def declared(self, table: TableId) -> frozenset[str]:
+        """The columns of a table whose types the pipeline's file declares: they take every spelling of their values."""
+        given = self.initial.get(table)
+        return frozenset(self.reading.fixed).union(() if given is None else (column.name for column in given.columns))
 
 
 def unmatched(inference: Inference, tables: Mapping[TableId, TableSchema]) -> list[str]:
@@ -74,8 +80,8 @@ def observe(change: Change, inference: Inference, known: TableSchema | None, *, 
     `fixed`: the known schema is not to change. Raises RowError for a row that no schema takes.
     """
     table, _, before, after, key, declared = change
-    if known is None and (given := inference.initial.get(table)) is not None:
-        known, fixed = given, inference.static
+    if known is None and table in inference.initial:
+        known, fixed = inference.initial[table], inference.static
     image = before if after is None else after
     row = {} if image is None else parse_row(image)
     key_row: dict[str, bytes] = {}
@@ -92,12 +98,13 @@ def observe(change: Change, inference: Inference, known: TableSchema | None, *, 
             f"({inference.max_columns})",
         )
     key_names = tuple(key_row) or (() if declared is None else declared.primary_key)
+    given = inference.declared(table)
     columns = []
     for name, value in row.items():
         if fixed and name in new:
             continue
         said = None if declared is None else declared.types.get(name)
-        column_type = _type_of(name, value, expected.get(name), said, inference, fixed=fixed)
+        column_type = _type_of(name, value, expected.get(name), said, inference, fixed=fixed, given=name in given)
         columns.append(Column(name, column_type, name not in key_names))
     seen = TableSchema(tuple(columns), key_names)
     if known is None:
@@ -106,14 +113,23 @@ def observe(change: Change, inference: Inference, known: TableSchema | None, *, 
 
 
 def _type_of(
-    name: str, value: bytes, expected: DataType | None, said: DataType | None, inference: Inference, *, fixed: bool
+    name: str,
+    value: bytes,
+    expected: DataType | None,
+    said: DataType | None,
+    inference: Inference,
+    *,
+    fixed: bool,
+    given: bool,
 ) -> DataType:
     reading = inference.reading
     forced = reading.fixed.get(name)
     if forced is not None:
-        if not fits(forced, value, reading.standard):
+        if not says(forced, value, reading.standard):
             raise _mismatch(name, value, f"fixed as {types.name(forced)}")
         return forced
+    if given and expected is not None and says(expected, value, reading.standard):
+        return expected
     guess = reading.infer(value) if said is None else said
     if expected is not None and accepts(expected, value, guess, reading.standard):
         return expected if not isinstance(expected, NullType) or said is None else said

@@ -89,7 +89,7 @@ class _Shape:
         decode: Callable[[Any], Any],
         names: int,
         suffix: bytes,
-        converted: list[tuple[str, bytes, DataType, DataType]],
+        converted: list[tuple[str, str, bytes, DataType, DataType]],
         checked: list[tuple[str, DataType]],
     ) -> None:
         self.decode = decode
@@ -98,7 +98,7 @@ class _Shape:
         self.suffix = suffix
         """What fills the missing columns in, with the closing brace; empty where there are none."""
         self.converted = converted
-        """Attribute, how the column begins in the row's text, its type, and its type in the sink's table."""
+        """Attribute, column, how it begins in the row's text, its type, and its type in the sink's table."""
         self.checked = checked
         """Attribute and type of values that the decoder could not check."""
         self.rewrites = bool(suffix or converted)
@@ -121,7 +121,7 @@ class TablePlan:
     ) -> None:
         """Compile the decoders of the whole row and of its key."""
         self.table = table
-        self._conformer = conformer = Conformer(source, sink, inference)
+        self._conformer = conformer = Conformer(table, source, sink, inference)
         self.withheld = conformer.withheld
         self.standard = conformer.standard
         self.read_as_strings = conformer.read_as_strings
@@ -245,7 +245,8 @@ class TablePlan:
             raise KeyChanged(self._primary_key, names)
         self._declared = declared
         said = declared.types
-        self._trusted = declared if all(said.get(name) == t for name, t in self._unchecked.items()) else None
+        trusted = declared.judged and all(said.get(name) == t for name, t in self._unchecked.items())
+        self._trusted = declared if trusted else None
 
     def _key_under(self, old: msgspec.Raw, after: msgspec.Raw, declared: Declared | None) -> bytes | None:
         """The key before an update whose before image holds the changed columns only; None where it is the same."""
@@ -293,9 +294,12 @@ class TablePlan:
             except MALFORMED:
                 return self._rewrite(raw, declared)[1]  # it says what is wrong
         changed = False
-        for attribute, begins, data_type, sink_type in shape.converted:
+        for attribute, name, begins, data_type, sink_type in shape.converted:
             value = bytes(getattr(row, attribute))
-            made = written(value, data_type, sink_type, self.standard)
+            own = self._conformer.own(name, data_type, value)
+            if own is None:
+                return self._rewrite(raw, declared)[1]
+            made = written(own, data_type, sink_type, self.standard)
             if made is value:
                 continue
             if text.count(begins + value) != 1:
@@ -358,15 +362,11 @@ class TablePlan:
         names = {c.name for _, c in present}
         filled = b"".join(b",%b:null" % msgspec.json.encode(c.name) for c in self.sink.columns if c.name not in names)
         begins = [
-            (f"c{i}", msgspec.json.encode(c.name) + b":", c.type, self._sink_types[c.name])
+            (f"c{i}", c.name, msgspec.json.encode(c.name) + b":", c.type, self._sink_types[c.name])
             for i, c in present
             if c.name in converted
         ]
-        checked = [
-            (f"c{i}", c.type)
-            for i, c in present
-            if annotation_of(c.type) is None or (c.name in converted and not isinstance(c.type, StringType))
-        ]
+        checked = [(f"c{i}", c.type) for i, c in present if annotation_of(c.type) is None and c.name not in converted]
         shape = _Shape(decode, len(fields), filled + b"}" if filled else b"", begins, checked)
         self._shapes.insert(0, shape)
 

@@ -85,7 +85,7 @@ class RowPlan:
         self.table = table
         self.source, self.sink, self.layout = source, sink, layout
         self.inserted = self.updated = self.deleted = self.unsaid = 0
-        self._conformer = Conformer(source, sink, inference)
+        self._conformer = Conformer(table, source, sink, inference)
         self.withheld = self._conformer.withheld
         self.read_as_strings = self._conformer.read_as_strings
         self._primary_key = sink.primary_key

@@ -167,7 +167,7 @@ class FeedPlan:
         places = {slot: i for i, slot in enumerate(programs.inputs)}
         self.table = table
         self.inserted = self.updated = self.deleted = self.unsaid = 0
-        self._conformer = Conformer(source.schema, source.schema, inference)
+        self._conformer = Conformer(table, source.schema, source.schema, inference)
         self.withheld = self._conformer.withheld
         self.static, self.standard = self._conformer.static, self._conformer.standard
         self.images = images or EVENT in program.decisive

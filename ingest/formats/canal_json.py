@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Literal
 import msgspec
 from pydantic import Field, field_validator
 
-from ingest.formats.options import Options
+from ingest.formats.options import TypedOptions
 from ingest.formats.reading import Reading
 from ingest.formats.writing import Pattern, Side
 from ingest.model.event import TOMBSTONE, Bad, Kind, Skip
@@ -41,7 +41,7 @@ _LEFT_OUT: Final = Skip("not-included")
 _NO_ROWS: Final = Skip("no-rows")
 
 
-class CanalJson(Options):
+class CanalJson(TypedOptions):
     """Options of `value.format: canal-json`."""
 
     name: ClassVar[str] = "canal-json"
@@ -205,7 +205,7 @@ class CanalDecoder:
             return _NO_ROWS
         said = self._said(message)
         try:
-            typed = self._saying(message, bytes(said))
+            typed = self._saying(message, bytes(said)).sparing(self._options.declared(table))
         except MALFORMED as exc:
             assert self._said_in is not None
             why = f"{self._said_in[0]} is missing or not as Canal writes it: {reason(exc)}"

@@ -15,15 +15,12 @@ from pyspark.sql.types import CharType, DecimalType, TimeType, VarcharType
 
 from ingest.formats.typed import Column, Reads, quoted, reads_quoted, texts
 from ingest.model import types
+from ingest.model.spelling import number, plain_number
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
     from ingest.formats.typed import Convert
-
-_NUMBER: Final = re.compile(rb"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?").fullmatch
-_LOOSE: Final = re.compile(rb"[+]?(-?)0*(\d*)(\.\d*)?((?:[eE][+-]?\d+)?)").fullmatch
-_MAX_EXPONENT: Final = 100
 
 
 def _inner(raw: bytes) -> bytes:
@@ -32,35 +29,11 @@ def _inner(raw: bytes) -> bytes:
 
 
 def _number(raw: bytes) -> bytes:
-    text = _inner(raw)
-    if _NUMBER(text) is not None:
-        return text
-    found = _LOOSE(text)
-    if found is None or not (found.group(2) or (found.group(3) or b"")[1:] or b"0" in text):
-        msg = "not a number"
-        raise ValueError(msg)
-    sign, whole, fraction, exponent = found.groups()
-    return sign + (whole or b"0") + (fraction if fraction and len(fraction) > 1 else b"") + exponent
+    return number(_inner(raw))
 
 
 def _decimal(raw: bytes) -> bytes:
-    """A plain number, all its digits, no exponent."""
-    text = _number(raw)
-    mantissa, _, exponent = text.lower().partition(b"e")
-    if not exponent:
-        return text
-    shift = int(exponent)
-    if abs(shift) > _MAX_EXPONENT:
-        msg = "an exponent past all reason"
-        raise ValueError(msg)
-    sign = b"-" if mantissa[:1] == b"-" else b""
-    whole, _, fraction = mantissa.lstrip(b"-").partition(b".")
-    digits, point = whole + fraction, len(whole) + shift
-    if point <= 0:
-        return sign + b"0." + b"0" * -point + digits
-    if point >= len(digits):
-        return sign + (digits + b"0" * (point - len(digits))).lstrip(b"0") or b"0"
-    return sign + digits[:point] + b"." + digits[point:]
+    return plain_number(_inner(raw))
 
 
 _TRUE: Final = (b"1", b"true", b"b'1'", b"\\u0001", b"TRUE")

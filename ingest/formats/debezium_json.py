@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import msgspec
 from pydantic import Field
 
-from ingest.formats.options import Options
+from ingest.formats.options import TypedOptions
 from ingest.formats.reading import Reading
 from ingest.formats.writing import Pattern, Side
 from ingest.model.event import TOMBSTONE, Bad, Kind, Skip
@@ -42,7 +42,7 @@ _KINDS: dict[str | None, Kind] = {"c": Kind.INSERT, "r": Kind.INSERT, "u": Kind.
 _OTHER_OPS = {"t": Skip("truncate"), "m": Skip("logical-decoding-message")}
 
 
-class DebeziumJson(Options):
+class DebeziumJson(TypedOptions):
     """Options of `value.format: debezium-json`."""
 
     name: ClassVar[str] = "debezium-json"
@@ -198,8 +198,8 @@ class DebeziumDecoder:
             change = self._change(key, envelope)
             if type(change) is not tuple or schema is None or schema == b"null":
                 return change
-            typed = self._saying(schema)
             table, kind, before, after, _, _ = change
+            typed = self._saying(schema).sparing(self._options.declared(table))
             before, after = (image if image is None else typed.image(image) for image in (before, after))
         except Contradiction as exc:
             return Bad("type-mismatch", str(exc), table)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, Annotated, Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Final, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PrivateAttr, WithJsonSchema
 
 if TYPE_CHECKING:
     from ingest.model.text import TextError
@@ -54,6 +55,25 @@ class Labelled(Options):
         if self.name is not None:
             found.append(("name", "name has no effect: it is a label for people"))
         return found
+
+
+class TypedOptions(Options):
+    """Options of a format whose messages may declare their columns' types."""
+
+    _declared: Mapping[tuple[str, ...], frozenset[str]] = PrivateAttr(default_factory=dict)
+
+    def beside(self, declared: Mapping[tuple[str, ...], frozenset[str]]) -> Self:
+        """Make the same options for a pipeline that declares types itself, of these columns of each table."""
+        made = self.model_copy()
+        made._declared = declared  # noqa: SLF001  (its own)
+        return made
+
+    def declared(self, table: tuple[str, ...]) -> frozenset[str]:
+        """Name the columns of a table that are of the types that the pipeline declares, whatever messages say."""
+        return self._declared.get(table, _NONE)
+
+
+_NONE: Final[frozenset[str]] = frozenset()
 
 
 class OptionErrors(ValueError):

@@ -152,12 +152,20 @@ class Typed:
         *,
         overlay: bool = False,
         as_string: bool = False,
+        spared: frozenset[str] = frozenset(),
     ) -> None:
-        """Learn patterns later, from the rows that come."""
+        """Learn patterns later, from the rows that come.
+
+        `spared`: columns whose types the pipeline declares: where a value is not of the type that its message says,
+        it stays as it came, to be judged by the pipeline's type.
+        """
         self._columns = columns
+        self._spared = spared
+        self._given = (primary_key, overlay, as_string)
+        self._sparing: dict[frozenset[str], Typed] = {}
         declared = {name: types.STRING if as_string else column.type for name, column in columns.items()}
         lazily = self.before if overlay and columns else None
-        self.declared = Declared(declared, primary_key, overlay, lazily)
+        self.declared = Declared(declared, primary_key, overlay, lazily, not spared)
         self._patterns: list[_Pattern] = []
         self._known: set[tuple[str, ...]] = set()
 
@@ -178,6 +186,17 @@ class Typed:
                 parts = tuple(values_)
             return msgspec.Raw(template % parts)
         return self._read(raw)
+
+    def sparing(self, names: frozenset[str]) -> Typed:
+        """Make the same for rows that may contradict it in these columns; itself for none."""
+        if not names:
+            return self
+        found = self._sparing.get(names)
+        if found is None:
+            primary_key, overlay, as_string = self._given
+            found = Typed(self._columns, primary_key, overlay=overlay, as_string=as_string, spared=names)
+            self._sparing[names] = found
+        return found
 
     def before(self, raw: msgspec.Raw) -> msgspec.Raw:
         """As `image`, for whoever looks at a row long after it was decoded; raises RowError."""
@@ -202,8 +221,7 @@ class Typed:
         self._learn(tuple(fields))
         return msgspec.Raw(b"{" + b",".join(parts) + b"}") if changed else raw
 
-    @staticmethod
-    def _value(column: Column, name: str, text: bytes) -> bytes:
+    def _value(self, column: Column, name: str, text: bytes) -> bytes:
         if text == b"null":
             return text
         try:
@@ -211,6 +229,8 @@ class Typed:
         except ValueError:
             found = b""
         if not found or not values.fits(column.type, found):
+            if name in self._spared:
+                return text
             shown = text[:60].decode("utf-8", "backslashreplace")
             msg = f"column {name!r} is declared {types.name(column.type)} and holds {shown}"
             raise Contradiction(msg)

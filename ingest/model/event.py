@@ -38,6 +38,8 @@ class Declared:
     read_before: Callable[[msgspec.Raw], msgspec.Raw] | None = None
     """How such a before image is to be read, where its values are not yet the JSON of their types; raises RowError. It
     is looked into only where somebody needs it."""
+    judged: bool = True
+    """Whether each value was found to be of its type; not so where the pipeline declares other types than messages."""
 
 
 Change: TypeAlias = "tuple[TableId, Kind, msgspec.Raw | None, msgspec.Raw | None, bytes | None, Declared | None]"

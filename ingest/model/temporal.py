@@ -16,7 +16,9 @@ ISO: Final = "ISO-8601"
 _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001  (UTC throughout)
 _DAY: Final = 86_400_000_000
 _TIME: Final = rb"\d\d:\d\d:\d\d(?:\.\d{1,6}0{0,3})?"
+_FINE: Final = rb"\d\d:\d\d:\d\d\.\d{7,9}"
 _is_time: Final = re.compile(rb'"(?:[01]\d|2[0-3]):[0-5]\d(?::[0-5]\d(?:\.\d{1,6}0{0,3})?)?"').fullmatch
+_is_fine_time: Final = re.compile(rb'"(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d\.\d{7,9}"').fullmatch
 _is_date: Final = re.compile(rb'"\d{4}-\d\d-\d\d"').fullmatch
 _FORMS: Final = {
     (SQL, False): re.compile(rb'"\d{4}-\d\d-\d\d ' + _TIME + rb'"').fullmatch,
@@ -24,6 +26,18 @@ _FORMS: Final = {
     (ISO, False): re.compile(rb'"\d{4}-\d\d-\d\dT' + _TIME + rb'"').fullmatch,
     (ISO, True): re.compile(rb'"\d{4}-\d\d-\d\dT' + _TIME + rb'Z"').fullmatch,
 }
+_FINE_FORMS: Final = {
+    (SQL, False): re.compile(rb'"\d{4}-\d\d-\d\d ' + _FINE + rb'"').fullmatch,
+    (SQL, True): re.compile(rb'"\d{4}-\d\d-\d\d ' + _FINE + rb'Z"').fullmatch,
+    (ISO, False): re.compile(rb'"\d{4}-\d\d-\d\dT' + _FINE + rb'"').fullmatch,
+    (ISO, True): re.compile(rb'"\d{4}-\d\d-\d\dT' + _FINE + rb'Z"').fullmatch,
+}
+_SAID: Final = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2})"
+    r"(?:[T ]([0-9]{2}:[0-9]{2})(?::([0-9]{2})(?:\.([0-9]{1,9})0*)?)? ?(Z|[+-][0-9]{2}(?::?[0-9]{2})?)?)?"
+).fullmatch
+_TIME_SAID: Final = re.compile(r"([0-9]{2}:[0-9]{2})(?::([0-9]{2})(?:\.([0-9]{1,9})0*)?)?").fullmatch
+_TOO_FINE: Final = re.compile(r"(\.[0-9]{6})([0-9]{1,3})")
 _ZONED: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d(?::?\d\d)?)")
 
 
@@ -48,13 +62,73 @@ def is_timestamp(raw: bytes, standard: str = SQL, *, zoned: bool = False) -> boo
 
     Finer than a microsecond is none: no column could hold it.
     """
-    if _FORMS[standard, zoned](raw) is None:
-        return False
+    return _FORMS[standard, zoned](raw) is not None and _is_moment(raw)
+
+
+def is_fine_timestamp(raw: bytes, standard: str = SQL, *, zoned: bool = False) -> bool:
+    """Whether this JSON text is such a timestamp, but for a fraction of up to nine digits, finer than a microsecond."""
+    return _FINE_FORMS[standard, zoned](raw) is not None and _is_moment(raw)
+
+
+def is_fine_time(raw: bytes) -> bool:
+    """Whether this JSON text is a time of day with a fraction of up to nine digits, finer than a microsecond."""
+    return _is_fine_time(raw) is not None
+
+
+def _is_moment(raw: bytes) -> bool:
+    """Whether the calendar and the clock have a timestamp of the right form."""
     try:
         datetime.fromisoformat(raw[1:20].decode())
     except ValueError:
         return False
     return True
+
+
+def date_said(text: str) -> bytes | None:
+    """The JSON text of the date that a text says, with no other time than midnight; None where it says none."""
+    found = timestamp_said(text)
+    return None if found is None or found[12:] != b'00:00:00"' else found[:11] + b'"'
+
+
+def time_said(text: str) -> bytes | None:
+    """The JSON text of the time of day that a text says; None where it says none."""
+    found = _TIME_SAID(text)
+    if found is None:
+        return None
+    minutes, seconds, fraction = found.groups()
+    made = f'"{minutes}:{seconds or "00"}{_digits(fraction)}"'.encode()
+    return made if is_time(made) or is_fine_time(made) else None
+
+
+def timestamp_said(text: str, standard: str = SQL, *, zoned: bool = False) -> bytes | None:
+    """The JSON text of the timestamp that a text says, with `T` or a blank; None where it says none.
+
+    A date is its midnight. `zoned`: it may name its zone, and is in UTC where it does not. Fractions keep all digits.
+    """
+    found = _SAID(text)
+    if found is None or (found.group(5) and not zoned):
+        return None
+    day, minutes, seconds, fraction, zone = found.groups()
+    try:
+        moment = datetime.fromisoformat(f"{day}T{minutes or '00:00'}:{seconds or '00'}{zone or ''}")
+        naive = moment.replace(tzinfo=None) - (moment.utcoffset() or timedelta())
+    except (ValueError, OverflowError):
+        return None
+    whole = naive.isoformat(" " if standard == SQL else "T")
+    return f'"{whole}{_digits(fraction)}{"Z" if zoned else ""}"'.encode()
+
+
+def coarse(text: str) -> tuple[str, bool]:
+    """A time without what is finer than a microsecond, and whether anything but zeros was cut."""
+    found = _TOO_FINE.search(text)
+    if found is None:
+        return text, False
+    return text[: found.end(1)] + text[found.end() :], bool(found.group(2).strip("0"))
+
+
+def _digits(fraction: str | None) -> str:
+    digits = (fraction or "").rstrip("0")
+    return f".{digits}" if digits else ""
 
 
 def _fraction(micros: int) -> str:

@@ -88,7 +88,7 @@ def _fits_text(data_type: DataType, raw: bytes, _: str) -> bool:
 
 
 _is_base64: Final = re.compile(rb'"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"').fullmatch
-_elements_of: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
+elements_of: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 def _fits_bytes(_: DataType, raw: bytes, __: str) -> bool:
@@ -111,10 +111,15 @@ def _fits_timestamp_ltz(_: DataType, raw: bytes, standard: str) -> bool:
     return temporal.is_timestamp(raw, standard, zoned=True)
 
 
+def fits_inside(data_type: DataType, raw: bytes, standard: str) -> bool:
+    """Whether a value in an array, map or row fits: there, a text is one as it stands."""
+    return fits(data_type, raw, standard) and (raw[:1] in (b'"', b"n") or not is_text(data_type))
+
+
 def _fits_array(data_type: DataType, raw: bytes, standard: str) -> bool:
     assert isinstance(data_type, ArrayType)
     try:
-        return raw[:1] == b"[" and all(fits(data_type.elementType, bytes(e), standard) for e in _elements_of(raw))
+        return raw[:1] == b"[" and all(fits_inside(data_type.elementType, bytes(e), standard) for e in elements_of(raw))
     except MALFORMED:
         return False
 
@@ -122,7 +127,9 @@ def _fits_array(data_type: DataType, raw: bytes, standard: str) -> bool:
 def _fits_map(data_type: DataType, raw: bytes, standard: str) -> bool:
     assert isinstance(data_type, MapType)
     try:
-        return raw[:1] == b"{" and all(fits(data_type.valueType, bytes(v), standard) for v in fields_of(raw).values())
+        return raw[:1] == b"{" and all(
+            fits_inside(data_type.valueType, bytes(v), standard) for v in fields_of(raw).values()
+        )
     except MALFORMED:
         return False
 
@@ -136,7 +143,9 @@ def _fits_row(data_type: DataType, raw: bytes, standard: str) -> bool:
     if values is None:
         return False
     types_of = {field.name: field.dataType for field in data_type.fields}
-    return all(name in types_of and fits(types_of[name], bytes(value), standard) for name, value in values.items())
+    return all(
+        name in types_of and fits_inside(types_of[name], bytes(value), standard) for name, value in values.items()
+    )
 
 
 def _fits_nothing(_: DataType, __: bytes, ___: str) -> bool:

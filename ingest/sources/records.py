@@ -12,7 +12,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from ingest.formats import FormatName
 from ingest.formats.debezium_json import DebeziumJson
-from ingest.formats.options import OptionErrors, Options
+from ingest.formats.options import OptionErrors, Options, TypedOptions
 from ingest.model.record import METADATA
 from ingest.model.text import TextError
 
@@ -118,6 +118,14 @@ class RecordOptions(Options):
         if chosen.reading.fixed and self.prefetch:
             text = "json.infer-schema.fixed-types needs scan.max.pre.fetch.records: 0"
             problems.append(("json.infer-schema.fixed-types", text))
+        if self.ddls is not None and isinstance(chosen, TypedOptions):
+            from ingest.model.ddl import parse_tables  # noqa: PLC0415  (as above)
+
+            declared = {
+                table: frozenset(column.name.removeprefix(self.value_prefix) for column in schema.columns)
+                for table, schema in parse_tables(self.ddls).items()
+            }
+            chosen = chosen.beside(declared)
         return self.model_copy(update={"format": chosen}), problems
 
     def warnings(self) -> list[tuple[str, str]]:
