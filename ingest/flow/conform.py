@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ingest.flow.infer import said_of
 from ingest.flow.rowtext import parse_row
 from ingest.model import types
 from ingest.model.reject import RowError
@@ -90,7 +91,7 @@ class Conformer:
             said, own = None, self.own(name, column_type, value)
             if own is None:
                 own = value
-                said = None if declared is None else declared.types.get(name)
+                said = said_of(declared, name, value)
                 said = self._reading.infer(value) if said is None else said
                 if not accepts(column_type, value, said, self.standard):
                     raise Drift

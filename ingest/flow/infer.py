@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import DataType
 
-    from ingest.model.event import Change
+    from ingest.model.event import Change, Declared
     from ingest.model.table import TableId
 
 MAX_NAMED: Final = 5
@@ -103,13 +103,19 @@ def observe(change: Change, inference: Inference, known: TableSchema | None, *, 
     for name, value in row.items():
         if fixed and name in new:
             continue
-        said = None if declared is None else declared.types.get(name)
+        said = said_of(declared, name, value)
         column_type = _type_of(name, value, expected.get(name), said, inference, fixed=fixed, given=name in given)
         columns.append(Column(name, column_type, name not in key_names))
     seen = TableSchema(tuple(columns), key_names)
     if known is None:
         return seen
     return known.merge(seen)
+
+
+def said_of(declared: Declared | None, name: str, value: bytes) -> DataType | None:
+    """Return the type that a message declares for a value; None where it declares none."""
+    said = None if declared is None else declared.types.get(name)
+    return types.decimal_of(value) if isinstance(said, NullType) else said
 
 
 def _type_of(

@@ -304,7 +304,12 @@ _numbers: dict[DataType, int] = {}
 
 
 def _number_of(data_type: DataType) -> int:
-    """A number for each type, the same for equal ones; zero where there are too many, as messages may declare any."""
+    """A number for each type, the same for equal ones; zero where there are too many, as messages may declare any.
+
+    Zero as well for what is no type of values: they have to be looked at.
+    """
+    if isinstance(data_type, NullType):
+        return 0
     if len(_numbers) < _MAX_TYPES:
         return _numbers.setdefault(data_type, len(_numbers) + 1)
     return _numbers.get(data_type, 0)

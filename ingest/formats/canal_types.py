@@ -89,6 +89,11 @@ def _num(data_type: DataType) -> Column:
     return Column(data_type, convert, quoted(data_type), reads_quoted(data_type))
 
 
+def _unsized() -> Column:
+    """A decimal without a size: MySQL itself always has one, so somebody else wrote this, and the values judge."""
+    return Column(types.NULL, _decimal, quoted(DecimalType(38, 18)), (Reads.QUOTED_DECIMAL, 38, 18))
+
+
 def _txt(data_type: DataType) -> Column:
     most = data_type.length if isinstance(data_type, (CharType, VarcharType)) else -1
     return Column(data_type, _text, texts(data_type), (Reads.TEXT, most, 0))
@@ -168,7 +173,9 @@ def _mysql(text: str, *, timestamp_ltz: bool, tinyint1_boolean: bool) -> Column:
         step = 1 if unsigned and name != "mediumint" else 0
         return _num(_INTEGERS[_WHOLE[name] + step])
     if name in {"decimal", "numeric", "dec", "fixed"}:
-        precision, scale = ([*numbers, *([10] if not numbers else []), 0])[:2]
+        if not numbers:
+            return _unsized()
+        precision, scale = ([*numbers, 0])[:2]
         exact = scale <= precision <= types.MAX_PRECISION and precision > 0
         return _num(DecimalType(precision, scale)) if exact else _STRING
     sized = numbers[0] if numbers else 1
@@ -186,4 +193,6 @@ def _mysql(text: str, *, timestamp_ltz: bool, tinyint1_boolean: bool) -> Column:
     }  # fmt: skip
     if name in _BYTES:
         return _blob()
+    if "char" in name and not numbers:
+        return _STRING  # as for decimals
     return simple.get(name, _STRING)

@@ -74,6 +74,7 @@ class Column(NamedTuple):
     """What a message says about one column."""
 
     type: DataType
+    """NULL: a DECIMAL, of which its values tell the size."""
     convert: Convert | None = None
     """Where the message has values in another form than the JSON of their type."""
     pattern: bytes | None = None
@@ -228,7 +229,7 @@ class Typed:
             found = text if column.convert is None else column.convert(text)
         except ValueError:
             found = b""
-        if not found or not values.fits(column.type, found):
+        if not found or not (column.type == types.NULL or values.fits(column.type, found)):
             if name in self._spared:
                 return text
             shown = text[:60].decode("utf-8", "backslashreplace")

@@ -30,7 +30,7 @@ class Declared:
     """What a message says about its rows beside their values. Made once per distinct saying, compared by identity."""
 
     types: Mapping[str, DataType] = field(default_factory=dict)
-    """The types of columns, as far as the message tells them."""
+    """The types of columns, as far as the message tells them. NULL: a DECIMAL, of which its values tell the size."""
     primary_key: tuple[str, ...] = ()
     """The primary key's columns; empty where the message does not tell."""
     overlay: bool = False

@@ -207,6 +207,19 @@ def sort_of(data_type: DataType) -> str:
     return "text" if is_text(data_type) else data_type.typeName()
 
 
+def decimal_of(raw: bytes) -> DataType:
+    """Return the type of a plain number of a DECIMAL without a size: DECIMAL(10,0), or as wide as the number needs.
+
+    Past 38 digits it is STRING; of null it is NULL.
+    """
+    if raw == b"null":
+        return NULL
+    whole, _, fraction = raw.lstrip(b"-").partition(b".")
+    digits = max(len(whole.lstrip(b"0")), 10)
+    fits = digits + len(fraction) <= MAX_PRECISION
+    return DecimalType(digits + len(fraction), len(fraction)) if fits else STRING
+
+
 def is_text(data_type: DataType) -> bool:
     """Whether JSON writes values of this type as strings of their own text."""
     return isinstance(data_type, (StringType, CharType, VarcharType))

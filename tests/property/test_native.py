@@ -336,7 +336,8 @@ MYSQL_TYPES: Words = {
     '"date"': ("DATE", DAYS, MOMENTS), '"time(3)"': ("TIME(3)", TIMES, MOMENTS), '"blob"': ("BYTES", ['"hi"'], ODD),
     '"bit(9)"': ("BYTES", ['"300"'], NUMBERS), '"bit(1)"': ("BOOLEAN", ['"1"'], NUMBERS),
     '"json"': ("STRING", TEXT, a_text), '"float"': ("FLOAT", ['"1.5"'], NUMBERS),
-    '"double"': ("DOUBLE", ['"1.5"'], NUMBERS), '"text"': ("STRING", TEXT, ODD),
+    '"double"': ("DOUBLE", ['"1.5"'], NUMBERS), '"decimal"': ("DECIMAL(5,2)", ['"12.50"', '"-3"', '"7.0"'], NUMBERS),
+    '"text"': ("STRING", TEXT, ODD),
 }  # fmt: skip
 
 
