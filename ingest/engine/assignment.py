@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ingest.engine.tally import Counts
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from ingest.model.reject import Reject
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
+
+_Key = TypeVar("_Key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,8 @@ class Outcome:
     failure: IngestError | None = None
     withheld: dict[tuple[TableId, str], int] = field(default_factory=dict)
     """By table and column: values that the sink's table was not to have."""
+    cut: dict[tuple[TableId, str], int] = field(default_factory=dict)
+    """By table and column: times that expressions got without what is finer than a microsecond."""
     delivered: list[Any] = field(default_factory=list)
     """What the sink wants the driver to get."""
     lost_deliveries: int = 0
@@ -76,6 +80,12 @@ class Outcome:
     ended: float = 0.0
     """When, in seconds since the epoch."""
     pid: int = 0
+
+
+def add_counts(to: dict[_Key, int], counts: Mapping[_Key, int]) -> None:
+    """Add counters to others."""
+    for key, count in counts.items():
+        to[key] = to.get(key, 0) + count
 
 
 def merge_counts(into: dict[TableId, Counts], more: Mapping[TableId, Counts]) -> None:

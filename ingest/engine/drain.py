@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from ingest.engine import worker
+from ingest.engine.assignment import add_counts
 from ingest.engine.handover import Ended
 from ingest.engine.output import FILTERED, Output, offset_of
 from ingest.engine.rows import READY, Kept, Results
@@ -349,8 +350,8 @@ class Drain(Output):
         """What the first stage has to say in the end."""
         outcome = self.outcome
         outcome.cpu_s += said.cpu_s
-        for column, count in said.withheld.items():
-            outcome.withheld[column] = outcome.withheld.get(column, 0) + count
+        add_counts(outcome.withheld, said.withheld)
+        add_counts(outcome.cut, said.cut)
         for reason, count in said.skipped.items():
             self.skip(reason, count)
         if said.failure is not None:

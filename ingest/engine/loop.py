@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from ingest.engine import planner
-from ingest.engine.assignment import Task, merge_counts
+from ingest.engine.assignment import Task, add_counts, merge_counts
 from ingest.engine.checkpoint import Batch
 from ingest.engine.output import FILTERED, UNSAID
 from ingest.engine.start import Starting
@@ -193,10 +193,9 @@ class Loop(Starting):
             progress.errors += outcome.rejected
             self.summary.rejected += outcome.rejected
             merge_counts(self.counts, outcome.counts)
-            for reason, count in outcome.skipped.items():
-                self.skipped[reason] = self.skipped.get(reason, 0) + count
-            for column, count in outcome.withheld.items():
-                self.withheld[column] = self.withheld.get(column, 0) + count
+            add_counts(self.skipped, outcome.skipped)
+            add_counts(self.withheld, outcome.withheld)
+            add_counts(self.cut, outcome.cut)
             self.show(self.sink.lines(outcome.delivered))
         lost = sum(outcome.lost_deliveries for outcome in outcomes)
         if lost:
@@ -316,6 +315,9 @@ class Loop(Starting):
                 self.warn_once(f"messages that are no rows are skipped and counted: {reason}")
         for table, column in sorted(self.withheld):
             self.warn_once(f"table {show(table)}: values of column {column!r} are left out of the sink, and counted")
+        for table, column in sorted(self.cut):
+            what = f"what is finer than a microsecond in column {column!r} is cut for expressions, and counted"
+            self.warn_once(f"table {show(table)}: {what}")
         collector = self.pipeline.pipeline.collector
         logged = collector is not None and collector.type == "logger"
         for reject in (r for o in outcomes for r in o.rejects):
@@ -354,6 +356,7 @@ class Loop(Starting):
             line.deleted, line.rejected = counts.deleted, counts.rejected
         self.summary.skipped = self.skipped
         self.summary.withheld = {f"{show(table)}.{column}": count for (table, column), count in self.withheld.items()}
+        self.summary.cut = {f"{show(table)}.{column}": count for (table, column), count in self.cut.items()}
 
 
 def dirty(reject: Reject) -> DirtyRecord:

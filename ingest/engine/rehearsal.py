@@ -98,6 +98,7 @@ class Rehearsed:
     """Dead letters: topic, key, value, our headers."""
     skipped: dict[str, int] = field(default_factory=dict)
     withheld: dict[str, int] = field(default_factory=dict)
+    cut: dict[str, int] = field(default_factory=dict)
     changes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     schemas: Schemas | None = None
@@ -147,7 +148,7 @@ def rehearse(pipeline: Pipeline, records: Sequence[MemoryRecord], *, look_ahead:
             worker.discard()
             shutil.rmtree(changelog.folder(run.checkpoint.scope), ignore_errors=True)
     out.rejects = [(by_place[r.topic, r.partition, r.offset], r.stage, r.code) for r in run.rejected]
-    out.skipped, out.withheld = dict(summary.skipped), dict(summary.withheld)
+    out.skipped, out.withheld, out.cut = dict(summary.skipped), dict(summary.withheld), dict(summary.cut)
     out.schemas = run.schemas
     return out
 

@@ -118,6 +118,7 @@ class Starting:
         self.counts: dict[TableId, Counts] = {}
         self.skipped: dict[str, int] = {}
         self.withheld: dict[tuple[TableId, str], int] = {}
+        self.cut: dict[tuple[TableId, str], int] = {}
         self.warned: set[str] = set()
         self.stalled = 0.0
         self.lived = 0.0

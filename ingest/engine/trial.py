@@ -91,6 +91,7 @@ _HAPPENED: Final[dict[str, Callable[[Rehearsed], Any]]] = {
     "letters": _letters,
     "skipped": lambda ran: ran.skipped,
     "withheld": lambda ran: ran.withheld,
+    "cut": lambda ran: ran.cut,
     "changes": lambda ran: ran.changes,
     "schema": _schema,
     "warnings": lambda ran: ran.warnings,

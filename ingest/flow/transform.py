@@ -189,6 +189,11 @@ class FeedPlan:
         """Those that are of the result's key."""
         self.was = [] if self.images else [(i.name, i.slot[0], places[i.slot]) for i in program.was_inputs]
         """Columns of the row before an update that travel with the row after it, where both have the same key."""
+        fine = {i.name for i in program.inputs if isinstance(i.type, (TimestampNTZType, TimestampType, TimeType))}
+        self._fine = fine & self._conformer.declared
+        """Times that may be finer than a microsecond, as expressions are not."""
+        self.cut: dict[str, int] = {}
+        """By column: values that expressions got without what is finer than a microsecond."""
         self._compile(source.schema)
 
     def upsert(
@@ -334,8 +339,17 @@ class FeedPlan:
         values: list[Any] = [None] * self.slots
         for name, kind, place in self.inputs:
             raw = row.get(name)
-            if raw is not None and raw != b"null":
-                values[place] = _READ[kind](raw)
+            if raw is None or raw == b"null":
+                continue
+            try:
+                values[place] = value = _READ[kind](raw)
+            except ValueError:
+                msg = f"column {name!r} is {types.name(self._conformer.source_types[name])}, and the row before holds "
+                raise RowError("type-mismatch", msg + raw[:60].decode("utf-8", "backslashreplace")) from None
+            if name in self._fine:
+                values[place], cut = temporal.coarse(value)
+                if cut:
+                    self.cut[name] = self.cut.get(name, 0) + 1
         return tuple(values)
 
     def _emit(self, what: int, event: str, text: bytes, values: tuple[Any, ...], emit: Callable[[Any], None]) -> None:

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _KEYS: Final = frozenset({
-    "title", "pipeline", "set", "messages", "records", "lines", "rejects", "letters", "skipped", "withheld", "changes",
-    "schema", "warnings", "error", "look-ahead",
+    "title", "pipeline", "set", "messages", "records", "lines", "rejects", "letters", "skipped", "withheld", "cut",
+    "changes", "schema", "warnings", "error", "look-ahead",
 })  # fmt: skip
 _MESSAGE: Final = frozenset({
     "topic", "partition", "key", "value", "headers", "timestamp", "key-base64", "value-base64", "repeat",
