@@ -8,8 +8,16 @@ from hypothesis import strategies as st
 
 A_VALUE = st.sampled_from([
     "1", "2", "3000000000", "1.50", "true", "null", '"x"', '"y, z"', '{"a": 1}', "[1,2]", '"2020-01-31 12:13:14"',
-    "99999999999999999999", '"' + "\\u00e9" + '"',
+    "99999999999999999999", '"' + "\\u00e9" + '"', '"7"', '" 8.0 "', "9.0", '"TRUE"', '"2020-01-31T12:13:14"',
+    '"2020-01-31T12:13:14.123456789"',
 ])  # fmt: skip
+DECLARED = {
+    "scan.value.initial-schemas.ddls": "; ".join(
+        f"CREATE TABLE {name} (id BIGINT, a {a}, b {b}, PRIMARY KEY (id) NOT ENFORCED)"
+        for name, a, b in (("d.t", "INT", "DOUBLE"), ("d.u", "DECIMAL(10,2)", "BOOLEAN"), ("topic", "INT", "TIMESTAMP"))
+    )
+}
+"""Types of the columns of all tables but one."""
 
 
 @st.composite

@@ -46,20 +46,21 @@ static int take_one(State *state, Lane *lane, const RawRecord *record, const Out
         return 0;
     if (table->keyed && named && !is_key(table, names, named))
         return 0;
-    int read = read_images(state, lane, said, op, table->fed);
+    bool typed;
+    int read = read_images(state, lane, table, said, op, &typed);
     if (read != 1)
         return read;
     if (table->fed)
-        return feed_one(state, lane, table, op, message_key, said != NULL, feed);
+        return feed_one(state, lane, table, op, message_key, typed, feed);
     if (table->laid_out)
-        return take_laid_out(state, lane, table, op, message_key, said != NULL, out);
+        return take_laid_out(state, lane, table, op, message_key, typed, out);
 
     size_t size, old_size = 0;
     Row *row = &state->after;
     Py_ssize_t rewritten = 0;
     bool inserted = op == 'c' || op == 'r', updated = op == 'u';
     const Field *fields[MAX_KEYS];
-    const Typing *typing = said ? &state->typing : NULL;
+    const Typing *typing = typed ? &state->typing : NULL;
     if (inserted || updated) {
         if (!row->size || !check_row(table, row, typing, state->ways, &rewritten))
             return 0;

@@ -476,16 +476,18 @@ static bool lay_over(State *state, Row *old, Typing *old_typing, const Row *row,
     return true;
 }
 
-/* Put the values of the rows before and after in the form of their types, if the message says what they are, and for a
-   table whose rows go to expressions as if they had come so: 1, 0 where it is not for us, -1 with an error. */
-static int read_images(State *state, const Lane *lane, const Saying *said, char op, bool fed)
+/* Put the values of the rows before and after in the form of their types, if the message says what they are or the
+   pipeline declares them, and for a table whose rows go to expressions as if they had come so: 1, 0 where it is not for
+   us, -1 with an error. `typed`: whether there is something to know of the rows beside their texts. */
+static int read_images(State *state, const Lane *lane, Table *table, const Saying *said, char op, bool *typed)
 {
+    bool fed = table->fed;
+    *typed = said != NULL;
     /* Canal's row before a change is looked at for updates only, and Debezium's row after a delete never */
     Row *old = state->before.size && (lane->form != CANAL || op == 'u') ? &state->before : NULL;
     Row *row = state->after.size && (lane->form == CANAL || op != 'd') ? &state->after : NULL;
-    Typing *old_typing = said ? &state->before_typing : NULL, *typing = said ? &state->typing : NULL;
     bool over = fed && lane->form == CANAL && old && row;
-    if (!said && !over)
+    if (!said && !over && !table->declares)
         return 1;
     size_t room = ((old ? room_to_read(old) : 0) + (row ? room_to_read(row) : 0)) * (fed ? 4 : 1);
     if (room > state->made_room) {
@@ -498,9 +500,15 @@ static int read_images(State *state, const Lane *lane, const Saying *said, char 
         state->made_room = room * 2;
     }
     char *to = state->made;
+    Typing *old_typing = &state->before_typing, *typing = &state->typing;
     if (said && ((old && !read_said_row(said, old, old_typing, &to)) || (row && !read_said_row(said, row, typing, &to))))
         return 0;
-    if (said && fed && ((old && !restate_row(old, old_typing, &to)) || (row && !restate_row(row, typing, &to))))
+    if (table->declares && ((old && !respell_row(table, old, old_typing, said, &to, typed)) ||
+                            (row && !respell_row(table, row, typing, said, &to, typed))))
+        return 0;
+    if (!*typed)
+        old_typing = typing = NULL;
+    if (typing && fed && ((old && !restate_row(old, old_typing, &to)) || (row && !restate_row(row, typing, &to))))
         return 0;
     return !over || lay_over(state, old, old_typing, row, typing, &to);
 }

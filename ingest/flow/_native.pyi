@@ -14,7 +14,7 @@ class Table:
         self,
         plan: TablePlan | RowPlan | FeedPlan,
         destination: Any,  # noqa: ANN401
-        columns: tuple[tuple[bytes, bytes, int, bool, int, int, int], ...],
+        columns: tuple[tuple[bytes, bytes, int, bool, int, int, int, int], ...],
         order: tuple[int, ...],
         own: int,
         key: tuple[int, ...],
@@ -25,7 +25,8 @@ class Table:
         """Take the plan whose counters are kept, and the sink's destination.
 
         `columns`: name, what fills it in, code of what it takes, whether it becomes a text, two numbers that the code
-        needs, the number of its type, or 0 where the sink's is another; the first `own` are the source's. `order`: the
+        needs, the number of its type, or 0 where the sink's is another, whether the pipeline declares its type (2: and
+        no expression reads it); the first `own` are the source's. `order`: the
         sink's columns, as places in `columns`; `key`: the primary key's. `keyed`: whether the primary key comes from
         messages' keys; `key_strings`: whether values of text columns are texts in keys, too.
         """

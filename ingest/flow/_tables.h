@@ -23,6 +23,7 @@ typedef struct {
     int type;       /* the number of its type, where the sink's column is of the same; or 0 */
     bool quoted;    /* the sink's column is a text: what is none is written as one */
     bool moves;     /* it is of the key of what comes out of expressions */
+    int declared;   /* whether the pipeline declares its type, so that it takes every spelling: 1, and 2 for any fraction */
     long a, b;      /* bits; most characters (-1: any); precision and scale; separator and zone */
     int at, was;    /* field of the row in hand; of the image in hand */
     uint64_t seen;  /* the row that had it last */
@@ -58,6 +59,7 @@ typedef struct {
     uint64_t row; /* number of the row in hand */
     bool keyed;   /* the primary key comes from the messages' keys */
     bool key_strings; /* values of text columns are texts in keys, too, whatever they came as */
+    bool declares; /* the pipeline declares types of its columns */
     PyObject *plan, *destination;
     long inserted, updated, deleted;
     /* Where rows go to expressions: which columns travel in which slots, and which of them decide */
@@ -152,9 +154,10 @@ static int table_init(Table *self, PyObject *args, PyObject *Py_UNUSED(kwargs))
         const char *name, *fill;
         Py_ssize_t name_size, fill_size;
         int quoted;
-        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(columns, i), "y#y#iplli", &name, &name_size, &fill, &fill_size,
-                              &column->takes, &quoted, &column->a, &column->b, &column->type))
+        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(columns, i), "y#y#ipllii", &name, &name_size, &fill, &fill_size,
+                              &column->takes, &quoted, &column->a, &column->b, &column->type, &column->declared))
             return -1;
+        self->declares |= column->declared != 0;
         column->name = PyMem_Malloc((size_t)name_size + 1);
         column->fill = PyMem_Malloc((size_t)fill_size + 1);
         self->count++;
@@ -306,6 +309,42 @@ static bool fits_time(const Field *field)
     return true;
 }
 
+/* Whether the time that ends a text has a fraction of seven to nine digits, from `at` on; and with six, whether the text
+   up to there fits. */
+static bool is_fine(const Column *column, const Field *field, long at, bool zoned)
+{
+    long digits = (long)field->size - 2 - at - zoned;
+    if (column->declared < 2 || field->kind != STRING || digits < 8 || digits > 10)
+        return false;
+    const char *p = field->text + 1 + at;
+    if (*p != '.' || (zoned && p[digits] != 'Z'))
+        return false;
+    while (--digits)
+        if (!is_digit(p[digits]))
+            return false;
+    return true;
+}
+
+static bool fits_fine_timestamp(const Column *column, const Field *field)
+{
+    char text[24];
+    if (!is_fine(column, field, 19, column->b))
+        return false;
+    memcpy(text, field->text, 20);
+    text[20] = '"';
+    return fits_timestamp(&(Field){.text = text, .size = 21}, (char)column->a, false);
+}
+
+static bool fits_fine_time(const Column *column, const Field *field)
+{
+    char text[12];
+    if (!is_fine(column, field, 8, false))
+        return false;
+    memcpy(text, field->text, 9);
+    text[9] = '"';
+    return fits_time(&(Field){.text = text, .size = 10});
+}
+
 static int digit_of_base64(char c)
 {
     return c >= 'A' && c <= 'Z'   ? c - 'A'
@@ -359,11 +398,15 @@ static Way way_of(const Column *column, const Field *field)
         fits = (field->kind == INT || field->kind == NUMBER) && fits_decimal(field, column->a, column->b);
         break;
     case TAKES_TIMESTAMP:
-        return field->kind == STRING && fits_timestamp(field, (char)column->a, column->b) ? AS_IT_CAME : NOT_OURS;
+        if (field->kind == STRING && fits_timestamp(field, (char)column->a, column->b))
+            return AS_IT_CAME;
+        return column->declared && fits_fine_timestamp(column, field) ? AS_IT_CAME : NOT_OURS;
     case TAKES_DATE:
         return field->kind == STRING && field->size == 12 && is_date(field->text + 1) ? AS_IT_CAME : NOT_OURS;
     case TAKES_TIME:
-        return field->kind == STRING && fits_time(field) ? AS_IT_CAME : NOT_OURS;
+        if (field->kind == STRING && fits_time(field))
+            return AS_IT_CAME;
+        return column->declared && fits_fine_time(column, field) ? AS_IT_CAME : NOT_OURS;
     case TAKES_BYTES:
         return field->kind == STRING && read_base64(field->text + 1, field->size - 2, NULL, 0) >= 0 ? AS_IT_CAME : NOT_OURS;
     case TAKES_TEXT:

@@ -424,8 +424,136 @@ static bool read_said_row(const Saying *saying, Row *row, Typing *typing, char *
     return true;
 }
 
+/* -- Spellings of declared types: model/spelling.py ---------------------------------------------------------------- */
+
+/* The text of the number that a field says, in quotes or without; false where it is not for us. */
+static bool say_number(Field *field)
+{
+    if (field->kind != STRING)
+        return is_number(field);
+    const char *p = field->text + 1, *end = field->text + field->size - 1;
+    uint8_t kind, flags = 0;
+    while (p < end && *p == ' ')
+        p++;
+    while (p < end && end[-1] == ' ')
+        end--;
+    if (p == end || scan_number(p, end, &kind, &flags) != end)
+        return false;
+    is_now(field, kind, p, end);
+    field->flags = flags;
+    return true;
+}
+
+/* An integer may have zeros behind its point. */
+static bool say_integer(Field *field)
+{
+    if (!say_number(field) || field->flags & EXPONENT)
+        return false;
+    const char *end = field->text + field->size, *point = memchr(field->text, '.', field->size);
+    for (const char *p = point ? point + 1 : end; p < end; p++)
+        if (*p != '0')
+            return false;
+    is_now(field, INT, field->text, point ? point : end);
+    return true;
+}
+
+static bool say_boolean(Field *field)
+{
+    static const char *const words[] = {"false", "true"};
+    const char *p = field->text + 1, *end = field->text + field->size - 1;
+    if (field->kind != STRING)
+        return false;
+    while (p < end && *p == ' ')
+        p++;
+    while (p < end && end[-1] == ' ')
+        end--;
+    for (int i = 0; i < 2; i++)
+        if (end - p == (long)strlen(words[i]) && !PyOS_strnicmp(p, words[i], end - p)) {
+            is_now(field, BOOL, words[i], words[i] + (end - p));
+            return true;
+        }
+    return false;
+}
+
+/* A date and a time, with `T` or a blank, with or without `Z` where the type has a zone. */
+static bool say_timestamp(const Column *column, Field *field, char **to)
+{
+    const char *from = field->text + 1;
+    long size = (long)field->size - 2;
+    if (field->kind != STRING || size < 19 || size > 31)
+        return false;
+    if (column->b && from[size - 1] == 'Z')
+        size--;
+    if (size > 29 || (from[10] != 'T' && from[10] != ' '))
+        return false;
+    char *text = *to, *p = text;
+    memcpy(text, field->text, (size_t)size + 1);
+    text[11] = (char)column->a;
+    p += size + 1;
+    if (size > 19) {
+        if (text[20] != '.' || size < 21)
+            return false;
+        while (p[-1] == '0')
+            p--;
+        if (p[-1] == '.')
+            p--;
+    }
+    if (column->b)
+        *p++ = 'Z';
+    *p++ = '"';
+    is_now(field, STRING, text, p);
+    *to = p;
+    return true;
+}
+
+/* Put a value that its column does not take in the text of the column's type; false where that is not for us. Whether it
+   is of the type then is for others to see. */
+static bool respell(const Column *column, Field *field, char **to)
+{
+    if (column->key >= 0 || field->flags & ESCAPES)
+        return false;
+    switch (column->takes) {
+    case TAKES_BOOL:
+        return say_boolean(field);
+    case TAKES_INT:
+        return say_integer(field);
+    case TAKES_DOUBLE:
+    case TAKES_DECIMAL:
+        return say_number(field);
+    case TAKES_TIMESTAMP:
+        return say_timestamp(column, field, to);
+    default:
+        return false;
+    }
+}
+
+/* Put values that columns of declared types do not take as they came in their types' texts, and say whether there are
+   such. `said`: whether the message says something of the row, which `typing` has. False where it is not for us. */
+static bool respell_row(Table *table, Row *row, Typing *typing, bool said, char **to, bool *any)
+{
+    int next = 0;
+    for (int i = 0; i < row->count; i++) {
+        Field *field = &row->fields[i];
+        if (!said) {
+            typing->came[i] = (Text){NULL, 0};
+            typing->types[i] = 0;
+        }
+        const Column *column = column_of(table, field, &next);
+        if (!column || !column->declared || way_in_row(column, row, i, typing) != NOT_OURS)
+            continue;
+        Text came = {field->text, field->size};
+        if (!respell(column, field, to))
+            return false;
+        if (!typing->came[i].text)
+            typing->came[i] = came;
+        typing->types[i] = 0;
+        *any = true;
+    }
+    return true;
+}
+
 /* How much room `read_said_row` may need, and `restate_row` once more, and the row's own size. */
-static size_t room_to_read(const Row *row) { return (size_t)row->size * 2 + (size_t)row->count * MAX_MADE; }
+static size_t room_to_read(const Row *row) { return (size_t)row->size * 2 + (size_t)row->count * MAX_MADE * 2; }
 
 /* Write a field behind others, and let it be there; where that ends. */
 static char *put_field(char *to, Field *field, bool last)

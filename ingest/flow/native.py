@@ -71,6 +71,8 @@ _MAX_TYPES: Final = 100_000
 _ENDLESS: Final = 1 << 40
 """More characters than any text has: messages may declare a VARCHAR of any length."""
 _MAX_RESULTS: Final = 1000
+_FINE: Final = 2
+"""Of a declared column whose times no expression reads: they may be finer than a microsecond."""
 
 
 class Lanes:
@@ -192,7 +194,8 @@ def compile_feed(plan: FeedPlan) -> Table | None:
     if len(key) > _MAX_KEYS or any(name not in places for name in key):
         return None
     made = _native.Table(
-        plan, None, tuple(_column(c.name, _takes(c.type, c.type, plan.standard)) for c in columns),
+        plan, None,
+        tuple(_column(c.name, _takes(c.type, c.type, plan.standard), c.name in plan.declared) for c in columns),
         tuple(range(len(columns))), len(columns), tuple(places[name] for name in key), plan.source.key_from_message,
         False,
     )  # fmt: skip
@@ -282,7 +285,10 @@ def _compile_for(plan: TablePlan | RowPlan, destination: Any) -> Table | None:  
     places = {name: i for i, name in enumerate(names)}
     if len(sink.primary_key) > _MAX_KEYS or len(names) != len(sink.columns):
         return None
-    columns = [_column(c.name, _takes(c.type, sink_types[c.name], plan.standard)) for c in source.columns]
+    columns = [
+        _column(c.name, _takes(c.type, sink_types[c.name], plan.standard), _FINE if c.name in plan.declared else 0)
+        for c in source.columns
+    ]
     columns += [_column(name, (_OTHER, False, 0, 0, 0)) for name in names[own:]]
     order = tuple(places[column.name] for column in sink.columns)
     key = tuple(places[name] for name in sink.primary_key)
@@ -295,9 +301,11 @@ def _names(plan: TablePlan | RowPlan) -> list[str]:
     return [*dict.fromkeys(column.name for side in (plan.source, plan.sink) for column in side.columns)]
 
 
-def _column(name: str, takes: tuple[int, bool, int, int, int]) -> tuple[bytes, bytes, int, bool, int, int, int]:
+def _column(
+    name: str, takes: tuple[int, bool, int, int, int], declared: int = 0
+) -> tuple[bytes, bytes, int, bool, int, int, int, int]:
     text = msgspec.json.encode(name)
-    return text[1:-1], b",%b:null" % text, *takes
+    return text[1:-1], b",%b:null" % text, *takes, declared
 
 
 _numbers: dict[DataType, int] = {}

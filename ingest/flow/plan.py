@@ -125,6 +125,7 @@ class TablePlan:
         self.withheld = conformer.withheld
         self.standard = conformer.standard
         self.read_as_strings = conformer.read_as_strings
+        self.declared = conformer.declared
         self._declared: Declared | None = None
         """What was declared last and agrees with the primary key."""
         self._trusted: Declared | None = None

@@ -88,6 +88,7 @@ class RowPlan:
         self._conformer = Conformer(table, source, sink, inference)
         self.withheld = self._conformer.withheld
         self.read_as_strings = self._conformer.read_as_strings
+        self.declared = self._conformer.declared
         self._primary_key = sink.primary_key
         self._columns = [column.name for column in sink.columns]
         self._render = render

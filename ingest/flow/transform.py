@@ -189,8 +189,9 @@ class FeedPlan:
         """Those that are of the result's key."""
         self.was = [] if self.images else [(i.name, i.slot[0], places[i.slot]) for i in program.was_inputs]
         """Columns of the row before an update that travel with the row after it, where both have the same key."""
+        self.declared = self._conformer.declared
         fine = {i.name for i in program.inputs if isinstance(i.type, (TimestampNTZType, TimestampType, TimeType))}
-        self._fine = fine & self._conformer.declared
+        self._fine = fine & self.declared
         """Times that may be finer than a microsecond, as expressions are not."""
         self.cut: dict[str, int] = {}
         """By column: values that expressions got without what is finer than a microsecond."""

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import currently_in_test_context, event, example, given, settings
 from hypothesis import strategies as st
 from inmemory import run
-from shapes import a_message
+from shapes import DECLARED, a_message
 
 from ingest.engine import worker
 from ingest.flow import native
@@ -22,6 +22,7 @@ from ingest.flow.plans import Plans
 from ingest.formats.canal_json import CanalJson
 from ingest.formats.debezium_json import DebeziumJson
 from ingest.formats.json import Json
+from ingest.formats.options import TypedOptions
 from ingest.model import types
 from ingest.model.schema import Column, TableSchema
 from ingest.sinks.kafka import KafkaSink
@@ -67,17 +68,37 @@ def schema(columns: dict[str, str], key: tuple[str, ...]) -> TableSchema:
     return TableSchema(made, key)
 
 
-def plans(form: Any, table: Any, source: TableSchema, sink: TableSchema, *, keyed: bool, to: Any = SINK) -> Plans:
-    made = Plans(to.plan, Inference(form.reading, False, {}, 2000))
+def plans(
+    form: Any,
+    table: Any,
+    source: TableSchema,
+    sink: TableSchema,
+    *,
+    keyed: bool,
+    to: Any = SINK,
+    declared: tuple[str, ...] = (),
+) -> Plans:
+    given = TableSchema(tuple(column for column in source.columns if column.name in declared), ())
+    made = Plans(to.plan, Inference(form.reading, False, {table: given}, 2000))
     made.renew(Schemas(1, {table: SourceTable(source, (("out",),), keyed)}, {("out",): sink}), None)
     return made
 
 
 def compare(
-    form: Any, table: Any, source: TableSchema, sink: TableSchema, message: Message, *, keyed: bool, to: Any = SINK
+    form: Any,
+    table: Any,
+    source: TableSchema,
+    sink: TableSchema,
+    message: Message,
+    *,
+    keyed: bool,
+    to: Any = SINK,
+    declared: tuple[str, ...] = (),
 ) -> bool:
-    """Whether C took the message; then it is as the book has it."""
-    by_book, by_c = (plans(form, table, source, sink, keyed=keyed, to=to) for _ in range(2))
+    """Whether C took the message; then it is as the book has it. `declared`: columns whose types the pipeline gives."""
+    by_book, by_c = (plans(form, table, source, sink, keyed=keyed, to=to, declared=declared) for _ in range(2))
+    if declared and isinstance(form, TypedOptions):
+        form = form.beside({table: frozenset(declared)})
     records: list[Any] = []
     lanes = native.Lanes(form, by_c)
     lane = lanes.of("t")
@@ -145,14 +166,37 @@ a_nested = st.recursive(
 space = st.sampled_from(["", " ", "\n\t", "\r\n  "])
 
 
+def a_spelling(value: str) -> Any:
+    """Other texts of a value, and some that lose something."""
+    text = value.strip('"')
+    others = [
+        f'"{text}"', f'" {text}  "', f'"{text}.0"', f"{text}.0", f"{text}.50", f'"{text.upper()}"', f'"{text}e1"',
+        f'"0{text}"', f'"+{text}"', f'"-{text}"', f'"{text.replace(" ", "T")}"', f'"{text.replace("Z", "")}"',
+        f'"{text.replace(" ", "T").replace("Z", "")}.123456789"', f'"{text}.1234567"', f'"{text}.120"', f'"{text}Z"',
+        f'"{text.replace("Z", ".1234567891Z")}"', f'"{text.replace("Z", "+02:00")}"', f'"{text.replace("Z", ".100Z")}"',
+        f'"{text.replace("Z", ".123456789Z")}"', f'"{text[:10]}"', f'"{text}789"', f'"{text}0001"', f'"{text}\\t"',
+    ]  # fmt: skip
+    return st.sampled_from(others)
+
+
+def some_declared(data: Any, source: TableSchema) -> tuple[str, ...]:
+    """Names of columns that the pipeline declares; mostly all or none."""
+    names = tuple(column.name for column in source.columns)
+    return data.draw(st.sampled_from([(), names, names, names[:1], names[-1:]]))  # type: ignore[no-any-return]
+
+
 @st.composite
 def a_row(draw: Any, names: list[str], *, usual: dict[str, str]) -> str:
     """The text of a row, mostly one that fits."""
-    odd = draw(st.sampled_from([None, "value", "value", "value", "value", "missing", "order", "twice", "name"]))
+    odd = draw(
+        st.sampled_from([None, *["value"] * 3, *["spelling"] * 3, "spellings", "missing", "order", "twice", "name"])
+    )
     at = draw(st.sampled_from(names))
     parts = []
     for name in names:
         value = draw(a_nested) if odd == "value" and name == at else usual[name]
+        if odd == "spellings" or (odd == "spelling" and name == at):
+            value = draw(a_spelling(usual[name]))
         if odd != "missing" or name != at:
             quoted = json.dumps(name, ensure_ascii=odd == "name")
             parts.append(f"{quoted}{draw(space)}:{draw(space)}{value}")
@@ -212,7 +256,9 @@ def test_debezium_as_the_book_has_it(data: Any) -> None:
     )
     policy = data.draw(st.sampled_from(["reject", "keep"]))
     form = DebeziumJson.model_validate({"debezium-json.unavailable-value": policy})
-    compare(form, ("shop", "t"), source, sink, message, keyed=data.draw(st.booleans()), to=data.draw(A_SINK))
+    declared = some_declared(data, source)
+    keyed, to = data.draw(st.booleans()), data.draw(A_SINK)
+    compare(form, ("shop", "t"), source, sink, message, keyed=keyed, to=to, declared=declared)
 
 
 @settings(max_examples=400)
@@ -222,7 +268,9 @@ def test_rows_as_the_book_has_them(data: Any) -> None:
     text = data.draw(space) + data.draw(a_row(list(usual), usual=usual)) + data.draw(space)
     message = Message(b"k", text.encode("utf-8", "surrogatepass"))
     form = Json.model_validate(data.draw(st.sampled_from([{}, {"json.timestamp-format.standard": "ISO-8601"}])))
-    compare(form, ("t",), source, sink, message, keyed=False, to=data.draw(A_SINK))
+    compare(
+        form, ("t",), source, sink, message, keyed=False, to=data.draw(A_SINK), declared=some_declared(data, source)
+    )
 
 
 @settings(max_examples=1000)
@@ -248,7 +296,9 @@ def test_canal_as_the_book_has_it(data: Any) -> None:
     fields = data.draw(st.one_of(st.just(fields), st.permutations(fields)))
     message = Message(b"k", ("{" + ",".join(fields) + "}").encode("utf-8", "surrogatepass"))
     table = data.draw(st.sampled_from([("shop", "t"), ("shop", "t"), ("a", "b", "t"), ("t",)]))
-    compare(CanalJson(), table, source, sink, message, keyed=data.draw(st.booleans()), to=data.draw(A_SINK))
+    keyed, to = data.draw(st.booleans()), data.draw(A_SINK)
+    declared = some_declared(data, source)
+    compare(CanalJson(), table, source, sink, message, keyed=keyed, to=to, declared=declared)
 
 
 ONES = st.sampled_from([
@@ -390,7 +440,8 @@ def test_schema_envelopes_as_the_book_has_them(data: Any) -> None:
     form = DebeziumJson.model_validate(
         data.draw(st.sampled_from([{}, {"debezium-json.infer-schema.primitive-as-string": True}]))
     )
-    compare(form, ("shop", "t"), source, sink, message, keyed=data.draw(st.booleans()), to=data.draw(A_SINK))
+    keyed, to, declared = data.draw(st.booleans()), data.draw(A_SINK), some_declared(data, source)
+    compare(form, ("shop", "t"), source, sink, message, keyed=keyed, to=to, declared=declared)
 
 
 @settings(max_examples=1000)
@@ -413,7 +464,8 @@ def test_types_of_canal_as_the_book_has_them(data: Any) -> None:
     whole = data.draw(st.sampled_from([{}, {"canal-json.infer-schema.primitive-as-string": True}]))
     form = CanalJson.model_validate({"canal-json.infer-schema.strategy": strategy, **zoned, **whole})
     message = Message(None, text.encode("utf-8", "surrogatepass"))
-    compare(form, ("shop", "t"), source, sink, message, keyed=data.draw(st.booleans()), to=data.draw(A_SINK))
+    keyed, to, declared = data.draw(st.booleans()), data.draw(A_SINK), some_declared(data, source)
+    compare(form, ("shop", "t"), source, sink, message, keyed=keyed, to=to, declared=declared)
 
 
 ORDERS = schema({"id": "BIGINT", "name": "STRING", "n": "DOUBLE"}, ("id",))
@@ -608,14 +660,47 @@ def test_a_source_is_read_whatever_source_came_before() -> None:
     assert said == expected
 
 
+A_DECLARED_TABLE = schema(
+    {"id": "BIGINT", "i": "INT", "f": "DOUBLE", "d": "DECIMAL(10,2)", "b": "BOOLEAN", "at": "TIMESTAMP",
+     "l": "TIMESTAMP_LTZ", "t": "TIME(6)"}, ("id",),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("to", [SINK, *LAID_OUT])
+@pytest.mark.parametrize(
+    "row",
+    [
+        '"i":"12"', '"i":" -12 "', '"i":12.00', '"i":"7.0"', '"f":"100.0"', '"d":"-1.50"', '"b":"TRUE"', '"b":" false"',
+        '"at":"2020-01-31T12:13:14"', '"at":"2020-01-31T12:13:14.500"', '"at":"2020-01-31 12:13:14.123456789"',
+        '"at":"2020-01-31T12:13:14.1234567"', '"l":"2020-01-31T12:13:14Z"', '"l":"2020-01-31 12:13:14"',
+        '"l":"2020-01-31T12:13:14.123456789Z"', '"t":"12:13:14.1234567"', '"i":"1","f":2,"b":"True","d":" 3"',
+    ],
+)  # fmt: skip
+def test_the_usual_spellings_are_for_c(row: str, to: Any) -> None:
+    names = tuple(column.name for column in A_DECLARED_TABLE.columns)
+    message = Message(b'{"id":1}', wrap(f'{{"id":1,{row}}}', before='{"id":1}', op="u"))
+    form, at, one = DebeziumJson(), ("shop", "t"), A_DECLARED_TABLE
+    assert compare(form, at, one, one, message, keyed=True, to=to, declared=names)
+    assert not compare(form, at, one, one, message, keyed=True, to=to)
+
+
 @pytest.mark.parametrize("form", ["debezium-json", "canal-json", "json"])
 def test_whole_runs_are_the_same_without_it(form: str) -> None:
     @settings(max_examples=60)
-    @example([(None, b'{"id":1,"a":1}'), (None, b'{"id":1}'), (None, b'{"id":1,"id":2}')], 1, -1)
-    @given(st.lists(a_message(form), min_size=1, max_size=25), st.sampled_from([1, 1000]), st.sampled_from([-1, 2]))
-    def same(messages: list[tuple[bytes | None, bytes | None]], look_ahead: int, most: int) -> None:
+    @example([(None, b'{"id":1,"a":1}'), (None, b'{"id":1}'), (None, b'{"id":1,"id":2}')], 1, -1, False)
+    @given(
+        st.lists(a_message(form), min_size=1, max_size=25),
+        st.sampled_from([1, 1000]),
+        st.sampled_from([-1, 2]),
+        st.booleans(),
+    )
+    def same(messages: list[tuple[bytes | None, bytes | None]], look_ahead: int, most: int, given: bool) -> None:  # noqa: FBT001
         sections: Any = {
-            "source": {"value.format": form, "ingestion.error-tolerance.max-count": most},
+            "source": {
+                "value.format": form,
+                "ingestion.error-tolerance.max-count": most,
+                **(DECLARED if given else {}),
+            },
             "transform": [{"source-table": r"\.*", "primary-keys": "id"}] if form == "json" else [],
         }
         with pytest.MonkeyPatch.context() as patch:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from inmemory import run
-from shapes import a_message
+from shapes import DECLARED, a_message
 
 from ingest.engine import worker
 from ingest.engine.binder import Binder
@@ -73,9 +73,16 @@ def test_what_is_in_c_does_what_the_book_says(form: str) -> None:
     }
 
     @FEW
-    @given(st.lists(a_message(form), min_size=1, max_size=25), st.sampled_from([1, 1000]), st.sampled_from([-1, 2]))
-    def same(messages: list[tuple[bytes | None, bytes | None]], look_ahead: int, most: int) -> None:
-        both_ways(messages, look_ahead, **sections(form, most, **rule))
+    @given(
+        st.lists(a_message(form), min_size=1, max_size=25),
+        st.sampled_from([1, 1000]),
+        st.sampled_from([-1, 2]),
+        st.booleans(),
+    )
+    def same(messages: list[tuple[bytes | None, bytes | None]], look_ahead: int, most: int, given: bool) -> None:  # noqa: FBT001
+        made = sections(form, most, **rule)
+        made["source"] |= DECLARED if given else {}
+        both_ways(messages, look_ahead, **made)
 
     same()
 
@@ -90,6 +97,7 @@ def both_ways(messages: Sequence[tuple[bytes | None, bytes | None]], look_ahead:
     assert [(t, k, read(v)) for t, k, v in with_it.records] == [(t, k, read(v)) for t, k, v in without.records]
     assert with_it.rejects == without.rejects
     assert (with_it.skipped, with_it.withheld) == (without.skipped, without.withheld)
+    assert with_it.cut == without.cut
     assert with_it.changes == without.changes
     assert str(with_it.error) == str(without.error)
     return with_it
