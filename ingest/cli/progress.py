@@ -186,7 +186,7 @@ def print_summary(event: RunEnded, secrets: frozenset[str]) -> None:
         f"{f', {event.rejected:,} rejected' if event.rejected else ''}{f'; skipped: {skipped}' if skipped else ''}",
         soft_wrap=True,
     )
-    for what, counts in (("values left out of the sink", event.withheld), ("fractions cut for expressions", event.cut)):
+    for what, counts in (("values left out of the sink", event.withheld), ("fractions cut to microseconds", event.cut)):
         if counts:
             parts = ", ".join(f"{count:,} of {name}" for name, count in sorted(counts.items())[:MAX_LINES])
             console.print(Text(mask(f"{what}: {parts}", secrets)), soft_wrap=True)

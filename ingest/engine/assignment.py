@@ -65,7 +65,7 @@ class Outcome:
     withheld: dict[tuple[TableId, str], int] = field(default_factory=dict)
     """By table and column: values that the sink's table was not to have."""
     cut: dict[tuple[TableId, str], int] = field(default_factory=dict)
-    """By table and column: times that expressions got without what is finer than a microsecond."""
+    """By table and column: times that were taken without what is finer than a microsecond."""
     delivered: list[Any] = field(default_factory=list)
     """What the sink wants the driver to get."""
     lost_deliveries: int = 0

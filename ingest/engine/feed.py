@@ -9,12 +9,10 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from ingest.engine.assignment import add_counts
 from ingest.engine.handover import Ended, Left, Rejected, rejected
 from ingest.engine.output import offset_of
 from ingest.engine.rows import BATCH_ROWS, MARK, READY, RowsInC, layout, rows_of
 from ingest.engine.task import Shard, attempt, outcome_of
-from ingest.flow.transform import FeedPlan
 from ingest.model.event import TOMBSTONE, Skip
 
 if TYPE_CHECKING:
@@ -113,9 +111,6 @@ class Feed(Shard):
         """What is inserted, updated and deleted is counted where it is written."""
         plan.inserted = plan.updated = plan.deleted = 0
         super().count(plan)
-        if isinstance(plan, FeedPlan):
-            add_counts(self.outcome.cut, {(plan.table, column): count for column, count in plan.cut.items()})
-            plan.cut.clear()
 
     def batches(self) -> Generator[pa.RecordBatch]:
         """All rows."""

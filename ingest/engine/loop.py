@@ -316,8 +316,8 @@ class Loop(Starting):
         for table, column in sorted(self.withheld):
             self.warn_once(f"table {show(table)}: values of column {column!r} are left out of the sink, and counted")
         for table, column in sorted(self.cut):
-            what = f"what is finer than a microsecond in column {column!r} is cut for expressions, and counted"
-            self.warn_once(f"table {show(table)}: {what}")
+            why = "is cut where expressions or Debezium's types need it, and counted"
+            self.warn_once(f"table {show(table)}: what is finer than a microsecond in column {column!r} {why}")
         collector = self.pipeline.pipeline.collector
         logged = collector is not None and collector.type == "logger"
         for reject in (r for o in outcomes for r in o.rejects):

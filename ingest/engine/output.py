@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Final
 from pyspark import TaskContext
 
 from ingest.engine import worker
+from ingest.engine.assignment import add_counts
 from ingest.engine.tally import Counts, Tally
 from ingest.errors import IngestError, Superseded, Unsettled
+from ingest.flow.rows import RowPlan
+from ingest.flow.transform import FeedPlan
 from ingest.model.portion import Portion
 from ingest.model.reject import Reject
 
@@ -109,6 +112,9 @@ class Output:
         if plan.unsaid:
             self.skip(UNSAID, plan.unsaid)
             plan.unsaid = 0
+        if isinstance(plan, (FeedPlan, RowPlan)):
+            add_counts(self.outcome.cut, {(plan.table, column): count for column, count in plan.cut.items()})
+            plan.cut.clear()
         withheld = plan.withheld
         for column, number in withheld.items():
             key = plan.table, column

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pyspark.sql.types import TimestampNTZType, TimeType
+
 from ingest.flow.conform import Conformer, KeyChanged
 from ingest.flow.decoders import plain_name
 from ingest.flow.rowtext import key_image, parse_row
 from ingest.formats.writing import Cell, fill
+from ingest.model import temporal
 from ingest.model.event import Kind
 from ingest.model.keytext import key_text
 from ingest.model.reject import RowError
@@ -80,8 +83,12 @@ class RowPlan:
         *,
         key_from_message: bool,
         layout: Layout | None = None,
+        coarse: bool = False,
     ) -> None:
-        """`render`: the sink's records for a change; `layout`: where it is what that renders."""
+        """`render`: the sink's records for a change; `layout`: where it is what that renders.
+
+        `coarse`: that writes times in microseconds.
+        """
         self.table = table
         self.source, self.sink, self.layout = source, sink, layout
         self.inserted = self.updated = self.deleted = self.unsaid = 0
@@ -89,6 +96,11 @@ class RowPlan:
         self.withheld = self._conformer.withheld
         self.read_as_strings = self._conformer.read_as_strings
         self.declared = self._conformer.declared
+        times = [c.name for c in sink.columns if isinstance(c.type, (TimestampNTZType, TimeType))]
+        self._fine = [name for name in times if coarse and name in self.declared]
+        """Times that may be finer than what is written."""
+        self.cut: dict[str, int] = {}
+        """By column: values that were written without what is finer than a microsecond."""
         self._primary_key = sink.primary_key
         self._columns = [column.name for column in sink.columns]
         self._render = render
@@ -128,6 +140,9 @@ class RowPlan:
                 old, old_key = {**row, **old}, {**key, **old_key}
         for record in self._render(RowChange(kind, old, row, key, old_key)):
             emit(record)
+        for name in self._fine:
+            if temporal.coarse(row[name].decode())[1]:
+                self.cut[name] = self.cut.get(name, 0) + 1
         if kind is Kind.UPDATE:
             self.updated += 1
         else:

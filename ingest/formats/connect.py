@@ -17,6 +17,7 @@ from pyspark.sql.types import DecimalType, TimeType
 
 from ingest.formats.typed import Column, Reads, plain, reads_plain, texts
 from ingest.model import temporal, types
+from ingest.model.reject import RowError
 from ingest.model.table import show
 
 if TYPE_CHECKING:
@@ -201,11 +202,19 @@ def envelope_schema(table: TableId, schema: TableSchema) -> bytes:
 
 
 def payload_of(schema: TableSchema) -> Callable[[dict[str, bytes]], dict[str, bytes]]:
-    """What makes an image whose values are as `envelope_schema` declares them."""
+    """What makes an image whose values are as `envelope_schema` declares them; it raises RowError."""
     writes = {column.name: write for column in schema.columns if (write := _written(column.type)[1]) is not None}
 
     def payload(image: dict[str, bytes]) -> dict[str, bytes]:
-        changed = {name: writes[name](raw) for name, raw in image.items() if name in writes and raw != b"null"}
+        changed = {}
+        for name, raw in image.items():
+            if name in writes and raw != b"null":
+                try:
+                    changed[name] = writes[name](raw)
+                except ValueError:
+                    shown = raw[:60].decode("utf-8", "backslashreplace")
+                    msg = f"column {name!r} of the row before holds {shown}, which is not of the type that it has now"
+                    raise RowError("type-mismatch", msg) from None
         return {**image, **changed}
 
     return payload
@@ -213,6 +222,9 @@ def payload_of(schema: TableSchema) -> Callable[[dict[str, bytes]], dict[str, by
 
 def _unscale(raw: bytes, scale: int) -> bytes:
     whole, _, fraction = raw.partition(b".")
+    if fraction[scale:].strip(b"0"):
+        msg = "it would lose a digit"
+        raise ValueError(msg)
     unscaled = int(whole + fraction.ljust(scale, b"0")[:scale])
     size = (unscaled + (unscaled < 0)).bit_length() // 8 + 1
     return b'"' + base64.b64encode(unscaled.to_bytes(size, "big", signed=True)) + b'"'

@@ -122,7 +122,7 @@ class RunEnded:
     withheld: Mapping[str, int] = field(default_factory=dict)
     """By table and column: values that did not get into the sink, because its table was not to have the column."""
     cut: Mapping[str, int] = field(default_factory=dict)
-    """By table and column: times that expressions got without what is finer than a microsecond."""
+    """By table and column: times that were taken without what is finer than a microsecond."""
     stopped: str = ""
     """Why it ended: `drained`, `signal`, or the error."""
 

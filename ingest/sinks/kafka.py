@@ -123,14 +123,17 @@ class KafkaSink(TopicsOptions):
         keyed = source.key_from_message
         if self.strategy == "all-to-zero" or key is not None:
             written = layout if isinstance(value, Pattern) else None
-            return RowPlan(table, source.schema, sink, layout.render, inference, key_from_message=keyed, layout=written)
+            return RowPlan(table, source.schema, sink, layout.render, inference, key_from_message=keyed, layout=written,
+                           coarse=self.include_schema)  # fmt: skip
         hashed = json_key(target, sink)
 
         def render(change: RowChange) -> Iterator[Record]:
             for _, none, made in layout.render(change):
                 yield (Destination(to.topic, to.headers, fill(hashed, None, change.key)), none, made)
 
-        return RowPlan(table, source.schema, sink, render, inference, key_from_message=keyed)
+        return RowPlan(
+            table, source.schema, sink, render, inference, key_from_message=keyed, coarse=self.include_schema
+        )
 
 
 @lru_cache(maxsize=16)

@@ -59,7 +59,8 @@ def test_no_time_loses_a_digit(name: str, text: str, standard: str) -> None:
 
 a_value = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False),
-              a_number, a_time, st.text(max_size=5), st.sampled_from(["TRUE", " false ", "aGk=", "1e5", "12:13:14.1234567"])),
+              a_number, a_time, st.text(max_size=5),
+              st.sampled_from(["TRUE", " false ", "aGk=", "1e5", "12:13:14.1234567"])),
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.sampled_from("abc"), inner, max_size=3)),
     max_leaves=4,
 )  # fmt: skip
@@ -87,7 +88,9 @@ def test_a_zone_is_an_instant(hours: float) -> None:
     [
         ("INT", '"1.5"'), ("INT", '"3000000000"'), ("INT", "true"), ("INT", '""'), ("INT", '"1e999999999"'),
         ("INT", '"0x1"'), ("INT", '"1_000"'), ("BIGINT", '"\\u0661"'), ("DOUBLE", '"NaN"'), ("DOUBLE", '".e1"'),
-        ("DECIMAL(5,2)", '"1.234"'), ("DECIMAL(5,2)", '"1234"'), ("BOOLEAN", '"yes"'), ("BOOLEAN", "1"), ("VARCHAR(3)", "1234"), ("DATE", "18262"),
+        ("DECIMAL(5,2)", '"1.234"'), ("DECIMAL(5,2)", '"1234"'),
+        ("BOOLEAN", '"yes"'), ("BOOLEAN", "1"), ("VARCHAR(3)", "1234"),
+        ("DATE", "18262"),
         ("DATE", '"2020-01-31T00:00:01"'), ("TIMESTAMP", '"2020-01-31T12:13:14Z"'), ("TIMESTAMP", '"2020-02-30T00:00"'),
         ("TIMESTAMP", '"2020-01-31T00:00:00.1234567891"'), ("TIMESTAMP_LTZ", '"0001-01-01T00:00+14:00"'),
         ("TIMESTAMP_LTZ", "1580000000000"), ("TIME(3)", '"24:00"'), ("ARRAY<INT>", '["1", "x"]'),
