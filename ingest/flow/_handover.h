@@ -219,7 +219,7 @@ static bool lacks(const Lane *lane, const Row *row)
 
 /* The rows of a change whose table's rows go to expressions: as FeedPlan has them, or 0. `typed`: the message says what
    the types are, and values are of them. */
-static int feed_one(
+static __attribute__((noinline)) int feed_one(
     State *state, Lane *lane, Table *table, char op, Text message_key, bool typed, const Feed *feed)
 {
     bool inserted = op == 'c' || op == 'r', updated = op == 'u';

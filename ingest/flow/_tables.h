@@ -23,7 +23,7 @@ typedef struct {
     int type;       /* the number of its type, where the sink's column is of the same; or 0 */
     bool quoted;    /* the sink's column is a text: what is none is written as one */
     bool moves;     /* it is of the key of what comes out of expressions */
-    int declared;   /* whether the pipeline declares its type, so that it takes every spelling: 1, and 2 for any fraction */
+    uint8_t declared; /* the pipeline declares its type, so that it takes every spelling: 1, and 2 for any fraction */
     long a, b;      /* bits; most characters (-1: any); precision and scale; separator and zone */
     int at, was;    /* field of the row in hand; of the image in hand */
     uint64_t seen;  /* the row that had it last */
@@ -153,11 +153,12 @@ static int table_init(Table *self, PyObject *args, PyObject *Py_UNUSED(kwargs))
         Column *column = &self->columns[i];
         const char *name, *fill;
         Py_ssize_t name_size, fill_size;
-        int quoted;
+        int quoted, declared;
         if (!PyArg_ParseTuple(PyTuple_GET_ITEM(columns, i), "y#y#ipllii", &name, &name_size, &fill, &fill_size,
-                              &column->takes, &quoted, &column->a, &column->b, &column->type, &column->declared))
+                              &column->takes, &quoted, &column->a, &column->b, &column->type, &declared))
             return -1;
-        self->declares |= column->declared != 0;
+        column->declared = (uint8_t)declared;
+        self->declares |= declared != 0;
         column->name = PyMem_Malloc((size_t)name_size + 1);
         column->fill = PyMem_Malloc((size_t)fill_size + 1);
         self->count++;
@@ -325,7 +326,7 @@ static bool is_fine(const Column *column, const Field *field, long at, bool zone
     return true;
 }
 
-static bool fits_fine_timestamp(const Column *column, const Field *field)
+static __attribute__((noinline)) bool fits_fine_timestamp(const Column *column, const Field *field)
 {
     char text[24];
     if (!is_fine(column, field, 19, column->b))
@@ -335,7 +336,7 @@ static bool fits_fine_timestamp(const Column *column, const Field *field)
     return fits_timestamp(&(Field){.text = text, .size = 21}, (char)column->a, false);
 }
 
-static bool fits_fine_time(const Column *column, const Field *field)
+static __attribute__((noinline)) bool fits_fine_time(const Column *column, const Field *field)
 {
     char text[12];
     if (!is_fine(column, field, 8, false))

@@ -529,7 +529,7 @@ static bool respell(const Column *column, Field *field, char **to)
 
 /* Put values that columns of declared types do not take as they came in their types' texts, and say whether there are
    such. `said`: whether the message says something of the row, which `typing` has. False where it is not for us. */
-static bool respell_row(Table *table, Row *row, Typing *typing, bool said, char **to, bool *any)
+static __attribute__((noinline)) bool respell_row(Table *table, Row *row, Typing *typing, bool said, char **to, bool *any)
 {
     int next = 0;
     for (int i = 0; i < row->count; i++) {
