@@ -6,7 +6,7 @@ values that already fit stay what they are. Rules: decisions, "Types and merging
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.types import NullType
@@ -48,6 +48,10 @@ class Inference:
         """The columns of a table whose types the pipeline's file declares: they take every spelling of their values."""
         given = self.initial.get(table)
         return frozenset(self.reading.fixed).union(() if given is None else (column.name for column in given.columns))
+
+    def after(self, table: TableId, output: TableSchema) -> Inference:
+        """Return the same for rows that a transform made: of declared columns there may be copies under other names."""
+        return replace(self, initial={table: output}) if self.declared(table) else self
 
 
 def unmatched(inference: Inference, tables: Mapping[TableId, TableSchema]) -> list[str]:

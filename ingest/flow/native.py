@@ -195,7 +195,11 @@ def compile_feed(plan: FeedPlan) -> Table | None:
         return None
     made = _native.Table(
         plan, None,
-        tuple(_column(c.name, _takes(c.type, c.type, plan.standard), c.name in plan.declared) for c in columns),
+        # Values of the result's key keep the text that they came as, so that other spellings of them are not for C
+        tuple(
+            _column(c.name, _takes(c.type, c.type, plan.standard), c.name in plan.declared.difference(plan.key_columns))
+            for c in columns
+        ),
         tuple(range(len(columns))), len(columns), tuple(places[name] for name in key), plan.source.key_from_message,
         False,
     )  # fmt: skip

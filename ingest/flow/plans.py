@@ -122,18 +122,20 @@ class Plans:
         source = self.schemas.sources.get(table)
         if source is None:
             raise Drift
+        inference = self._inference
         if source.output is not None:
             if self.feed is not None:
                 plan = self.compiled[table] = self.feed(table, source)
                 return plan
             source = source.after()
-        plans = [self._compile(table, source, target) for target in source.targets]
+            inference = inference.after(table, source.schema)
+        plans = [self._compile(table, source, target, inference) for target in source.targets]
         plan = self.compiled[table] = plans[0] if len(plans) == 1 else Several(table, plans)
         return plan
 
-    def _compile(self, table: TableId, source: SourceTable, target: TableId) -> Plan:
+    def _compile(self, table: TableId, source: SourceTable, target: TableId, inference: Inference) -> Plan:
         try:
-            return self._make(table, source, target, self.schemas.sinks[target], self._inference)
+            return self._make(table, source, target, self.schemas.sinks[target], inference)
         except RowError as exc:
             return Refused(table, exc.code, str(exc))
 

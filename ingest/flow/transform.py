@@ -174,7 +174,7 @@ class FeedPlan:
         """Whether the row before an update goes in any case."""
         self._primary_key = source.schema.primary_key if source.key_from_message else ()
         copies = {output.name: output.copy_of for output in program.outputs}
-        self._key_columns = [name for key in program.key if (name := copies.get(key, key)) is not None]
+        self.key_columns = [name for key in program.key if (name := copies.get(key, key)) is not None]
         """The source columns that are the result's key, as far as that is not computed."""
         parts = ("", "", *program.table)
         self.constants = {NAMESPACE: parts[-3], SCHEMA: parts[-2], TABLE: parts[-1]}
@@ -296,7 +296,7 @@ class FeedPlan:
     def _sent(self, row: Mapping[str, bytes], *images: msgspec.Raw) -> bytes:
         """The row's text, in which values of the key are as the images have them: a key knows no types."""
         came = {name: value for image in images for name, value in parse_row(image).items()}
-        return object_of({**row, **{name: came[name] for name in self._key_columns if name in row and name in came}})
+        return object_of({**row, **{name: came[name] for name in self.key_columns if name in row and name in came}})
 
     def delete(
         self,
