@@ -55,8 +55,8 @@ class Json(Options):
     topic's name is the table."""
 
     fixed_types: str | None = Field(None, alias="json.infer-schema.fixed-types")
-    """Columns with types that no value changes, in Flink SQL: `id BIGINT, name VARCHAR(10)`. A value that does not fit
-    is a reject. Needs `scan.max.pre.fetch.records: 0`."""
+    """Columns with types that no value changes, in Flink SQL: `id BIGINT, name VARCHAR(10)`. A value that says
+    none of its type is a reject. Needs `scan.max.pre.fetch.records: 0`."""
 
     @field_validator("table_fields")
     @classmethod

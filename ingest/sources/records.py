@@ -54,7 +54,8 @@ class RecordOptions(Options):
 
     ddls: str | None = Field(None, alias="scan.value.initial-schemas.ddls")
     """Schemas that tables have before their first record: Flink SQL's `CREATE TABLE db.t (id BIGINT, name
-    VARCHAR(10))`, separated by `;`. A primary key in it is the table's."""
+    VARCHAR(10))`, separated by `;`. A primary key in it is the table's. Their columns take every spelling of a
+    value that loses nothing: a number in quotes, a time with `T`."""
 
     strategy: Literal["continuous", "static"] = Field("continuous", alias="schema.inference.strategy")
     """`continuous`: every record may change its table's schema. `static`: a table's first schema is its last: columns

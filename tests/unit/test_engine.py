@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from confluent_kafka import KafkaError
 from inmemory import pipeline
@@ -17,6 +19,7 @@ from ingest.engine.session import with_retries
 from ingest.engine.storage import LocalStorage
 from ingest.engine.worker import Delta, Setup, State
 from ingest.errors import CheckpointError, ConfigError, NoPrimaryKey, SchemaChangeRefused
+from ingest.flow.conform import Conformer, Drift
 from ingest.flow.evolve import Policy, Schemas, SourceTable, evolve, reroute
 from ingest.flow.route import KeyRule, RouteRule, Rules
 from ingest.kafka.failures import is_away
@@ -223,3 +226,16 @@ def test_a_key_of_an_initial_schema_is_the_same_after_a_restart() -> None:
     with pytest.raises(ConfigError, match=r"now \(n\)"):
         reroute(seen, Rules(keys=(KeyRule("t", ("n",)),)), Policy(), given)
     assert reroute(seen, Rules(), Policy(needs_key=False), {}).sinks == {}, "nobody needs it"
+
+
+def test_what_is_declared_is_known_after_a_restart_and_in_workers() -> None:
+    """Schemas are stored without it: the pipeline's file says it at each start."""
+    ddl = "CREATE TABLE t (id BIGINT PRIMARY KEY NOT ENFORCED, n DOUBLE)"
+    made = pipeline(source={"value.format": "json", "scan.value.initial-schemas.ddls": ddl})
+    inference = pickle.loads(pickle.dumps(made.source.inference(10)))  # noqa: S301  (our own)
+    stored = {"columns": [["id", "BIGINT", False], ["n", "DOUBLE", True], ["x", "DOUBLE", True]], "key": ["id"]}
+    known = TableSchema.from_json(stored)
+    conformer = Conformer(("t",), known, known, inference)
+    assert conformer.row(msgspec.Raw(b'{"id":1,"n":" 1.50","x":1}'), None)[0]["n"] == b"1.50"
+    with pytest.raises(Drift):
+        conformer.row(msgspec.Raw(b'{"id":1,"n":1,"x":"1.50"}'), None)
