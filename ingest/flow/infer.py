@@ -16,9 +16,9 @@ from ingest.formats.reading import Reading
 from ingest.model import types
 from ingest.model.reject import RowError
 from ingest.model.schema import Column, TableSchema
+from ingest.model.spelling import says
 from ingest.model.table import show
 from ingest.model.text import one_line
-from ingest.model.spelling import says
 from ingest.model.values import accepts, fits
 
 if TYPE_CHECKING:
