@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path  # noqa: TC003  (typer reads the annotations)
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -27,27 +27,31 @@ def plan(
     checkpoint: CheckpointOption = None,
     conf: ConfOption = None,
 ) -> None:
-    """Show what a run would do: tables, routes, columns, topics, schema changes. Reads a sample, and writes nothing.
+    """Show what a run would do: tables, routes, columns, topics, rejects. Reads a sample, and writes nothing.
 
-    Exit codes as for `run`.
+    Ends as the run would end, as far as the sample shows: with the same exit code and error.
     """
     from ingest.engine.preview import preview  # noqa: PLC0415  (`--help` should not wait for any of this)
     from ingest.spec.visible import mask, masked  # noqa: PLC0415
 
     values, spark = parse_variables(variables), parse_variables(conf)
     with running(file, values, spark, checkpoint, "local[1]", once=True, start=None) as (pipeline, settings, _):
-        found = preview(pipeline, settings)
-    if form is Format.JSON:
-        typer.echo(json.dumps(masked(asdict(found), pipeline.secrets), indent=2))
-    else:
-        for line in _lines(found):
-            typer.echo(mask(line, pipeline.secrets))
+        found, error = preview(pipeline, settings)
+        if form is Format.JSON:
+            typer.echo(json.dumps(masked(asdict(found), pipeline.secrets), indent=2))
+        else:
+            typer.echo(mask("\n".join(_lines(found)), pipeline.secrets))
+        if error is not None:
+            raise error
 
 
 def _lines(found: Preview) -> Iterator[str]:
     going_on = "starts anew" if found.checkpoint is None else f"goes on from {found.checkpoint}"
     yield f"pipeline {found.pipeline}: {found.guarantee}, {going_on}"
-    yield f"source: {found.splits} splits, {found.waiting} records waiting"
+    sample = (
+        f"{found.looked_at:,} of them were looked at" if found.waiting else f"looked at {found.looked_at:,} old ones"
+    )
+    yield f"source: {found.splits} splits, {found.waiting:,} records waiting; {sample}"
     for table in found.tables:
         rule = f", {table.rule}" if table.rule else ""
         new = "" if table.known else " (new)"
@@ -57,14 +61,35 @@ def _lines(found: Preview) -> Iterator[str]:
             null = "" if column["nullable"] else " NOT NULL"
             yield f"    {one_line(column['name']):<{width}}  {column['type']}{null}"
         yield f"    primary key ({', '.join(map(one_line, table.primary_key))})"
+    skipped = [f"{reason}: {_count(number)}" for reason, number in sorted(found.skipped.items())]
     for title, lines in (
+        ("changed since the last run", found.options),
         ("schema changes", found.changes),
         ("withheld from the sink", found.withheld),
         ("topics that would be created", found.new_topics),
+        ("rejected", [_reject(reject) for reject in found.rejects]),
+        ("skipped", skipped),
+        ("tables without a primary key", found.without_key),
+        ("tables that cannot be taken", found.refused),
+        ("nothing to do", found.unmatched),
         ("warnings", found.warnings),
     ):
         if lines:
             yield f"\n{title}:"
             yield from (f"    {one_line(line)}" for line in lines)
     if not found.tables:
-        yield "\nno tables: nothing was found in the newest records of the source"
+        why = "none of the records became a row" if found.looked_at else "the source has no records"
+        yield f"\nno tables: {why}"
+
+
+def _count(number: int) -> str:
+    return f"{number:,} record{'' if number == 1 else 's'}"
+
+
+def _reject(reject: dict[str, Any]) -> str:
+    first = reject["example"]
+    where = f"{first['topic']}[{first['partition']}] at offset {first['offset']}"
+    table = f" (table {first['table']})" if first["table"] else ""
+    tolerated = "" if reject["counted"] else " (skipped, as ignore-parse-errors says)"
+    what = f"{reject['stage']}/{reject['code']}: {_count(reject['count'])}{tolerated}"
+    return f"{what}, the first {where}: {first['message']}{table}; record: {first['record']}"

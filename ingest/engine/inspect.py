@@ -45,7 +45,7 @@ def opened(where: str, conf: Mapping[str, str], *, write: bool) -> Iterator[Chec
     with tempfile.TemporaryDirectory() as folder:
         session = Session("ingest checkpoint", "local[1]", conf, lock=None, log=Path(folder) / "spark.log")
         try:
-            checkpoint = Checkpoint(HadoopStorage(where, *session.hadoop))
+            checkpoint = Checkpoint(HadoopStorage(where, *session.hadoop, make=write))
             if not checkpoint.exists:
                 raise _nothing(where)
             yield checkpoint

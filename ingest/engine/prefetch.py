@@ -62,10 +62,11 @@ def first_look(
         reader.close()
     # In a fixed order, whichever broker answered first: the columns' order comes from it
     chunks.sort(key=lambda chunk: chunk.split)
-    return _possible(_observe(source, chunks, inference), rules, policy, inference)
+    return _possible(observe_chunks(source, chunks, inference), rules, policy, inference)
 
 
-def _observe(source: Source, chunks: Iterable[Chunk], inference: Inference) -> dict[TableId, TableSchema]:
+def observe_chunks(source: Source, chunks: Iterable[Chunk], inference: Inference) -> dict[TableId, TableSchema]:
+    """Return the schema of each table that some records show; what cannot be taken is passed over."""
     seen: dict[TableId, TableSchema] = {}
     wanted = source.wanted
     for chunk in chunks:

@@ -138,7 +138,7 @@ def rehearse(pipeline: Pipeline, records: Sequence[MemoryRecord], *, look_ahead:
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(folder, Path(folder) / "logs", once=True)
         summary = RunEnded(options.name)
-        run = _Inline(staged, settings, observe, summary, look_ahead - 1)
+        run = Inline(staged, settings, observe, summary, look_ahead - 1)
         try:
             run.run()
         except IngestError as exc:
@@ -159,18 +159,21 @@ class _Value(NamedTuple):
     value: Any
 
 
-class _InProcess:
+class InProcess:
     """What main street needs of Spark."""
 
     slots = 1
 
     def broadcast(self, value: Any) -> _Value:  # noqa: ANN401  (anything)
+        """Keep a value."""
         return _Value(value)
 
     def run(self, function: Callable[[Iterable[Any]], Iterator[Any]], tasks: Sequence[Any]) -> list[Any]:
+        """Do one task after the other."""
         return [outcome for task in tasks for outcome in function([task])]
 
     def stop(self) -> None:
+        """Nothing runs."""
         return
 
 
@@ -188,40 +191,46 @@ def _spark() -> SparkSession:
     return session.sql()
 
 
-class _Stop:
+class NoStop:
     """Nobody stops it."""
 
     asked = False
 
     @contextmanager
     def installed(self) -> Generator[None]:
+        """Listen to nobody."""
         yield
 
 
-class _Inline(Loop):
+class Inline(Loop):
     """Main street without Spark."""
 
     def __init__(
         self, pipeline: Pipeline, settings: Settings, observer: Observer, summary: RunEnded, look_ahead: int
     ) -> None:
+        """`look_ahead`: how many records a task looks at behind one that does not fit."""
         super().__init__(pipeline, settings, observer, summary)
-        self.stop = _Stop()  # type: ignore[assignment]
+        self.stop = NoStop()  # type: ignore[assignment]
         self.look_ahead = look_ahead
         self.rejected: list[Any] = []
 
     def start_spark(self, connecting: Any) -> Any:  # noqa: ANN401
+        """Wait for the other half of the start; raises its error."""
         if connecting is not None and (error := connecting.exception()) is not None:
             raise error
-        return _InProcess()
+        return InProcess()
 
     def spark_sql(self) -> SparkSession:
+        """Return the Spark SQL that all rehearsals share."""
         return _spark()
 
     def make_stages(self, compiler: Compiler) -> Any:  # noqa: ANN401  (it plays the part of `Stages`)
+        """Return what runs both stages of a transform in this process."""
         from ingest.engine.stages import InlineStages  # noqa: PLC0415  (most tests need no Spark SQL)
 
         return InlineStages(compiler)
 
     def report(self, batch: Any, outcomes: Any) -> None:  # noqa: ANN401
+        """Keep the rejects, too."""
         self.rejected += [reject for outcome in outcomes for reject in outcome.rejects]
         super().report(batch, outcomes)

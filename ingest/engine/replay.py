@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from ingest.engine.loop import Loop
-from ingest.engine.storage import HadoopStorage
 from ingest.errors import ConfigError
 from ingest.kafka.properties import translate
 from ingest.observe.events import RunEnded
@@ -53,7 +52,7 @@ class _Replay(Loop):
     def connect(self) -> None:
         """Everything that needs Kafka and the checkpoint only."""
         if self.remote:
-            self.open(HadoopStorage(self.settings.checkpoint, *self.session.hadoop))
+            self.open(self.storage())
         checkpoint = self.checkpoint
         if not checkpoint.exists:
             msg = f"there is no checkpoint at {checkpoint.where}: this pipeline never ran"

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from ingest.engine.tally import Counts
     from ingest.flow.evolve import Evolution, Shape
     from ingest.kafka.admin import Split
+    from ingest.model.schema import SchemaChange
     from ingest.model.table import TableId
     from ingest.observe.events import Observer
     from ingest.sinks.dirty_data import DirtyDataCollector
@@ -79,7 +80,7 @@ class Starting:
         self.remote = is_remote(settings.checkpoint)
         self.resources = ExitStack()
         if not self.remote:
-            self.open(LocalStorage(Path(settings.checkpoint)))
+            self.open(self.storage())
         self.rules = pipeline.rules
         self.started: Future[Session] = Future()
         """Spark, for those who need it before main street has it."""
@@ -128,6 +129,12 @@ class Starting:
         self.ends: Mapping[Split, int] = {}
         """Where the splits ended when the last batch was planned."""
 
+    def storage(self) -> Storage:
+        """Open the place where the checkpoint is; a remote one is reached through Java, which has to run by then."""
+        if self.remote:
+            return HadoopStorage(self.settings.checkpoint, *self.session.hadoop)
+        return LocalStorage(Path(self.settings.checkpoint))
+
     def open(self, storage: Storage) -> None:
         """Open the checkpoint; it is given back when the run is over."""
         self.resources.callback(storage.close)
@@ -138,8 +145,8 @@ class Starting:
     def connect(self) -> None:
         """Everything that needs Kafka and the checkpoint only."""
         if self.remote:
-            self.open(HadoopStorage(self.settings.checkpoint, *self.session.hadoop))
-        self.tell_changes(self.checkpoint.begin(self.pipeline.describe()))
+            self.open(self.storage())
+        self.tell_changes(self.checkpoint.begin(self.describe()))
         read_from, write_to = self.source.connect(), self.sink.connect()
         self.same_cluster = read_from == write_to
         fingerprint = {"source": self.source.fingerprint(read_from), "sink": self.sink.fingerprint(write_to)}
@@ -269,9 +276,13 @@ class Starting:
         """Spark SQL, as soon as there is one; raises IngestError where there will be none."""
         return self.started.result().sql()
 
+    def describe(self) -> dict[str, str]:
+        """The options that are set, as a checkpoint keeps them."""
+        return self.pipeline.describe()
+
     def tell_changes(self, before: Mapping[str, Any]) -> None:
         """Show which options changed since the last run: files change while checkpoints stay."""
-        now = self.pipeline.describe()
+        now = self.describe()
         for option in sorted({*before, *now}) if before else ():
             if before.get(option) != now.get(option):
                 self.observer(OptionChanged(option, before.get(option), now.get(option)))
@@ -314,7 +325,7 @@ class Starting:
         """Apply what the tasks saw: first to the sink, then to the store. Both may be repeated after a crash."""
         evolution = evolve(self.schemas, observed, self.rules, self.policy, self.inference.initial, self.shape)
         for withheld in evolution.withheld:
-            self.warn_once(f"table {show(withheld.table)}: {withheld} is withheld from the sink, as the pipeline says")
+            self.withhold(withheld)
         if evolution.schemas.version == self.schemas.version:
             return False
         self.apply(evolution)
@@ -335,6 +346,10 @@ class Starting:
             self.told_unmatched = True
             for text in unmatched(self.inference, {t: found.schema for t, found in self.schemas.sources.items()}):
                 self.warn(text)
+
+    def withhold(self, event: SchemaChange) -> None:
+        """Tell that the sink is not to see a change."""
+        self.warn_once(f"table {show(event.table)}: {event} is withheld from the sink, as the pipeline says")
 
     def take_schemas(self) -> None:
         """Take the checkpoint's schemas over, with the targets that the rules give the tables now."""

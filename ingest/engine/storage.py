@@ -170,6 +170,50 @@ def _alive(owner: str) -> bool:
     return True
 
 
+# -- in memory -----------------------------------------------------------------------------------------------------
+
+
+class Overlay:
+    """Another storage as it is, over which whatever is written is kept in memory: for runs that leave no trace."""
+
+    lock: int | None = None
+
+    def __init__(self, below: Storage) -> None:
+        """Keep nothing yet; `below` is only read."""
+        self.where = below.where
+        self._below = below
+        self._kept: dict[str, bytes | None] = {}
+
+    def read(self, name: str) -> bytes | None:
+        """Return a file, None where there is none."""
+        return self._kept[name] if name in self._kept else self._below.read(name)
+
+    def write(self, name: str, data: bytes) -> None:
+        """Keep a file."""
+        self._kept[name] = data
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Keep a file where there is none: whether it was this call that did."""
+        if self.read(name) is not None:
+            return False
+        self._kept[name] = data
+        return True
+
+    def names(self, folder: str) -> list[str]:
+        """Return the files in a folder."""
+        ours = {name.rpartition("/")[2]: data for name, data in self._kept.items() if name.rpartition("/")[0] == folder}
+        below = [name for name in self._below.names(folder) if name not in ours]
+        return below + [name for name, data in ours.items() if data is not None]
+
+    def remove(self, name: str) -> None:
+        """Hide a file."""
+        self._kept[name] = None
+
+    def close(self) -> None:
+        """Close what is below."""
+        self._below.close()
+
+
 # -- Hadoop --------------------------------------------------------------------------------------------------------
 
 
@@ -178,8 +222,8 @@ class HadoopStorage:
 
     lock: int | None = None
 
-    def __init__(self, uri: str, jvm: Any, conf: Any) -> None:  # noqa: ANN401  (objects in the JVM)
-        """`jvm` is py4j's view, `conf` a Hadoop configuration. Raises CheckpointError."""
+    def __init__(self, uri: str, jvm: Any, conf: Any, *, make: bool = True) -> None:  # noqa: ANN401  (objects in the JVM)
+        """`jvm` is py4j's view, `conf` a Hadoop configuration; `make`: its folders. Raises CheckpointError."""
         self.where = uri.rstrip("/")
         self._jvm = jvm
         self._api = jvm.org.apache.hadoop.fs
@@ -187,7 +231,7 @@ class HadoopStorage:
             root = self._api.Path(self.where)
             self._files = root.getFileSystem(conf)
             self._context = None
-            for folder in ("batches", "schemas", "runs"):
+            for folder in ("batches", "schemas", "runs") if make else ():
                 self._files.mkdirs(self._path(folder))
         try:
             self._context = self._api.FileContext.getFileContext(root.toUri(), conf)

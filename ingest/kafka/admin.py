@@ -292,9 +292,18 @@ class Cluster:
         if failed is not None:
             raise self._explain(failed, f"commit offsets to group {group}")
 
-    def create(self, names: Collection[str], partitions: int, replication: int, config: Mapping[str, str]) -> set[str]:
+    def create(
+        self,
+        names: Collection[str],
+        partitions: int,
+        replication: int,
+        config: Mapping[str, str],
+        *,
+        dry_run: bool = False,
+    ) -> set[str]:
         """Create topics; those that exist already are left as they are. Returns the created ones.
 
+        `dry_run`: only ask the brokers whether they would; what they refuse raises as if they were created.
         Raises TopicMissing where `properties.allow.auto.create.topics` is false.
         """
         if self.conf.get(CREATE, "").lower() in FALSE and (first := min(names, default=None)) is not None:
@@ -303,7 +312,8 @@ class Cluster:
             raise TopicMissing(msg, f"create it{f' with {how}' if how else ''}, or leave that property out")
         new = [NewTopic(name, partitions, replication, config=dict(config)) for name in names]
         created = set()
-        for name, future in (self._admin.create_topics(new, request_timeout=REQUEST_S) if new else {}).items():
+        asked = self._admin.create_topics(new, request_timeout=REQUEST_S, validate_only=dry_run) if new else {}
+        for name, future in asked.items():
             try:
                 future.result(REQUEST_S + 2)
                 created.add(name)

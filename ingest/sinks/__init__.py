@@ -75,6 +75,9 @@ class Control(Protocol):
     def missing(self, tables: Iterable[TableId]) -> set[str]:
         """Those of these topics that are not there."""
 
+    def check(self, tables: Iterable[TableId]) -> None:
+        """Raise what `prepare` would raise for these tables, and warn as it would; changes nothing."""
+
     def prepare(self, tables: Iterable[TableId]) -> None:
         """See to it that these tables can be written to. Idempotent: a crash may repeat it."""
 

@@ -66,8 +66,13 @@ class DirtyDataCollector(KafkaConnection):
             return DeadLetters(self.topic, pipeline, KafkaWriter(self.client(pipeline), checked=True), shared=False)
         return DeadLetters(self.topic, pipeline, writer, shared=True)
 
-    def prepare(self, sink: dict[str, str], pipeline: str, warn: Callable[[str], None]) -> str:
-        """Make the topic where it is not there; `sink` is the sink's client configuration. Returns the cluster's id."""
+    def prepare(
+        self, sink: dict[str, str], pipeline: str, warn: Callable[[str], None], *, dry_run: bool = False
+    ) -> str:
+        """Make the topic where it is not there; `sink` is the sink's client configuration. Returns the cluster's id.
+
+        `dry_run`: only ask whether it could be made.
+        """
         from ingest.kafka.admin import Cluster  # noqa: PLC0415  (as above)
 
         assert self.topic is not None
@@ -78,8 +83,9 @@ class DirtyDataCollector(KafkaConnection):
                 # Letters keep the times of their records, by which Kafka would forget those of old ones at once; and
                 # they are larger than their records, which may be as large as the brokers take
                 settings = {"retention.ms": "-1", "cleanup.policy": "delete", "max.message.bytes": LARGEST}
-                cluster.create([self.topic], -1, -1, settings)
-                cluster.wait_until(lambda: bool(cluster.topics([self.topic or ""])), 10)
+                cluster.create([self.topic], -1, -1, settings, dry_run=dry_run)
+                if not dry_run:
+                    cluster.wait_until(lambda: bool(cluster.topics([self.topic or ""])), 10)
             elif (kept := cluster.topic_config(self.topic, "retention.ms")) not in {None, "-1"}:
                 warn(
                     f"topic {self.topic} forgets dead letters by the times of their records (retention.ms={kept}): "

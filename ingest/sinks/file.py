@@ -21,7 +21,7 @@ from ingest.model.table import TableId, show
 from ingest.sinks.sink import PlainControl, PlainWriter, SinkOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from ingest.flow.evolve import SourceTable
     from ingest.flow.infer import Inference
@@ -110,13 +110,27 @@ class FileSinkControl(PlainControl):
         self._path = Path(options.path)
 
     def connect(self) -> str:
+        """See whether files can be written there; raises ConfigError."""
+        try:
+            there = next((path for path in (self._path, *self._path.absolute().parents) if path.exists()), Path("/"))
+        except OSError as exc:
+            raise self._refuse(str(exc.strerror or exc)) from exc
+        if not there.is_dir():
+            raise self._refuse(f"{there} is no directory")
+        if not os.access(there, os.W_OK | os.X_OK):
+            raise self._refuse(f"{there} may not be written to")
+        return str(self._path)
+
+    def prepare(self, _tables: Iterable[TableId]) -> None:
         """Make the directory; raises ConfigError."""
         try:
             self._path.mkdir(parents=True, exist_ok=True)
         except OSError as exc:
-            msg = f"cannot make the directory {self._path} (sink.path): {exc.strerror or exc}"
-            raise ConfigError(msg, "choose a directory that can be written to") from exc
-        return str(self._path)
+            raise self._refuse(str(exc.strerror or exc)) from exc
+
+    def _refuse(self, why: str) -> ConfigError:
+        msg = f"cannot write to the directory {self._path} (sink.path): {why}"
+        return ConfigError(msg, "choose a directory that can be written to")
 
     def fingerprint(self, _identity: str) -> dict[str, Any]:
         """What a checkpoint of this sink depends on."""

@@ -89,6 +89,12 @@ class KafkaSink(TopicsOptions):
             found.append(("sink.tableId-to-topic.mapping", "sink.tableId-to-topic.mapping has no effect beside topic"))
         return found
 
+    @property
+    def mapped(self) -> list[tuple[str, str]]:
+        """The entries of `sink.tableId-to-topic.mapping`: what to call each, and its selector."""
+        pairs = [] if self.topic is not None else _mapping(self.mapping)
+        return [(f"sink.tableId-to-topic.mapping {topic}", tables.text) for tables, topic in pairs]
+
     def topic_of(self, table: TableId) -> str:
         """The topic of a sink table; raises RowError for an id that cannot be a topic's name."""
         if self.topic is not None:

@@ -91,6 +91,9 @@ class PlainControl:
         """None."""
         return set()
 
+    def check(self, _tables: Iterable[TableId]) -> None:
+        """Nothing to check."""
+
     def prepare(self, _tables: Iterable[TableId]) -> None:
         """Nothing to prepare."""
 

@@ -259,8 +259,15 @@ class TopicsControl(PlainControl):
             how = " (compacted)" if self._options.cleanup == "compact" else ""
             raise TopicMissing(msg, f"create it{how}, or let the tool do it")
 
+    def check(self, tables: Iterable[TableId]) -> None:
+        """Raise what `prepare` would raise for these tables, and warn as it would; changes nothing."""
+        self._prepare(tables, dry_run=True)
+
     def prepare(self, tables: Iterable[TableId]) -> None:
         """See to it that the topics of these tables are there. Idempotent: a crash may repeat it."""
+        self._prepare(tables, dry_run=False)
+
+    def _prepare(self, tables: Iterable[TableId], *, dry_run: bool) -> None:
         assert self._cluster is not None
         wanted = self.topics(tables) - self._ready
         if not wanted:
@@ -269,10 +276,9 @@ class TopicsControl(PlainControl):
         there = set(cluster.topics(wanted))
         missing = sorted(wanted - there)
         self._refuse_missing(missing)
-        cluster.create(
-            missing, self._options.partitions or -1, self._options.replication or -1, {"cleanup.policy": cleanup}
-        )
-        if missing:
+        partitions, replication = self._options.partitions or -1, self._options.replication or -1
+        cluster.create(missing, partitions, replication, {"cleanup.policy": cleanup}, dry_run=dry_run)
+        if missing and not dry_run:
             cluster.wait_until(lambda: len(cluster.topics(missing)) == len(missing), 10)
         for topic in sorted(there):
             policy = cluster.topic_config(topic, "cleanup.policy")

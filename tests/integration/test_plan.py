@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import subprocess
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from harness import INGEST, finish, message
+from harness import EXACTLY, INGEST, debezium, finish, message
 
 from ingest.kafka.admin import Cluster
 
@@ -63,3 +64,44 @@ def test_a_wrong_expression_is_marked_in_the_file(kafka: Kafka, pipeline: Pipeli
     assert 'Cannot resolve "(n = true)" due to data type mismatch' in lines[where]
     assert lines[where + 2].strip("| ") == "^" * len("n > 0 AND n = TRUE")
     assert "Traceback" not in shown.err
+
+
+def test_what_refuses_a_run_refuses_a_plan(kafka: Kafka, pipeline: Pipeline) -> None:
+    """What only a broker shows; `tests/unit/test_plan.py` has the rest."""
+    cluster = Cluster({"bootstrap.servers": kafka.bootstrap})
+
+    def planned(*records: tuple[bytes | None, bytes | None], also_run: bool = False, **parts: Any) -> Result:
+        pipeline.topic = kafka.create(f"{kafka.name}.{time.monotonic_ns()}")
+        pipeline.checkpoint = pipeline.checkpoint.with_name(pipeline.topic)
+        pipeline.prefix = f"{pipeline.topic}.out"
+        edit = parts.pop("edit", lambda text: text)
+        pipeline.write(**parts)
+        pipeline.file.write_text(edit(pipeline.file.read_text()))
+        kafka.send(pipeline.topic, *records)
+        before = cluster.names()
+        found = plan(pipeline)
+        assert cluster.names() == before
+        assert not pipeline.checkpoint.exists()
+        if also_run:
+            ran = pipeline.run()
+            assert (found.code, found.err) == (ran.code, "".join(f"{s}\n" for s in ran.err.splitlines() if s[0] != "{"))
+        return found
+
+    good = message("c", None, {"id": 1, "n": 1})
+    kept = "pipeline:\n  dirty-data.collector: {type: kafka, topic: TOPIC}\n"
+    loop = planned(good, edit=lambda text: text.replace(f"{pipeline.prefix}.<>", pipeline.topic), also_run=True)
+    assert loop.code == 78
+    assert "reads what it writes" in loop.err
+    own = planned(good, rest=kept, edit=lambda text: text.replace("TOPIC", pipeline.topic))
+    assert (own.code, "reads its own dead letters" in own.err) == (78, True)
+    dirty = planned(good, (None, b"{"), good)
+    assert dirty.code == 65
+    assert f"decode/malformed: 1 record, the first {pipeline.topic}[0] at offset 1" in dirty.out
+    keyless = planned(good, (None, debezium("c", None, {"n": 1}, "audit")))
+    assert keyless.code == 78
+    assert "tables without a primary key:\n    table shop.audit has no primary key" in keyless.out
+    missing = planned(good, sink="  sink.topic.create: false\n")
+    assert (missing.code, "sink.topic.create is false" in missing.err) == (78, True)
+    assert planned(good, sink="  sink.topic.replication-factor: 9\n", also_run=True).code != 0, "only brokers know"
+    good_one = planned(good, sink=EXACTLY, rest=kept.replace("TOPIC", f"{kafka.name}.dead"))
+    assert good_one.code == 0, good_one.err

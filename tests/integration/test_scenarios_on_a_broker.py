@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from harness import Kafka, free_port
 
-from ingest.engine.rehearsal import _Inline
+from ingest.engine.rehearsal import Inline
 from ingest.engine.start import Settings
 from ingest.errors import IngestError
 from ingest.observe.events import RunEnded, SchemaChanged
@@ -97,7 +97,7 @@ def test_scenario_on_a_broker(file: Path, empty: Kafka, tmp_path: Path, monkeypa
 
     settings = Settings(str(tmp_path / "c"), tmp_path / "logs", once=True)
     staged = pipeline.model_copy(update={"source": source, "route": pipeline.route or (route,)})
-    run = _Inline(staged, settings, observe, summary, scenario.look_ahead - 1)
+    run = Inline(staged, settings, observe, summary, scenario.look_ahead - 1)
     error = None
     try:
         run.run()
