@@ -12,6 +12,7 @@ import typer
 from ingest import __version__
 from ingest.cli.check import check
 from ingest.cli.checkpoint import app as checkpoint_app
+from ingest.cli.letters import app as letters_app
 from ingest.cli.plan import plan
 from ingest.cli.replay import replay
 from ingest.cli.run import run
@@ -31,7 +32,7 @@ app = typer.Typer(
     name="ingest",
     help="Change messages of many tables out of Kafka, to upserts, as Spark jobs, from one YAML file.",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
@@ -43,6 +44,7 @@ app.command()(test)
 app.command()(warmup)
 app.add_typer(checkpoint_app, name="checkpoint")
 app.add_typer(schema_app, name="schema")
+app.add_typer(letters_app, name="letters")
 app.add_typer(sandbox_app, name="sandbox")
 app.add_typer(transactions_app, name="transactions")
 
@@ -56,7 +58,7 @@ def _version(value: bool) -> None:  # noqa: FBT001  (typer's signature)
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+        bool, typer.Option("--version", "-V", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """Change messages of many tables out of Kafka, to upserts, as Spark jobs, from one YAML file."""

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path  # noqa: TC003  (typer reads the annotations)
 from typing import Annotated
 
 import typer
 
 from ingest.cli.check import SetOption, parse_variables
-from ingest.cli.run import CheckpointOption, ConfOption, MasterOption, parse_start, running
+from ingest.cli.letters import CodeOption, SinceOption, TableOption, UntilOption, counted, selection_of
+from ingest.cli.run import CheckpointOption, ConfOption, MasterOption, running
+from ingest.cli.sandbox import Format
 
 
 def replay(
     file: Annotated[Path, typer.Argument(help="The pipeline file.")],
-    table: Annotated[str | None, typer.Option(metavar="SELECTOR", help="Only of these tables, as in a route.")] = None,
-    code: Annotated[
-        list[str] | None, typer.Option(metavar="CODE", help="Only rejected with this code; may be repeated.")
-    ] = None,
-    since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Only rejected then or later: ms since 1970, or ISO 8601 (UTC).")
-    ] = None,
-    until: Annotated[str | None, typer.Option(metavar="TIME", help="Only rejected before then.")] = None,
+    table: TableOption = None,
+    code: CodeOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be replayed.")] = False,
+    form: Annotated[Format, typer.Option("--format", help="With --dry-run: how to print it.")] = Format.TEXT,
     variables: SetOption = None,
     checkpoint: CheckpointOption = None,
     master: MasterOption = "local[*]",
@@ -29,18 +30,21 @@ def replay(
     """Send dead letters back through their pipeline, once it or their cause is mended.
 
     The pipeline must not be running. A letter is replayed once; what is rejected again is a new letter. A letter may
-    hold an older state of a row than the sink has by now: look before you replay.
+    hold an older state of a row than the sink has by now: look before you replay (--dry-run, ingest letters).
     """
-    from ingest.engine.replay import replay as run_replay  # noqa: PLC0415  (`--help` should not wait for any of this)
-    from ingest.model.table import SelectorError, selector  # noqa: PLC0415
-    from ingest.sources.letters import Selection  # noqa: PLC0415
+    from ingest.engine.replay import plan_replay  # noqa: PLC0415  (`--help` should not wait for any of this)
+    from ingest.engine.replay import replay as run_replay  # noqa: PLC0415
 
-    try:
-        if table is not None:
-            selector(table)
-    except SelectorError as exc:
-        raise typer.BadParameter(str(exc), param_hint="--table") from None
-    selection = Selection(table, tuple(code or ()), parse_start(since, "--since"), parse_start(until, "--until"))
+    selection = selection_of(table, code, since, until)
     values, spark = parse_variables(variables), parse_variables(conf)
     with running(file, values, spark, checkpoint, master, once=True, start=None) as (pipeline, settings, observer):
-        run_replay(pipeline, settings, observer, selection)
+        if not dry_run:
+            run_replay(pipeline, settings, observer, selection)
+            return
+        counts = plan_replay(pipeline, settings, selection)
+    if form is Format.JSON:
+        typer.echo(json.dumps(counts, indent=2))
+        return
+    typer.echo(f"{sum(count['count'] for count in counts)} dead letters would be replayed (--dry-run)")
+    for line in counted(counts):
+        typer.echo(f"    {line}")

@@ -80,7 +80,8 @@ def running(
     logs = (home if "://" in where else Path(where)) / "logs"
     observer = observer_for(pipeline.secrets, once=once)
     try:
-        yield pipeline, Settings(where, logs, master, conf, once, from_time=start), observer
+        with masked(pipeline.secrets):
+            yield pipeline, Settings(where, logs, master, conf, once, from_time=start), observer
     except TransformError as exc:
         found = None if exc.place is None else locate(file, *exc.place, exc.message.split("\n", 1)[0])
         if found is None:
@@ -93,6 +94,17 @@ def running(
         raise type(exc)(mask(exc.message, pipeline.secrets), mask(exc.hint, pipeline.secrets)) from exc
     finally:
         observer.close()
+
+
+@contextmanager
+def masked(secrets: frozenset[str]) -> Iterator[None]:
+    """Let errors leave without these secrets, which a client's message may hold."""
+    from ingest.spec.interpolate import mask  # noqa: PLC0415  (as above)
+
+    try:
+        yield
+    except IngestError as exc:
+        raise type(exc)(mask(exc.message, secrets), mask(exc.hint, secrets)) from exc
 
 
 def parse_start(text: str | None, option: str) -> int | None:

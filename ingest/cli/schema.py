@@ -59,9 +59,11 @@ def show(
     conf: ConfOption = None,
 ) -> None:
     """Show each table's columns and primary key."""
-    from ingest.engine.history import current, history  # noqa: PLC0415  (as above)
+    from ingest.engine.history import check_version, current, history  # noqa: PLC0415  (as above)
 
     with _opened(target, checkpoint, variables, conf) as found:
+        if version is not None:
+            check_version(found, version)
         _print(current(history(found, observed=observed, table=table), version), form)
 
 
@@ -108,10 +110,13 @@ def diff(
     conf: ConfOption = None,
 ) -> None:
     """Show what changed between two versions."""
-    from ingest.engine.history import difference, history  # noqa: PLC0415  (as above)
+    from ingest.engine.history import check_version, difference, history  # noqa: PLC0415  (as above)
     from ingest.model.table import show as shown  # noqa: PLC0415
 
     with _opened(target, checkpoint, variables, conf) as found:
+        for wanted in (first, last):
+            if wanted is not None:
+                check_version(found, wanted, least=0)
         versions = history(found, observed=observed, table=table)
     newest = max((version.version for version in versions), default=0) if last is None else last
     oldest = max((v.version for v in versions if v.version < newest), default=0) if first is None else first

@@ -12,6 +12,7 @@ import typer
 
 from ingest.cli.check import SetOption, parse_variables
 from ingest.cli.sandbox import Format, FormatOption
+from ingest.cli.table import rows_as_text
 from ingest.errors import ConfigError
 from ingest.kafka.properties import BOOTSTRAP
 
@@ -65,9 +66,8 @@ def list_(
         typer.echo(json.dumps([asdict(one) for one in found], indent=2))
         return
     rows = [("transactional id", "state", "since", "timeout", "partitions"), *map(_row, found)]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    for row in rows:
-        typer.echo("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+    for line in rows_as_text(rows):
+        typer.echo(line)
 
 
 def _row(one: Transaction) -> tuple[str, ...]:

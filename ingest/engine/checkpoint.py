@@ -258,7 +258,7 @@ class Checkpoint:
 
     def schemas(self, rules: Rules) -> Schemas:
         """The newest version of all schemas, with the targets that the rules give the tables now."""
-        versions = self._numbers("schemas", ".json")
+        versions = self.version_numbers()
         sources: dict[tuple[str, ...], SourceTable] = {}
         sinks: dict[tuple[str, ...], TableSchema] = {}
         try:
@@ -276,6 +276,10 @@ class Checkpoint:
             raise self.damaged("schemas", exc) from exc
         return Schemas(versions[-1] if versions else 0, sources, sinks)
 
+    def version_numbers(self) -> list[int]:
+        """Return the numbers of the versions of the schemas that there are, in order."""
+        return self._numbers("schemas", ".json")
+
     def versions(
         self,
     ) -> Iterator[tuple[int, int | None, dict[TableId, TableSchema], dict[TableId, TableSchema]]]:
@@ -283,7 +287,7 @@ class Checkpoint:
 
         Versions that hold everything give everything. Raises CheckpointError.
         """
-        for version in self._numbers("schemas", ".json"):
+        for version in self.version_numbers():
             try:
                 stored = orjson.loads(self.storage.read(f"schemas/{version}.json") or b"")
                 sources = {tuple(table): TableSchema.from_json(value) for table, value in stored["sources"]}

@@ -71,6 +71,17 @@ def current(versions: Iterable[Version], at: int | None = None) -> list[Version]
     return [newest[table] for table in sorted(newest)]
 
 
+def check_version(checkpoint: Checkpoint, version: int, *, least: int = 1) -> None:
+    """Raise ConfigError where the schemas have no such version; `least` is the first that counts as one."""
+    numbers = checkpoint.version_numbers()
+    if version not in numbers and not (numbers and version == least == 0):
+        which = f"it has {numbers[0]} to {numbers[-1]}" if numbers else "it has none yet"
+        if numbers and len(numbers) != numbers[-1] - numbers[0] + 1:
+            which = f"it has {', '.join(map(str, numbers[-20:]))}"
+        msg = f"checkpoint {checkpoint.where} has no version {version} of the schemas"
+        raise ConfigError(msg, f"{which}; see what changed in each: ingest schema history")
+
+
 def difference(versions: Sequence[Version], first: int, last: int) -> list[tuple[TableId, list[str]]]:
     """What changed from one version to another, as schema change events; sorted by table."""
     before = {version.table: version.schema for version in current(versions, first)}

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from ingest.engine.inspect import opened
+from ingest.engine.letters import letters, source_of, tally
 from ingest.engine.loop import Loop
 from ingest.errors import ConfigError
-from ingest.kafka.properties import translate
 from ingest.observe.events import RunEnded
-from ingest.sources.letters import LetterSource, Replayed, Selection
+from ingest.sources.letters import Replayed, Selection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,17 +34,16 @@ _FOLDER = "replays"
 
 def replay(pipeline: Pipeline, settings: Settings, observer: Observer, selection: Selection) -> RunEnded:
     """Replay what is selected and was not replayed before; raises IngestError."""
-    options = pipeline.pipeline
-    collector = options.collector
-    if collector is None or collector.topic is None:
-        msg = "this pipeline has no topic of dead letters (pipeline.dirty-data.collector, type: kafka)"
-        raise ConfigError(msg, "there is nothing to replay from")
-    properties = collector.properties or getattr(pipeline.sink, "properties", {})
-    conf = {**translate(properties), "group.id": f"ingest.{options.name}.replay"}
-    conf.pop("auto.offset.reset", None)
-    source = LetterSource(pipeline.source, collector.topic, conf, options.name, selection)
-    staged = pipeline.model_copy(update={"source": source})
-    return _Replay(staged, settings, observer, RunEnded(f"{options.name} (replay)")).to_the_end()
+    staged = pipeline.model_copy(update={"source": source_of(pipeline, selection)})
+    return _Replay(staged, settings, observer, RunEnded(f"{pipeline.pipeline.name} (replay)")).to_the_end()
+
+
+def plan_replay(pipeline: Pipeline, settings: Settings, selection: Selection) -> list[dict[str, Any]]:
+    """Count what `replay` would send back, by table, code and topic; writes nothing. Raises IngestError."""
+    source = source_of(pipeline, selection)
+    with opened(settings.checkpoint, settings.conf, write=False) as checkpoint:
+        earlier, _ = replays(checkpoint, lambda *_: False)
+    return tally(letters(replace(source, earlier=tuple(earlier))))
 
 
 class _Replay(Loop):

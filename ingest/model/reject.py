@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ingest.model.table import show
 
 if TYPE_CHECKING:
     from ingest.model.table import TableId
+
+CODES: Final = frozenset({
+    "bad-topic-name", "column-clash", "expression-failed", "malformed", "malformed-key", "no-after", "no-data",
+    "no-key", "no-table", "no-types", "not-a-number", "null-key", "too-many-columns", "too-many-tables",
+    "type-mismatch", "unavailable-value", "unknown-op", "unknown-type", "withheld-change",
+})  # fmt: skip
+"""Every code that a reject of this package has; formats and sinks of other packages name theirs in `codes`."""
 
 HEAD = 200
 """How much of a record an error shows, in characters."""

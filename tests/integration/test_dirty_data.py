@@ -51,6 +51,57 @@ def test_a_record_as_large_as_the_brokers_take_becomes_a_dead_letter(kafka: Kafk
     assert letter.value == value
 
 
+def checkpoint(pipeline: Pipeline) -> list[str]:
+    return ["--checkpoint", str(pipeline.checkpoint)]
+
+
+def command(pipeline: Pipeline, *arguments: str) -> Any:
+    """What a command says of the pipeline, in JSON."""
+    done = subprocess.run(
+        [INGEST, *arguments, str(pipeline.file), "--format", "json"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def look(pipeline: Pipeline) -> None:
+    """Look at the three letters of the test below, and at what a replay would take; change nothing."""
+    listed = command(pipeline, "letters", "list")
+    assert {(found["table"], found["stage"], found["code"]) for found in listed} == {
+        (None, "decode", "malformed"), ("shop.orders", "decode", "unavailable-value"),
+        ("shop.users", "decode", "unavailable-value"),
+    }  # fmt: skip
+    since = str(int(time.time() * 1000) - 60_000)
+    (one,) = command(pipeline, "letters", "list", "--code", "malformed", "--since", since)
+    assert (one["topic"], one["partition"], one["offset"]) == (pipeline.topic, 1, 0)
+    assert command(pipeline, "letters", "list", "--until", "2020-01-01") == []
+    assert len(command(pipeline, "letters", "list", "--table", r"shop.\.*", "--limit", "1")) == 1
+    shown = subprocess.run(
+        [INGEST, "letters", "show", str(pipeline.file), one["letter"]], capture_output=True, text=True, check=True
+    ).stdout
+    assert f"from:      {pipeline.topic}[1] at offset 0\n" in shown
+    assert "header:    h: v\nkey:       \\x00key\nvalue:     {\n" in shown
+    exact = json.loads(
+        subprocess.run(
+            [INGEST, "letters", "show", str(pipeline.file), one["letter"], "--format", "json"],
+            capture_output=True, text=True, check=True,
+        ).stdout
+    )  # fmt: skip
+    assert (exact["key"], exact["key_base64"]) == ("\x00key", "AGtleQ==")
+    assert exact["headers"] == [{"name": "h", "value": "v", "value_base64": "dg=="}]
+    no_such = [INGEST, "letters", "show", str(pipeline.file), "0:999"]
+    refused = subprocess.run(no_such, capture_output=True, text=True, check=False)
+    assert refused.returncode == 78
+    assert "no dead letter of pipeline pipe at offset 999" in refused.stderr
+    before = sorted(path.name for path in pipeline.checkpoint.rglob("*"))
+    counts = command(pipeline, "replay", "--dry-run", *checkpoint(pipeline))
+    assert {(found["table"], found["code"], found["topic"], found["count"]) for found in counts} == {
+        (None, "malformed", pipeline.topic, 1), ("shop.orders", "unavailable-value", pipeline.topic, 1),
+        ("shop.users", "unavailable-value", pipeline.topic, 1),
+    }  # fmt: skip
+    assert sorted(path.name for path in pipeline.checkpoint.rglob("*")) == before
+
+
 def test_dead_letters_are_the_records_as_they_were_and_can_be_replayed_once(kafka: Kafka, pipeline: Pipeline) -> None:
     pipeline.write("  ingestion.ignore-errors: true\n", rest=collector(kafka))
     producer = kafka.producer()
@@ -81,6 +132,8 @@ def test_dead_letters_are_the_records_as_they_were_and_can_be_replayed_once(kafk
     assert pipeline.run().code == 0
     assert len(kafka.read(f"{kafka.name}.dead")) == 3, "what is passed is not collected again"
 
+    look(pipeline)
+
     # Nothing was mended yet: it is rejected again, as a new letter that knows where the record came from first
     again = replay(pipeline, "--table", r"shop.o\.*")
     assert again.code == 0, again.err
@@ -102,9 +155,11 @@ def test_dead_letters_are_the_records_as_they_were_and_can_be_replayed_once(kafk
     assert len(kafka.read(f"{kafka.name}.dead")) == 4
 
     before = kafka.end(pipeline.out("orders"))
+    assert command(pipeline, "replay", "--dry-run", "--code", "unavailable-value", *checkpoint(pipeline)) == [], (
+        "they were replayed"
+    )
     nothing = replay(pipeline, "--code", "unavailable-value")
-    assert nothing.code == 0, nothing.err
-    assert kafka.end(pipeline.out("orders")) == before, "a letter is replayed once"
+    assert (nothing.code, kafka.end(pipeline.out("orders"))) == (0, before), "a letter is replayed once"
     rest = replay(pipeline)
     assert rest.code == 0, rest.err
     assert len(kafka.read(f"{kafka.name}.dead")) == 5, "only the broken one was left, and is broken still"

@@ -78,9 +78,9 @@ def test_what_refuses_a_run_refuses_a_plan(kafka: Kafka, pipeline: Pipeline) -> 
         pipeline.write(**parts)
         pipeline.file.write_text(edit(pipeline.file.read_text()))
         kafka.send(pipeline.topic, *records)
-        before = cluster.names()
+        before = {name for name in cluster.names() if not name.startswith("__")}
         found = plan(pipeline)
-        assert cluster.names() == before
+        assert {name for name in cluster.names() if not name.startswith("__")} == before
         assert not pipeline.checkpoint.exists()
         if also_run:
             ran = pipeline.run()

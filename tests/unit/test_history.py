@@ -85,3 +85,14 @@ def test_a_topic_made_of_tables_and_a_row_made_of_columns_stop_at_the_caps() -> 
     assert {code for _, _, code in ran.rejects} == {"too-many-tables", "too-many-columns"}
     assert len(ran.rejects) == 51
     assert len(ran.records) == 10_000
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["show", "--version", "99"], ["show", "--version", "0"], ["diff", "--to", "4"], ["diff", "--from", "9"]],
+)
+def test_a_version_that_is_not_there_is_refused_with_those_that_are(place: str, arguments: list[str]) -> None:
+    said = ask(arguments[0], place, *arguments[1:], code=78)
+    assert f"has no version {arguments[-1]} of the schemas" in said
+    assert "it has 1 to 3" in said
+    assert ask(arguments[0], place, *arguments[1:], "--format", "json", code=78) == said

@@ -1,0 +1,184 @@
+"""`ingest letters list | show`: the records that a pipeline rejected, in its topic of dead letters."""
+
+from __future__ import annotations
+
+import heapq
+import json
+import re
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ingest.cli.check import SetOption, parse_variables
+from ingest.cli.run import masked, parse_start
+from ingest.cli.sandbox import Format, FormatOption
+from ingest.cli.table import rows_as_text
+from ingest.model.text import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ingest.sources.letters import Selection
+    from ingest.spec.pipeline import Pipeline
+
+app = typer.Typer(
+    help="The records that a pipeline rejected: list them, look at one.", no_args_is_help=True, rich_markup_mode=None
+)
+
+FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline file.")]
+TableOption = Annotated[
+    str | None, typer.Option("--table", metavar="SELECTOR", help="Only of these tables, as in a route.")
+]
+CodeOption = Annotated[
+    list[str] | None, typer.Option("--code", metavar="CODE", help="Only rejected with this code; may be repeated.")
+]
+SinceOption = Annotated[
+    str | None,
+    typer.Option("--since", metavar="TIME", help="Only rejected then or later: ms since 1970, or ISO 8601 (UTC)."),
+]
+UntilOption = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Only rejected before then.")]
+
+SHOWN = 100
+"""Letters that a list shows people, where they do not say how many."""
+
+
+def selection_of(table: str | None, codes: list[str] | None, since: str | None, until: str | None) -> Selection:
+    """Which letters the command line means; raises typer.BadParameter (exit code 2)."""
+    from ingest.model.table import SelectorError, selector  # noqa: PLC0415  (`--help` should not wait for any of this)
+    from ingest.sources.letters import Selection  # noqa: PLC0415
+
+    try:
+        if table is not None:
+            selector(table)
+    except SelectorError as exc:
+        raise typer.BadParameter(str(exc), param_hint="--table") from None
+    for code in codes or ():
+        _check_code(code)
+    return Selection(table, tuple(codes or ()), parse_start(since, "--since"), parse_start(until, "--until"))
+
+
+def _check_code(code: str) -> None:
+    from ingest.formats import FORMATS  # noqa: PLC0415  (as above)
+    from ingest.model.reject import CODES  # noqa: PLC0415
+    from ingest.sinks import SINKS  # noqa: PLC0415
+    from ingest.spec.diagnostics import did_you_mean  # noqa: PLC0415
+
+    if code in CODES:
+        return
+    known = {*CODES}
+    for registry in (FORMATS, SINKS):
+        for name in registry.names():
+            known.update(getattr(registry.find(name), "codes", ()))
+    if code not in known:
+        hint = did_you_mean(code, known) or f"; known: {', '.join(sorted(known))}"
+        msg = f"{code[:60]!r} is no code of rejects{hint}"
+        raise typer.BadParameter(msg, param_hint="--code")
+
+
+@contextmanager
+def _loaded(file: Path, variables: list[str] | None) -> Iterator[Pipeline]:
+    from ingest.spec.load import load_strictly  # noqa: PLC0415  (as above)
+
+    pipeline = load_strictly(file, parse_variables(variables))
+    with masked(pipeline.secrets):
+        yield pipeline
+
+
+@app.command(name="list")
+def list_(
+    file: FileArgument,
+    table: TableOption = None,
+    code: CodeOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Only the newest. [default: 100; with --format json all]")
+    ] = None,
+    form: FormatOption = Format.TEXT,
+    variables: SetOption = None,
+) -> None:
+    """List dead letters, the newest last, and count them by table and code. Replayed ones stay in the topic."""
+    from ingest.engine.letters import about, letters, source_of, tally  # noqa: PLC0415  (as above)
+
+    selection = selection_of(table, code, since, until)
+    most = limit or (SHOWN if form is Format.TEXT else None)
+    newest: list[tuple[str, int, dict[str, Any]]] = []
+
+    def kept(found: Iterator[Any]) -> Iterator[Any]:
+        for number, letter in enumerate(found):
+            said = about(letter)
+            entry = (said["time"] or "", number, said)
+            if most is None or len(newest) < most:
+                heapq.heappush(newest, entry)
+            else:
+                heapq.heappushpop(newest, entry)
+            yield letter
+
+    with _loaded(file, variables) as pipeline:
+        counts = tally(kept(letters(source_of(pipeline, selection))))
+    entries = [said for _, _, said in sorted(newest, key=lambda entry: entry[:2])]
+    if form is Format.JSON:
+        typer.echo(json.dumps(entries, indent=2))
+        return
+    rows = [("letter", "time", "table", "code", "from", "message"), *map(_row, entries)]
+    for line in rows_as_text(rows) if entries else ():
+        typer.echo(line)
+    total = sum(count["count"] for count in counts)
+    left_out = f", the newest {len(entries)} are shown (--limit)" if total > len(entries) else ""
+    typer.echo(f"{total} dead letters{left_out}")
+    for line in counted(counts):
+        typer.echo(f"    {line}")
+
+
+def _row(said: dict[str, Any]) -> tuple[str, ...]:
+    at = f"{said['topic']}[{said['partition']}]@{said['offset']}"
+    code = f"{said['stage']}/{said['code']}"
+    found = (said["letter"], said["time"] or "?", said["table"] or "-", code, at, said["message"])
+    return tuple(one_line(text) for text in found)
+
+
+def counted(counts: list[dict[str, Any]]) -> list[str]:
+    """How many letters there are of each table, code and topic, a line each."""
+    return [
+        one_line(
+            f"{count['count']} of table {count['table'] or '(not known)'}, {count['stage']}/{count['code']}, "
+            f"from topic {count['topic']}, rejected {count['first']} to {count['last']}"
+        )
+        for count in counts
+    ]
+
+
+@app.command()
+def show(
+    file: FileArgument,
+    letter: Annotated[str, typer.Argument(metavar="PARTITION:OFFSET", help="Which one, as `list` names it.")],
+    form: FormatOption = Format.TEXT,
+    variables: SetOption = None,
+) -> None:
+    """Show one dead letter: why it was rejected, and the record as it was. What is not printable is escaped."""
+    from ingest.engine.letters import find, source_of, whole  # noqa: PLC0415  (as above)
+    from ingest.sources.letters import Selection  # noqa: PLC0415
+
+    place = re.fullmatch(r"(\d{1,9}):(\d{1,18})", letter, re.ASCII)
+    if place is None:
+        msg = f"{letter[:60]!r} is not PARTITION:OFFSET; `ingest letters list` shows them"
+        raise typer.BadParameter(msg, param_hint="PARTITION:OFFSET")
+    with _loaded(file, variables) as pipeline:
+        found = whole(find(source_of(pipeline, Selection()), int(place[1]), int(place[2])))
+    if form is Format.JSON:
+        typer.echo(json.dumps(found, indent=2))
+        return
+    for name, text in (
+        ("letter", found["letter"]),
+        ("rejected", found["time"]),
+        ("table", found["table"]),
+        ("why", f"{found['stage']}/{found['code']}: {found['message']}"),
+        ("from", f"{found['topic']}[{found['partition']}] at offset {found['offset']}"),
+        ("timestamp", found["timestamp"]),
+        *(("header", f"{h['name']}: {'null' if h['value'] is None else h['value']}") for h in found["headers"]),
+        ("key", "null" if found["key"] is None else found["key"]),
+        ("value", "null" if found["value"] is None else found["value"]),
+    ):
+        typer.echo(f"{name + ':':<11}{one_line(text or '-')}")

@@ -1,0 +1,91 @@
+"""The commands themselves: what every one of them has, and what they refuse before anything is connected."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from harness import INGEST
+
+from ingest import __version__
+from ingest.cli.app import app, main
+from ingest.model.reject import CODES
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def command(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    return int(ended.value.code or 0)
+
+
+def leaves(group: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    """The path of every command, groups included."""
+    commands = getattr(group, "commands", {})
+    return [path, *(leaf for name, found in commands.items() for leaf in leaves(found, (*path, name)))]
+
+
+@pytest.mark.parametrize("path", leaves(typer.main.get_command(app)), ids=" ".join)
+def test_every_command_has_a_short_help(path: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(*path, "-h") == 0
+    short = capsys.readouterr().out
+    assert command(*path, "--help") == 0
+    assert short == capsys.readouterr().out != ""
+
+
+def test_the_version_and_the_completion_of_shells(capsys: pytest.CaptureFixture[str]) -> None:
+    for option in ("-V", "--version"):
+        assert command(option) == 0
+        assert capsys.readouterr().out == f"ingest {__version__}\n"
+    env = {**os.environ, "_INGEST_COMPLETE": "complete_bash", "COMP_WORDS": "ingest letters sh", "COMP_CWORD": "2"}
+    completed = subprocess.run([INGEST], env=env, capture_output=True, text=True, check=False)
+    assert completed.stdout.split() == ["show"], completed.stderr
+
+
+def test_every_code_of_a_reject_is_known_and_documented() -> None:
+    said = {
+        node.args[0].value
+        for file in (ROOT / "ingest").rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") in {"Bad", "RowError"}
+        and isinstance(node.args[0], ast.Constant)
+    }  # fmt: skip
+    assert said == CODES
+    pages = (ROOT / "docs" / "dirty-data.md").read_text()
+    assert [code for code in sorted(CODES) if f"`{code}`" not in pages] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["replay", "p.yaml", "--code", "type-mismach"], "did you mean 'type-mismatch'?"),
+        (["replay", "p.yaml", "--dry-run", "--code", "null-key", "--code", "x"], "'x' is no code of rejects"),
+        (["letters", "list", "p.yaml", "--code", "malformd"], "did you mean 'malformed'?"),
+        (["letters", "list", "p.yaml", "--table", "("], "--table"),
+        (["letters", "list", "p.yaml", "--since", "yesterday"], "--since"),
+        (["letters", "show", "p.yaml", "12"], "'12' is not PARTITION:OFFSET"),
+        (["letters", "show", "p.yaml", "1:\u0662"], "is not PARTITION:OFFSET"),
+    ],
+)
+def test_what_a_command_line_says_wrong_is_refused(
+    arguments: list[str], why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command(*arguments) == 2
+    assert why in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("arguments", [["letters", "list"], ["letters", "show"], ["replay", "--dry-run"]], ids=" ".join)
+def test_a_pipeline_without_dead_letters_has_none_to_look_at(
+    arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_text("source: {type: file, path: x}\nsink: {type: print}\n")
+    more = ["0:1"] if arguments[-1] == "show" else []
+    assert command(*arguments, str(file), *more) == 78
+    assert "no topic of dead letters" in capsys.readouterr().err
