@@ -21,6 +21,11 @@ What happens to *data* (a broken message, a value that does not fit) is no excep
 
 from __future__ import annotations
 
+from typing import Final
+
+INTERRUPTED: Final = 130
+"""The exit code of a run that a second signal ended at once."""
+
 
 class IngestError(Exception):
     """What went wrong, where and why (`message`), and what to do about it (`hint`)."""

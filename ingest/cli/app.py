@@ -21,7 +21,7 @@ from ingest.cli.schema import app as schema_app
 from ingest.cli.test import test
 from ingest.cli.transactions import app as transactions_app
 from ingest.cli.warmup import warmup
-from ingest.errors import IngestError, InternalError
+from ingest.errors import INTERRUPTED, IngestError, InternalError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:
         typer.echo("interrupted", err=True)
         sys.stderr.flush()
-        os._exit(130)
+        os._exit(INTERRUPTED)
 
 
 def _masked(text: str) -> str:

@@ -5,10 +5,12 @@ Progress and logs go to standard error, the closing summary to standard output.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
+from contextlib import suppress
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import structlog
 from rich.console import Console
@@ -16,6 +18,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from ingest.model.text import one_line
 from ingest.observe.events import (
     BatchDone,
     DirtyRecord,
@@ -26,6 +29,7 @@ from ingest.observe.events import (
     RunEnded,
     RunStarted,
     SchemaChanged,
+    Stopping,
     Warned,
 )
 from ingest.spec.visible import mask, masked
@@ -33,6 +37,11 @@ from ingest.spec.visible import mask, masked
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
+STOPPING: Final = "finishing the batch; again to end now"
+ENDED_NOW: Final = "ended at once: what was under way is done again by the next run\n"
+WAITING: Final = "waiting for records"
+MAX_TOPICS: Final = 10
+"""Topics of which a summary says how much is left."""
 MAX_LINES = 50
 """Warnings about single records that a terminal gets to see."""
 
@@ -88,10 +97,16 @@ class Log:
                 print_lines(event, self._secrets)
             case Warned():
                 self._log.warning(event.text)
+            case Stopping(now=True):
+                end_now()
+            case Stopping():
+                self._log.warning("stopping", signal=event.signal, then=STOPPING)
             case RunEnded():
-                self._log.info(
-                    "run ended", pipeline=event.pipeline, stopped=event.stopped, batches=event.batches,
-                    records=event.records, seconds=round(event.seconds, 3), rejected=event.rejected,
+                log = self._log.error if event.exit_code else self._log.info
+                log(
+                    "run ended", pipeline=event.pipeline, stopped=event.stopped, exit_code=event.exit_code,
+                    batches=event.batches, records=event.records, seconds=round(event.seconds, 3),
+                    rejected=event.rejected, left=None if event.left is None else sum(event.left.values()),
                 )  # fmt: skip
                 print_summary(event, self._secrets)
 
@@ -120,7 +135,7 @@ class Terminal:
                 how = "goes on" if event.resumed else "starts"
                 self._say(f"{event.pipeline} {how} with {event.splits} partitions, {event.lag:,} records waiting")
                 self._started = time.monotonic()
-                self._live.update(Text("first batch …"))
+                self._live.update(Text("first batch …" if event.lag else f"{WAITING} …"))
             case OptionChanged():
                 self._say(f"changed since the last run: {event.option}: {event.before} -> {event.now}")
             case BatchDone():
@@ -141,6 +156,10 @@ class Terminal:
                 self._live.start()
             case Warned():
                 self._say(f"warning: {event.text}", "yellow")
+            case Stopping(now=True):
+                end_now("\x1b[?25h\n")  # with its cursor back
+            case Stopping():
+                self._say(STOPPING, "yellow")
             case RunEnded():
                 self._live.stop()
                 print_summary(event, self._secrets)
@@ -151,6 +170,8 @@ class Terminal:
         parts = [f"{self._records:,} records", f"{rate:,.0f}/s", f"lag {event.lag:,}"]
         if self._once and event.lag and self._records:
             parts.append(f"about {event.lag / (self._records / elapsed):,.0f} s left")
+        if not self._once and not event.lag:
+            parts.append(WAITING)
         return "  ".join(parts)
 
     def _say(self, text: str, style: str = "") -> None:
@@ -159,6 +180,12 @@ class Terminal:
     def close(self) -> None:
         """Give the terminal back."""
         self._live.stop()
+
+
+def end_now(before: str = "") -> None:
+    """Say that the run ends here, in a signal handler: past all buffers, which somebody may be writing to."""
+    with suppress(OSError):
+        os.write(2, f"{before}{ENDED_NOW}".encode())
 
 
 def print_lines(event: Printed, secrets: frozenset[str]) -> None:
@@ -186,7 +213,25 @@ def print_summary(event: RunEnded, secrets: frozenset[str]) -> None:
         f"{f', {event.rejected:,} rejected' if event.rejected else ''}{f'; skipped: {skipped}' if skipped else ''}",
         soft_wrap=True,
     )
+    console.print(Text(mask(_ending(event), secrets)), soft_wrap=True)
     for what, counts in (("values left out of the sink", event.withheld), ("fractions cut to microseconds", event.cut)):
         if counts:
             parts = ", ".join(f"{count:,} of {name}" for name, count in sorted(counts.items())[:MAX_LINES])
             console.print(Text(mask(f"{what}: {parts}", secrets)), soft_wrap=True)
+
+
+def _ending(event: RunEnded) -> str:
+    """Why a run ended, and what it has left."""
+    why = {"drained": "all that was there is read", "signal": "stopped by a signal"}.get(event.stopped)
+    if event.exit_code:
+        why = f"failed with exit code {event.exit_code}"
+    if event.left is None:
+        return f"ended: {why}"
+    total = sum(event.left.values())
+    if not total:
+        return f"ended: {why}; nothing is left"
+    most = sorted(event.left.items(), key=lambda item: (-item[1], item[0]))
+    topics = ", ".join(f"{number:,} of {one_line(topic)}" for topic, number in most[:MAX_TOPICS])
+    more = f", and of {len(most) - MAX_TOPICS} more" if len(most) > MAX_TOPICS else ""
+    came = "came meanwhile" if event.stopped == "drained" else "are left"
+    return f"ended: {why}; {total:,} records {came} ({topics}{more})"

@@ -47,7 +47,7 @@ def run(
     """Run a pipeline: continuously, or with --once until it is drained.
 
     SIGTERM and Ctrl-C finish the batch in hand; a second one ends at once. Exit codes: 0 done, 1 failed, 2 usage,
-    65 too much dirty data, 75 worth retrying, 78 configuration.
+    65 too much dirty data, 75 worth retrying, 78 configuration, 130 ended by a second signal.
     """
     from ingest.engine.loop import run as run_pipeline  # noqa: PLC0415  (`--help` should not wait for any of this)
 

@@ -47,10 +47,31 @@ CHECK_S: Final = 30.0
 
 def run(pipeline: Pipeline, settings: Settings, observer: Observer) -> RunEnded:
     """Run a pipeline until it is drained (`once`), told to stop, or failed; raises IngestError."""
-    if settings.from_time is not None and (why := pipeline.source.no_start_time):
-        msg = f"--from-timestamp is not possible: {why}"
-        raise ConfigError(msg, "leave it out")
-    return Loop(pipeline, settings, observer, RunEnded(pipeline.pipeline.name)).to_the_end()
+    return carry_out(Loop, pipeline, settings, observer, RunEnded(pipeline.pipeline.name))
+
+
+def carry_out(
+    kind: type[Loop], pipeline: Pipeline, settings: Settings, observer: Observer, summary: RunEnded
+) -> RunEnded:
+    """Run, and tell how it went, however it went; raises IngestError."""
+    started = time.monotonic()
+    try:
+        if settings.from_time is not None and (why := pipeline.source.no_start_time):
+            msg = f"--from-timestamp is not possible: {why}"
+            raise ConfigError(msg, "leave it out")
+        loop = kind(pipeline, settings, observer, summary)
+        try:
+            loop.run()
+        finally:
+            loop.resources.close()
+    except BaseException as exc:
+        summary.exit_code = exc.exit_code if isinstance(exc, IngestError) else 1
+        summary.stopped = str(exc) if isinstance(exc, IngestError) else f"{type(exc).__name__}: {exc}"
+        raise
+    finally:
+        summary.seconds = time.monotonic() - started
+        observer(summary)
+    return summary
 
 
 class Loop(Starting):
@@ -59,37 +80,23 @@ class Loop(Starting):
     unexplained = 0
     """Losses in a row that were reported, and of which nothing was to be seen."""
 
-    def to_the_end(self) -> RunEnded:
-        """Run, and tell how it went; raises IngestError."""
-        started = time.monotonic()
-        try:
-            self.run()
-        except IngestError as exc:
-            self.summary.stopped = str(exc)
-            raise
-        finally:
-            self.resources.close()
-            self.summary.seconds = time.monotonic() - started
-            self.observer(self.summary)
-        return self.summary
-
     # -- main street -------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
         """Until it is drained, told to stop, or failed; raises IngestError."""
         for text in self.pipeline.warnings:
             self.warn(text)
-        with ThreadPoolExecutor(1) as threads:
+        with ThreadPoolExecutor(1) as threads, self.stop.installed():
             # A local checkpoint is opened, and Kafka asked, while Java starts; another one is reached through Java
             connecting = None if self.remote else threads.submit(self.connect)
-            with self.stop.installed():
-                self.session = self.start_spark(connecting)
+            self.session = self.start_spark(connecting)
+            self.stop.listen()  # again: Spark takes Ctrl-C for itself when it starts
             try:
-                with self.stop.installed():  # again: Spark takes Ctrl-C for itself when it starts
-                    self.connect() if connecting is None else connecting.result()
-                    self.prepare()
-                    while (batch := self.next_batch()) is not None:
-                        self.finish(batch, self.work(self.tasks(batch)))
+                self.connect() if connecting is None else connecting.result()
+                self.prepare()
+                while (batch := self.next_batch()) is not None:
+                    self.finish(batch, self.work(self.tasks(batch)))
+                self.look_at_ends()
             finally:
                 self.session.stop()
                 self.source.close()
@@ -129,6 +136,7 @@ class Loop(Starting):
         except Unavailable:
             if not self.stop.asked:  # told to stop while the broker is away: there is no batch in hand
                 raise
+            self.away = True
         self.summary.stopped = "signal"
         return None
 
@@ -188,10 +196,12 @@ class Loop(Starting):
         before = dict(progress.positions)
         self.writers = {outcome.shard: outcome.worker for outcome in outcomes}
         self.idle.update({outcome.shard: outcome.ended for outcome in outcomes})
+        self.summary.batches += 1
         for outcome in outcomes:
             progress.positions.update(outcome.positions)
             progress.errors += outcome.rejected
-            self.summary.rejected += outcome.rejected
+            self.summary.records += outcome.read
+            self.summary.rejected += outcome.rejected + outcome.stopped_by_reject
             merge_counts(self.counts, outcome.counts)
             add_counts(self.skipped, outcome.skipped)
             add_counts(self.withheld, outcome.withheld)
@@ -218,6 +228,12 @@ class Loop(Starting):
             return
         self.watch(before, outcomes, changed=changed)
         self.source.commit(progress.positions)
+
+    def look_at_ends(self) -> None:
+        """See where the splits end now: what is left, and what came while a run drained what was there."""
+        if not self.away:
+            with suppress(IngestError):  # then it is said what was left at the last look
+                self.ends, self.targets = self.source.ends(self.progress.positions), {}
 
     def survive(self, failure: IngestError) -> None:
         """Go on after lost records where `scan.on-data-loss` says so; raises the failure otherwise."""
@@ -296,8 +312,6 @@ class Loop(Starting):
         """Tell the observer, and size the next batch."""
         read = sum(outcome.read for outcome in outcomes)
         seconds = time.monotonic() - self.batch_started
-        self.summary.batches += 1
-        self.summary.records += read
         self.rate.take(read)
         self.budget.learn(max(o.read for o in outcomes), max(o.seconds for o in outcomes))
         acks = [outcome.first_ack for outcome in outcomes if outcome.first_ack is not None]
@@ -330,7 +344,7 @@ class Loop(Starting):
                 records=read,
                 seconds=seconds,
                 lag=self.lag(),
-                rejected=sum(o.rejected for o in outcomes),
+                rejected=sum(o.rejected + o.stopped_by_reject for o in outcomes),
                 cpu_s=sum(o.cpu_s for o in outcomes),
                 worker_rss_kib=max(o.rss_kib for o in outcomes),
                 first_ack=min(acks, default=None),
@@ -354,6 +368,11 @@ class Loop(Starting):
             line = self.table(show(table))
             line.read, line.inserted, line.updated = counts.read, counts.inserted, counts.updated
             line.deleted, line.rejected = counts.deleted, counts.rejected
+        if self.prepared:
+            left: dict[str, int] = {}
+            for (topic, _), number in self.waiting().items():
+                left[topic] = left.get(topic, 0) + number
+            self.summary.left = {topic: number for topic, number in sorted(left.items()) if number}
         self.summary.skipped = self.skipped
         self.summary.withheld = {f"{show(table)}.{column}": count for (table, column), count in self.withheld.items()}
         self.summary.cut = {f"{show(table)}.{column}": count for (table, column), count in self.cut.items()}

@@ -201,6 +201,9 @@ class NoStop:
         """Listen to nobody."""
         yield
 
+    def listen(self) -> None:
+        """Listen to nobody."""
+
 
 class Inline(Loop):
     """Main street without Spark."""

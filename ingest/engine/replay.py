@@ -16,7 +16,7 @@ import orjson
 
 from ingest.engine.inspect import opened
 from ingest.engine.letters import letters, source_of, tally
-from ingest.engine.loop import Loop
+from ingest.engine.loop import Loop, carry_out
 from ingest.errors import ConfigError
 from ingest.observe.events import RunEnded
 from ingest.sources.letters import Replayed, Selection
@@ -35,7 +35,7 @@ _FOLDER = "replays"
 def replay(pipeline: Pipeline, settings: Settings, observer: Observer, selection: Selection) -> RunEnded:
     """Replay what is selected and was not replayed before; raises IngestError."""
     staged = pipeline.model_copy(update={"source": source_of(pipeline, selection)})
-    return _Replay(staged, settings, observer, RunEnded(f"{pipeline.pipeline.name} (replay)")).to_the_end()
+    return carry_out(_Replay, staged, settings, observer, RunEnded(f"{pipeline.pipeline.name} (replay)"))
 
 
 def plan_replay(pipeline: Pipeline, settings: Settings, selection: Selection) -> list[dict[str, Any]]:

@@ -10,10 +10,12 @@ import os
 import signal
 import sys
 from contextlib import contextmanager, suppress
+from queue import SimpleQueue
+from threading import Thread
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ingest.engine import archive
-from ingest.errors import ConfigError, IngestError, Unavailable
+from ingest.errors import INTERRUPTED, ConfigError, IngestError, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -32,6 +34,7 @@ LUGGAGE: Final = "ingest.tasks"
 SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 """The environment variable by which `spark-submit` tells a driver that Java runs already."""
 
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _LOG4J: Final = """\
 rootLogger.level = warn
 rootLogger.appenderRef.stderr.ref = stderr
@@ -275,24 +278,46 @@ def with_retries(master: str) -> str:
 
 
 class Stop:
-    """Whether somebody asked to stop. The first signal finishes the batch in hand, the second ends at once."""
+    """Whether somebody asked to stop. The first signal finishes the batch in hand, the second ends at once.
 
-    def __init__(self) -> None:
-        """Nobody did."""
+    At once is as after `kill -9`: what is under way is not finished, and done again by the next run.
+    """
+
+    def __init__(self, tell: Callable[[str, bool], None]) -> None:
+        """Nobody did; `tell` gets each signal's name, and whether the process ends now."""
         self.asked = False
+        self._tell = tell
+        self._signals: SimpleQueue[str] = SimpleQueue()  # a handler may put into it, whatever it has interrupted
 
-    def __call__(self, _signal: int, _frame: object) -> None:
+    def __call__(self, number: int, _frame: object) -> None:
         """Handle SIGTERM or SIGINT."""
+        name = signal.Signals(number).name
         if self.asked:
-            raise KeyboardInterrupt
+            self._tell(name, True)
+            os._exit(INTERRUPTED)
         self.asked = True
+        self._signals.put(name)
 
     @contextmanager
     def installed(self) -> Iterator[Stop]:
-        """Listen while the block runs."""
-        before = {s: signal.signal(s, self) for s in (signal.SIGTERM, signal.SIGINT)}
+        """Listen while the block runs; the first signal is told by a thread, as a handler must not wait for a lock."""
+        before = {number: signal.getsignal(number) for number in _SIGNALS}
+        announcing = Thread(target=self._announce, daemon=True)
+        announcing.start()
+        self.listen()
         try:
             yield self
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+            self._signals.put("")
+            announcing.join(1)
+
+    def listen(self) -> None:
+        """Take the signals, also from whoever took them meanwhile."""
+        for number in _SIGNALS:
+            signal.signal(number, self)
+
+    def _announce(self) -> None:
+        while name := self._signals.get():
+            self._tell(name, False)

@@ -26,7 +26,16 @@ from ingest.flow.evolve import Policy, Schemas, evolve, reroute, unchanged
 from ingest.flow.infer import unmatched
 from ingest.model.schema import CreateTable, changes
 from ingest.model.table import show
-from ingest.observe.events import OptionChanged, Printed, RunEnded, RunStarted, SchemaChanged, TableSummary, Warned
+from ingest.observe.events import (
+    OptionChanged,
+    Printed,
+    RunEnded,
+    RunStarted,
+    SchemaChanged,
+    Stopping,
+    TableSummary,
+    Warned,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -94,7 +103,7 @@ class Starting:
         self.inference = pipeline.source.inference(pipeline.pipeline.max_columns)
         self.source = pipeline.source.control(pipeline.pipeline.name, self.warn)
         self.sink = pipeline.sink.control(pipeline.pipeline.name, self.warn)
-        self.stop = Stop()
+        self.stop = Stop(lambda name, now: observer(Stopping(name, now)))
         self.session: Session
         self.look_ahead = 1000
         # Set by `connect` and `prepare`
@@ -121,6 +130,8 @@ class Starting:
         self.withheld: dict[tuple[TableId, str], int] = {}
         self.cut: dict[tuple[TableId, str], int] = {}
         self.warned: set[str] = set()
+        self.away = False
+        """Whether the broker did not answer when the run was told to stop."""
         self.stalled = 0.0
         self.lived = 0.0
         """When the file that says that the run gets on was touched."""
@@ -398,8 +409,12 @@ class Starting:
 
     def lag(self) -> int:
         """Records that are waiting, as far as the last look at the ends says."""
-        ends = self.targets or self.ends
-        return sum(max(0, end - self.progress.positions.get(split, 0)) for split, end in ends.items())
+        return sum(self.waiting().values())
+
+    def waiting(self) -> dict[Split, int]:
+        """Return how many records each split has that are to be read, as far as the last look at the ends says."""
+        ends, positions = self.targets or self.ends, self.progress.positions
+        return {split: max(0, end - positions.get(split, 0)) for split, end in ends.items()}
 
     def warn(self, text: str) -> None:
         """Say something that stops nothing."""

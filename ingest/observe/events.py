@@ -96,6 +96,18 @@ class Warned:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class Stopping:
+    """A signal asked the run to end: the batch in hand is finished first.
+
+    With `now` it was the second one, and the process ends when the observer returns. That is told in a signal handler:
+    the observer must not take a lock, as whoever was interrupted may hold it.
+    """
+
+    signal: str
+    now: bool
+
+
 @dataclass(slots=True)
 class TableSummary:
     """One table's counters over a run."""
@@ -125,15 +137,27 @@ class RunEnded:
     """By table and column: times that were taken without what is finer than a microsecond."""
     stopped: str = ""
     """Why it ended: `drained`, `signal`, or the error."""
+    exit_code: int = 0
+    left: Mapping[str, int] | None = None
+    """Records that are there and were not read, by topic, as far as positions tell; None where nobody knows."""
 
 
 Event: TypeAlias = (
-    RunStarted | OptionChanged | BatchDone | SchemaChanged | Rejected | DirtyRecord | Printed | Warned | RunEnded
+    RunStarted
+    | OptionChanged
+    | BatchDone
+    | SchemaChanged
+    | Rejected
+    | DirtyRecord
+    | Printed
+    | Warned
+    | Stopping
+    | RunEnded
 )
 
 
 class Observer(Protocol):
-    """Gets every event, in order, on the driver's main thread or its planning thread."""
+    """Gets every event, in order, on the driver's main thread or its planning thread; `Stopping` on one of its own."""
 
     def __call__(self, event: Event) -> None:
         """Show, log or count it; must not raise."""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness import INGEST, Result, finish
+
+from ingest.errors import INTERRUPTED
 
 if TYPE_CHECKING:
     import pytest
@@ -119,3 +122,44 @@ def test_the_command_that_tests_pipelines(tmp_path: Path, capfd: pytest.CaptureF
     assert "message 0: a message is a map" in out
     for name in ("no.yaml", "pipeline.yaml", "nothing"):
         assert subprocess.run([INGEST, "test", str(tmp_path / name)], check=False).returncode == 78
+
+
+def test_how_a_run_ended_is_said_whatever_ended_it(tmp_path: Path) -> None:
+    row = '{"before":null,"after":{"id":%d},"source":{"db":"shop","table":"orders"},"op":"c"}\n'
+    lines = tmp_path / "in.jsonl"
+    lines.write_text(row % 1 + "{\n" + row % 2)
+    file = tmp_path / "p.yaml"
+    file.write_text("source: {type: file, path: in.jsonl}\nsink: {type: file, path: out}\n")
+    failed = run(file, tmp_path / "c", tmp_path)
+    assert failed.code == 65
+    ended = failed.events[-1]
+    assert (ended["event"], ended["level"], ended["exit_code"]) == ("run ended", "error", 65)
+    assert (ended["records"], ended["rejected"], ended["left"]) == (1, 1, 2)
+    assert "ended: failed with exit code 65; 2 records are left (2 of in.jsonl)" in failed.out
+
+    lines.write_text(row % 1 + row % 2)
+    command = [INGEST, "run", str(file), "--checkpoint", str(tmp_path / "c"), "--master", "local[1]"]
+    again = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert again.stderr is not None
+    said = ""
+    while '"batch done"' not in said:
+        said = again.stderr.readline()
+        assert said, "it ended"
+    again.send_signal(signal.SIGINT)
+    while "finishing the batch; again to end now" not in said:
+        said = again.stderr.readline()
+        assert said, "it ended"
+    again.send_signal(signal.SIGINT)
+    _, err = again.communicate(timeout=60)
+    assert again.returncode == INTERRUPTED, err
+    assert "ended at once" in err
+
+    lines.write_text("".join(row % i for i in range(1, 4)))
+    last = run(file, tmp_path / "c", tmp_path)
+    assert last.code == 0, last.err
+    written = [
+        json.loads(line)["after"]["id"] for out in (tmp_path / "out").iterdir() for line in out.read_text().splitlines()
+    ]
+    assert set(written) == {1, 2, 3}
+    assert (last.events[-1]["level"], last.events[-1]["exit_code"], last.events[-1]["left"]) == ("info", 0, 0)
+    assert "ended: all that was there is read; nothing is left" in last.out

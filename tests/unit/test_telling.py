@@ -1,0 +1,137 @@
+"""What a run shows on a terminal and in its log, and what a signal does to it."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ingest.cli import progress
+from ingest.cli.progress import Log, Terminal, print_summary
+from ingest.errors import INTERRUPTED
+from ingest.observe.events import BatchDone, Event, RunEnded, RunStarted, Stopping, TableSummary
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def started(lag: int) -> RunStarted:
+    return RunStarted("shop", 1, "c", 2, resumed=False, lag=lag, native=True)
+
+
+def batch(lag: int) -> BatchDone:
+    return BatchDone(1, 10, 1.0, lag, 0, 0.1, 1, None)
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Terminal, list[str]]]:
+    """A terminal, and what it has shown so far: its live line, and what scrolled by."""
+    shown: list[str] = []
+    made = Terminal(frozenset(), once=False)
+    monkeypatch.setattr(made._live, "update", lambda text: shown.append(str(text)))
+    monkeypatch.setattr(made._console, "print", lambda text: shown.append(str(text)))
+    yield made, shown
+    monkeypatch.undo()
+    made.close()
+
+
+def test_an_idle_run_says_that_it_waits(terminal: tuple[Terminal, list[str]]) -> None:
+    show, shown = terminal
+    show(started(lag=0))
+    assert shown[-1] == "waiting for records …"
+    show(started(lag=5))
+    assert shown[-1] == "first batch …"
+    show(batch(lag=0))
+    assert shown[-1].endswith("lag 0  waiting for records")
+    show(batch(lag=7))
+    assert shown[-1].endswith("lag 7")
+    show(Stopping("SIGINT", now=False))
+    assert shown[-1] == "finishing the batch; again to end now"
+
+
+def logged(event: Event) -> dict[str, Any]:
+    stream = io.StringIO()
+    Log(frozenset({"hunter2"}), stream)(event)
+    found: dict[str, Any] = json.loads(stream.getvalue())
+    return found
+
+
+def test_the_log_says_how_a_run_ended() -> None:
+    good = logged(RunEnded("shop", 2, 30, 1.5, stopped="drained", left={"a": 0}))
+    assert (good["level"], good["exit_code"], good["left"], good["records"]) == ("info", 0, 0, 30)
+    bad = logged(RunEnded("shop", 1, 3, 1.5, 1, stopped="no hunter2", exit_code=65, left={"a": 4, "b": 5}))
+    assert (bad["level"], bad["exit_code"], bad["left"], bad["rejected"]) == ("error", 65, 9, 1)
+    assert "hunter2" not in bad["stopped"]
+    assert logged(RunEnded("shop", stopped="x", exit_code=78))["left"] is None
+    told = logged(Stopping("SIGTERM", now=False))
+    assert (told["event"], told["signal"], told["level"]) == ("stopping", "SIGTERM", "warning")
+
+
+@pytest.mark.parametrize(
+    ("event", "said"),
+    [
+        (RunEnded("p", stopped="drained", left={}), "ended: all that was there is read; nothing is left"),
+        (RunEnded("p", stopped="drained", left={"t": 3}),
+         "ended: all that was there is read; 3 records came meanwhile (3 of t)"),
+        (RunEnded("p", stopped="signal", left={"a": 1, "b": 2000}),
+         "ended: stopped by a signal; 2,001 records are left (2,000 of b, 1 of a)"),
+        (RunEnded("p", stopped="why", exit_code=75, left={"evil\x1b": 2}),
+         "ended: failed with exit code 75; 2 records are left (2 of evil\\x1b)"),
+        (RunEnded("p", stopped="why", exit_code=78), "ended: failed with exit code 78"),
+        (RunEnded("p", stopped="signal", left={f"t{i:02}": 1 for i in range(12)}),
+         "ended: stopped by a signal; 12 records are left ("
+         + ", ".join(f"1 of t{i:02}" for i in range(progress.MAX_TOPICS)) + ", and of 2 more)"),
+    ],
+)  # fmt: skip
+def test_the_summary_says_why_it_ended_and_what_is_left(
+    event: RunEnded, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    event.tables = {"t": TableSummary(1, 1)}
+    print_summary(event, frozenset())
+    assert said in capsys.readouterr().out.splitlines()
+
+
+RUN = """
+import sys, time
+from ingest.cli.progress import Log
+from ingest.engine.session import Stop
+from ingest.observe.events import Stopping
+observer = Log(frozenset())
+stop = Stop(lambda name, now: observer(Stopping(name, now)))
+with stop.installed():
+    print("ready", flush=True)
+    while not stop.asked or "busy" in sys.argv:
+        time.sleep(0.01)
+print("finished", flush=True)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_finishes_what_is_in_hand_and_a_second_one_ends_at_once(number: int) -> None:
+    def run(*arguments: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-c", RUN, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        os.kill(process.pid, number)
+        return process
+
+    once = run()
+    out, err = once.communicate(timeout=20)
+    assert (once.returncode, out) == (0, "finished\n")
+    assert "finishing the batch; again to end now" in err
+
+    busy = run("busy")
+    assert busy.stderr is not None
+    assert "finishing the batch" in busy.stderr.readline(), "it is said at once"
+    os.kill(busy.pid, number)
+    out, err = busy.communicate(timeout=20)
+    assert (busy.returncode, out) == (INTERRUPTED, "")
+    assert "ended at once" in err
