@@ -182,7 +182,8 @@ class PipelineOptions(Options):
     )
     """What to do when a table changes. `ignore`: only new tables reach the sink, new columns are left out and counted.
     `lenient`: apply it (a new column is last and nullable, a missing one stays and is null). `try_evolve`, `evolve`:
-    the same; what the sink cannot do is left out, or stops the run. `exception`: stop at anything but a new table."""
+    the same, as every sink of this package can do all changes; they are for sinks that cannot. `exception`: stop at
+    anything but a new table."""
 
     route_mode: Literal["ALL_MATCH", "FIRST_MATCH"] = Field("ALL_MATCH", alias="route-mode")
     """Whether a table goes to the sink tables of all the routes that match, or of the first only."""
