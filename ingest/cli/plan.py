@@ -46,12 +46,10 @@ def plan(
 
 
 def _lines(found: Preview) -> Iterator[str]:
+    sample = f"{found.looked_at:,} {'of them' if found.waiting else 'older ones'} were looked at"
     going_on = "starts anew" if found.checkpoint is None else f"goes on from {found.checkpoint}"
     yield f"pipeline {found.pipeline}: {found.guarantee}, {going_on}"
-    sample = (
-        f"{found.looked_at:,} of them were looked at" if found.waiting else f"looked at {found.looked_at:,} old ones"
-    )
-    yield f"source: {found.splits} splits, {found.waiting:,} records waiting; {sample}"
+    yield f"source: {found.splits} splits, {found.waiting:,} records waiting{f'; {sample}' if found.looked_at else ''}"
     for table in found.tables:
         rule = f", {table.rule}" if table.rule else ""
         new = "" if table.known else " (new)"
@@ -60,7 +58,8 @@ def _lines(found: Preview) -> Iterator[str]:
         for column in table.columns:
             null = "" if column["nullable"] else " NOT NULL"
             yield f"    {one_line(column['name']):<{width}}  {column['type']}{null}"
-        yield f"    primary key ({', '.join(map(one_line, table.primary_key))})"
+        key = ", ".join(map(one_line, table.primary_key))
+        yield f"    primary key ({key})" if key else "    no primary key"
     skipped = [f"{reason}: {_count(number)}" for reason, number in sorted(found.skipped.items())]
     for title, lines in (
         ("changed since the last run", found.options),

@@ -197,3 +197,29 @@ def test_what_refuses_a_run_at_its_start_refuses_a_plan(
     (tmp_path / "p.yaml").write_text(text)
     assert command("plan", "p.yaml", *arguments) == (78 if why else 0), "speculation matters to exactly-once only"
     assert why in capsys.readouterr().err
+
+
+class AtTheEnd(GivenSource):
+    """A source whose pipeline starts behind all records, as with `latest-offset`."""
+
+    def control(self, pipeline: str, warn: Any) -> Any:
+        control = super().control(pipeline, warn)
+        control.start = lambda *_: control.ends({})  # type: ignore[method-assign]
+        return control
+
+
+def test_records_that_a_run_would_not_read_show_tables_and_end_nothing(tmp_path: Path) -> None:
+    pipeline = inmemory.pipeline(source=STOPS)
+    records = [MemoryRecord(i, "topic", KEY, value, 0, i) for i, value in enumerate((GOOD, b"{", OTHER))]
+    staged = pipeline.model_copy(
+        update={
+            "source": AtTheEnd(pipeline.source, {("topic", 0): records}),
+            "sink": KeptSink(pipeline.sink, Rehearsed()),
+        }
+    )
+    found, error = preview(staged, Settings(str(tmp_path / "checkpoint"), tmp_path))
+    assert error is None
+    assert (found.waiting, found.looked_at, found.error) == (0, 3, None)
+    assert [table.table for table in found.tables] == ["shop.orders", "shop.users"]
+    assert found.rejects[0]["example"]["offset"] == 1
+    assert "a run that met records like the newest would end with exit code 65" in found.warnings[-1]
