@@ -78,6 +78,7 @@ class Log:
                 self._log.info(
                     "run started", pipeline=event.pipeline, run=event.run, checkpoint=event.checkpoint,
                     splits=event.splits, resumed=event.resumed, lag=event.lag, native=event.native,
+                    **({"in_python": [*event.in_python]} if event.in_python else {}),
                 )  # fmt: skip
             case OptionChanged():
                 self._log.info("option changed", option=event.option, before=event.before, now=event.now)

@@ -60,7 +60,7 @@ def write() -> Path:
         try:
             session = Session("ingest warmup", "local[2]", conf, lock=lock, log=log, sql=True)
             session.broadcast({})
-            session.run(_touch, [1, 2])  # type: ignore[arg-type,list-item]  # any task will do
+            session.run(_touch, [1, 2])  # any task will do
             warm(session)
             session.exit()
         finally:

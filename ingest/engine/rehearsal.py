@@ -208,6 +208,10 @@ class NoStop:
 class Inline(Loop):
     """Main street without Spark."""
 
+    def ask_workers(self) -> list[str]:
+        """Ask nobody."""
+        return []
+
     def __init__(
         self, pipeline: Pipeline, settings: Settings, observer: Observer, summary: RunEnded, look_ahead: int
     ) -> None:

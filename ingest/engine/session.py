@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from pyspark.core.broadcast import Broadcast
     from pyspark.sql import DataFrame, SparkSession
 
-    from ingest.engine.assignment import Outcome, Task
 
 _T = TypeVar("_T")
+_V = TypeVar("_V")
 TASK_ATTEMPTS: Final = 4
 LUGGAGE: Final = "ingest.tasks"
 """The local property that tells the tasks of a plan what to do in this batch."""
@@ -206,7 +206,7 @@ class Session:
         self._sc.setLocalProperty(LUGGAGE, luggage)
         return self._guarded(lambda: [bytes(row[0]) for row in frame.rdd.collect()])
 
-    def run(self, function: Callable[[Iterable[Task]], Iterator[Outcome]], tasks: Sequence[Task]) -> list[Outcome]:
+    def run(self, function: Callable[[Iterable[_V]], Iterator[_T]], tasks: Sequence[_V]) -> list[_T]:
         """One job: a task each. Raises Unavailable when Spark gave up on one."""
         return self._guarded(lambda: self._sc.parallelize(tasks, len(tasks)).mapPartitions(function).collect())
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ingest.engine import planner
+from ingest.engine import planner, worker
 from ingest.engine.checkpoint import Batch, Checkpoint, Progress
 from ingest.engine.old_keys import old_keys
 from ingest.engine.prefetch import first_look
@@ -21,7 +21,6 @@ from ingest.engine.storage import HadoopStorage, LocalStorage, is_remote
 from ingest.engine.tally import Tally
 from ingest.engine.worker import Delta, Setup
 from ingest.errors import ConfigError, IngestError
-from ingest.flow import native
 from ingest.flow.evolve import Policy, Schemas, evolve, reroute, unchanged
 from ingest.flow.infer import unmatched
 from ingest.model.schema import CreateTable, changes
@@ -54,6 +53,8 @@ if TYPE_CHECKING:
     from ingest.sinks.dirty_data import DirtyDataCollector
     from ingest.spec.pipeline import Pipeline
 
+MAX_ASKED = 8
+"""Workers that are asked at the start what they do in C."""
 MAX_DELTAS = 50
 """Versions that travel with each task before everything is broadcast anew."""
 MAX_DELTA_TABLES = 200
@@ -316,13 +317,23 @@ class Starting:
             self.stages = self.make_stages(self.compiler)
         self.prepared = True
         self.rebase()
-        lag = self.lag()
+        lag, in_python = self.lag(), self.ask_workers()
         self.observer(
             RunStarted(
                 options.name, self.checkpoint.run, self.checkpoint.where, len(self.progress.positions),
-                self.resumed, lag, native.BUILT,
+                self.resumed, lag, not in_python, tuple(in_python),
             )
         )  # fmt: skip
+
+    def ask_workers(self) -> list[str]:
+        """Return why records pass through Python, as the workers say: they may be other machines than the driver's."""
+        many = 1 if self.settings.master.startswith("local") else min(self.session.slots, MAX_ASKED)
+        answers = self.session.run(worker.ask, [self.setup] * many)
+        why = dict.fromkeys(reason for answer in answers for reason in answer)
+        several = [show(table) for table, source in self.schemas.sources.items() if len(source.targets) > 1]
+        if several:
+            why[f"rows that go to several sink tables ({len(several)} tables, {several[0]} the first)"] = None
+        return list(why)
 
     def rebase(self) -> None:
         """Send all schemas to the workers; from here on only what changes travels."""

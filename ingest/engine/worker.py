@@ -8,16 +8,19 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ingest.flow.columns import Columns
 from ingest.flow.evolve import Schemas, SourceTable
-from ingest.flow.native import BUILT, Heads, Lanes
+from ingest.flow.native import ABSENT, BUILT, Heads, Lanes, writes
 from ingest.flow.plans import Plans
 from ingest.flow.transform import FeedPlan
+from ingest.kafka.connection import KafkaConnection
+from ingest.model import types
+from ingest.model.schema import Column, TableSchema
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pyspark.core.broadcast import Broadcast
 
@@ -27,11 +30,15 @@ if TYPE_CHECKING:
     from ingest.flow.route import Rules
     from ingest.flow.transform import Programs
     from ingest.kafka.letters import DeadLetters
-    from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.sinks import Sink, Writer
     from ingest.sinks.dirty_data import DirtyDataCollector
     from ingest.sources import Reader, Source
+
+
+_TRIAL: Final = ("trial",)
+_ROW: Final = TableSchema((Column("id", types.BIGINT, nullable=False), Column("text", types.STRING)), ("id",))
+"""A table as plain as can be: where Python makes even its records, it makes all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +68,55 @@ class Delta:
     version: int
     sources: dict[TableId, SourceTable]
     sinks: dict[TableId, TableSchema]
+
+
+def by_the_book(setup: Setup) -> list[str]:
+    """Return why no message of a run is taken apart in C in this worker; nothing where most are."""
+    source, why = setup.source, [] if BUILT else [ABSENT]
+    extra = source.extra
+    if extra:
+        options = [("key.format", extra.key), ("key.fields-prefix", extra.key_prefix)]
+        options += [("value.fields-prefix", extra.value_prefix), ("metadata.list", extra.metadata)]
+        why.append(f"columns that are not in the value ({', '.join(name for name, given in options if given)})")
+    if setup.changelog:
+        why.append("rows of upsert topics are looked up, for a sink that tells inserts from updates")
+    if source.format.form is None:
+        why.append("the options of the source's format ask for more than C knows")
+    return why
+
+
+def in_python(setup: Setup) -> list[str]:
+    """Return why records of a run pass through Python in this worker; nothing: C has them from one client to the other.
+
+    It is what can be told before there are records. What a single record or table has beyond the common case is done by
+    Python in any pipeline.
+    """
+    why, source, sink = by_the_book(setup), setup.source, setup.sink
+    if not isinstance(source, KafkaConnection):
+        why.append("records are not read from Kafka")
+    elif source.wanted is not None:
+        why.append("every record's headers are looked at (scan.header-filter)")
+    plan = sink.plan(_TRIAL, SourceTable(_ROW, (_TRIAL,), key_from_message=True), _TRIAL, _ROW, setup.inference)
+    if BUILT and not writes(plan):
+        why.append("the sink's records are made by Python, by its options")
+    if not isinstance(sink, KafkaConnection):
+        why.append("records are not written to Kafka")
+    elif getattr(sink, "buffered", False):
+        why.append("records are held back by their keys (sink.buffer-flush.max-rows)")
+    if BUILT and (isinstance(source, KafkaConnection) or isinstance(sink, KafkaConnection)):
+        from ingest.kafka import direct  # noqa: PLC0415  (the client is slow to import)
+
+        if not direct.plugin():
+            why.append("this Kafka client takes no plugin")
+    if setup.rules.change_rows and setup.inference.static:
+        why.append("schema.inference.strategy: static, with a transform")
+    return why
+
+
+def ask(setups: Iterable[Broadcast[Setup]]) -> Iterator[list[str]]:
+    """Answer for this worker, as Spark maps over a partition."""
+    for setup in setups:
+        yield in_python(setup.value)
 
 
 class State:
@@ -100,9 +156,7 @@ class State:
 
     def _fast(self, heads: Heads | None) -> Lanes | None:
         """The way of messages in C, where it is there and nothing has to be added to what they say."""
-        messages = self.setup.source.format
-        plain = BUILT and self.columns is None and not self.setup.changelog
-        return Lanes(messages, self.plans, heads) if plain and messages.form is not None else None
+        return None if by_the_book(self.setup) else Lanes(self.setup.source.format, self.plans, heads)
 
     @property
     def schemas(self) -> Schemas:

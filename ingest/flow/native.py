@@ -61,6 +61,8 @@ except ImportError:  # it was installed without a compiler
 
 BUILT: Final = _native is not None and os.environ.get("INGEST_NATIVE") != "off"
 """Whether it is there, and wanted."""
+ABSENT: Final = "the package was installed without a C compiler" if _native is None else "INGEST_NATIVE=off"
+"""Why it is not there, or not wanted, where that is so."""
 FORMS: Final = ("debezium", "rows", "canal")
 """The forms of messages, in the order of their codes: Debezium's, values that are rows of one table, and Canal's."""
 
@@ -175,6 +177,11 @@ class Heads:
         """Those of a table's inserts, updates and deletes, and of tombstones of old keys."""
         insert, update, delete = (self.place(destination, ((table, kind),)) for kind in Kind)
         return insert, update, delete, self.place(destination, ())
+
+
+def writes(plan: Plan) -> bool:
+    """Return whether C makes the records of a table."""
+    return BUILT and _compile(plan) is not None
 
 
 def _compile(plan: Plan) -> Table | None:

@@ -20,7 +20,9 @@ class RunStarted:
     resumed: bool
     lag: int
     native: bool
-    """Whether the common case of the hot loop is done in C."""
+    """Whether C has the records in the workers, from one Kafka client to the other, but for what few of them have."""
+    in_python: tuple[str, ...] = ()
+    """Why it has not."""
 
 
 @dataclass(frozen=True, slots=True)

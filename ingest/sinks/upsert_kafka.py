@@ -85,6 +85,11 @@ class UpsertKafka(TopicsOptions):
         return False
 
     @property
+    def buffered(self) -> bool:
+        """Whether records are held back."""
+        return bool(self.max_rows and self.interval)
+
+    @property
     def _as_it_came(self) -> bool:
         """Whether a row that fits can be written as the very bytes it came in."""
         return (self.key_format, self.value_format, self.fields_include) == ("json", "json", "ALL")
@@ -121,7 +126,7 @@ class UpsertKafka(TopicsOptions):
     def writer(self, pipeline: str, run: int) -> KafkaWriter | TransactionalWriter | Buffer:  # type: ignore[override]
         """A task's side."""
         writer = super().writer(pipeline, run)
-        return Buffer(writer, self.max_rows, self.interval) if self.max_rows and self.interval else writer
+        return Buffer(writer, self.max_rows, self.interval) if self.buffered else writer
 
 
 class Buffer:

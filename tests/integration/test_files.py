@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parent.parent.parent
 
 
-def run(file: Path, checkpoint: Path, folder: Path) -> Result:
-    command = [INGEST, "run", str(file), "--once", "--checkpoint", str(checkpoint), "--master", "local[2]"]
+def run(file: Path, checkpoint: Path, folder: Path, *more: str) -> Result:
+    command = [INGEST, "run", str(file), "--once", "--checkpoint", str(checkpoint), "--master", "local[2]", *more]
     return finish(subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
 
 
@@ -155,8 +155,11 @@ def test_how_a_run_ended_is_said_whatever_ended_it(tmp_path: Path) -> None:
     assert "ended at once" in err
 
     lines.write_text("".join(row % i for i in range(1, 4)))
-    last = run(file, tmp_path / "c", tmp_path)
+    last = run(file, tmp_path / "c", tmp_path, "--conf", "spark.executorEnv.INGEST_NATIVE=off")
     assert last.code == 0, last.err
+    (began,) = [event for event in last.events if event["event"] == "run started"]
+    assert began["native"] is False
+    assert {"INGEST_NATIVE=off", "records are not read from Kafka"} <= {*began["in_python"]}, "workers, not the driver"
     written = [
         json.loads(line)["after"]["id"] for out in (tmp_path / "out").iterdir() for line in out.read_text().splitlines()
     ]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from harness import EXACTLY, INGEST, debezium, finish, message
 
+from ingest.flow import native
 from ingest.kafka.admin import Cluster
 
 if TYPE_CHECKING:
@@ -35,7 +36,10 @@ def test_tables_topics_and_changes_are_shown_and_nothing_is_written(kafka: Kafka
     assert not pipeline.checkpoint.exists()
     assert not Cluster({"bootstrap.servers": kafka.bootstrap}).topics([pipeline.out("orders")])
 
-    assert pipeline.run().code == 0
+    ran = pipeline.run()
+    assert ran.code == 0
+    (began,) = [event for event in ran.events if event["event"] == "run started"]
+    assert began["native"] is native.BUILT
     kafka.send(pipeline.topic, message("c", None, {"id": 3, "n": 1.5, "more": "x"}))
     before = sorted(path.name for path in pipeline.checkpoint.rglob("*"))
     found = json.loads(plan(pipeline, "--format", "json").out)

@@ -17,9 +17,10 @@ from ingest.engine.checkpoint import Batch, Checkpoint, Progress
 from ingest.engine.daemon import unpacked
 from ingest.engine.session import with_retries
 from ingest.engine.storage import LocalStorage
-from ingest.engine.worker import Delta, Setup, State
+from ingest.engine.worker import Delta, Setup, State, by_the_book, in_python
 from ingest.errors import CheckpointError, ConfigError, NoPrimaryKey, SchemaChangeRefused
 from ingest.flow.conform import Conformer, Drift
+from ingest.flow import native
 from ingest.flow.evolve import Policy, Schemas, SourceTable, evolve, reroute
 from ingest.flow.route import KeyRule, RouteRule, Rules
 from ingest.kafka.failures import is_away
@@ -239,3 +240,41 @@ def test_what_is_declared_is_known_after_a_restart_and_in_workers() -> None:
     assert conformer.row(msgspec.Raw(b'{"id":1,"n":" 1.50","x":1}'), None)[0]["n"] == b"1.50"
     with pytest.raises(Drift):
         conformer.row(msgspec.Raw(b'{"id":1,"n":1,"x":"1.50"}'), None)
+
+
+CHANGES = {"type": "kafka", "properties.bootstrap.servers": "memory:1"}
+KEYED = {**CHANGES, "key.format": "json"}
+FILTER = [{"source-table": "a.b", "filter": "id > 1"}]
+LINES = {"type": "file", "path": "out"}
+UPSERTS = {"type": "upsert-kafka", "properties.bootstrap.servers": "memory:1", "topic": "t"}
+
+
+@pytest.mark.skipif(not native.BUILT, reason="it was installed without a compiler")
+@pytest.mark.parametrize(
+    ("sections", "why"),
+    [
+        ({}, []),
+        ({"source": {"value.format": "canal-json"}, "sink": KEYED}, []),
+        ({"transform": FILTER}, []),
+        ({"source": {"metadata.list": "offset"}}, ["metadata.list"]),
+        ({"source": {"value.format": "json", "key.format": "json"}}, ["(key.format)"]),
+        ({"source": {"value.format": "json", "json.infer-schema.flatten-nested-columns.enable": True}}, ["format ask"]),
+        ({"source": {"value.format": "canal-json", "canal-json.table.include": "a"}}, ["format ask"]),
+        ({"source": {"scan.header-filter": "a:b"}}, ["scan.header-filter"]),
+        ({"source": UPSERTS, "sink": KEYED}, ["looked up", "format ask"]),
+        ({"sink": LINES}, ["made by Python", "not written to Kafka"]),
+        ({"source": {"type": "file", "path": "x"}}, ["not read from Kafka"]),
+        ({"sink": {**CHANGES, "partition.strategy": "hash-by-key"}}, ["made by Python"]),
+        ({"sink": {"sink.buffer-flush.max-rows": 5, "sink.buffer-flush.interval": "1s"}}, ["sink.buffer-flush"]),
+        ({"source": {"schema.inference.strategy": "static"}, "transform": FILTER},
+         ["strategy: static"]),
+    ],
+)  # fmt: skip
+def test_a_worker_says_why_records_pass_through_python(sections: dict[str, Any], why: list[str]) -> None:
+    found = pipeline(**sections)
+    changelog = found.source.upserts and found.sink.changelog
+    setup = Setup("s", 1, "p", found.source, found.sink, None, found.source.inference(100), 9, found.rules, changelog)
+    said = in_python(setup)
+    assert len(said) == len(why), said
+    assert [text for text, part in zip(said, why, strict=True) if part not in text] == []
+    assert bool(by_the_book(setup)) == (State(setup).lanes is None)
