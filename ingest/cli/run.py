@@ -71,8 +71,7 @@ def running(
     """What a run needs; its errors leave here without the secrets that a client's message may hold."""
     from ingest.cli.progress import observer_for  # noqa: PLC0415  (as above)
     from ingest.engine.start import Settings  # noqa: PLC0415
-    from ingest.spec.load import load_strictly, locate  # noqa: PLC0415
-    from ingest.spec.visible import mask  # noqa: PLC0415
+    from ingest.spec.load import load_strictly  # noqa: PLC0415
 
     pipeline = load_strictly(file, variables)
     home = Path(".ingest") / pipeline.pipeline.name
@@ -80,26 +79,31 @@ def running(
     logs = (home if "://" in where else Path(where)) / "logs"
     observer = observer_for(pipeline.secrets, once=once)
     try:
-        with masked(pipeline.secrets):
+        with masked(pipeline.secrets), placed(file):
             yield pipeline, Settings(where, logs, master, conf, once, from_time=start), observer
-    except TransformError as exc:
-        found = None if exc.place is None else locate(file, *exc.place, exc.message.split("\n", 1)[0])
-        if found is None:
-            raise
-        version = exc.message.rsplit("\n", 1)[-1]
-        raise TransformError(
-            mask(f"{found.text()}\n{version}", pipeline.secrets), mask(exc.hint, pipeline.secrets)
-        ) from exc
-    except IngestError as exc:
-        raise type(exc)(mask(exc.message, pipeline.secrets), mask(exc.hint, pipeline.secrets)) from exc
     finally:
         observer.close()
 
 
 @contextmanager
+def placed(file: Path) -> Iterator[None]:
+    """Let errors of expressions leave with their place in the file."""
+    from ingest.spec.load import locate  # noqa: PLC0415  (as above)
+
+    try:
+        yield
+    except TransformError as exc:
+        found = None if exc.place is None else locate(file, *exc.place, exc.message.split("\n", 1)[0])
+        if found is None:
+            raise
+        version = exc.message.rsplit("\n", 1)[-1]
+        raise TransformError(f"{found.text()}\n{version}", exc.hint) from exc
+
+
+@contextmanager
 def masked(secrets: frozenset[str]) -> Iterator[None]:
     """Let errors leave without these secrets, which a client's message may hold."""
-    from ingest.spec.interpolate import mask  # noqa: PLC0415  (as above)
+    from ingest.spec.visible import mask  # noqa: PLC0415  (as above)
 
     try:
         yield

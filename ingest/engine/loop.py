@@ -18,7 +18,7 @@ from ingest.engine.checkpoint import Batch
 from ingest.engine.output import FILTERED, UNSAID
 from ingest.engine.start import Starting
 from ingest.engine.task import run_tasks
-from ingest.errors import ConfigError, DataLoss, DirtyData, IngestError, InternalError, Unavailable
+from ingest.errors import DataLoss, DirtyData, IngestError, InternalError, Unavailable
 from ingest.model.reject import head
 from ingest.model.table import show
 from ingest.observe.events import BatchDone, DirtyRecord, Rejected, RunEnded
@@ -56,9 +56,6 @@ def carry_out(
     """Run, and tell how it went, however it went; raises IngestError."""
     started = time.monotonic()
     try:
-        if settings.from_time is not None and (why := pipeline.source.no_start_time):
-            msg = f"--from-timestamp is not possible: {why}"
-            raise ConfigError(msg, "leave it out")
         loop = kind(pipeline, settings, observer, summary)
         try:
             loop.run()

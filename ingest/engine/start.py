@@ -83,9 +83,17 @@ class Starting:
 
     told_unmatched = False
     """Whether the options were compared with the tables."""
+    stalled = 0.0
+    lived = 0.0
+    """When the file that says that the run gets on was touched."""
+    checked = 0.0
+    """When it was last seen that what is to be read next is still there."""
 
     def __init__(self, pipeline: Pipeline, settings: Settings, observer: Observer, summary: RunEnded) -> None:
-        """Open the checkpoint, if it is a local one; connect to nothing yet."""
+        """Open the checkpoint, if it is a local one; connect to nothing yet. Raises IngestError."""
+        if settings.from_time is not None and (why := pipeline.source.no_start_time):
+            msg = f"--from-timestamp is not possible: {why}"
+            raise ConfigError(msg, "leave it out")
         self.pipeline, self.settings, self.observer, self.summary = pipeline, settings, observer, summary
         self.remote = is_remote(settings.checkpoint)
         self.resources = ExitStack()
@@ -133,11 +141,6 @@ class Starting:
         self.warned: set[str] = set()
         self.away = False
         """Whether the broker did not answer when the run was told to stop."""
-        self.stalled = 0.0
-        self.lived = 0.0
-        """When the file that says that the run gets on was touched."""
-        self.checked = 0.0
-        """When it was last seen that what is to be read next is still there."""
         self.ends: Mapping[Split, int] = {}
         """Where the splits ended when the last batch was planned."""
 

@@ -19,8 +19,8 @@ from ingest.engine.session import with_retries
 from ingest.engine.storage import LocalStorage
 from ingest.engine.worker import Delta, Setup, State, by_the_book, in_python
 from ingest.errors import CheckpointError, ConfigError, NoPrimaryKey, SchemaChangeRefused
-from ingest.flow.conform import Conformer, Drift
 from ingest.flow import native
+from ingest.flow.conform import Conformer, Drift
 from ingest.flow.evolve import Policy, Schemas, SourceTable, evolve, reroute
 from ingest.flow.route import KeyRule, RouteRule, Rules
 from ingest.kafka.failures import is_away
