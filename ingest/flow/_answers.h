@@ -39,10 +39,12 @@ static int put_one(State *state, Table *self, PyObject *text, const Text *before
     return good ? 1 : -1;
 }
 
-/* Add a field to a row that is being written; false where it has no room. `kind` and `flags` are the value's. */
-static bool compose(Row *row, char **to, const Field *name, const Field *value)
+/* Add a field to a row that is being written, up to before `end`; false where it has no room. `kind` and `flags` are the
+   value's. */
+static bool compose(Row *row, char **to, const char *end, const Field *name, const Field *value)
 {
-    if (row->count == MAX_FIELDS)
+    size_t room = (size_t)(end - *to), most = (size_t)name->name_size + value->size + 5; /* and the row's last brace */
+    if (row->count == MAX_FIELDS || most > room)
         return false;
     Field *field = &row->fields[row->count];
     char *p = *to;
@@ -66,16 +68,17 @@ static PyObject *composed(
 {
     Row *row = &state->after, *new = &state->composed;
     const char *end = raw.text + raw.size;
-    size_t most = raw.size + 2;
+    size_t most = raw.size + 8;
     bool used[MAX_FIELDS] = {false};
     if (raw.size > UINT32_MAX || made > MAX_FIELDS || scan_row(raw.text, end, row, NULL) != end)
         return NULL;
     for (int i = 0; i < made; i++)
-        most += values[i].name_size + values[i].size + 4;
+        most += (size_t)values[i].name_size + values[i].size + 4;
     PyObject *out = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)most);
     if (!out)
         return NULL;
     char *start = PyBytes_AS_STRING(out), *to = start + 1;
+    const char *last = start + most;
     *start = '{';
     new->text = start;
     new->count = 0;
@@ -87,21 +90,21 @@ static PyObject *composed(
             while (i < made && !is_named(field, values[i].name, values[i].name_size))
                 i++;
             if (i == made) {
-                good = compose(new, &to, field, field);
+                good = compose(new, &to, last, field, field);
                 continue;
             }
             /* A name twice: the last one counts, and that is for others to see to */
-            good = !used[i] && compose(new, &to, field, &values[i]);
+            good = !used[i] && compose(new, &to, last, field, &values[i]);
             used[i] = true;
         }
         for (int i = 0; i < made && good; i++)
             if (!used[i])
-                good = compose(new, &to, &values[i], &values[i]);
+                good = compose(new, &to, last, &values[i], &values[i]);
     }
     for (int c = 0; c < laid && good; c++) {
         int i = layout[c];
         if (i >= 0) {
-            good = compose(new, &to, &values[i], &values[i]);
+            good = compose(new, &to, last, &values[i], &values[i]);
             continue;
         }
         const Field *found = NULL;
@@ -111,7 +114,7 @@ static PyObject *composed(
                 found = &row->fields[f];
             }
         if (found && good)
-            good = compose(new, &to, found, found);
+            good = compose(new, &to, last, found, found);
     }
     if (!good) {
         Py_DECREF(out);
@@ -129,6 +132,9 @@ static PyObject *composed(
     }
     return out;
 }
+
+/* Most results whose failures are bits of one mask */
+#define MAX_MARKS 63
 
 /* Texts of a tuple of bytes, which is kept elsewhere; NULL with an error. A number among them has no text. */
 static Text *texts_of(PyObject *tuple)
@@ -154,9 +160,15 @@ static PyObject *table_answer(Table *self, PyObject *args)
                           &places, &kinds, &size, &PyTuple_Type, &writers, &columns))
         return NULL;
     bool laid = PyTuple_CheckExact(columns);
-    if (self->answered || PyTuple_GET_SIZE(names) != size || PyTuple_GET_SIZE(places) != size || size > MAX_FIELDS ||
-        PyTuple_GET_SIZE(writers) != size || (!laid && columns != Py_None)) {
-        PyErr_SetString(PyExc_ValueError, "not one place, kind and writer for each name, or not the first time");
+    if (!begin_telling(self, TOLD_ANSWER))
+        return NULL;
+    bool good = PyTuple_GET_SIZE(names) == size && PyTuple_GET_SIZE(places) == size && size <= MAX_FIELDS &&
+                PyTuple_GET_SIZE(writers) == size && (laid || columns == Py_None) && filter >= -1 && was >= -1 && was < MAX_MARKS;
+    for (Py_ssize_t i = 0; good && i < size; i++)
+        good = PyBytes_CheckExact(PyTuple_GET_ITEM(names, i)) && PyBytes_GET_SIZE(PyTuple_GET_ITEM(names, i)) <= MAX_NAME &&
+               memchr("lbtxc", kinds[i], 5);
+    if (!good) {
+        PyErr_SetString(PyExc_ValueError, "not one place, kind and writer for each name, or too many of them");
         return NULL;
     }
     self->laid = laid ? (int)PyTuple_GET_SIZE(columns) : -1;
@@ -194,11 +206,15 @@ static PyObject *table_answer(Table *self, PyObject *args)
     self->soft_delete = soft_delete;
     self->key_made = key_made;
     self->answered = true;
-    Py_RETURN_NONE;
+    return done_telling(self);
 }
 
 static bool scratch(State *state, const char *text, size_t size)
 {
+    if (state->scratch_size + size > UINT32_MAX) {
+        PyErr_SetString(PyExc_OverflowError, "results of more than 4 GiB");
+        return false;
+    }
     if (state->scratch_size + size > state->scratch_room) {
         size_t room = (state->scratch_size + size) * 2 + 4096;
         char *more = PyMem_Realloc(state->scratch, room);
@@ -209,7 +225,8 @@ static bool scratch(State *state, const char *text, size_t size)
         state->scratch = more;
         state->scratch_room = room;
     }
-    memcpy(state->scratch + state->scratch_size, text, size);
+    if (size)
+        memcpy(state->scratch + state->scratch_size, text, size);
     state->scratch_size += size;
     return true;
 }
@@ -245,38 +262,46 @@ static bool in_open(In *in, char kind, PyObject *given, Py_ssize_t count)
         (ends != Py_None && PyObject_GetBuffer(ends, &in->ends, PyBUF_SIMPLE)) ||
         (data != Py_None && PyObject_GetBuffer(data, &in->data, PyBUF_SIMPLE)))
         return false;
-    Py_ssize_t end = in->first + count, needed = kind == 'b' ? (end + 7) / 8 : end * (Py_ssize_t)width_of(kind);
-    bool fits = in->first >= 0 && (!count || !in->valid.obj || in->valid.len * 8 >= end);
-    if (kind == 's' && count) {
-        int32_t last = 0;
-        fits = fits && in->ends.obj && in->ends.len >= (end + 1) * 4;
-        if (fits)
-            memcpy(&last, (char *)in->ends.buf + end * 4, 4);
-        needed = last;
+    bool fits = in->first >= 0 && in->first <= INT32_MAX && count <= INT32_MAX;
+    if (count && fits) {
+        Py_ssize_t end = in->first + count, bits = (end + 7) / 8;
+        Py_ssize_t needed = kind == 's' ? 0 : kind == 'b' ? bits : end * (Py_ssize_t)width_of(kind);
+        fits = needed <= (in->data.obj ? in->data.len : 0) && (!in->valid.obj || in->valid.len >= bits) &&
+               (kind == 's' ? in->ends.obj && in->ends.len >= (end + 1) * 4 : !in->ends.obj);
     }
-    if (!fits || (count && needed > (in->data.obj ? in->data.len : 0))) {
-        PyErr_SetString(PyExc_ValueError, "a column that is shorter than it says");
-        return false;
-    }
-    return true;
+    if (!fits)
+        PyErr_SetString(PyExc_ValueError, "a column that is shorter than it says, or of another kind");
+    return fits;
 }
 
 static inline bool bit_of(const Py_buffer *bits, Py_ssize_t at) { return ((const uint8_t *)bits->buf)[at / 8] >> at % 8 & 1; }
 
 static inline bool is_null(const In *in, Py_ssize_t at) { return in->valid.obj && !bit_of(&in->valid, in->first + at); }
 
-static inline int32_t int_of(const In *in, Py_ssize_t at) { return ((const int32_t *)in->data.buf)[in->first + at]; }
-
-static inline int64_t long_of(const In *in, Py_ssize_t at) { return ((const int64_t *)in->data.buf)[in->first + at]; }
+/* A value that has no certain place: the compiler makes one instruction of it. */
+#define VALUE_OF(type, name)                                                                                           \
+    static inline type name(const In *in, Py_ssize_t at)                                                               \
+    {                                                                                                                  \
+        type value;                                                                                                    \
+        memcpy(&value, (const char *)in->data.buf + (size_t)(in->first + at) * sizeof value, sizeof value);            \
+        return value;                                                                                                  \
+    }
+VALUE_OF(int32_t, int_of)
+VALUE_OF(int64_t, long_of)
+VALUE_OF(double, double_of)
 
 static inline bool truth_of(const In *in, Py_ssize_t at) { return !is_null(in, at) && bit_of(&in->data, in->first + at); }
 
-/* False where the ends are not in order. */
+/* False with an error for a text that is not among its column's. */
 static inline bool text_of(const In *in, Py_ssize_t at, Text *text)
 {
-    const int32_t *ends = (const int32_t *)in->ends.buf + in->first + at;
-    *text = (Text){in->data.buf ? (const char *)in->data.buf + ends[0] : "", (size_t)(ends[1] - ends[0])};
-    return ends[0] >= 0 && ends[0] <= ends[1] && ends[1] <= in->data.len;
+    int32_t ends[2];
+    memcpy(ends, (const char *)in->ends.buf + (in->first + at) * 4, sizeof ends);
+    bool good = ends[0] >= 0 && ends[0] <= ends[1] && ends[1] <= in->data.len;
+    *text = good && in->data.buf ? (Text){(const char *)in->data.buf + ends[0], (size_t)(ends[1] - ends[0])} : (Text){"", 0};
+    if (!good)
+        PyErr_SetString(PyExc_ValueError, "a column with a text that is not among its bytes");
+    return good;
 }
 
 /* A result as JSON, at the end of the scratch: 1, 0 where that is not for us, -1 with an error. */
@@ -303,10 +328,10 @@ static int write_result(State *state, const In *in, Py_ssize_t at, char kind, Py
         return kind != 'l' ? 0 : scratch(state, p, (size_t)(end - p)) ? 1 : -1;
     }
     if (in->kind == 'd')
-        value = PyFloat_FromDouble(((const double *)in->data.buf)[in->first + at]);
+        value = PyFloat_FromDouble(double_of(in, at));
     else {
         if (!text_of(in, at, &text))
-            return 0;
+            return -1;
         size_t i = 0;
         while (kind == 't' && i < text.size && text.text[i] >= ' ' && text.text[i] != '"' && text.text[i] != '\\' &&
                text.text[i] != 0x7f)
@@ -387,26 +412,26 @@ static const char ANSWERS[A_FIXED + 1] = "iilissil";
 
 typedef struct {
     In *in; /* what stayed here, the programs and masks that came back, results */
-    PyObject *tables, *heads;
+    PyObject *tables, *heads; /* tuples: nobody else changes them */
     Out out;
     long *done; /* by head: so many records went there */
     long filtered;
 } Answers;
 
-/* Whether a row is a record that is ready: where it goes, and what it is. */
+/* Whether a row is a record that is ready: where it goes, and what it is. May fail with an error. */
 static bool is_ready(const Answers *all, Py_ssize_t row, int32_t *head, Text *key, Text *text)
 {
     const In *in = all->in;
     *head = int_of(&in[C_HEAD], row);
     *key = *text = (Text){NULL, 0};
-    return int_of(&in[C_PROGRAM], row) == -1 && *head >= 0 && *head < PyList_GET_SIZE(all->heads) &&
+    return int_of(&in[C_PROGRAM], row) == -1 && *head >= 0 && *head < PyTuple_GET_SIZE(all->heads) &&
            (is_null(&in[C_KEY], row) || text_of(&in[C_KEY], row, key)) &&
            (is_null(&in[C_TEXT], row) || text_of(&in[C_TEXT], row, text));
 }
 
-/* The rows of one message, from `first` to before `end`; their results begin at `row`: 1, 0 where that is not for us, -1
+/* The rows of one message, from `first` to before `end`; their results are those from `row` to before `next`: 1, 0 where that is not for us, -1
    with an error. */
-static int answer_one(State *state, Answers *all, Py_ssize_t first, Py_ssize_t end, Py_ssize_t row)
+static int answer_one(State *state, Answers *all, Py_ssize_t first, Py_ssize_t end, Py_ssize_t row, Py_ssize_t next)
 {
     const In *in = all->in, *results = in + A_FIXED;
     Py_ssize_t last = end - 1;
@@ -417,21 +442,23 @@ static int answer_one(State *state, Answers *all, Py_ssize_t first, Py_ssize_t e
         int32_t head;
         for (Py_ssize_t i = first; i < end; i++) /* all of them are looked at first: all go, or none */
             if (!is_ready(all, i, &head, &key, &text))
-                return 0;
+                return PyErr_Occurred() ? -1 : 0;
         for (Py_ssize_t i = first; i < end; i++) {
             is_ready(all, i, &head, &key, &text);
-            if (!emit(&all->out, PyTuple_GET_ITEM(PyList_GET_ITEM(all->heads, head), 0), key, text))
+            if (!emit(&all->out, PyTuple_GET_ITEM(PyTuple_GET_ITEM(all->heads, head), 0), key, text))
                 return -1;
             all->done[head]++;
         }
         return 1;
     }
     Py_ssize_t at = row + last - first;
-    if (program < 0 || program >= PyList_GET_SIZE(all->tables) || end - first > 2)
+    if (program < 0 || program >= PyTuple_GET_SIZE(all->tables) || end - first > 2 || next - row != end - first)
         return 0;
-    PyObject *found = PyList_GET_ITEM(all->tables, program);
-    if (found == Py_None || !text_of(&in[C_TEXT], last, &text) || int_of(&in[A_PROGRAM], at) != program)
+    PyObject *found = PyTuple_GET_ITEM(all->tables, program);
+    if (found == Py_None || int_of(&in[A_PROGRAM], at) != program)
         return 0;
+    if (!text_of(&in[C_TEXT], last, &text))
+        return -1;
     Table *table = (Table *)found;
     int32_t what = int_of(&in[C_WHAT], last);
     /* What the row before would have been is of no interest where it did not come along */
@@ -443,9 +470,10 @@ static int answer_one(State *state, Answers *all, Py_ssize_t first, Py_ssize_t e
     Text raw = text;
     if (end - first == 2) {
         if (what != FED_UPDATE || int_of(&in[C_WHAT], first) != FED_BEFORE || int_of(&in[C_PROGRAM], first) != program ||
-            int_of(&in[A_PROGRAM], row) != program || long_of(&in[A_MASK], row) & ~ignored ||
-            !text_of(&in[C_TEXT], first, &raw))
+            int_of(&in[A_PROGRAM], row) != program || long_of(&in[A_MASK], row) & ~ignored)
             return 0;
+        if (!text_of(&in[C_TEXT], first, &raw))
+            return -1;
         passed = !filter || truth_of(filter, row);
         what = passed ? FED_UPDATE : FED_INSERT;
     } else if (what == (FED_UPDATE | FED_BOTH)) {
@@ -485,67 +513,73 @@ static int answer_one(State *state, Answers *all, Py_ssize_t first, Py_ssize_t e
     return done;
 }
 
-/* Whether these are tables that write results, of which there are so many; false with an error. */
-static bool check_tables(const State *state, PyObject *tables, Py_ssize_t results)
+/* Whether these are tables that write results, of which there are so many, of these kinds; false with an error. */
+static bool check_tables(const State *state, PyObject *tables, const char *kinds, Py_ssize_t results)
 {
     bool good = true;
-    for (Py_ssize_t t = 0; t < PyList_GET_SIZE(tables) && good; t++) {
-        Table *table = (Table *)PyList_GET_ITEM(tables, t);
+    for (Py_ssize_t t = 0; t < PyTuple_GET_SIZE(tables) && good; t++) {
+        Table *table = (Table *)PyTuple_GET_ITEM(tables, t);
         if ((PyObject *)table == Py_None)
             continue;
-        good = Py_TYPE(table) == state->table_type && table->answered && table->filter < results && table->was < results;
+        good = Py_TYPE(table) == state->table_type && table->answered && table->filter < results && table->was < results &&
+               (table->filter < 0 || kinds[table->filter] == 'b') && (table->was < 0 || kinds[table->was] == 'b');
         for (int m = 0; good && m < table->made; m++)
             good = table->made_kinds[m] == 'c' || table->made_places[m] < results;
+        if (good && !use_table(table))
+            return false;
     }
     if (!good)
-        PyErr_SetString(PyExc_ValueError, "tables with results in them");
+        PyErr_SetString(PyExc_ValueError, "tables whose results are not among those that came back");
     return good;
 }
 
-/* drain(tables, heads, kept, kinds, back, start, row, limit, out): see the stub. */
-static PyObject *drain(PyObject *module, PyObject *args)
-{
-    PyObject *tables, *heads, *kept, *back, *out, *done = NULL, *result = NULL;
+/* What `drain` is given; its lists are tuples by then */
+typedef struct {
+    PyObject *tables, *heads, *kept, *back, *out;
     const char *kinds;
     Py_ssize_t size, results, sent, i, row;
     long long limit;
-    if (!PyArg_ParseTuple(args, "O!O!nO!y#nO!nnLO!", &PyList_Type, &tables, &PyList_Type, &heads, &size, &PyList_Type,
-                          &kept, &kinds, &results, &sent, &PyList_Type, &back, &i, &row, &limit, &PyList_Type, &out))
-        return NULL;
-    State *state = PyModule_GetState(module);
-    if (PyList_GET_SIZE(kept) != C_SENT || PyList_GET_SIZE(back) != results + 2 || size < 0 || sent < 0 || i < 0 ||
-        row < 0) {
+} Drained;
+
+static PyObject *drain_all(State *state, const Drained *given)
+{
+    PyObject *heads = given->heads, *done = NULL, *result = NULL;
+    const char *kinds = given->kinds;
+    Py_ssize_t size = given->size, results = given->results, sent = given->sent, i = given->i, row = given->row;
+    if (PyTuple_GET_SIZE(given->kept) != C_SENT || PyTuple_GET_SIZE(given->back) != results + 2 || size < 0 || sent < 0 ||
+        i < 0 || row < 0 || row > sent) {
         PyErr_SetString(PyExc_ValueError, "not the columns that there are");
         return NULL;
     }
-    if (!check_tables(state, tables, results))
+    for (Py_ssize_t r = 0; r < results; r++)
+        if (!memchr("lsdb", kinds[r], 4)) {
+            PyErr_SetString(PyExc_ValueError, "a result is of s, l, d or b");
+            return NULL;
+        }
+    if (!check_tables(state, given->tables, kinds, results))
         return NULL;
-    for (Py_ssize_t h = 0; h < PyList_GET_SIZE(heads); h++)
-        if (!PyTuple_CheckExact(PyList_GET_ITEM(heads, h)) || !PyTuple_GET_SIZE(PyList_GET_ITEM(heads, h))) {
+    for (Py_ssize_t h = 0; h < PyTuple_GET_SIZE(heads); h++)
+        if (!PyTuple_CheckExact(PyTuple_GET_ITEM(heads, h)) || !PyTuple_GET_SIZE(PyTuple_GET_ITEM(heads, h))) {
             PyErr_SetString(PyExc_TypeError, "a head is a tuple");
             return NULL;
         }
     Py_ssize_t columns = A_FIXED + results;
-    Answers all = {PyMem_Calloc((size_t)columns, sizeof(In)), tables, heads, {out, NULL, NULL},
-                   PyMem_Calloc((size_t)PyList_GET_SIZE(heads) + 1, sizeof(long)), 0};
+    Answers all = {PyMem_Calloc((size_t)columns, sizeof(In)), given->tables, heads, {given->out, NULL, NULL},
+                   PyMem_Calloc((size_t)PyTuple_GET_SIZE(heads) + 1, sizeof(long)), 0};
     bool good = all.in && all.done;
     if (!good)
         PyErr_NoMemory();
     for (Py_ssize_t c = 0; c < columns && good; c++) {
         char kind = c < A_FIXED ? ANSWERS[c] : kinds[c - A_FIXED];
-        if (!strchr("ilsdb", kind)) {
-            PyErr_SetString(PyExc_ValueError, "a result is of s, l, d or b");
-            good = false;
-        } else
-            good = c < C_SENT ? in_open(&all.in[c], kind, PyList_GET_ITEM(kept, c), size)
-                              : in_open(&all.in[c], kind, PyList_GET_ITEM(back, c - C_SENT), sent);
+        good = c < C_SENT ? in_open(&all.in[c], kind, PyTuple_GET_ITEM(given->kept, c), size)
+                          : in_open(&all.in[c], kind, PyTuple_GET_ITEM(given->back, c - C_SENT), sent);
     }
     good = good && count_touched(state, true); /* what others counted is not for this to forget */
     int taken = good ? 1 : -1;
     while (taken == 1 && i < size) {
         int64_t at = long_of(&all.in[C_AT], i);
         Py_ssize_t end = i, next = row;
-        if (at >= limit)
+        if (at >= given->limit)
             break;
         for (; end < size && long_of(&all.in[C_AT], end) == at; end++)
             next += int_of(&all.in[C_PROGRAM], end) >= 0;
@@ -554,7 +588,7 @@ static PyObject *drain(PyObject *module, PyObject *args)
             taken = -1;
             break;
         }
-        taken = answer_one(state, &all, i, end, row);
+        taken = answer_one(state, &all, i, end, row, next);
         if (taken == 1) {
             i = end;
             row = next;
@@ -564,7 +598,7 @@ static PyObject *drain(PyObject *module, PyObject *args)
         PyErr_SetString(PyExc_SystemError, "no reason given");
     if (good && count_touched(state, taken >= 0) && taken >= 0)
         done = PyDict_New();
-    for (Py_ssize_t h = 0; done && h < PyList_GET_SIZE(heads); h++) {
+    for (Py_ssize_t h = 0; done && h < PyTuple_GET_SIZE(heads); h++) {
         if (!all.done[h])
             continue;
         PyObject *head = PyLong_FromSsize_t(h), *count = PyLong_FromLong(all.done[h]);
@@ -580,6 +614,32 @@ static PyObject *drain(PyObject *module, PyObject *args)
         in_close(&all.in[c]);
     PyMem_Free(all.in);
     PyMem_Free(all.done);
+    return result;
+}
+
+/* drain(tables, heads, size, kept, kinds, sent, back, start, row, limit, out): see the stub. */
+static PyObject *drain(PyObject *module, PyObject *args)
+{
+    State *state = PyModule_GetState(module);
+    PyObject *tables, *heads, *kept, *back, *result = NULL;
+    Drained given = {NULL};
+    if (!PyArg_ParseTuple(args, "O!O!nO!y#nO!nnLO!", &PyList_Type, &tables, &PyList_Type, &heads, &given.size, &PyList_Type,
+                          &kept, &given.kinds, &given.results, &given.sent, &PyList_Type, &back, &given.i, &given.row,
+                          &given.limit, &PyList_Type, &given.out) ||
+        !enter(state))
+        return NULL;
+    /* What writes results is Python, which may change lists */
+    given.tables = PyList_AsTuple(tables);
+    given.heads = given.tables ? PyList_AsTuple(heads) : NULL;
+    given.kept = given.heads ? PyList_AsTuple(kept) : NULL;
+    given.back = given.kept ? PyList_AsTuple(back) : NULL;
+    if (given.back)
+        result = drain_all(state, &given);
+    Py_XDECREF(given.tables);
+    Py_XDECREF(given.heads);
+    Py_XDECREF(given.kept);
+    Py_XDECREF(given.back);
+    leave(state);
     return result;
 }
 

@@ -3,8 +3,6 @@
 #ifndef INGEST_FLOW_HANDOVER_H
 #define INGEST_FLOW_HANDOVER_H
 
-#include <limits.h>
-
 #include "_messages.h"
 
 /* The codes are those of transform.py. */
@@ -25,10 +23,15 @@ static const char METAS[SLOTS + 1] = "iilissi";
 
 typedef struct {
     PyObject_HEAD
+    bool busy;       /* one of its methods runs, or messages are on their way here */
+    uint64_t number; /* of those that were made */
     int columns;
     Col *cols;
     Py_ssize_t count, sent, room; /* rows, and how many of them go to expressions */
 } Rows;
+
+/* Most rows at once: what is computed of their number stays in range */
+#define MAX_ROWS (1 << 28)
 
 typedef struct {
     Rows *rows;
@@ -43,8 +46,12 @@ static size_t width_of(char kind)
 /* Room for so many more rows of either kind; false with an error. */
 static bool rows_room(Rows *rows, Py_ssize_t more_rows)
 {
-    Py_ssize_t count = (rows->count > rows->sent ? rows->count : rows->sent) + more_rows;
-    if (count <= rows->room)
+    Py_ssize_t count = rows->count > rows->sent ? rows->count : rows->sent;
+    if (more_rows > MAX_ROWS - count) {
+        PyErr_Format(PyExc_OverflowError, "a chunk of more than %d rows", MAX_ROWS);
+        return false;
+    }
+    if ((count += more_rows) <= rows->room)
         return true;
     size_t room = (size_t)count * 2 + 1024;
     for (int c = 0; c < rows->columns; c++) {
@@ -125,10 +132,9 @@ static bool ready(const Feed *feed, const Table *table, int which, Text key, Tex
 {
     Rows *rows = feed->rows;
     Py_ssize_t row = rows->count;
-    long head = PyLong_AsLong(PyTuple_GET_ITEM(table->heads, which));
     if (!rows_room(rows, 1) || !put_text(rows, C_KEY, row, key.text, key.size))
         return false;
-    put_meta(rows, row, -1, (int32_t)head, feed->offset, 0);
+    put_meta(rows, row, -1, table->heads[which], feed->offset, 0);
     if (!value.text)
         put_null(rows, C_TEXT, row);
     else if (!put_text(rows, C_TEXT, row, value.text, value.size))
@@ -185,7 +191,7 @@ static int put_image(
     put_null(rows, C_KEY, rows->count + next);
     put_value(rows, C_SENT, at, &table->program);
     for (int c = SLOTS; c < rows->columns; c++) {
-        PyObject *base = PyList_GET_ITEM(table->base, c - SLOTS);
+        PyObject *base = PyTuple_GET_ITEM(table->base, c - SLOTS);
         Py_ssize_t size;
         const char *text = base == Py_None ? NULL : PyUnicode_AsUTF8AndSize(base, &size);
         if (base == Py_None)
@@ -217,6 +223,27 @@ static bool lacks(const Lane *lane, const Row *row)
     return false;
 }
 
+/* Whether rows have the slots that a table's values go in: as many, of these kinds; false with an error. */
+static bool fits_rows(Table *table, const Rows *rows)
+{
+    if (table->checked == rows->number)
+        return true;
+    const Col *slots = rows->cols + SLOTS;
+    Py_ssize_t count = PyTuple_GET_SIZE(table->base);
+    bool good = count == rows->columns - SLOTS && (table->event < 0 || slots[table->event].kind == 's');
+    for (Py_ssize_t c = 0; good && c < count; c++)
+        good = PyTuple_GET_ITEM(table->base, c) == Py_None || slots[c].kind == 's';
+    for (int i = 0; good && i < table->inputs; i++)
+        good = slots[table->input_slots[i]].kind == table->input_kinds[i];
+    for (int i = 0; good && i < table->were; i++)
+        good = slots[table->were_slots[i]].kind == table->were_kinds[i];
+    if (!good)
+        PyErr_SetString(PyExc_ValueError, "the rows have other slots than the table's values go in");
+    else
+        table->checked = rows->number;
+    return good;
+}
+
 /* The rows of a change whose table's rows go to expressions: as FeedPlan has them, or 0. `typed`: the message says what
    the types are, and values are of them. */
 static __attribute__((noinline)) int feed_one(
@@ -229,6 +256,8 @@ static __attribute__((noinline)) int feed_one(
     Py_ssize_t rewritten = 0;
     if (!inserted && !updated && op != 'd')
         return 0;
+    if (!fits_rows(table, feed->rows))
+        return -1;
     /* Where the message says something of rows, the rule book takes them apart, and lets them go one by one */
     bool apart = typed || lane->form == CANAL;
     if (apart && ((row->size && !is_compact(row)) || (updated && old->size && !is_compact(old))))
@@ -294,6 +323,17 @@ static int *places_of(PyObject *tuple, Py_ssize_t end)
     return places ? places : (int *)PyErr_NoMemory();
 }
 
+/* Whether a column's values are what goes in slots of a kind; false with an error. */
+static bool is_kind(const Column *column, char kind)
+{
+    int takes = column->takes;
+    bool good = kind == 's' || (kind == 'l' && takes == TAKES_INT) || (kind == 'd' && takes == TAKES_DOUBLE) ||
+                (kind == 'b' && takes == TAKES_BOOL);
+    if (!good)
+        PyErr_SetString(PyExc_ValueError, "a slot of another kind than its column");
+    return good;
+}
+
 /* Table.feed(program, columns, slots, kinds, base, event, decisive, key, images, were, were_slots, were_kinds): see the
    stub. Once. */
 static PyObject *table_feed(Table *self, PyObject *args)
@@ -306,18 +346,30 @@ static PyObject *table_feed(Table *self, PyObject *args)
                           &size, &PyList_Type, &base, &event, &PyTuple_Type, &decisive, &PyTuple_Type, &key, &images,
                           &PyTuple_Type, &were, &PyTuple_Type, &were_slots, &were_kinds, &were_size))
         return NULL;
-    if (self->fed || PyTuple_GET_SIZE(columns) != size || PyTuple_GET_SIZE(slots) != size ||
+    if (!begin_telling(self, TOLD_FEED))
+        return NULL;
+    if (PyTuple_GET_SIZE(columns) != size || PyTuple_GET_SIZE(slots) != size || program < 0 || event < -1 ||
         event >= PyList_GET_SIZE(base) || PyTuple_GET_SIZE(decisive) > MAX_FIELDS || were_size > MAX_FIELDS ||
         PyTuple_GET_SIZE(were) != were_size || PyTuple_GET_SIZE(were_slots) != were_size) {
-        PyErr_SetString(PyExc_ValueError, "not one slot for each column, or not the first time");
+        PyErr_SetString(PyExc_ValueError, "not one slot for each column");
         return NULL;
     }
+    if (!(self->base = PyList_AsTuple(base)))
+        return NULL;
+    Py_ssize_t count = PyTuple_GET_SIZE(self->base);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *item = PyTuple_GET_ITEM(self->base, i);
+        if (item != Py_None && !PyUnicode_CheckExact(item)) {
+            PyErr_SetString(PyExc_TypeError, "what is the same for all rows is a text or None");
+            return NULL;
+        }
+    }
     self->input_columns = places_of(columns, self->own);
-    self->input_slots = self->input_columns ? places_of(slots, PyList_GET_SIZE(base)) : NULL;
+    self->input_slots = self->input_columns ? places_of(slots, count) : NULL;
     self->decisive_columns = self->input_slots ? places_of(decisive, self->own) : NULL;
     self->input_kinds = PyMem_Malloc((size_t)size + 1);
     self->were_columns = self->input_kinds ? places_of(were, self->own) : NULL;
-    self->were_slots = self->were_columns ? places_of(were_slots, PyList_GET_SIZE(base)) : NULL;
+    self->were_slots = self->were_columns ? places_of(were_slots, count) : NULL;
     self->were_kinds = PyMem_Malloc((size_t)were_size + 1);
     int *moving = self->were_slots ? places_of(key, self->own) : NULL;
     if (!self->decisive_columns || !self->were_kinds || !moving) {
@@ -335,19 +387,39 @@ static PyObject *table_feed(Table *self, PyObject *args)
     self->event = event;
     self->images = images;
     self->program = program;
-    self->base = Py_NewRef(base);
+    for (int i = 0; i < self->inputs; i++)
+        if (!is_kind(&self->columns[self->input_columns[i]], kinds[i]))
+            return NULL;
+    for (int i = 0; i < self->were; i++)
+        if (!is_kind(&self->columns[self->were_columns[i]], were_kinds[i]))
+            return NULL;
     self->fed = true;
-    Py_RETURN_NONE;
+    return done_telling(self);
 }
 
 /* Table.ready(heads): the places of its destination, for records that pass expressions by. */
 static PyObject *table_ready(Table *self, PyObject *heads)
 {
+    int32_t given[4];
     if (!PyTuple_CheckExact(heads) || PyTuple_GET_SIZE(heads) != 4) {
         PyErr_SetString(PyExc_TypeError, "ready(heads: tuple of four)");
         return NULL;
     }
-    Py_XSETREF(self->heads, Py_NewRef(heads));
+    for (int i = 0; i < 4; i++) {
+        long head = PyLong_AsLong(PyTuple_GET_ITEM(heads, i));
+        if (head < 0 || head > INT32_MAX) {
+            if (!PyErr_Occurred())
+                PyErr_SetString(PyExc_ValueError, "no such head");
+            return NULL;
+        }
+        given[i] = (int32_t)head;
+    }
+    if (self->used) {
+        PyErr_SetString(PyExc_ValueError, "a table is told where its records go before it is in use");
+        return NULL;
+    }
+    memcpy(self->heads, given, sizeof given);
+    self->has_heads = true;
     Py_RETURN_NONE;
 }
 
@@ -365,15 +437,19 @@ static void rows_dealloc(Rows *self)
 }
 
 /* Rows(kinds): the kinds of the slots */
-static int rows_init(Rows *self, PyObject *args, PyObject *Py_UNUSED(kwargs))
+static int rows_init(void *made, PyObject *args)
 {
+    Rows *self = made;
     const char *kinds;
     Py_ssize_t size;
-    if (self->cols || !PyArg_ParseTuple(args, "y#", &kinds, &size)) {
-        if (!PyErr_Occurred())
-            PyErr_SetString(PyExc_TypeError, "made once");
+    if (!PyArg_ParseTuple(args, "y#", &kinds, &size))
+        return -1;
+    if (size > MAX_ROWS) {
+        PyErr_SetString(PyExc_ValueError, "too many slots");
         return -1;
     }
+    State *state = PyType_GetModuleState(Py_TYPE(self));
+    self->number = ++state->rows_made;
     self->cols = PyMem_Calloc((size_t)size + SLOTS, sizeof(Col));
     if (!self->cols) {
         PyErr_NoMemory();
@@ -382,7 +458,7 @@ static int rows_init(Rows *self, PyObject *args, PyObject *Py_UNUSED(kwargs))
     for (int c = 0; c < SLOTS; c++)
         self->cols[c].kind = METAS[c];
     for (Py_ssize_t c = 0; c < size; c++) {
-        if (!strchr("sldb", kinds[c])) {
+        if (!memchr("sldb", kinds[c], 4)) {
             PyErr_SetString(PyExc_ValueError, "a slot is of s, l, d or b");
             return -1;
         }
@@ -390,6 +466,27 @@ static int rows_init(Rows *self, PyObject *args, PyObject *Py_UNUSED(kwargs))
     }
     self->columns = SLOTS + (int)size;
     return 0;
+}
+
+static PyObject *rows_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(kwargs))
+{
+    return make(type, args, rows_init);
+}
+
+/* Rows are of one call at a time; false with an error. */
+static bool rows_begin(Rows *self)
+{
+    if (self->busy)
+        PyErr_SetString(PyExc_RuntimeError, "these rows are in use: by a call that is not done yet, or in another thread");
+    else
+        self->busy = true;
+    return !PyErr_Occurred();
+}
+
+static PyObject *rows_end(Rows *self, PyObject *result)
+{
+    self->busy = false;
+    return result;
 }
 
 static bool put_object(Rows *rows, int column, Py_ssize_t row, PyObject *value)
@@ -411,6 +508,10 @@ static bool put_object(Rows *rows, int column, Py_ssize_t row, PyObject *value)
         put_value(rows, column, row, &(bool){value == Py_True});
     } else {
         long long whole = PyLong_AsLongLong(value);
+        if (kind == 'i' && (whole < INT32_MIN || whole > INT32_MAX)) {
+            PyErr_SetString(PyExc_OverflowError, "more than 32 bits");
+            return false;
+        }
         if (kind == 'i')
             put_value(rows, column, row, &(int32_t){(int32_t)whole});
         else
@@ -419,12 +520,8 @@ static bool put_object(Rows *rows, int column, Py_ssize_t row, PyObject *value)
     return !PyErr_Occurred();
 }
 
-/* Rows.add(meta, values): see the stub. */
-static PyObject *rows_add(Rows *self, PyObject *args)
+static PyObject *add_row(Rows *self, PyObject *meta, PyObject *values)
 {
-    PyObject *meta, *values;
-    if (!PyArg_ParseTuple(args, "O!O!", &PyTuple_Type, &meta, &PyTuple_Type, &values))
-        return NULL;
     if (PyTuple_GET_SIZE(meta) != C_SENT ||
         (PyTuple_GET_SIZE(values) && PyTuple_GET_SIZE(values) != self->columns - SLOTS)) {
         PyErr_SetString(PyExc_ValueError, "one value for each column, or none for all slots");
@@ -449,13 +546,23 @@ static PyObject *rows_add(Rows *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* Rows.add(meta, values): see the stub. */
+static PyObject *rows_add(Rows *self, PyObject *args)
+{
+    PyObject *meta, *values;
+    if (!PyArg_ParseTuple(args, "O!O!", &PyTuple_Type, &meta, &PyTuple_Type, &values) || !rows_begin(self))
+        return NULL;
+    return rows_end(self, add_row(self, meta, values));
+}
+
 /* Rows.mark(code, count): see the stub. */
 static PyObject *rows_mark(Rows *self, PyObject *args)
 {
     int code;
     Py_ssize_t count;
-    if (!PyArg_ParseTuple(args, "in", &code, &count))
+    if (!PyArg_ParseTuple(args, "in", &code, &count) || !rows_begin(self))
         return NULL;
+    self->busy = false; /* nothing is called back from here on */
     if (code >= 0 || count < 0) {
         PyErr_SetString(PyExc_ValueError, "a mark is no program");
         return NULL;
@@ -486,6 +593,9 @@ static PyObject *bits_of(const bool *flags, Py_ssize_t count)
 /* Rows.size(): see the stub. */
 static PyObject *rows_size(Rows *self, PyObject *Py_UNUSED(ignored))
 {
+    if (!rows_begin(self))
+        return NULL;
+    self->busy = false;
     return Py_BuildValue("ni", self->sent, self->count ? self->cols[C_TEXT].ends[self->count - 1] : 0);
 }
 
@@ -516,8 +626,7 @@ static PyObject *taken(const Col *col, Py_ssize_t count)
     return column;
 }
 
-/* Rows.take(): see the stub. */
-static PyObject *rows_take(Rows *self, PyObject *Py_UNUSED(ignored))
+static PyObject *take_rows(Rows *self)
 {
     Py_ssize_t count = self->count, sent = self->sent;
     PyObject *kept = PyList_New(C_SENT), *going = PyList_New(self->columns - C_SENT);
@@ -538,6 +647,12 @@ static PyObject *rows_take(Rows *self, PyObject *Py_UNUSED(ignored))
     return NULL;
 }
 
+/* Rows.take(): see the stub. */
+static PyObject *rows_take(Rows *self, PyObject *Py_UNUSED(ignored))
+{
+    return rows_begin(self) ? rows_end(self, take_rows(self)) : NULL;
+}
+
 static PyMethodDef rows_methods[] = {
     {"add", (PyCFunction)rows_add, METH_VARARGS, "Add a row."},
     {"mark", (PyCFunction)rows_mark, METH_VARARGS, "Add rows that only go to expressions, and say something by their program."},
@@ -548,8 +663,7 @@ static PyMethodDef rows_methods[] = {
 static PyType_Slot rows_slots[] = {
     {Py_tp_doc, "Rows(kinds): rows on their way to expressions, column by column."},
     {Py_tp_dealloc, rows_dealloc},
-    {Py_tp_init, rows_init},
-    {Py_tp_new, PyType_GenericNew},
+    {Py_tp_new, rows_new},
     {Py_tp_methods, rows_methods},
     {0, NULL},
 };

@@ -42,7 +42,7 @@ static int take_one(State *state, Lane *lane, const RawRecord *record, const Out
     }
     if (!table)
         return PyErr_Occurred() ? -1 : 0;
-    if (table->fed ? !feed : feed && !table->heads)
+    if (table->fed ? !feed : feed && !table->has_heads)
         return 0;
     if (table->keyed && named && !is_key(table, names, named))
         return 0;
@@ -108,13 +108,19 @@ static int take_one(State *state, Lane *lane, const RawRecord *record, const Out
 /* settle(): tell the plans what was counted since the last time. */
 static PyObject *settle(PyObject *module, PyObject *Py_UNUSED(ignored))
 {
-    return count_touched(PyModule_GetState(module), true) ? Py_NewRef(Py_None) : NULL;
+    State *state = PyModule_GetState(module);
+    if (!enter(state))
+        return NULL;
+    bool good = count_touched(state, true);
+    leave(state);
+    return good ? Py_NewRef(Py_None) : NULL;
 }
 
-/* A message that is an object: 1, 0 where it is not for us, -1 with an error. What `held` has keeps the bytes alive. */
-static int read_record(State *state, PyObject *message, bool offset, PyObject *held[2], RawRecord *record)
+/* A message that is an object: 1, 0 where it is not for us, -1 with an error. What `held` has keeps it and its bytes
+   alive: the list that it is of may change while it is asked. */
+static int read_record(State *state, PyObject *message, bool offset, PyObject *held[3], RawRecord *record)
 {
-    held[1] = NULL;
+    held[2] = Py_NewRef(message);
     if (!(held[0] = PyObject_CallMethodNoArgs(message, state->key)) ||
         !(held[1] = PyObject_CallMethodNoArgs(message, state->value)))
         return -1;
@@ -156,7 +162,7 @@ static int take_all(State *state, Lane *lane, PyObject *messages, PyObject *star
     if (PyErr_Occurred())
         return -1;
     for (; *at < (raw ? raw->count : PyList_GET_SIZE(messages)); ++*at) {
-        PyObject *held[2] = {NULL, NULL};
+        PyObject *held[3] = {NULL, NULL, NULL};
         RawRecord record = {NULL, NULL, 0, 0, -1};
         int taken = 1;
         if (raw)
@@ -174,8 +180,8 @@ static int take_all(State *state, Lane *lane, PyObject *messages, PyObject *star
             feed->rows->count = before;
             feed->rows->sent = sent;
         }
-        Py_XDECREF(held[0]);
-        Py_XDECREF(held[1]);
+        for (int h = 0; h < 3; h++)
+            Py_XDECREF(held[h]);
         if (taken != 1)
             return taken;
     }
@@ -190,10 +196,12 @@ static PyObject *lane_take(Lane *self, PyTypeObject *type, PyObject *const *args
     }
     State *state = PyType_GetModuleState(type);
     Out out = {args[2], raw_of(state, args[2], RAW_SINK), NULL};
-    if (PyErr_Occurred())
+    if (PyErr_Occurred() || !enter(state))
         return NULL;
     Py_ssize_t at;
-    return take_all(state, self, args[0], args[1], &at, &out, NULL) >= 0 ? PyLong_FromSsize_t(at) : NULL;
+    int taken = take_all(state, self, args[0], args[1], &at, &out, NULL);
+    leave(state);
+    return taken >= 0 ? PyLong_FromSsize_t(at) : NULL;
 }
 
 static PyObject *lane_feed(Lane *self, PyTypeObject *type, PyObject *const *args, Py_ssize_t count, PyObject *names)
@@ -204,14 +212,26 @@ static PyObject *lane_feed(Lane *self, PyTypeObject *type, PyObject *const *args
         return NULL;
     }
     Feed feed = {(Rows *)args[2], -1};
+    if (!enter(state))
+        return NULL;
     Py_ssize_t at;
-    return take_all(state, self, args[0], args[1], &at, NULL, &feed) >= 0 ? PyLong_FromSsize_t(at) : NULL;
+    int taken = -1;
+    if (rows_begin(feed.rows)) {
+        taken = take_all(state, self, args[0], args[1], &at, NULL, &feed);
+        rows_end(feed.rows, NULL);
+    }
+    leave(state);
+    return taken >= 0 ? PyLong_FromSsize_t(at) : NULL;
 }
 
 static PyObject *lane_forget(Lane *self, PyObject *Py_UNUSED(ignored))
 {
+    State *state = PyType_GetModuleState(Py_TYPE(self));
+    if (!enter(state)) /* a message's table is not held while it is taken */
+        return NULL;
     forget_recent(self);
     PyDict_Clear(self->tables);
+    leave(state);
     Py_RETURN_NONE;
 }
 
@@ -238,8 +258,7 @@ static PyType_Slot lane_slots[] = {
     {Py_tp_dealloc, lane_dealloc},
     {Py_tp_traverse, lane_traverse},
     {Py_tp_clear, lane_clear},
-    {Py_tp_init, lane_init},
-    {Py_tp_new, PyType_GenericNew},
+    {Py_tp_new, lane_new},
     {Py_tp_methods, lane_methods},
     {0, NULL},
 };

@@ -11,7 +11,8 @@ static bool append(State *state, size_t *size, const char *text, size_t more)
 {
     if (!room_for_row(state, *size + more))
         return false;
-    memcpy(state->row + *size, text, more);
+    if (more)
+        memcpy(state->row + *size, text, more);
     *size += more;
     return true;
 }
@@ -202,8 +203,9 @@ static int take_laid_out(State *state, Lane *lane, Table *table, char op, Text m
     return 1;
 }
 
-/* Pieces of (code, text, place); false with an error. `columns`: how many places there are. */
-static bool pieces_of(PyObject *given, Pieces *pieces, int columns)
+/* Pieces of (code, text, place); false with an error. `columns`: how many places there are; `image`: whether there is
+   a row before. */
+static bool pieces_of(PyObject *given, Pieces *pieces, int columns, bool image)
 {
     Py_ssize_t count = PyTuple_Check(given) ? PyTuple_GET_SIZE(given) : -1;
     if (count < 0) {
@@ -220,8 +222,9 @@ static bool pieces_of(PyObject *given, Pieces *pieces, int columns)
         Py_ssize_t size;
         if (!PyArg_ParseTuple(PyTuple_GET_ITEM(given, i), "iy#i", &piece->op, &text, &size, &piece->place))
             return false;
-        if (piece->place < 0 || piece->place >= columns) {
-            PyErr_SetString(PyExc_ValueError, "no such column");
+        bool placed = piece->op == PIECE_CELL || piece->op == PIECE_CSV;
+        if (placed ? piece->place < 0 || piece->place >= columns : piece->op != PIECE_TEXT && (piece->op != PIECE_IMAGE || !image)) {
+            PyErr_SetString(PyExc_ValueError, "no such column, or no such piece");
             return false;
         }
         if (!(piece->text = PyMem_Malloc((size_t)size + 1))) {
@@ -242,20 +245,19 @@ static PyObject *table_lay_out(Table *self, PyObject *args)
     int moves;
     if (!PyArg_ParseTuple(args, "OOOOOp", &key, &values[0], &values[1], &values[2], &values[3], &moves))
         return NULL;
-    if (self->laid_out) {
-        PyErr_SetString(PyExc_TypeError, "laid out once");
+    if (!begin_telling(self, TOLD_LAYOUT))
         return NULL;
-    }
-    self->laid_out = true;
     self->laid_moves = moves;
     self->laid_keyed = key != Py_None;
     self->laid_delete = values[3] != Py_None;
-    if (self->laid_keyed && !pieces_of(key, &self->laid_key, self->keys ? self->keys : 1))
+    if (self->laid_keyed && !pieces_of(key, &self->laid_key, self->keys, false))
         return NULL;
+    /* The row before is known of an update and of a delete */
     for (int i = 0; i < 4; i++)
-        if ((i < 3 || self->laid_delete) && !pieces_of(values[i], &self->bodies[i], self->count ? self->count : 1))
+        if ((i < 3 || self->laid_delete) && !pieces_of(values[i], &self->bodies[i], self->count, i == 1 || i == 3))
             return NULL;
-    Py_RETURN_NONE;
+    self->laid_out = true;
+    return done_telling(self);
 }
 
 #endif

@@ -8,6 +8,8 @@
 
 #define MAX_ID 1024
 #define MAX_SOURCE 1024
+/* Most bytes of a buffer that is kept for what comes next */
+#define MAX_ROOM (16 << 20)
 
 enum { DEBEZIUM, ROWS, CANAL };
 
@@ -19,7 +21,9 @@ typedef struct {
 
 #define MOST_BITS 12
 #define MOST_SAID 8
+/* Most texts of that kind, and most bytes of them and of what they say, of all lanes together */
 #define MAX_SAYINGS 10000
+#define MAX_SAID (128 << 20)
 
 /* What a text says of columns' types; `sayings` keeps both */
 typedef struct {
@@ -27,11 +31,13 @@ typedef struct {
     const Saying *saying;
 } RecentSaying;
 
-typedef struct {
+typedef struct Lane {
     PyObject_HEAD
+    struct Lane *next, **before; /* all that there are; NULL where it is not one of them */
     int form;
     PyObject *find, *tables;
     PyObject *member, *say, *sayings; /* `member`: what has what messages say of types; None: they say nothing */
+    size_t said_bytes;                /* in `sayings` */
     long tombstones;
     Recent *recent; /* 2 to the power of `bits`, or NULL */
     int bits;
@@ -69,12 +75,15 @@ static void forget_said(Lane *lane)
         Py_CLEAR(lane->said[i].text);
     if (lane->sayings)
         PyDict_Clear(lane->sayings);
+    lane->said_bytes = 0;
 }
 
 static void lane_dealloc(Lane *self)
 {
     PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
+    if (self->before && (*self->before = self->next))
+        self->next->before = self->before;
     forget_recent(self);
     forget_said(self);
     Py_XDECREF(self->member);
@@ -107,27 +116,11 @@ static int lane_clear(Lane *self)
     return 0;
 }
 
-static int lane_init(Lane *self, PyObject *args, PyObject *Py_UNUSED(kwargs))
-{
-    PyObject *find, *member, *say;
-    int form;
-    if (!PyArg_ParseTuple(args, "iOOO", &form, &find, &member, &say))
-        return -1;
-    if (self->find || (member != Py_None && !PyBytes_Check(member))) {
-        PyErr_SetString(PyExc_TypeError, "made once, with a name or none");
-        return -1;
-    }
-    self->form = form;
-    self->find = Py_NewRef(find);
-    self->member = Py_NewRef(member);
-    self->say = Py_NewRef(say);
-    self->tables = PyDict_New();
-    self->sayings = PyDict_New();
-    return self->tables && self->sayings ? 0 : -1;
-}
-
 /* What is needed while messages are taken */
 typedef struct {
+    bool busy; /* something runs that uses what is here */
+    Lane *lanes;
+    uint64_t rows_made;
     PyTypeObject *table_type, *rows_type, *saying_type;
     PyObject *key, *value, *offset, *raw; /* the names of methods and of what is in C */
     PyObject *inserted, *updated, *deleted; /* the names of a plan's counters */
@@ -145,6 +138,66 @@ typedef struct {
     char *row; /* the row that was written last */
     size_t row_room;
 } State;
+
+/* Begin with what uses the state; false with an error where something else does already. All of it calls Python back,
+   which may let other threads run. */
+static bool enter(State *state)
+{
+    if (state->busy) {
+        PyErr_SetString(PyExc_RuntimeError, "the hot loop is running already: it was entered again from what it calls, or "
+                                            "from another thread");
+        return false;
+    }
+    return state->busy = true;
+}
+
+/* Room that one large message needed is given back. */
+static void trim(char **room, size_t *size)
+{
+    if (*size <= MAX_ROOM)
+        return;
+    PyMem_Free(*room);
+    *room = NULL;
+    *size = 0;
+}
+
+static void leave(State *state)
+{
+    trim(&state->made, &state->made_room);
+    trim(&state->scratch, &state->scratch_room);
+    trim(&state->row, &state->row_room);
+    state->busy = false;
+}
+
+static int lane_init(void *made, PyObject *args)
+{
+    Lane *self = made;
+    PyObject *find, *member, *say;
+    if (!PyArg_ParseTuple(args, "iOOO", &self->form, &find, &member, &say))
+        return -1;
+    if (self->form < DEBEZIUM || self->form > CANAL || (member != Py_None && !PyBytes_CheckExact(member))) {
+        PyErr_SetString(PyExc_TypeError, "a lane is of one of the forms, with a name or none");
+        return -1;
+    }
+    self->find = Py_NewRef(find);
+    self->member = Py_NewRef(member);
+    self->say = Py_NewRef(say);
+    self->tables = PyDict_New();
+    self->sayings = PyDict_New();
+    if (!self->tables || !self->sayings)
+        return -1;
+    State *state = PyType_GetModuleState(Py_TYPE(self));
+    self->before = &state->lanes;
+    if ((self->next = state->lanes))
+        self->next->before = &self->next;
+    state->lanes = self;
+    return 0;
+}
+
+static PyObject *lane_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(kwargs))
+{
+    return make(type, args, lane_init);
+}
 
 static bool room_for_row(State *state, size_t size)
 {
@@ -253,6 +306,8 @@ static Table *find_table(State *state, Lane *lane, const Part *parts, int count)
             found = made; /* the dictionary keeps it */
         Py_XDECREF(made);
     }
+    if (found && !use_table((Table *)found))
+        found = NULL;
     if (found && !(recent = recent_of(lane, name, (size_t)size))) /* there may be one more now */
         found = NULL;
     if (found) {
@@ -389,6 +444,29 @@ static void keep_source(State *state, const Row *row)
     }
 }
 
+/* Keep what a text says, if there is room; where there is none for it beside others, they are forgotten. False where it
+   is not kept: what is larger than all that may be kept is not for us, or with an error. */
+static bool keep_saying(State *state, Lane *lane, PyObject *text, PyObject *made)
+{
+    size_t weight = (size_t)PyBytes_GET_SIZE(text) + MAX_MADE * 4; /* and the objects' own */
+    if (Py_TYPE(made) == state->saying_type)
+        weight += ((Saying *)made)->weight;
+    size_t bytes = weight;
+    Py_ssize_t count = 1;
+    for (Lane *one = state->lanes; one; one = one->next) {
+        bytes += one->said_bytes;
+        count += PyDict_GET_SIZE(one->sayings);
+    }
+    if (weight > MAX_SAID / 4)
+        return false;
+    for (Lane *one = state->lanes; one && (bytes > MAX_SAID || count > MAX_SAYINGS); one = one->next)
+        forget_said(one);
+    if (PyDict_SetItem(lane->sayings, text, made))
+        return false;
+    lane->said_bytes += weight;
+    return true;
+}
+
 /* What a text says of columns' types, from its brace on, and where it ends; NULL where it is not for us, or with an
    error. */
 static const Saying *find_saying(State *state, Lane *lane, const char **at, const char *end)
@@ -414,9 +492,7 @@ static const Saying *find_saying(State *state, Lane *lane, const char **at, cons
     PyObject *found = PyDict_GetItemWithError(lane->sayings, name);
     if (!found && !PyErr_Occurred()) {
         PyObject *made = PyObject_CallOneArg(lane->say, name);
-        if (made && PyDict_GET_SIZE(lane->sayings) >= MAX_SAYINGS)
-            forget_said(lane);
-        if (made && !PyDict_SetItem(lane->sayings, name, made))
+        if (made && keep_saying(state, lane, name, made))
             found = made; /* the dictionary keeps it */
         Py_XDECREF(made);
     }

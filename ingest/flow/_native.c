@@ -30,8 +30,7 @@ static PyMethodDef table_methods[] = {
 static PyType_Slot table_slots[] = {
     {Py_tp_doc, "How rows of one table are checked and written; made from the schemas of both sides."},
     {Py_tp_dealloc, table_dealloc},
-    {Py_tp_init, table_init},
-    {Py_tp_new, PyType_GenericNew},
+    {Py_tp_new, table_new},
     {Py_tp_methods, table_methods},
     {0, NULL},
 };

@@ -3,9 +3,12 @@
 #ifndef INGEST_FLOW_TABLES_H
 #define INGEST_FLOW_TABLES_H
 
+#include <limits.h>
+
 #include "_json.h"
 
 #define MAX_KEYS 16
+#define MAX_NAME (1 << 24)
 #define MAX_KEY 4096
 #define MAX_KEY_NUMBER 40 /* characters of a number in a key; the limit of zeros in model/keytext.py is no lower */
 
@@ -62,6 +65,9 @@ typedef struct {
     bool declares; /* the pipeline declares types of its columns */
     PyObject *plan, *destination;
     long inserted, updated, deleted;
+    int given;      /* what it was told once, or was about to be: see `begin_telling` */
+    bool unfinished; /* one of that failed, so that it is of no use */
+    bool used;      /* it is as it is from now on */
     /* Where rows go to expressions: which columns travel in which slots, and which of them decide */
     bool fed, images;
     int inputs, event, decisive; /* `event`: the slot of what happened, or -1 */
@@ -70,8 +76,10 @@ typedef struct {
     int were, *were_columns, *were_slots; /* those of the row before an update that go with the row after it */
     char *were_kinds;
     int32_t program;
-    PyObject *base; /* the slots with what is the same for all rows */
-    PyObject *heads;          /* places of the destination for an insert, an update, a delete, and an old key */
+    PyObject *base;    /* the slots with what is the same for all rows: texts, or None */
+    uint64_t checked;  /* the number of those Rows whose slots are known to be the same */
+    bool has_heads;
+    int32_t heads[4];  /* places of the destination for an insert, an update, a delete, and an old key */
     /* Where results come back: which of them are its, and what the row is made of */
     bool answered, soft_delete, key_made;
     int filter, was, made, laid; /* `filter`, `was`: which result, or -1; `laid`: columns of the layout, or -1 for none */
@@ -90,6 +98,35 @@ static void free_pieces(Pieces *pieces)
     for (int i = 0; pieces->pieces && i < pieces->count; i++)
         PyMem_Free(pieces->pieces[i].text);
     PyMem_Free(pieces->pieces);
+}
+
+/* What a table is told once, before it is used: that gives room away that is in use later. */
+enum { TOLD_FEED = 1, TOLD_LAYOUT = 2, TOLD_ANSWER = 4 };
+
+/* False with an error where it is too late for that. Until `done_telling`, the table is of no use. */
+static bool begin_telling(Table *self, int what)
+{
+    if (self->used || self->unfinished || self->given & what) {
+        PyErr_SetString(PyExc_ValueError, "a table is told this once, and not when it is in use");
+        return false;
+    }
+    self->given |= what;
+    self->unfinished = true;
+    return true;
+}
+
+static PyObject *done_telling(Table *self)
+{
+    self->unfinished = false;
+    Py_RETURN_NONE;
+}
+
+/* Let a table be as it is from now on; false with an error where it is of no use. */
+static bool use_table(Table *table)
+{
+    if (table->unfinished)
+        PyErr_SetString(PyExc_ValueError, "a table that was not told all that it needs");
+    return table->used = !table->unfinished;
 }
 
 static void table_dealloc(Table *self)
@@ -118,7 +155,6 @@ static void table_dealloc(Table *self)
     Py_XDECREF(self->writers);
     Py_XDECREF(self->texts);
     Py_XDECREF(self->base);
-    Py_XDECREF(self->heads);
     Py_XDECREF(self->plan);
     Py_XDECREF(self->destination);
     PyTypeObject *type = Py_TYPE(self);
@@ -127,20 +163,17 @@ static void table_dealloc(Table *self)
 }
 
 /* Table(plan, destination, columns, order, own, key, keyed, key_strings); see native.py for what they are */
-static int table_init(Table *self, PyObject *args, PyObject *Py_UNUSED(kwargs))
+static int table_init(void *made, PyObject *args)
 {
+    Table *self = made;
     PyObject *plan, *destination, *columns, *order, *key;
     int own, keyed, key_strings;
-    if (self->columns) {
-        PyErr_SetString(PyExc_TypeError, "made once");
-        return -1;
-    }
     if (!PyArg_ParseTuple(args, "OOO!O!iO!pp", &plan, &destination, &PyTuple_Type, &columns, &PyTuple_Type, &order, &own,
                           &PyTuple_Type, &key, &keyed, &key_strings))
         return -1;
     Py_ssize_t count = PyTuple_GET_SIZE(columns), keys = PyTuple_GET_SIZE(key);
-    if (keys > MAX_KEYS || own > count || PyTuple_GET_SIZE(order) != count) {
-        PyErr_SetString(PyExc_ValueError, "too many key columns, or not one place for each column");
+    if (keys > MAX_KEYS || own < 0 || own > count || count > INT_MAX / 2 || PyTuple_GET_SIZE(order) != count) {
+        PyErr_SetString(PyExc_ValueError, "too many columns, or not one place for each column");
         return -1;
     }
     self->columns = PyMem_Calloc((size_t)count + 1, sizeof(Column));
@@ -172,6 +205,11 @@ static int table_init(Table *self, PyObject *args, PyObject *Py_UNUSED(kwargs))
         column->fill_size = (uint32_t)fill_size;
         column->quoted = quoted;
         column->key = -1;
+        bool bits = column->takes != TAKES_INT || (column->a >= 1 && column->a <= 64);
+        if (!bits || column->takes < TAKES_NULL || column->takes > TAKES_OTHER || name_size > MAX_NAME || fill_size > MAX_NAME) {
+            PyErr_SetString(PyExc_ValueError, "a column of no type that there is, or with a name that is too long");
+            return -1;
+        }
     }
     for (Py_ssize_t i = 0; i < count; i++) {
         long place = PyLong_AsLong(PyTuple_GET_ITEM(order, i));
@@ -201,6 +239,19 @@ static int table_init(Table *self, PyObject *args, PyObject *Py_UNUSED(kwargs))
     return 0;
 }
 
+/* An object that was made as its `init` makes it, or none: there are no others, and each is made once. */
+static PyObject *make(PyTypeObject *type, PyObject *args, int (*init)(void *, PyObject *))
+{
+    PyObject *made = type->tp_alloc(type, 0);
+    if (made && init(made, args))
+        Py_CLEAR(made);
+    return made;
+}
+
+static PyObject *table_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(kwargs))
+{
+    return make(type, args, table_init);
+}
 
 /* -- Values -------------------------------------------------------------------------------------------------------- */
 

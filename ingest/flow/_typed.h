@@ -31,6 +31,7 @@ typedef struct {
     PyObject_HEAD
     Said *columns;
     int count;
+    size_t weight; /* bytes that it takes */
 } Saying;
 
 static void saying_dealloc(Saying *self)
@@ -44,13 +45,10 @@ static void saying_dealloc(Saying *self)
 }
 
 /* Saying(columns): of each its name, how its values are read, two numbers, and its type's number */
-static int saying_init(Saying *self, PyObject *args, PyObject *Py_UNUSED(kwargs))
+static int saying_init(void *made, PyObject *args)
 {
+    Saying *self = made;
     PyObject *columns;
-    if (self->columns) {
-        PyErr_SetString(PyExc_TypeError, "made once");
-        return -1;
-    }
     if (!PyArg_ParseTuple(args, "O!", &PyTuple_Type, &columns))
         return -1;
     if (!(self->columns = PyMem_Calloc((size_t)PyTuple_GET_SIZE(columns) + 1, sizeof(Said)))) {
@@ -68,18 +66,30 @@ static int saying_init(Saying *self, PyObject *args, PyObject *Py_UNUSED(kwargs)
             PyErr_NoMemory();
             return -1;
         }
+        self->count++;
         memcpy(column->name, name, (size_t)size);
         column->name_size = (uint32_t)size;
-        self->count++;
+        self->weight += (size_t)size;
+        bool counts = column->reads == READS_TIME || column->reads == READS_MOMENT;
+        bool bits = column->reads == READS_INT || column->reads == READS_QUOTED_INT;
+        if (size > MAX_NAME || (counts && column->a < 1) || (bits && (column->a < 1 || column->a > 64))) {
+            PyErr_SetString(PyExc_ValueError, "a column with numbers that its way of reading does not have");
+            return -1;
+        }
     }
+    self->weight += sizeof *self + (size_t)self->count * (sizeof(Said) + 32); /* what `malloc` adds, about */
     return 0;
+}
+
+static PyObject *saying_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(kwargs))
+{
+    return make(type, args, saying_init);
 }
 
 static PyType_Slot saying_slots[] = {
     {Py_tp_doc, "What messages say of their columns' types."},
     {Py_tp_dealloc, saying_dealloc},
-    {Py_tp_init, saying_init},
-    {Py_tp_new, PyType_GenericNew},
+    {Py_tp_new, saying_new},
     {0, NULL},
 };
 static PyType_Spec saying_spec = {"ingest.flow._native.Saying", sizeof(Saying), 0, Py_TPFLAGS_DEFAULT, saying_slots};

@@ -13,6 +13,7 @@
 #define _GNU_SOURCE /* dladdr */
 #include <Python.h>
 #include <dlfcn.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stddef.h>
 #include <string.h>
@@ -288,10 +289,16 @@ typedef struct {
 } Target;
 
 #define RECENT 256
+/* Destinations that are kept: some are made for a record */
+#define MAX_TARGETS 20000
+#define MAX_CONSUMED 1000000
 
-/* The GIL guards it, and each of its methods but `consume` is of one thread at a time */
+/* The GIL guards it. Its methods let go of it, or call Python: those that write refuse to be entered meanwhile, and it is
+   not closed then. */
 typedef struct {
     PyObject_HEAD
+    bool busy;     /* a record is being written */
+    int consuming; /* so many threads wait for records */
     PyObject *owner;  /* keeps the client of librdkafka alive; NULL once this one is closed */
     PyObject *writer; /* what knows the destinations, and says what an error means */
     Noted *noted;
@@ -323,8 +330,16 @@ static bool is_open(const Client *self)
     return self->rk != NULL;
 }
 
-/* Let go of what is librdkafka's, which must happen before the client of Python is closed. */
-static void client_shut(Client *self)
+/* Begin to write; false with an error where that is not done yet somewhere else. */
+static bool begin(Client *self)
+{
+    if (self->busy)
+        PyErr_SetString(PyExc_RuntimeError, "the client is writing already: it was entered again from what it calls, or "
+                                            "from another thread");
+    return !self->busy && (self->busy = is_open(self));
+}
+
+static void forget_targets(Client *self)
 {
     for (Py_ssize_t i = 0; i < self->count; i++) {
         rd.topic_destroy(self->targets[i].topic);
@@ -334,11 +349,19 @@ static void client_shut(Client *self)
     self->count = 0;
     for (int i = 0; i < RECENT; i++)
         Py_CLEAR(self->recent[i].destination);
+    if (self->places)
+        PyDict_Clear(self->places);
+}
+
+/* Let go of what is librdkafka's, which must happen before the client of Python is closed. */
+static void client_shut(Client *self)
+{
+    self->rk = NULL; /* nothing gets in from here on */
+    forget_targets(self);
     Py_CLEAR(self->places);
     if (self->queue)
         rd.queue_destroy(self->queue);
     self->queue = NULL;
-    self->rk = NULL;
     Py_CLEAR(self->writer);
     Py_CLEAR(self->owner);
 }
@@ -375,17 +398,20 @@ static void client_dealloc(Client *self)
 static bool put(void *client, PyObject *destination, const RawRecord *record);
 
 /* Client(owner, writer): `owner` was made last in this thread, by a configuration that names this file as a plugin. */
-static int client_init(Client *self, PyObject *args, PyObject *Py_UNUSED(kwargs))
+static PyObject *client_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(kwargs))
 {
     PyObject *owner, *writer;
     if (!PyArg_ParseTuple(args, "OO", &owner, &writer))
-        return -1;
-    if (self->noted || !newest) {
+        return NULL;
+    if (!newest) {
         PyErr_SetString(PyExc_RuntimeError, "no client was made by this plugin");
-        return -1;
+        return NULL;
     }
-    if (!(self->places = PyDict_New()))
-        return -1;
+    Client *self = (Client *)type->tp_alloc(type, 0);
+    if (!self || !(self->places = PyDict_New())) {
+        Py_XDECREF(self);
+        return NULL;
+    }
     self->noted = newest;
     newest = NULL;
     pthread_mutex_lock(&all_lock);
@@ -395,29 +421,25 @@ static int client_init(Client *self, PyObject *args, PyObject *Py_UNUSED(kwargs)
     self->owner = Py_NewRef(owner);
     self->writer = Py_NewRef(writer);
     self->sink = (RawSink){self, put};
-    return 0;
+    return (PyObject *)self;
 }
 
 static PyObject *client_busy(Client *self, PyObject *Py_UNUSED(ignored)) { return PyBool_FromLong(self->batches > 0); }
 
 static PyObject *client_close(Client *self, PyObject *Py_UNUSED(ignored))
 {
+    if (self->busy || self->consuming || self->batches) {
+        PyErr_SetString(PyExc_RuntimeError, self->batches ? "there are records of this client"
+                                                          : "the client is in use: it can be closed when that has ended");
+        return NULL;
+    }
     client_shut(self);
     Py_RETURN_NONE;
-}
-
-static bool was_made(const Client *self)
-{
-    if (!self->noted)
-        PyErr_SetString(PyExc_RuntimeError, "the client was not made");
-    return self->noted != NULL;
 }
 
 static PyObject *client_notes(Client *self, PyObject *Py_UNUSED(ignored))
 {
     Note notes[MOST_NOTES];
-    if (!was_made(self))
-        return NULL;
     pthread_mutex_lock(&self->noted->lock);
     int count = self->noted->notes;
     memcpy(notes, self->noted->note, sizeof(Note) * (size_t)count);
@@ -438,8 +460,6 @@ static PyObject *client_notes(Client *self, PyObject *Py_UNUSED(ignored))
 static PyObject *client_failures(Client *self, PyObject *Py_UNUSED(ignored))
 {
     char topic[MOST_NAME];
-    if (!was_made(self))
-        return NULL;
     pthread_mutex_lock(&self->noted->lock);
     long count = self->noted->failures;
     int code = self->noted->failed;
@@ -455,15 +475,15 @@ static PyObject *client_failures(Client *self, PyObject *Py_UNUSED(ignored))
 /* A list of names and values as librdkafka has it; NULL with an error. */
 static rd_kafka_headers_t *headers_of(PyObject *given)
 {
-    PyObject *all_of = PySequence_Fast(given, "headers are a sequence");
+    PyObject *all_of = PySequence_Tuple(given);
     if (!all_of)
         return NULL;
-    Py_ssize_t count = PySequence_Fast_GET_SIZE(all_of);
+    Py_ssize_t count = PyTuple_GET_SIZE(all_of);
     rd_kafka_headers_t *made = rd.headers_new((size_t)count);
     for (Py_ssize_t i = 0; i < count; i++) {
         const char *name, *value;
         Py_ssize_t name_size, size;
-        if (!PyArg_ParseTuple(PySequence_Fast_GET_ITEM(all_of, i), "s#z#", &name, &name_size, &value, &size)) {
+        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(all_of, i), "s#z#", &name, &name_size, &value, &size)) {
             rd.headers_destroy(made);
             made = NULL;
             break;
@@ -486,6 +506,8 @@ static Py_ssize_t add_target(Client *self, PyObject *destination)
     const char *topic;
     PyObject *headers, *place = NULL;
     Target target = {0};
+    if (self->count == MAX_TARGETS)
+        forget_targets(self);
     bool good = PyArg_ParseTuple(found, "siO", &topic, &target.partition, &headers) && is_open(self);
     if (good && self->count == self->size) {
         Py_ssize_t size = self->size ? self->size * 2 : 16;
@@ -601,10 +623,12 @@ static bool give(Client *self, const Target *given, const RawRecord *record)
 static bool put(void *client, PyObject *destination, const RawRecord *record)
 {
     Client *self = client;
-    if (!is_open(self))
+    if (!begin(self))
         return false;
     const Target *target = target_of(self, destination);
-    return target && give(self, target, record);
+    bool good = target && give(self, target, record);
+    self->busy = false;
+    return good;
 }
 
 typedef struct {
@@ -648,7 +672,7 @@ static PyObject *client_write(Client *self, PyObject *records)
         return NULL;
     bool good = true;
     for (Py_ssize_t i = 0; good && i < PySequence_Fast_GET_SIZE(given); i++) {
-        PyObject *item = PySequence_Fast_GET_ITEM(given, i);
+        PyObject *item = Py_NewRef(PySequence_Fast_GET_ITEM(given, i)); /* what is called may change the list */
         Held held;
         RawRecord record;
         good = PyTuple_Check(item) && PyTuple_GET_SIZE(item) == 3;
@@ -658,6 +682,7 @@ static PyObject *client_write(Client *self, PyObject *records)
             good = put(self, PyTuple_GET_ITEM(item, 0), &record);
             release(&held);
         }
+        Py_DECREF(item);
     }
     Py_DECREF(given);
     if (!good)
@@ -671,7 +696,7 @@ static PyObject *client_send(Client *self, PyObject *args)
     PyObject *key, *value, *headers, *time;
     Held held;
     RawRecord record;
-    if (!PyArg_ParseTuple(args, "sOOOO", &topic, &key, &value, &headers, &time) || !is_open(self))
+    if (!PyArg_ParseTuple(args, "sOOOO", &topic, &key, &value, &headers, &time))
         return NULL;
     int64_t millis = time == Py_None ? 0 : PyLong_AsLongLong(time);
     if (PyErr_Occurred())
@@ -680,8 +705,11 @@ static PyObject *client_send(Client *self, PyObject *args)
     if (headers != Py_None && !(made = headers_of(headers)))
         return NULL;
     bool good = hold_both(key, value, &held, &record);
+    if (good && !(good = begin(self)))
+        release(&held);
     if (good) {
         good = give(self, &(Target){.name = topic, .partition = -1, .millis = millis, .headers = made}, &record);
+        self->busy = false;
         release(&held);
     }
     if (made)
@@ -946,8 +974,8 @@ static PyObject *client_consume(Client *self, PyTypeObject *type, PyObject *cons
     long millis = most > 0 ? PyLong_AsLong(args[1]) : 0;
     if (PyErr_Occurred() || !is_open(self))
         return NULL;
-    if (most <= 0) {
-        PyErr_SetString(PyExc_TypeError, "consume(most: int, milliseconds: int)");
+    if (most <= 0 || most > MAX_CONSUMED || millis < 0 || millis > INT_MAX) {
+        PyErr_SetString(PyExc_TypeError, "consume(most: int, milliseconds: int), of records a million at most");
         return NULL;
     }
     if (!self->queue && !(self->queue = rd.queue_get_consumer(self->rk))) {
@@ -958,9 +986,11 @@ static PyObject *client_consume(Client *self, PyTypeObject *type, PyObject *cons
     if (!batch)
         return PyErr_NoMemory();
     ssize_t count;
+    self->consuming++;
     Py_BEGIN_ALLOW_THREADS
     count = rd.consume_batch_queue(self->queue, (int)millis, batch->messages, (size_t)most);
     Py_END_ALLOW_THREADS
+    self->consuming--;
     batch->holders = 1;
     batch->client = Py_NewRef(self);
     self->batches++;
@@ -993,8 +1023,7 @@ static PyType_Slot client_slots[] = {
     {Py_tp_dealloc, client_dealloc},
     {Py_tp_traverse, client_traverse},
     {Py_tp_clear, client_clear},
-    {Py_tp_init, client_init},
-    {Py_tp_new, PyType_GenericNew},
+    {Py_tp_new, client_new},
     {Py_tp_methods, client_methods},
     {Py_tp_getset, client_getset},
     {0, NULL},
