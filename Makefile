@@ -5,7 +5,7 @@ BIN := .venv/bin
 TESTS_AT_ONCE ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test kerberos check chaos bench bench-peers docs format golden clean
+.PHONY: help setup demo test kerberos check sanitize chaos bench bench-peers docs format golden clean
 
 help: ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -38,6 +38,9 @@ check: setup ## Format, lint, types, layers, docs
 	@$(BIN)/lint-imports
 	@$(BIN)/python tools/docs.py --check
 	@$(BIN)/python tools/check_c.py $(filter %.c,$(NATIVE))
+
+sanitize: setup ## Run the tests of the C code with the address and undefined-behaviour sanitizers (gcc)
+	@tools/sanitize $(BIN)/python
 
 chaos: setup ## Make every fault happen that it is to survive, at full size (bench/CHAOS.md)
 	@PYTHONPATH=tests $(BIN)/python tests/chaos

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ingest.engine.tally import Counts
+from ingest.engine.tally import Counts, counts_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -88,10 +88,10 @@ def add_counts(to: dict[_Key, int], counts: Mapping[_Key, int]) -> None:
         to[key] = to.get(key, 0) + count
 
 
-def merge_counts(into: dict[TableId, Counts], more: Mapping[TableId, Counts]) -> None:
-    """Add up counters by table."""
+def merge_counts(into: dict[TableId, Counts], more: Mapping[TableId, Counts], most: int) -> None:
+    """Add up counters by table, of at most so many tables."""
     for table, counts in more.items():
-        total = into.setdefault(table, Counts())
+        total = counts_for(into, table, most)
         total.inserted += counts.inserted
         total.updated += counts.updated
         total.deleted += counts.deleted

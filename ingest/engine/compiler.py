@@ -24,6 +24,7 @@ from ingest.flow.functions import caller
 from ingest.flow.route import rule_of
 from ingest.flow.transform import MARKS, Programs, together
 from ingest.model import types
+from ingest.model.cache import Cache
 from ingest.model.table import show
 
 if TYPE_CHECKING:
@@ -86,9 +87,9 @@ class Compiler:
         self._zone = zone
         self._start = spark
         self._session: SparkSession | None = None
-        self._names: dict[str, tuple[Name, ...]] = {}
-        self._slots: dict[tuple[str, ...], Any] = {}
-        self._types: dict[tuple[tuple[str, ...], tuple[str, ...]], list[DataType]] = {}
+        self._names: Cache[str, tuple[Name, ...]] = Cache(_MAX_KEPT, 64 << 20)
+        self._slots: Cache[tuple[str, ...], Any] = Cache(1000, 64 << 20)
+        self._types: Cache[tuple[tuple[str, ...], tuple[str, ...]], list[DataType]] = Cache(_MAX_KEPT, 64 << 20)
         self._made: dict[tuple[TableId, TableSchema], Made] = {}
         self._numbers: dict[TableId, int] = {}
         self._rule: dict[TableId, TransformRule | None] = {}
@@ -183,8 +184,8 @@ class Compiler:
                 continue
             found.append(Name(start, stop, parts))
         both = [name for name in found if name.parts[0] in own]
-        names = self._names[sql] = tuple(sorted((n for n in found if n not in both), key=lambda n: n.start))
-        return names
+        names = tuple(sorted((n for n in found if n not in both), key=lambda n: n.start))
+        return self._names.put(sql, names, 500 + 4 * len(sql) + 300 * len(names))
 
     def number(self, function: Function, takes: Sequence[DataType]) -> int:
         """Which of the functions that are called this is, for arguments of these types."""
@@ -210,7 +211,8 @@ class Compiler:
         base = self._slots.get(slots)
         if base is None:
             columns = ", ".join(slot if " " in slot else f"{slot} {_TYPES[slot[0]]}" for slot in slots)
-            base = self._slots[slots] = self.spark.createDataFrame([], columns or "nothing int")
+            made = self.spark.createDataFrame([], columns or "nothing int")
+            base = self._slots.put(slots, made, 10_000 + 500 * len(slots))
         made = base.selectExpr(*(f"{sql} AS c{i}" for i, sql in enumerate(expressions)))
         plan = made._jdf.queryExecution().analyzed()  # noqa: SLF001  (what kind of plan it is has no other way)
         below = base._jdf.queryExecution().analyzed().getClass().getName()  # noqa: SLF001
@@ -222,11 +224,9 @@ class Compiler:
         if not all(values.apply(i).deterministic() for i in range(values.size())):
             msg = "a function here gives another result each time it is called"
             raise ValueError(msg)
-        if len(self._types) > _MAX_KEPT:
-            self._types.clear()
-            self._names.clear()
-        found = self._types[tuple(expressions), slots] = [field.dataType for field in made.schema.fields]
-        return found
+        found = [field.dataType for field in made.schema.fields]
+        size = 500 + sum(300 + 4 * len(text) for text in (*expressions, *slots))
+        return self._types.put((tuple(expressions), slots), found, size)
 
     # -- what failed -------------------------------------------------------------------------------------------------
 

@@ -109,7 +109,7 @@ class Drain(Output):
 
     def _chunk(self, kept: Kept, results: Results, ended: Ended) -> None:
         """Write a chunk, as far as it is to be written."""
-        self._heads += ended.heads
+        self._heads[ended.known :] = ended.heads
         split = ended.split
         if self.ended or self._done or (ended.end <= self.written[split] and not ended.rejects):
             return

@@ -198,9 +198,15 @@ class Feed(Shard):
         split = self._split
         if split is None:
             return
-        heads = self.state.heads.known[self._told :]
+        known = self._told
+        heads = self.state.heads.known[known:]
         self._told += len(heads)
-        ended = Ended(split, self.written[split], self.outcome.read, self._offsets, heads, self._rejects, self._skipped)
+        if self.state.heads.full:
+            self.state.renew_heads()
+            self._told = 0
+        ended = Ended(
+            split, self.written[split], self.outcome.read, self._offsets, known, heads, self._rejects, self._skipped
+        )  # fmt: skip
         sent, waiting = self._rows.size()
         marks = self._pace.marks(sent, waiting)
         self._rows.mark(MARK, marks)

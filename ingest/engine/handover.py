@@ -98,6 +98,8 @@ class Ended:
     read: int
     offsets: list[range]
     """Of all its records that were read."""
+    known: int
+    """How many heads of chunks before it still count: all of them, or none, as their numbers begin anew."""
     heads: list[Head]
     """Where ready-made records go, each with the changes that are done then: those that are new with this chunk."""
     rejects: list[Rejected]

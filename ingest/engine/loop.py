@@ -19,6 +19,8 @@ from ingest.engine.output import FILTERED, UNSAID
 from ingest.engine.start import Starting
 from ingest.engine.task import run_tasks
 from ingest.errors import DataLoss, DirtyData, IngestError, InternalError, Unavailable
+from ingest.flow.conform import OTHERS
+from ingest.model.cache import MAX_COUNTED, count_up
 from ingest.model.reject import head
 from ingest.model.table import show
 from ingest.observe.events import BatchDone, DirtyRecord, Rejected, RunEnded
@@ -199,9 +201,10 @@ class Loop(Starting):
             progress.errors += outcome.rejected
             self.summary.records += outcome.read
             self.summary.rejected += outcome.rejected + outcome.stopped_by_reject
-            merge_counts(self.counts, outcome.counts)
+            merge_counts(self.counts, outcome.counts, MAX_COUNTED + self.policy.max_tables)
             add_counts(self.skipped, outcome.skipped)
-            add_counts(self.withheld, outcome.withheld)
+            for column, count in outcome.withheld.items():
+                count_up(self.withheld, column, count, (column[0], OTHERS))
             add_counts(self.cut, outcome.cut)
             self.show(self.sink.lines(outcome.delivered))
         lost = sum(outcome.lost_deliveries for outcome in outcomes)

@@ -13,10 +13,12 @@ from pyspark import TaskContext
 
 from ingest.engine import worker
 from ingest.engine.assignment import add_counts
-from ingest.engine.tally import Counts, Tally
+from ingest.engine.tally import Counts, Tally, counts_for
 from ingest.errors import IngestError, Superseded, Unsettled
+from ingest.flow.conform import OTHERS
 from ingest.flow.rows import RowPlan
 from ingest.flow.transform import FeedPlan
+from ingest.model.cache import MAX_COUNTED, count_up
 from ingest.model.portion import Portion
 from ingest.model.reject import Reject
 
@@ -38,6 +40,8 @@ MAX_REJECTS: Final = 100
 """Rejects that an outcome holds in full; all are counted."""
 MAX_LOGGED: Final = 10_000
 """Rejects after which a task ends where each of them is to be logged."""
+MAX_KEPT: Final = 4096
+"""Bytes of a reject's key and value, and characters of its message, that an outcome holds: more than an error shows."""
 
 
 class Output:
@@ -117,8 +121,7 @@ class Output:
             plan.cut.clear()
         withheld = plan.withheld
         for column, number in withheld.items():
-            key = plan.table, column
-            self.outcome.withheld[key] = self.outcome.withheld.get(key, 0) + number
+            count_up(self.outcome.withheld, (plan.table, column), number, (plan.table, OTHERS))
         withheld.clear()
 
     def commit(self, *, final: bool = False) -> None:
@@ -148,12 +151,13 @@ class Output:
         else:
             self.outcome.rejected += 1
         if bad.table is not None:
-            self.outcome.counts.setdefault(bad.table, Counts()).rejected += 1
+            known = self.state.schemas.sources
+            counts_for(self.outcome.counts, bad.table, MAX_COUNTED + len(known)).rejected += 1
         if len(self.outcome.rejects) < (MAX_LOGGED if self.logged else MAX_REJECTS):
             self.outcome.rejects.append(
                 Reject(
-                    split[0], split[1], offset_of(message), stage, bad.code, bad.message, bad.table,
-                    message.key(), message.value(), passed=passed, failure=bad.failure,
+                    split[0], split[1], offset_of(message), stage, bad.code, bad.message[:MAX_KEPT], bad.table,
+                    _start(message.key()), _start(message.value()), passed=passed, failure=bad.failure,
                 )
             )  # fmt: skip
 
@@ -161,6 +165,10 @@ class Output:
         """End before the last reject: it is not passed, so it does not count, or every new run would count it again."""
         self.outcome.rejected -= 1
         self.outcome.stopped_by_reject = self.ended = True
+
+
+def _start(data: bytes | None) -> bytes | None:
+    return None if data is None else data[:MAX_KEPT]
 
 
 def offset_of(record: Record) -> int:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 import orjson
 
+from ingest.model.table import MAX_ID, show
+
 if TYPE_CHECKING:
     from ingest.model.table import TableId
 
@@ -25,6 +27,19 @@ class Counts:
     updated: int = 0
     deleted: int = 0
     rejected: int = 0
+
+
+OTHERS: Final = ("(other tables)",)
+"""Tables of rejects, past those that are counted one by one."""
+
+
+def counts_for(counts: dict[TableId, Counts], table: TableId, most: int) -> Counts:
+    """The counters of a table, among at most so many: rejects may name any."""
+    found = counts.get(table)
+    if found is None:
+        few = len(counts) < most and len(show(table)) <= MAX_ID
+        found = counts.setdefault(table if few else OTHERS, Counts())
+    return found
 
 
 @dataclass(slots=True)

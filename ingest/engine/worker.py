@@ -151,8 +151,14 @@ class State:
             inference = self.setup.inference
             self.plans.feed = lambda table, source: FeedPlan(programs, table, source, inference, images=images)
             self.plans.renew(self.schemas, None)
-            self.heads = Heads()
-            self.lanes = self._fast(self.heads)
+            self.renew_heads()
+
+    def renew_heads(self) -> None:
+        """Number the places of records anew that pass expressions by."""
+        if self.lanes is not None:
+            self.lanes.settle()
+        self.heads = Heads()
+        self.lanes = self._fast(self.heads)
 
     def _fast(self, heads: Heads | None) -> Lanes | None:
         """The way of messages in C, where it is there and nothing has to be added to what they say."""

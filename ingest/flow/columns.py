@@ -16,6 +16,7 @@ from pyspark.sql.types import MapType
 
 from ingest.flow.rowtext import key_image
 from ingest.model import temporal, types
+from ingest.model.cache import Cache
 from ingest.model.event import Bad, Declared
 from ingest.model.jsontext import MALFORMED, check_text, fields_of, object_of, reason
 from ingest.model.keytext import key_text
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from ingest.model.event import Change, Decoded
     from ingest.model.record import Record
 
-_MAX_SAYINGS: Final = 10_000
 _PREFIXES: Final = "set key.fields-prefix or value.fields-prefix to have both"
 _TIMESTAMP_TYPES: Final = ("NoTimestampType", "CreateTime", "LogAppendTime")
 
@@ -76,7 +76,7 @@ class Columns:
         self._begins = [b"," + name + b":" for name in self._names]
         self._values = [_value_of(name, extra.standard) for name in extra.metadata]
         self._types = {name: TYPES[name] for name in extra.metadata}
-        self._sayings: dict[tuple[int, tuple[str, ...]], tuple[Declared | None, Declared]] = {}
+        self._sayings: Cache[tuple[int, tuple[str, ...]], tuple[Declared | None, Declared]] = Cache(10_000, 128 << 20)
         self._simple = not extra.key and not extra.value_prefix
 
     def add(self, changes: Sequence[Decoded], records: Sequence[Record]) -> list[Decoded]:
@@ -183,9 +183,9 @@ class Columns:
             read = None if declared is None else declared.read_before
             judged = declared is None or declared.judged
             found = (declared, Declared({**renamed, **self._types}, primary, overlay, self._reader(read), judged))
-            if len(self._sayings) >= _MAX_SAYINGS:
-                self._sayings.clear()
-            self._sayings[saying] = found
+            # The one that it is made of stays for as long
+            size = 4000 + sum(1000 + 12 * len(name) for name in (*renamed, *primary, *key_names))
+            self._sayings.put(saying, found, size)
         return found[1]
 
 

@@ -6,12 +6,14 @@ sinks that need the values one by one. Numbers keep their digits, always. Rules:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ingest.flow.infer import said_of
 from ingest.flow.rowtext import parse_row
 from ingest.model import types
+from ingest.model.cache import count_up
 from ingest.model.reject import RowError
+from ingest.model.schema import MAX_NAME
 from ingest.model.spelling import respelled
 from ingest.model.values import accepts, fits, needs_writing, written
 
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
     from ingest.model.event import Declared
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
+
+OTHERS: Final = "(other columns)"
+"""Columns that are left out of the sink, past those that are counted one by one."""
 
 
 class Drift(Exception):
@@ -97,7 +102,7 @@ class Conformer:
                     raise Drift
             sink_type = self.sink_types.get(name)
             if sink_type is None:
-                self.withheld[name] = self.withheld.get(name, 0) + 1
+                self._withhold(name)
                 continue
             if name in self.narrow and not fits(sink_type, own, self.standard):
                 msg = (
@@ -112,7 +117,7 @@ class Conformer:
             if not self.static:
                 raise Drift
             for name in fields:
-                self.withheld[name] = self.withheld.get(name, 0) + 1
+                self._withhold(name)
         return {name: text[name] for name in order if name in text}, frozenset(missing), frozenset(converted)
 
     def own(self, name: str, column_type: DataType, value: bytes) -> bytes | None:
@@ -120,6 +125,9 @@ class Conformer:
         if fits(column_type, value, self.standard):
             return value
         return respelled(column_type, value, self.standard) if name in self.declared else None
+
+    def _withhold(self, name: str) -> None:
+        count_up(self.withheld, name if len(name) <= MAX_NAME else OTHERS, 1, OTHERS)
 
     def image(self, raw: msgspec.Raw) -> dict[str, bytes]:
         """The text of the columns of a before image, as far as it has them: it may be of an older schema.

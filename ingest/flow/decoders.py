@@ -6,13 +6,13 @@ looked at by `model/values.py`.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from pyspark.sql.types import BooleanType, DoubleType, FloatType, NullType, StringType, VarcharType
 
 from ingest.model import types
+from ingest.model.cache import Cache
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,11 +55,24 @@ def field_of(column: Column, index: int, *, required: bool, raw: bool = False) -
     return f"c{index}", column.name, column.type, required, raw
 
 
-@lru_cache(maxsize=10_000)
+_decoders: Cache[tuple[Any, ...], Callable[[Any], Any]] = Cache(10_000, 256 << 20)
+
+
 def decoder_of(
     fields: tuple[tuple[str, str, DataType, bool, bool], ...], *, forbid_unknown: bool
 ) -> Callable[[Any], Any]:
     """A decoder for rows with these fields. Tables that look alike share it: of a thousand, few differ."""
+    key = (forbid_unknown, *fields)
+    found = _decoders.get(key)
+    if found is None:
+        size = 4000 + sum(800 + 8 * len(name) for _, name, *_ in fields)
+        found = _decoders.put(key, _decoder(fields, forbid_unknown=forbid_unknown), size)
+    return found
+
+
+def _decoder(
+    fields: tuple[tuple[str, str, DataType, bool, bool], ...], *, forbid_unknown: bool
+) -> Callable[[Any], Any]:
     made = []
     for attribute, name, data_type, required, raw in fields:
         annotation = annotation_of(data_type)

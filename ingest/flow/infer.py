@@ -15,9 +15,9 @@ from ingest.flow.rowtext import key_image, parse_row
 from ingest.formats.reading import Reading
 from ingest.model import types
 from ingest.model.reject import RowError
-from ingest.model.schema import Column, TableSchema
+from ingest.model.schema import MAX_NAME, Column, TableSchema
 from ingest.model.spelling import says
-from ingest.model.table import show
+from ingest.model.table import MAX_ID, show
 from ingest.model.text import one_line
 from ingest.model.values import accepts, fits
 
@@ -103,6 +103,7 @@ def observe(change: Change, inference: Inference, known: TableSchema | None, *, 
         )
     key_names = tuple(key_row) or (() if declared is None else declared.primary_key)
     given = inference.declared(table)
+    _check_names(table if known is None else (), () if fixed else (*new, *key_names))
     columns = []
     for name, value in row.items():
         if fixed and name in new:
@@ -120,6 +121,21 @@ def said_of(declared: Declared | None, name: str, value: bytes) -> DataType | No
     """Return the type that a message declares for a value; None where it declares none."""
     said = None if declared is None else declared.types.get(name)
     return types.decimal_of(value) if isinstance(said, NullType) else said
+
+
+def _check_names(table: TableId, columns: Iterable[str]) -> None:
+    """Stop at names that no database has, which all that is kept of a table would hold; raises RowError."""
+    if len(show(table)) > MAX_ID:
+        raise _too_long("table", show(table), MAX_ID)
+    for name in columns:
+        if len(name) > MAX_NAME:
+            raise _too_long("column", name, MAX_NAME)
+
+
+def _too_long(what: str, name: str, most: int) -> RowError:
+    return RowError(
+        "name-too-long", f"the name of {what} {name[:60]!r}… has {len(name):,} characters, more than {most:,}"
+    )
 
 
 def _type_of(

@@ -69,7 +69,9 @@ FORMS: Final = ("debezium", "rows", "canal")
 _NULL, _BOOL, _INT, _DOUBLE, _TEXT, _DECIMAL, _TIMESTAMP, _DATE, _TIME, _BYTES, _OTHER = range(11)
 _PIECE_TEXT, _PIECE_CELL, _PIECE_CSV, _PIECE_IMAGE = range(4)
 _MAX_KEYS: Final = 16
-_MAX_TYPES: Final = 100_000
+_MAX_TYPES: Final = 10_000
+_MAX_HEADS: Final = 20_000
+"""Heads and their changes that are kept beside those of tables, of which each has seven."""
 _ENDLESS: Final = 1 << 40
 """More characters than any text has: messages may declare a VARCHAR of any length."""
 _MAX_RESULTS: Final = 1000
@@ -157,12 +159,22 @@ class Lanes:
 
 
 class Heads:
-    """Where records go that are ready, and which changes are done then, by a number: that is what travels with them."""
+    """Where records go that are ready, and which changes are done then, by a number: that is what travels with them.
+
+    A message of many rows has a head for as many changes, and another one for each number of them: where it is `full`,
+    whoever has it begins anew.
+    """
 
     def __init__(self) -> None:
         """None yet."""
         self.known: list[Head] = []
         self._places: dict[Head, int] = {}
+        self._changes = self._tables = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether it holds more than it is to hold from one chunk to the next."""
+        return self._changes > _MAX_HEADS + 7 * self._tables
 
     def place(self, destination: Any, done: tuple[tuple[TableId, Kind], ...]) -> int:  # noqa: ANN401  (the sink's own)
         """The number of a destination, with these changes."""
@@ -171,10 +183,12 @@ class Heads:
         if place is None:
             place = self._places[head] = len(self.known)
             self.known.append(head)
+            self._changes += 1 + len(done)
         return place
 
     def of(self, table: TableId, destination: Any) -> tuple[int, int, int, int]:  # noqa: ANN401  (as above)
         """Those of a table's inserts, updates and deletes, and of tombstones of old keys."""
+        self._tables += 1
         insert, update, delete = (self.place(destination, ((table, kind),)) for kind in Kind)
         return insert, update, delete, self.place(destination, ())
 

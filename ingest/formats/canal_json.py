@@ -14,6 +14,7 @@ from pydantic import Field, field_validator
 from ingest.formats.options import TypedOptions
 from ingest.formats.reading import Reading
 from ingest.formats.writing import Pattern, Side
+from ingest.model.cache import Cache
 from ingest.model.event import TOMBSTONE, Bad, Kind, Skip
 from ingest.model.jsontext import MALFORMED, reason
 from ingest.model.pattern import checked, whole
@@ -29,7 +30,11 @@ if TYPE_CHECKING:
     from ingest.model.table import TableId
 
 _NULL: Final = msgspec.Raw(b"null")
-_MAX_SAYINGS: Final = 10_000
+_SAYINGS: Cache[tuple[tuple[bool | str, ...], tuple[str, ...], bytes], tuple[msgspec.Raw, Typed]] = Cache(
+    10_000, 128 << 20
+)
+"""What messages say about their rows, for all decoders of this process: by the options that bear on it, the columns of
+the primary key, and the text that has the types; with that text."""
 _MAX_PATTERN: Final = 1000
 _KINDS: Final[dict[str | None, Kind]] = {"INSERT": Kind.INSERT, "UPDATE": Kind.UPDATE, "DELETE": Kind.DELETE}
 _UPDATE: Final = Kind.UPDATE
@@ -148,9 +153,13 @@ class CanalDecoder:
         """Know nothing yet."""
         self._options = options
         self._said_in = options.said
-        self._tables: dict[tuple[str | None, str | None], TableId | Skip | Bad] = {}
-        self._sayings: dict[tuple[tuple[str, ...], bytes], Typed] = {}
-        self._last: dict[tuple[str | None, str | None], tuple[TableId, list[str] | None, msgspec.Raw, Typed]] = {}
+        self._flags = (
+            options.strategy, options.as_string, options.timestamp_as_datetime, options.tinyint1_boolean
+        )  # fmt: skip
+        self._tables: Cache[tuple[str | None, str | None], TableId | Skip | Bad] = Cache(10_000, 8 << 20)
+        self._last: Cache[tuple[str | None, str | None], tuple[TableId, list[str] | None, msgspec.Raw, Typed]] = Cache(
+            10_000, 64 << 20
+        )
         """What each table's last message said, as it said it: the next one will probably say the same."""
 
     def decode(self, _keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> list[Decoded]:
@@ -205,14 +214,16 @@ class CanalDecoder:
             return _NO_ROWS
         said = self._said(message)
         try:
-            typed = self._saying(message, bytes(said)).sparing(self._options.declared(table))
+            text, made = self._saying(message, bytes(said))
+            typed = made.sparing(self._options.declared(table))
         except MALFORMED as exc:
             assert self._said_in is not None
             why = f"{self._said_in[0]} is missing or not as Canal writes it: {reason(exc)}"
             return Bad("no-types", why, table)
-        if len(self._last) >= _MAX_SAYINGS:
-            self._last.clear()
-        self._last[message.database, message.table] = (table, message.pkNames, said, typed)
+        # A part of a message would keep all of it
+        last = (table, message.pkNames, text, typed)
+        size = len(bytes(text)) + typed.size + 4 * sum(map(len, table))
+        self._last.put((message.database, message.table), last, size)
         old = message.old
         if old and len(old) != len(message.data):
             return Bad("malformed", f"{len(message.data)} rows in data and {len(old)} in old", table)
@@ -241,19 +252,16 @@ class CanalDecoder:
         said: msgspec.Raw = getattr(message, self._said_in[0])
         return said
 
-    def _saying(self, message: _Message, said: bytes) -> Typed:
+    def _saying(self, message: _Message, said: bytes) -> tuple[msgspec.Raw, Typed]:
         """What a message says about its rows, made once for all that say the same. Raises one of MALFORMED."""
-        options = self._options
-        saying = (tuple(message.pkNames or ()), said)
-        found = self._sayings.get(saying)
+        saying = (self._flags, tuple(message.pkNames or ()), said)
+        found = _SAYINGS.get(saying)
         if found is None:
             from ingest.formats.typed import Typed  # noqa: PLC0415  (pyspark's types are slow to import; `check` needs none)
 
             columns = {} if self._said_in is None else self._said_in[1](said)
-            found = Typed(columns, saying[0], overlay=True, as_string=options.as_string)
-            if len(self._sayings) >= _MAX_SAYINGS:
-                self._sayings.clear()
-            self._sayings[saying] = found
+            typed = Typed(columns, saying[1], overlay=True, as_string=self._options.as_string)
+            found = _SAYINGS.put(saying, (msgspec.Raw(said), typed), len(said) + typed.size)
         return found
 
     def _table(self, message: _Message) -> TableId | Skip | Bad:
@@ -266,9 +274,8 @@ class CanalDecoder:
             # `a.b` is what a three-part id has as its database
             parts = (message.database or "").split(".", 1)
             found = (*(part for part in parts if part), message.table)
-        if len(self._tables) < _MAX_SAYINGS:
-            self._tables[message.database, message.table] = found
-        return found
+        name = (message.database, message.table)
+        return self._tables.put(name, found, 300 + 8 * sum(len(part or "") for part in name))
 
     def _no_rows(self, message: _Message) -> Decoded:
         kind = (message.type or "").upper()

@@ -16,6 +16,7 @@ from pydantic import Field
 from ingest.formats.options import TypedOptions
 from ingest.formats.reading import Reading
 from ingest.formats.writing import Pattern, Side
+from ingest.model.cache import Cache
 from ingest.model.event import TOMBSTONE, Bad, Kind, Skip
 from ingest.model.jsontext import MALFORMED, fields_of, reason
 from ingest.model.reject import Contradiction
@@ -33,8 +34,8 @@ _NULL = msgspec.Raw(b"null")
 _UNAVAILABLE = b"__debezium_unavailable_value"
 _UNAVAILABLE_BYTES = base64.b64encode(_UNAVAILABLE)
 _PLACEHOLDERS = (b'"' + _UNAVAILABLE + b'"', b'"' + _UNAVAILABLE_BYTES + b'"')
-_MAX_IDS = 100_000
-_MAX_SAYINGS = 10_000
+_SAYINGS: Cache[tuple[bool, bytes], Typed] = Cache(10_000, 128 << 20)
+"""What schemas of envelopes say about rows, for all decoders of this process: with STRING for every type or without."""
 _INSERT = Kind.INSERT
 _DELETE = Kind.DELETE
 
@@ -125,6 +126,11 @@ _wrapper = msgspec.json.Decoder(_Wrapper).decode
 _other = msgspec.json.Decoder(_Other).decode
 
 
+def _size_of(table: TableId) -> int:
+    """Bytes of an id that is kept, about."""
+    return 300 + 4 * sum(map(len, table))
+
+
 class DebeziumDecoder:
     """Decodes one split. Remembers whether the last message had the envelope, and the table ids seen."""
 
@@ -132,10 +138,9 @@ class DebeziumDecoder:
         """Start out expecting what the options say; a wrong guess costs time, nothing else."""
         self._options = options
         self._envelope = options.schema_include
-        self._ids: dict[tuple[str | None, str | None, str | None], TableId] = {}
-        self._tables: dict[str | None, tuple[TableId, str | None, str | None]] = {}
+        self._ids: Cache[tuple[str | None, str | None, str | None], TableId] = Cache(100_000, 8 << 20)
+        self._tables: Cache[str | None, tuple[TableId, str | None, str | None]] = Cache(100_000, 8 << 20)
         """The id that a table's name alone stood for last, with the rest of it to compare."""
-        self._sayings: dict[bytes, Typed] = {}
 
     def decode(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> list[Decoded]:
         """One result per value, in order."""
@@ -169,13 +174,12 @@ class DebeziumDecoder:
         return out
 
     def _id(self, source: _Source) -> TableId:
-        known = self._ids.get((source.table, source.db, source.schema))
+        name = (source.table, source.db, source.schema)
+        known = self._ids.get(name)
         if known is None:
             known = tuple(part for part in (source.db, source.schema, source.table) if part)
-            if len(self._ids) < _MAX_IDS:
-                self._ids[source.table, source.db, source.schema] = known
-        if len(self._tables) < _MAX_IDS:
-            self._tables[source.table] = (known, source.db, source.schema)
+            self._ids.put(name, known, _size_of(known))
+        self._tables.put(source.table, (known, source.db, source.schema), _size_of(known))
         return known
 
     def _decode_one(self, key: bytes | None, value: bytes | None) -> Decoded:
@@ -209,14 +213,13 @@ class DebeziumDecoder:
 
     def _saying(self, schema: bytes) -> Typed:
         """What an envelope's schema says about the rows, made once for all that say the same."""
-        found = self._sayings.get(schema)
+        key = (self._options.as_string, schema)
+        found = _SAYINGS.get(key)
         if found is None:
             from ingest.formats.typed import Typed  # noqa: PLC0415  (pyspark's types are slow to import; `check` needs none)
 
             found = Typed(self._options.said[1](schema), as_string=self._options.as_string)
-            if len(self._sayings) >= _MAX_SAYINGS:
-                self._sayings.clear()
-            self._sayings[schema] = found
+            _SAYINGS.put(key, found, len(schema) + found.size)
         return found
 
     def _change(self, key: bytes | None, envelope: _Envelope) -> Change | Skip | Bad:

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 MAX_PATTERNS: Final = 4
 MAX_COLUMNS: Final = 90
 """Columns of a row that gets a pattern."""
+MAX_NAMES: Final = 4096
+"""Characters of their names together."""
 
 _TEXT: Final = rb'("[^"\\]*+(?:\\.[^"\\]*+)*+"|null)'
 _SCALAR: Final = rb'("[^"\\]*+(?:\\.[^"\\]*+)*+"|-?[0-9][0-9.eE+-]*+|true|false|null)'
@@ -164,6 +166,8 @@ class Typed:
         self._spared = spared
         self._given = (primary_key, overlay, as_string)
         self._sparing: dict[frozenset[str], Typed] = {}
+        self.size = 4000 + sum(1000 + 12 * len(name) for name in (*columns, *primary_key))
+        """Bytes that it takes, about, with a pattern."""
         declared = {name: types.STRING if as_string else column.type for name, column in columns.items()}
         lazily = self.before if overlay and columns else None
         self.declared = Declared(declared, primary_key, overlay, lazily, not spared)
@@ -196,6 +200,8 @@ class Typed:
         if found is None:
             primary_key, overlay, as_string = self._given
             found = Typed(self._columns, primary_key, overlay=overlay, as_string=as_string, spared=names)
+            if len(self._sparing) >= MAX_PATTERNS:  # messages say which table they are of
+                self._sparing.clear()
             self._sparing[names] = found
         return found
 
@@ -240,6 +246,8 @@ class Typed:
     def _learn(self, names: tuple[str, ...]) -> None:
         """Make a pattern for rows with these columns in this order."""
         if names in self._known or len(self._patterns) >= MAX_PATTERNS or not 0 < len(names) <= MAX_COLUMNS:
+            return
+        if sum(map(len, names)) > MAX_NAMES:
             return
         self._known.add(names)
         begins, patterns = [], []

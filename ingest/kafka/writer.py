@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from typing import TYPE_CHECKING, Any, Final
-from zlib import crc32
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
@@ -128,7 +127,7 @@ class Deliveries:
         return topic, self.partition(topic, partition), headers
 
     def partition(self, topic: str, wanted: int | bytes) -> int:
-        """The partition of a destination, -1 for the key's; raises IngestError.
+        """The partition of a destination, -1 for the key's; `wanted` may be a hash in four bytes. Raises IngestError.
 
         How many a topic has is asked once, so that a key stays in its partition while this writer lives.
         """
@@ -143,7 +142,7 @@ class Deliveries:
             if found.error is not None:
                 raise explain(found.error, f"ask for the partitions of {topic}", self._servers)
             known = self._counts[topic] = max(1, len(found.partitions))
-        return crc32(wanted) % known
+        return int.from_bytes(wanted, "big") % known
 
 
 class KafkaWriter:
@@ -194,7 +193,7 @@ class KafkaWriter:
     def write(self, records: Sequence[tuple[Any, bytes | None, Any]]) -> None:
         """Queue records; raises IngestError when one before failed.
 
-        A destination is a topic, headers or None, and a partition: -1 for the key's, bytes for the one of their hash.
+        A destination is a topic, headers or None, and a partition: -1 for the key's, bytes for that of a hash.
         """
         if self._direct is not None:
             self._direct.write(records)

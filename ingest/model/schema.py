@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ingest.model import types
 from ingest.model.text import one_line
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from ingest.model.table import TableId
 
 
+MAX_NAME: Final = 1024
+"""Most characters of a column's name that comes from messages."""
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """One column; `nullable` is false for primary-key columns only."""
@@ -27,16 +31,25 @@ class Column:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel between processes as a few plain values: there are hundreds of thousands of columns."""
-        return _column, (self.name, types.name(self.type), self.nullable)
+        make = _column if len(self.name) <= _LONG else _new_column
+        return make, (self.name, types.name(self.type), self.nullable)
 
     def __str__(self) -> str:
         """As in DDL."""
         return f"{one_line(self.name)} {types.name(self.type)}{'' if self.nullable else ' NOT NULL'}"
 
 
-@lru_cache(maxsize=100_000)
-def _column(name: str, type_name: str, nullable: bool) -> Column:  # noqa: FBT001  (as `__reduce__` gives it)
+def _new_column(name: str, type_name: str, nullable: bool) -> Column:  # noqa: FBT001  (as `__reduce__` gives it)
     return Column(name, types.parse(type_name), nullable)
+
+
+_LONG: Final = 128
+"""Characters of a name above which its column is not kept for others of the same name."""
+
+
+@lru_cache(maxsize=100_000)
+def _column(name: str, type_name: str, nullable: bool) -> Column:  # noqa: FBT001  (as above)
+    return _new_column(name, type_name, nullable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +85,10 @@ class TableSchema:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> TableSchema:
         """Undo `to_json`; raises ValueError or KeyError on anything else."""
-        columns = tuple(_column(name, text, bool(nullable)) for name, text, nullable in value["columns"])
+        columns = tuple(
+            (_column if len(name) <= _LONG else _new_column)(name, text, bool(nullable))
+            for name, text, nullable in value["columns"]
+        )
         return cls(columns, tuple(value["key"]))
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar, Literal
+from zlib import crc32
 
 from pydantic import Field, field_validator, model_validator
 
@@ -135,7 +136,8 @@ class KafkaSink(TopicsOptions):
 
         def render(change: RowChange) -> Iterator[Record]:
             for _, none, made in layout.render(change):
-                yield (Destination(to.topic, to.headers, fill(hashed, None, change.key)), none, made)
+                place = crc32(fill(hashed, None, change.key)).to_bytes(4, "big")
+                yield (Destination(to.topic, to.headers, place), none, made)
 
         return RowPlan(
             table, source.schema, sink, render, inference, key_from_message=keyed, coarse=self.include_schema

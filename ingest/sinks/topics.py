@@ -42,7 +42,10 @@ _ID: Final = re.compile(r"[^\s/][^\s]{0,199}")
 
 
 class Destination(NamedTuple):
-    """Where a record goes: a partition, that of its key (`BY_KEY`), or that of the hash of these bytes."""
+    """Where a record goes: a partition, that of its key (`BY_KEY`), or that of a hash, of four bytes.
+
+    Many records have the same one, and it is small: whoever writes keeps those that were used last.
+    """
 
     topic: str
     headers: tuple[tuple[str, bytes], ...] | None

@@ -6,7 +6,7 @@ Reference: alibaba-upsert-kafka.txt; huawei-dli-upsert-kafka.txt; flip-149; deci
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from pydantic import Field, model_validator
 
@@ -129,6 +129,10 @@ class UpsertKafka(TopicsOptions):
         return Buffer(writer, self.max_rows, self.interval) if self.buffered else writer
 
 
+MAX_HELD: Final = 64 << 20
+"""Bytes of changes that came, after which those that are held back are written, however few they are."""
+
+
 class Buffer:
     """A writer that holds records back for a while, and writes the last one of each key."""
 
@@ -137,6 +141,7 @@ class Buffer:
         self._writer = writer
         self._most, self._seconds = most, seconds
         self._held: dict[tuple[str, bytes], Record] = {}
+        self._bytes = 0
         self._since = 0.0
 
     @property
@@ -166,7 +171,8 @@ class Buffer:
             place = (record[0].topic, record[1])
             held.pop(place, None)  # the last change comes in its own turn
             held[place] = record
-            if len(held) >= self._most:
+            self._bytes += len(record[1] or b"") + (0 if record[2] is None else len(memoryview(record[2])))
+            if len(held) >= self._most or self._bytes >= MAX_HELD:
                 self._flush()
         if held and time.monotonic() - self._since >= self._seconds:
             self._flush()
@@ -174,6 +180,7 @@ class Buffer:
     def _flush(self) -> None:
         records = [*self._held.values()]
         self._held.clear()
+        self._bytes = 0
         self._since = time.monotonic()
         self._writer.write(records)
 
@@ -193,4 +200,5 @@ class Buffer:
     def abort(self) -> None:
         """Forget what is held back, and what was not committed."""
         self._held.clear()
+        self._bytes = 0
         self._writer.abort()
