@@ -91,7 +91,7 @@ class Drain(Output):
             self._done = self.resume()
             while back.wait():
                 left = self._handover.find()
-                rows = Results(back.take(left.sent), len(self._programs.results), told=self._programs.told)
+                rows = Results(back.take(left.sent), self._programs.results, told=self._programs.told)
                 back.take(left.marks)
                 if isinstance(left.said, Ended):
                     self._chunk(Kept(left.rows), rows, left.said)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import pyarrow as pa
 
+from ingest.errors import InternalError
 from ingest.flow import native
 from ingest.flow.transform import MARKS
 from ingest.model.reject import RowError
@@ -165,12 +166,13 @@ def _whole(parts: Parts, kind: str) -> Sequence[int]:
 class Results:
     """What came back of a chunk's rows: program, masks of failures, results, and what functions say."""
 
-    def __init__(self, batch: pa.RecordBatch, results: int, *, told: bool) -> None:
-        """`results`: how many of the columns are results; `told`: whether functions say something."""
+    def __init__(self, batch: pa.RecordBatch, results: Sequence[str], *, told: bool) -> None:
+        """`results`: the slots of the results; `told`: whether functions say something. Raises InternalError."""
+        _check(batch, results, told=told)
         columns = batch.columns
         self.size = batch.num_rows
         self._said = columns.pop() if told else None
-        first = len(columns) - results
+        first = len(columns) - len(results)
         self._programs, *self._masks = columns[:first]
         self._values = columns[first:]
         self.kinds = bytes(_KINDS[column.type] for column in self._values)
@@ -213,6 +215,30 @@ class Results:
         """What functions say of rows."""
         said = [] if self._said is None else self._said.slice(start, stop - start).to_pylist()
         return "; ".join(dict.fromkeys(filter(None, said)))
+
+
+def _check(batch: pa.RecordBatch, results: Sequence[str], *, told: bool) -> None:
+    """Stop where what comes back is not what a plan gives: C reads memory by it. Raises InternalError."""
+    masks = max(1, -(-len(results) // MARKS))
+    expected = [
+        pa.int32(),
+        *[pa.int64()] * masks,
+        *(_SLOTS[slot[0]] for slot in results),
+        *([pa.string()] if told else []),
+    ]
+    wrong = ""
+    if batch.schema.types != expected:
+        wrong = f"columns of {', '.join(map(str, batch.schema.types))} instead of {', '.join(map(str, expected))}"
+    elif any(column.null_count for column in batch.columns[: 1 + masks]):
+        wrong = "a row without its program or its marks"
+    else:
+        try:
+            batch.validate()
+        except pa.ArrowInvalid as exc:
+            wrong = str(exc)
+    if wrong:
+        msg = f"what came back from Spark is not what the transforms give: {wrong}"
+        raise InternalError(msg, "please report this with the pipeline's transforms")
 
 
 _FEW: Final = 64

@@ -11,7 +11,7 @@ import pytest
 from ingest.engine.feed import WAITING, Pace
 from ingest.engine.handover import Handover, Left
 from ingest.engine.rows import BATCH_ROWS, MARK, READY, Kept, Results, Rows, RowsInC, layout
-from ingest.errors import Unavailable
+from ingest.errors import InternalError, Unavailable
 from ingest.flow import native
 from ingest.flow.transform import Programs
 from ingest.model.reject import RowError
@@ -64,11 +64,36 @@ def back(*values: bytes) -> pa.RecordBatch:
 
 def test_a_result_that_is_no_text_is_an_error_of_its_row() -> None:
     good, bad = b"good", b"\xff"
-    results = Results(back(*[good] * 70, bad, good), 1, told=False)
+    results = Results(back(*[good] * 70, bad, good), ("s0",), told=False)
     for _ in range(2):  # one by one, then all at once
         assert [results.row(i)[2] for i in (*range(70), 71)] == [["good"]] * 71
         with pytest.raises(RowError, match="not UTF-8"):
             results.row(70)
+
+
+NUMBERS, MARKS, TEXTS = pa.array([0], pa.int32()), pa.array([0], pa.int64()), pa.array(["x"])
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        [NUMBERS, MARKS], [NUMBERS, MARKS, TEXTS, TEXTS], [MARKS, MARKS, TEXTS], [NUMBERS, NUMBERS, TEXTS],
+        [NUMBERS, MARKS, MARKS], [NUMBERS, MARKS, pa.array([b"x"])],
+        [NUMBERS, MARKS, pa.array(["x"], pa.large_string())],
+        [NUMBERS, MARKS, pa.nulls(1)], [pa.array([None], pa.int32()), MARKS, TEXTS],
+        [NUMBERS, pa.array([None], pa.int64()), TEXTS], [],
+    ],
+)  # fmt: skip
+def test_results_that_no_plan_gives_are_an_error(columns: list[pa.Array]) -> None:
+    batch = pa.RecordBatch.from_arrays(columns, [f"c{i}" for i in range(len(columns))])
+    with pytest.raises(InternalError, match="came back from Spark"):
+        Results(batch, ("s0",), told=False)
+
+
+def test_results_that_a_plan_gives_are_taken() -> None:
+    columns = [NUMBERS, MARKS, TEXTS, pa.array([1.5]), pa.array([None], pa.int64()), pa.array([True]), TEXTS]
+    batch = pa.RecordBatch.from_arrays(columns, [f"c{i}" for i in range(len(columns))])
+    assert Results(batch, ("s0", "d0", "l0", "b0"), told=True).row(0) == (0, 0, ["x", 1.5, None, True])
 
 
 def test_files_are_found_in_their_order_and_are_gone_then(tmp_path: Path) -> None:

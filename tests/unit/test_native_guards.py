@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from array import array
 from contextlib import suppress
@@ -53,7 +54,7 @@ COLUMNS = ((b"id", b',"id":null', INT, False, 64, 0, 0), (b"a", b',"a":null', TE
 def a_table(plan: Any = None, destination: Any = "out", columns: Any = COLUMNS, **other: Any) -> Any:
     order, own, key = other.get("order", (0, 1)), other.get("own", 2), other.get("key", (0,))
     plan = plan or Plan()
-    return _native.Table(plan, destination, columns, order, own, key, False)
+    return _native.Table(plan, destination, columns, order, own, key, False, False)
 
 
 def a_fed_table(**other: Any) -> Any:
@@ -502,3 +503,73 @@ def test_what_writes_results_changes_nothing_here() -> None:
     out: list[Any] = []
     assert drain(None, out, tables=tables, heads=heads, kept=kept, back=back) == (2, 2, 0, {})
     assert out == GOOD
+
+
+# -- bytes that end anywhere -----------------------------------------------------------------------------------------
+
+
+class Raw(ctypes.Structure):
+    """RawRecord of model/raw.h."""
+
+    _fields_ = (
+        ("key", ctypes.c_void_p), ("value", ctypes.c_void_p), ("key_size", ctypes.c_size_t),
+        ("value_size", ctypes.c_size_t), ("offset", ctypes.c_int64),
+    )  # fmt: skip
+
+
+class Raws(ctypes.Structure):
+    """RawRecords of it."""
+
+    _fields_ = (("records", ctypes.POINTER(Raw)), ("count", ctypes.c_ssize_t))
+
+
+class Bare:
+    """Records whose bytes have nothing behind them: `make sanitize` sees what is read there."""
+
+    def __init__(self, values: list[bytes]) -> None:
+        self._kept = [(ctypes.c_char * len(value)).from_buffer_copy(value) for value in values]
+        self._records = (Raw * len(values))()
+        for record, kept in zip(self._records, self._kept, strict=True):
+            record.key = record.value = ctypes.addressof(kept)
+            record.key_size = record.value_size = len(kept)
+        self._whole = Raws(self._records, len(values))
+
+    @property
+    def raw(self) -> object:
+        new = ctypes.pythonapi.PyCapsule_New
+        new.restype, new.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+        return new(ctypes.addressof(self._whole), NAME, None)
+
+
+NAME = b"ingest.model.raw.records"
+ALL_KINDS = (
+    '{"id":-12345678,"a":"\\u00e9\\ud83d\\ude00 long enough for all ways é","b":[1.5e-7,{"x":null}],"c":true,"d":"'
+    '2020-01-31 12:13:14.5","e":null}'
+)  # fmt: skip
+PAYLOAD = f'{{"before":{ALL_KINDS},"after":{ALL_KINDS},"source":{{"v":1,"db":"d","schema":null,"table":"t"}},"op":"u"}}'
+WHOLE = {
+    ROWS: ALL_KINDS,
+    DEBEZIUM: f'{{"schema":{{"fields":[]}},"payload":{PAYLOAD}}}',
+    CANAL: f'{{"data":[{ALL_KINDS}],"database":"d","isDdl":false,"old":[{{"a":"x"}}],"pkNames":["id"],"table":"t",'
+    '"type":"UPDATE"}',
+}
+FITTING = (
+    (b"id", INT, 32), (b"a", TEXT, -1), (b"b", TEXT, -1), (b"c", 1, 0), (b"d", 6, ord(" ")), (b"e", TEXT, 9),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("form", [ROWS, DEBEZIUM, CANAL])
+def test_messages_that_end_anywhere_are_read_no_further(form: int) -> None:
+    columns = tuple((name, b"", kind, False, number, 0, 0) for name, kind, number in FITTING)
+    table = a_table(columns=columns, order=(0, 1, 2, 3, 4, 5), own=6)
+    lane = a_lane(lambda _: table, form=form, say=lambda _: _native.Saying(((b"id", 1, 32, 0, 0),)))
+    text = WHOLE[form].encode()
+    out: list[Any] = []
+    for end in range(1, len(text)):
+        for some in (text[:end], b" " * 40 + text[:end]):
+            records: Any = Bare([some])
+            assert lane.take(records, 0, out) == 0
+    assert not out
+    whole: Any = Bare([text, text])
+    assert lane.take(whole, 0, out) == 2
+    assert len(out) == 2
