@@ -20,7 +20,7 @@ from ingest.flow.rows import RowPlan
 from ingest.flow.transform import FeedPlan
 from ingest.model.cache import MAX_COUNTED, count_up
 from ingest.model.portion import Portion
-from ingest.model.reject import Reject
+from ingest.model.reject import Failure, Reject
 
 if TYPE_CHECKING:
     from ingest.engine.assignment import Outcome, Task
@@ -157,7 +157,7 @@ class Output:
             self.outcome.rejects.append(
                 Reject(
                     split[0], split[1], offset_of(message), stage, bad.code, bad.message[:MAX_KEPT], bad.table,
-                    _start(message.key()), _start(message.value()), passed=passed, failure=bad.failure,
+                    _start(message.key()), _start(message.value()), passed=passed, failure=_small(bad.failure),
                 )
             )  # fmt: skip
 
@@ -165,6 +165,12 @@ class Output:
         """End before the last reject: it is not passed, so it does not count, or every new run would count it again."""
         self.outcome.rejected -= 1
         self.outcome.stopped_by_reject = self.ended = True
+
+
+def _small(failure: Failure | None) -> Failure | None:
+    """What an expression failed on, unless that is large: then nobody is told why."""
+    values = () if failure is None else failure.values.values()
+    return failure if sum(len(value) for value in values if isinstance(value, (str, bytes))) <= MAX_KEPT else None
 
 
 def _start(data: bytes | None) -> bytes | None:

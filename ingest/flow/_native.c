@@ -5,8 +5,9 @@
    `take` stops before such a message. So what is here may always say "not me" and must never be more lenient than Python
    is. tests/property/test_native.py compares the two.
 
-   One thread at a time: a worker has one that does this. The GIL is held throughout, but while a plan is made or a sink
-   has no room. Nothing is kept between calls but what the objects hold, and counters until `settle`.
+   One call at a time: a worker has one thread that does this. The GIL is held throughout, but while a plan is made or a
+   sink has no room; who comes in then is refused (`enter`). Nothing is kept between calls but what the objects hold, and
+   counters until `settle`.
 
    _json.h reads texts, _tables.h checks and writes rows, _typed.h reads values whose types the messages tell, _messages.h
    finds their tables, _lanes.h is the way of a message to records, which _layout.h puts together where they are no mere

@@ -1,3 +1,5 @@
+# One call at a time: `Lane`, `drain` and `settle` raise RuntimeError while one of them runs, in whatever thread; `Rows`
+# while one of its own does. A `Table` is told what it has to know before it is used, each thing once; ValueError else.
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 

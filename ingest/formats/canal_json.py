@@ -6,7 +6,7 @@ row. Reference: alibaba-kafka.txt, "Canal JSON format for source tables"; traps:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias
 
 import msgspec
 from pydantic import Field, field_validator
@@ -30,11 +30,14 @@ if TYPE_CHECKING:
     from ingest.model.table import TableId
 
 _NULL: Final = msgspec.Raw(b"null")
-_SAYINGS: Cache[tuple[tuple[bool | str, ...], tuple[str, ...], bytes], tuple[msgspec.Raw, Typed]] = Cache(
-    10_000, 128 << 20
-)
+_Flags: TypeAlias = tuple[bool | str | None, ...]
+_SAYINGS: Cache[tuple[_Flags, tuple[str, ...], bytes], tuple[msgspec.Raw, Typed]] = Cache(10_000, 128 << 20)
 """What messages say about their rows, for all decoders of this process: by the options that bear on it, the columns of
 the primary key, and the text that has the types; with that text."""
+_LAST: Cache[tuple[_Flags, str | None, str | None], tuple[TableId, list[str] | None, msgspec.Raw, Typed]] = Cache(
+    10_000, 64 << 20
+)
+"""What each table's last message said, as it said it: the next one will probably say the same. For all decoders."""
 _MAX_PATTERN: Final = 1000
 _KINDS: Final[dict[str | None, Kind]] = {"INSERT": Kind.INSERT, "UPDATE": Kind.UPDATE, "DELETE": Kind.DELETE}
 _UPDATE: Final = Kind.UPDATE
@@ -147,20 +150,17 @@ _names = msgspec.json.Decoder(dict[str, str | None]).decode
 
 
 class CanalDecoder:
-    """Decodes one split. Remembers the table ids seen, and what messages said about types and keys."""
+    """Decodes one split. Remembers the table ids seen."""
 
     def __init__(self, options: CanalJson) -> None:
         """Know nothing yet."""
         self._options = options
         self._said_in = options.said
         self._flags = (
-            options.strategy, options.as_string, options.timestamp_as_datetime, options.tinyint1_boolean
+            options.strategy, options.as_string, options.timestamp_as_datetime, options.tinyint1_boolean,
+            options.databases, options.tables,
         )  # fmt: skip
-        self._tables: Cache[tuple[str | None, str | None], TableId | Skip | Bad] = Cache(10_000, 8 << 20)
-        self._last: Cache[tuple[str | None, str | None], tuple[TableId, list[str] | None, msgspec.Raw, Typed]] = Cache(
-            10_000, 64 << 20
-        )
-        """What each table's last message said, as it said it: the next one will probably say the same."""
+        self._tables: Cache[tuple[str | None, str | None], TableId | Skip | Bad] = Cache(10_000, 4 << 20)
 
     def decode(self, _keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> list[Decoded]:
         """One result per value, in order; a list where a message has several rows."""
@@ -182,7 +182,7 @@ class CanalDecoder:
 
     def _of(self, message: _Message) -> Decoded:
         """The way of most messages: one row, of a table whose last message said the same about its rows."""
-        last = self._last.get((message.database, message.table))
+        last = _LAST.get((self._flags, message.database, message.table))
         kind = _KINDS.get(message.type)
         data, old = message.data, message.old
         if last is None or kind is None or message.isDdl or not data or len(data) > 1 or (old and len(old) > 1):
@@ -223,7 +223,7 @@ class CanalDecoder:
         # A part of a message would keep all of it
         last = (table, message.pkNames, text, typed)
         size = len(bytes(text)) + typed.size + 4 * sum(map(len, table))
-        self._last.put((message.database, message.table), last, size)
+        _LAST.put((self._flags, message.database, message.table), last, size)
         old = message.old
         if old and len(old) != len(message.data):
             return Bad("malformed", f"{len(message.data)} rows in data and {len(old)} in old", table)

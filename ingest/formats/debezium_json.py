@@ -36,6 +36,8 @@ _UNAVAILABLE_BYTES = base64.b64encode(_UNAVAILABLE)
 _PLACEHOLDERS = (b'"' + _UNAVAILABLE + b'"', b'"' + _UNAVAILABLE_BYTES + b'"')
 _SAYINGS: Cache[tuple[bool, bytes], Typed] = Cache(10_000, 128 << 20)
 """What schemas of envelopes say about rows, for all decoders of this process: with STRING for every type or without."""
+_IDS: Cache[tuple[str | None, str | None, str | None], TableId] = Cache(100_000, 32 << 20)
+"""Table ids by what messages call them, for all decoders."""
 _INSERT = Kind.INSERT
 _DELETE = Kind.DELETE
 
@@ -138,8 +140,7 @@ class DebeziumDecoder:
         """Start out expecting what the options say; a wrong guess costs time, nothing else."""
         self._options = options
         self._envelope = options.schema_include
-        self._ids: Cache[tuple[str | None, str | None, str | None], TableId] = Cache(100_000, 8 << 20)
-        self._tables: Cache[str | None, tuple[TableId, str | None, str | None]] = Cache(100_000, 8 << 20)
+        self._tables: Cache[str | None, tuple[TableId, str | None, str | None]] = Cache(10_000, 4 << 20)
         """The id that a table's name alone stood for last, with the rest of it to compare."""
 
     def decode(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> list[Decoded]:
@@ -175,10 +176,10 @@ class DebeziumDecoder:
 
     def _id(self, source: _Source) -> TableId:
         name = (source.table, source.db, source.schema)
-        known = self._ids.get(name)
+        known = _IDS.get(name)
         if known is None:
             known = tuple(part for part in (source.db, source.schema, source.table) if part)
-            self._ids.put(name, known, _size_of(known))
+            _IDS.put(name, known, _size_of(known))
         self._tables.put(source.table, (known, source.db, source.schema), _size_of(known))
         return known
 

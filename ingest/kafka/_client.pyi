@@ -30,7 +30,10 @@ class Records(Sequence[Record]):
     def __iter__(self) -> Iterator[Record]: ...
 
 class Client:
-    """The ways of a Kafka client that need no object for a record."""
+    """The ways of a Kafka client that need no object for a record.
+
+    While a record is written, `write` and `send` raise RuntimeError: what is called back, and other threads, stay out.
+    """
 
     def __init__(self, owner: Any, writer: Writer | None, /) -> None:  # noqa: ANN401
         """`owner` is the client that was made last in this thread, with this module as librdkafka's plugin.
@@ -46,7 +49,10 @@ class Client:
         """Whether there are records that were taken from it."""
 
     def close(self) -> None:
-        """Let go of what is librdkafka's: before the owner is closed, and only when it is not busy."""
+        """Let go of what is librdkafka's, before the owner is closed.
+
+        Raises RuntimeError where there are records of it, or a call has not ended yet.
+        """
 
     def notes(self) -> tuple[tuple[int, str, bool], ...]:
         """The last errors since one asked last: code, text, whether it is fatal."""
