@@ -206,7 +206,8 @@ static int table_init(void *made, PyObject *args)
         column->quoted = quoted;
         column->key = -1;
         bool bits = column->takes != TAKES_INT || (column->a >= 1 && column->a <= 64);
-        if (!bits || column->takes < TAKES_NULL || column->takes > TAKES_OTHER || name_size > MAX_NAME || fill_size > MAX_NAME) {
+        if (!bits || declared < 0 || declared > 2 || column->takes < TAKES_NULL || column->takes > TAKES_OTHER ||
+            name_size > MAX_NAME || fill_size > MAX_NAME) {
             PyErr_SetString(PyExc_ValueError, "a column of no type that there is, or with a name that is too long");
             return -1;
         }

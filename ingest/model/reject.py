@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from ingest.model.table import TableId
 
 CODES: Final = frozenset({
-    "bad-topic-name", "column-clash", "expression-failed", "malformed", "malformed-key", "no-after", "no-data",
-    "no-key", "no-table", "no-types", "not-a-number", "null-key", "too-many-columns", "too-many-tables",
+    "bad-topic-name", "column-clash", "expression-failed", "malformed", "malformed-key", "name-too-long", "no-after",
+    "no-data", "no-key", "no-table", "no-types", "not-a-number", "null-key", "too-many-columns", "too-many-tables",
     "type-mismatch", "unavailable-value", "unknown-op", "unknown-type", "withheld-change",
 })  # fmt: skip
 """Every code that a reject of this package has; formats and sinks of other packages name theirs in `codes`."""

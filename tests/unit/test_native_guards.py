@@ -48,7 +48,7 @@ class Plan:
     inserted = updated = deleted = 0
 
 
-COLUMNS = ((b"id", b',"id":null', INT, False, 64, 0, 0), (b"a", b',"a":null', TEXT, False, -1, 0, 0))
+COLUMNS = ((b"id", b',"id":null', INT, False, 64, 0, 0, 0), (b"a", b',"a":null', TEXT, False, -1, 0, 0, 0))
 
 
 def a_table(plan: Any = None, destination: Any = "out", columns: Any = COLUMNS, **other: Any) -> Any:
@@ -207,9 +207,11 @@ def test_there_is_nothing_half_made(kind: str) -> None:
     "wrong",
     [
         {"order": (0,)}, {"order": (0, 2)}, {"order": (0, -1)}, {"own": 3}, {"own": -1}, {"key": (2,)}, {"key": (-1,)},
-        {"key": (0,) * 17}, {"own": 0}, {"columns": ((b"id", b"", 11, False, 0, 0, 0),) * 2},
-        {"columns": ((b"id", b"", -1, False, 0, 0, 0),) * 2}, {"columns": ((b"id", b"", INT, False, 0, 0, 0),) * 2},
-        {"columns": ((b"id", b"", INT, False, 65, 0, 0),) * 2},
+        {"key": (0,) * 17}, {"own": 0}, {"columns": ((b"id", b"", 11, False, 0, 0, 0, 0),) * 2},
+        {"columns": ((b"id", b"", -1, False, 0, 0, 0, 0),) * 2},
+        {"columns": ((b"id", b"", INT, False, 0, 0, 0, 0),) * 2},
+        {"columns": ((b"id", b"", INT, False, 65, 0, 0, 0),) * 2},
+        {"columns": ((b"id", b"", INT, False, 64, 0, 0, 3),) * 2},
     ],
 )  # fmt: skip
 def test_tables_of_columns_that_there_are_not(wrong: dict[str, Any]) -> None:
@@ -560,7 +562,7 @@ FITTING = (
 
 @pytest.mark.parametrize("form", [ROWS, DEBEZIUM, CANAL])
 def test_messages_that_end_anywhere_are_read_no_further(form: int) -> None:
-    columns = tuple((name, b"", kind, False, number, 0, 0) for name, kind, number in FITTING)
+    columns = tuple((name, b"", kind, False, number, 0, 0, 0) for name, kind, number in FITTING)
     table = a_table(columns=columns, order=(0, 1, 2, 3, 4, 5), own=6)
     lane = a_lane(lambda _: table, form=form, say=lambda _: _native.Saying(((b"id", 1, 32, 0, 0),)))
     text = WHOLE[form].encode()
