@@ -53,9 +53,16 @@ def row_columns(schema: bytes) -> dict[str, Column]:
     envelope = _schema(schema)
     images = {field.field: field for field in envelope.fields or []}
     row = images.get("after") or images.get("before")
-    if row is None:
-        return {}
-    return {field.field: _column(field) for field in row.fields or [] if field.field is not None and field.type}
+    return {} if row is None else _columns_of(row)
+
+
+def key_columns(schema: bytes) -> dict[str, Column]:
+    """The columns of a message key, from its own schema; raises one of MALFORMED."""
+    return _columns_of(_schema(schema))
+
+
+def _columns_of(struct: Field) -> dict[str, Column]:
+    return {field.field: _column(field) for field in struct.fields or [] if field.field is not None and field.type}
 
 
 def _column(field: Field) -> Column:

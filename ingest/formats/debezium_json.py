@@ -34,8 +34,8 @@ _NULL = msgspec.Raw(b"null")
 _UNAVAILABLE = b"__debezium_unavailable_value"
 _UNAVAILABLE_BYTES = base64.b64encode(_UNAVAILABLE)
 _PLACEHOLDERS = (b'"' + _UNAVAILABLE + b'"', b'"' + _UNAVAILABLE_BYTES + b'"')
-_SAYINGS: Cache[tuple[bool, bytes], Typed] = Cache(10_000, 128 << 20)
-"""What schemas of envelopes say about rows, for all decoders of this process: with STRING for every type or without."""
+_SAYINGS: Cache[tuple[bool, bool, bytes], Typed] = Cache(10_000, 128 << 20)
+"""What schemas of envelopes say, for all decoders of this process: with types or only STRING, of rows or of keys."""
 _IDS: Cache[tuple[str | None, str | None, str | None], TableId] = Cache(100_000, 32 << 20)
 """Table ids by what messages call them, for all decoders."""
 _INSERT = Kind.INSERT
@@ -168,6 +168,8 @@ class DebeziumDecoder:
                 append(self._decode_one(key, value))
             elif kind is _INSERT:
                 append((found[0], kind, None, envelope.after, key, None))
+            elif kind is _DELETE and envelope.before == _NULL:
+                append(self._decode_one(key, value))
             else:
                 before = envelope.before
                 after = None if kind is _DELETE else envelope.after
@@ -201,25 +203,49 @@ class DebeziumDecoder:
             if envelope.op is None:
                 return self._no_op(value)
             change = self._change(key, envelope)
-            if type(change) is not tuple or schema is None or schema == b"null":
+            if type(change) is not tuple:
                 return change
             table, kind, before, after, _, _ = change
-            typed = self._saying(schema).sparing(self._options.declared(table))
-            before, after = (image if image is None else typed.image(image) for image in (before, after))
+            spared = self._options.declared(table)
+            typed = None if schema is None or schema == b"null" else self._saying(schema).sparing(spared)
+            if before is None and after is None:
+                before = self._row_of_key(key, typed, spared)
+            elif typed is not None:
+                before, after = (image if image is None else typed.image(image) for image in (before, after))
         except Contradiction as exc:
             return Bad("type-mismatch", str(exc), table)
         except MALFORMED as exc:
             return Bad("malformed", f"not a Debezium message: {reason(exc)}")
-        return (table, kind, before, after, key, typed.declared)
+        return (table, kind, before, after, key, None if typed is None else typed.declared)
 
-    def _saying(self, schema: bytes) -> Typed:
-        """What an envelope's schema says about the rows, made once for all that say the same."""
-        key = (self._options.as_string, schema)
+    def _row_of_key(self, key: bytes | None, typed: Typed | None, spared: frozenset[str]) -> msgspec.Raw | None:
+        """Read what a delete's key says of a row without a before image: by the key's own schema, else by the row's.
+
+        None where nothing says what its values are. Raises Contradiction.
+        """
+        try:
+            wrapper = None if key is None else _wrapper(key)
+            if wrapper is None:
+                return None
+            image = wrapper.payload
+            if isinstance(image, msgspec.Raw) and wrapper.schema != _NULL:
+                typed = self._saying(bytes(wrapper.schema), of_key=True).sparing(spared)
+            else:
+                image = msgspec.Raw(key or b"")
+            return None if typed is None else typed.image(image)
+        except MALFORMED:
+            return None
+
+    def _saying(self, schema: bytes, *, of_key: bool = False) -> Typed:
+        """What an envelope's schema says about the rows, or the keys, made once for all that say the same."""
+        key = (self._options.as_string, of_key, schema)
         found = _SAYINGS.get(key)
         if found is None:
-            from ingest.formats.typed import Typed  # noqa: PLC0415  (pyspark's types are slow to import; `check` needs none)
+            from ingest.formats.connect import key_columns  # noqa: PLC0415  (pyspark's types are slow to import; `check` needs none)
+            from ingest.formats.typed import Typed  # noqa: PLC0415
 
-            found = Typed(self._options.said[1](schema), as_string=self._options.as_string)
+            columns = key_columns(schema) if of_key else self._options.said[1](schema)
+            found = Typed(columns, as_string=self._options.as_string)
             _SAYINGS.put(key, found, len(schema) + found.size)
         return found
 
