@@ -111,11 +111,19 @@ def timestamp_said(text: str, standard: str = SQL, *, zoned: bool = False) -> by
     day, minutes, seconds, fraction, zone = found.groups()
     try:
         moment = datetime.fromisoformat(f"{day}T{minutes or '00:00'}:{seconds or '00'}{zone or ''}")
-        naive = moment.replace(tzinfo=None) - (moment.utcoffset() or timedelta())
+        naive = moment.replace(tzinfo=None) - _offset_of(moment, zone or "")
     except (ValueError, OverflowError):
         return None
     whole = naive.isoformat(" " if standard == SQL else "T")
     return f'"{whole}{_digits(fraction)}{"Z" if zoned else ""}"'.encode()
+
+
+def _offset_of(moment: datetime, zone: str) -> timedelta:
+    """The distance from UTC; raises ValueError for one that no zone has."""
+    if zone[3:].lstrip(":") > "59" or (zone[1:3] + zone[3:].lstrip(":")).ljust(4, "0") > "1800":
+        msg = f"{zone} is no zone"
+        raise ValueError(msg)
+    return moment.utcoffset() or timedelta()
 
 
 def coarse(text: str) -> tuple[str, bool]:

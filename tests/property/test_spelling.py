@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from ingest.model import temporal, types
 from ingest.model.spelling import respelled, says
+from ingest.model.temporal import timestamp_said
 from ingest.model.values import fits, fits_inside
 
 NUMBERS = ["TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL(5,2)", "DECIMAL(38,0)", "DECIMAL(20,20)"]
@@ -100,3 +101,15 @@ def test_a_zone_is_an_instant(hours: float) -> None:
 )  # fmt: skip
 def test_what_says_no_value_of_the_type_is_none(name: str, raw: str) -> None:
     assert not says(types.parse(name), raw.encode(), "SQL")
+
+
+@pytest.mark.parametrize("zone", ["+02:60", "+19:00", "+18:01", "-23:59", "+0260", "+99"])
+def test_a_distance_from_utc_that_no_zone_has_is_none(zone: str) -> None:
+    assert timestamp_said(f"2020-01-31T12:13:14{zone}", zoned=True) is None
+
+
+@pytest.mark.parametrize(
+    ("zone", "hour"), [("+02:59", b"09:14"), ("-18:00", b"06:13"), ("+02", b"10:13"), ("Z", b"12:13")]
+)
+def test_a_distance_from_utc_is_taken_off(zone: str, hour: bytes) -> None:
+    assert hour in (timestamp_said(f"2020-01-31T12:13:14{zone}", zoned=True) or b"")
