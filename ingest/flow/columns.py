@@ -21,6 +21,7 @@ from ingest.model.event import Bad, Declared
 from ingest.model.jsontext import MALFORMED, check_text, fields_of, object_of, reason
 from ingest.model.keytext import key_text
 from ingest.model.record import origin
+from ingest.model.values import fits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -60,6 +61,8 @@ class Extra:
     metadata: tuple[str, ...] = ()
     standard: str = temporal.SQL
     """How timestamps are written."""
+    as_string: bool = False
+    """Whether the format's options say that every value is a text."""
 
     def __bool__(self) -> bool:
         """Whether there is anything to do."""
@@ -95,7 +98,8 @@ class Columns:
             raw = record.key()
             try:
                 check_text(raw or b"")
-                key_fields = {} if raw is None else {n: bytes(v) for n, v in fields_of(raw).items()}
+                image = None if raw is None else key_image(raw) or raw
+                key_fields = {} if image is None else {n: bytes(v) for n, v in fields_of(image).items()}
             except MALFORMED as exc:
                 return Bad("malformed-key", f"the key is not a JSON object (key.format): {reason(exc)}", table)
         try:
@@ -122,7 +126,8 @@ class Columns:
             if self._simple and text[:1] == b"{" and not self._may_clash(text):
                 made = text[:-1] + (metadata if text[1:].strip() != b"}" else metadata[1:]) + b"}"
             else:
-                found = self._rebuild(text, key_fields, metadata, is_old=image is before and after is not None)
+                is_old = image is before and after is not None
+                found = self._rebuild(text, key_fields, metadata, declared, is_old=is_old)
                 if isinstance(found, str):
                     return Bad("column-clash", found, table)
                 made = found
@@ -150,7 +155,9 @@ class Columns:
     def _may_clash(self, text: bytes) -> bool:
         return b"\\" in text or any(name in text for name in self._names)
 
-    def _rebuild(self, text: bytes, key_fields: dict[str, bytes], metadata: bytes, *, is_old: bool) -> bytes | str:
+    def _rebuild(
+        self, text: bytes, key_fields: dict[str, bytes], metadata: bytes, declared: Declared | None, *, is_old: bool
+    ) -> bytes | str:
         """The row with all its columns, or why two of them cannot be one. Raises one of MALFORMED.
 
         `is_old`: it is the row before an update, and the key is that of the row after it.
@@ -158,7 +165,7 @@ class Columns:
         out: dict[str, bytes] = {self._extra.key_prefix + name: value for name, value in key_fields.items()}
         for name, raw in fields_of(text).items():
             column, value = self._extra.value_prefix + name, bytes(raw)
-            if column in out and not is_old and key_text(out[column]) != key_text(value):
+            if column in out and not is_old and not self._same(name, out[column], value, declared):
                 both = f"{_shown(out[column])} in the key and {_shown(value)} in the value"
                 return f"column {column[:100]!r} is {both}; {_PREFIXES}"
             out[column] = value
@@ -167,6 +174,15 @@ class Columns:
             return f"column {clash[:100]!r} is in the message and in metadata.list; {_PREFIXES}"
         made = object_of(out)
         return made[:-1] + (metadata if out else metadata[1:]) + b"}"
+
+    def _same(self, name: str, in_key: bytes, value: bytes, declared: Declared | None) -> bool:
+        """Whether key and value say the same of a column."""
+        as_string = self._extra.as_string
+        if key_text(in_key, as_string=as_string) == key_text(value, as_string=as_string):
+            return True
+        # A type that the message tells for the value is not told for the key: days, and the text of a date
+        said = None if declared is None else declared.types.get(name)
+        return said is not None and not fits(said, in_key, self._extra.standard)
 
     def _declared(self, declared: Declared | None, key_names: tuple[str, ...]) -> Declared | None:
         saying = (id(declared), key_names)

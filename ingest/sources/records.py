@@ -163,6 +163,7 @@ class RecordOptions(Options):
             self.value_prefix,
             self.metadata_names,
             self.format.reading.standard,
+            self.format.reading.as_string,
         )
 
     def inference(self, max_columns: int) -> Inference:
