@@ -132,7 +132,7 @@ static int append_key(State *state, size_t *size, const Table *table, const Fiel
         Text value;
         if (!key_text(field, &value))
             return 0;
-        bool quote = is_quoted_in_key(table, &table->columns[table->key_columns[piece->place]], field);
+        bool quote = table->key_strings && field->kind != STRING;
         if ((quote && !append(state, size, "\"", 1)) || !append(state, size, value.text, value.size) ||
             (quote && !append(state, size, "\"", 1)))
             return -1;

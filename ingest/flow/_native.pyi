@@ -30,7 +30,7 @@ class Table:
         needs, the number of its type, or 0 where the sink's is another, whether the pipeline declares its type (2: and
         no expression reads it); the first `own` are the source's. `order`: the
         sink's columns, as places in `columns`; `key`: the primary key's. `keyed`: whether the primary key comes from
-        messages' keys; `key_strings`: whether values of text columns are texts in keys, too.
+        messages' keys; `key_strings`: whether every value is a text in keys.
         """
 
     def feed(

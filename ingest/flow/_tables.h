@@ -61,7 +61,7 @@ typedef struct {
     int key_columns[MAX_KEYS];
     uint64_t row; /* number of the row in hand */
     bool keyed;   /* the primary key comes from the messages' keys */
-    bool key_strings; /* values of text columns are texts in keys, too, whatever they came as */
+    bool key_strings; /* every value is a text in keys, whatever it came as */
     bool declares; /* the pipeline declares types of its columns */
     PyObject *plan, *destination;
     long inserted, updated, deleted;
@@ -604,11 +604,6 @@ static bool key_text(const Field *field, Text *text)
     }
 }
 
-static bool is_quoted_in_key(const Table *table, const Column *column, const Field *field)
-{
-    return table->key_strings && column->quoted && field->kind != STRING;
-}
-
 /* The key of these fields, one for each key column; its size, or 0 where it is not for us. */
 static size_t write_key(const Table *table, const Field *const *fields, char *to)
 {
@@ -619,7 +614,7 @@ static size_t write_key(const Table *table, const Field *const *fields, char *to
         Text value;
         if (!key_text(fields[i], &value) || (size_t)(to - start) + column->name_size + value.size + 8 > MAX_KEY)
             return 0;
-        bool quote = is_quoted_in_key(table, column, fields[i]);
+        bool quote = table->key_strings && fields[i]->kind != STRING;
         if (i)
             *to++ = ',';
         *to++ = '"';

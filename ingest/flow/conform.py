@@ -72,9 +72,8 @@ class Conformer:
         }
         """Columns with values to write otherwise than they came, whatever they are."""
         self.static = inference.static
-        texts = [name for name, data_type in self.sink_types.items() if types.is_text(data_type)]
-        self.read_as_strings = frozenset(texts if inference.reading.as_string else ())
-        """Columns whose values are texts, in keys, too, because the format's options say so."""
+        self.strings_in_keys = inference.reading.as_string
+        """Whether every key value is a text, because the format's options say that values are."""
 
     def row(
         self, raw: msgspec.Raw, declared: Declared | None

@@ -318,7 +318,7 @@ def _compile_for(plan: TablePlan | RowPlan, destination: Any) -> Table | None:  
     order = tuple(places[column.name] for column in sink.columns)
     key = tuple(places[name] for name in sink.primary_key)
     keyed = plan.key_from_message
-    return _native.Table(plan, destination, tuple(columns), order, own, key, keyed, bool(plan.read_as_strings))
+    return _native.Table(plan, destination, tuple(columns), order, own, key, keyed, plan.strings_in_keys)
 
 
 def _names(plan: TablePlan | RowPlan) -> list[str]:

@@ -124,7 +124,7 @@ class TablePlan:
         self._conformer = conformer = Conformer(table, source, sink, inference)
         self.withheld = conformer.withheld
         self.standard = conformer.standard
-        self.read_as_strings = conformer.read_as_strings
+        self.strings_in_keys = conformer.strings_in_keys
         self.declared = conformer.declared
         self._declared: Declared | None = None
         """What was declared last and agrees with the primary key."""
@@ -343,7 +343,7 @@ class TablePlan:
             value = fields.get(name, b"null")
             if value == b"null":
                 raise RowError("null-key", f"primary key column {name!r} is null or missing")
-            parts[name] = key_text(value, as_string=name in self.read_as_strings)
+            parts[name] = key_text(value, as_string=self.strings_in_keys)
         return object_of(parts)
 
     # -- compiling -----------------------------------------------------------------------------------------------
@@ -375,7 +375,7 @@ class TablePlan:
         """The fast way to the key's text, for keys of integers and texts under plain names."""
         positions = {column.name: i for i, column in enumerate(self.source.columns)}
         names = self._primary_key
-        if not self._fast or not names or self.read_as_strings or not all(name in positions for name in names):
+        if not self._fast or not names or self.strings_in_keys or not all(name in positions for name in names):
             return
         columns = [self.source.columns[positions[name]] for name in names]
         integers = [type(c.type) in types.INTEGER_BITS for c in columns]

@@ -94,7 +94,7 @@ class RowPlan:
         self.inserted = self.updated = self.deleted = self.unsaid = 0
         self._conformer = Conformer(table, source, sink, inference)
         self.withheld = self._conformer.withheld
-        self.read_as_strings = self._conformer.read_as_strings
+        self.strings_in_keys = self._conformer.strings_in_keys
         self.declared = self._conformer.declared
         times = [c.name for c in sink.columns if isinstance(c.type, (TimestampNTZType, TimeType))]
         self._fine = [name for name in times if coarse and name in self.declared]
@@ -177,7 +177,7 @@ class RowPlan:
         """The texts of the primary key's values, as far as an image has them; null is none. Raises RowError."""
         fields = parse_row(image) if self._primary_key else {}
         return {
-            name: key_text(fields[name], as_string=name in self.read_as_strings)
+            name: key_text(fields[name], as_string=self.strings_in_keys)
             for name in self._primary_key
             if fields.get(name, b"null") != b"null"
         }
