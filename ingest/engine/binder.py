@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 _Where: TypeAlias = "tuple[str, str, Expression | None]"
 _MAX_SQL: Final = 1 << 20
+_CAST: Final = re.compile(r"\bCAST\s*\(\s*$", re.IGNORECASE)
+_AS_STRING: Final = re.compile(r"\s+AS\s+STRING\s*\)", re.IGNORECASE)
 _JSON: Final = (
     "map('ignoreNullFields', 'false', 'timeZone', 'UTC', 'timestampFormat', 'yyyy-MM-dd HH:mm:ss.SSSSSSX', "
     "'timestampNTZFormat', 'yyyy-MM-dd HH:mm:ss.SSSSSS')"
@@ -148,7 +150,9 @@ class Binder:
                 sql, needs = self.computed[name]
                 slot = self.slot(counts, kinds[name])
                 results[slot] = _sent(sql, kinds[name])
-                outputs.append(Output(name, _kept(kinds[name]), slot, needs, texts[name]))
+                item = next(item for item in reversed(items) if item.name == name)
+                texts_of = frozenset() if item.expression is None else self.as_texts(item.expression)
+                outputs.append(Output(name, _kept(kinds[name]), slot, needs, texts[name], as_texts=texts_of))
         passes = None
         if condition is not None and rule.filter is not None:
             slot = self.slot(counts, types.BOOLEAN)
@@ -194,6 +198,16 @@ class Binder:
                 self.computed[item.name] = self.expression("projection", item.name, item.expression)
                 texts[item.name] = item.expression.text
         return texts
+
+    def as_texts(self, expression: Expression) -> frozenset[str]:
+        """The columns that stand in an expression as CAST(column AS STRING), and nowhere otherwise."""
+        cast: set[str] = set()
+        other: set[str] = set()
+        for name in self.compiler.names(expression.sql):
+            before, after = expression.sql[: name.start], expression.sql[name.stop :]
+            is_cast = _CAST.search(before) is not None and _AS_STRING.match(after) is not None
+            (cast if is_cast else other).add(".".join(name.parts))
+        return frozenset(cast - other)
 
     def renamed(self, expression: Expression) -> str | None:
         """The source column that an expression is, and nothing else."""

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import NullType, StructField, StructType
 
 from ingest.engine.binder import Binder, Called, Made, Name, literal_type, quoted
 from ingest.engine.readable import readable
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from ingest.flow.evolve import SourceTable
     from ingest.flow.functions import Function
     from ingest.flow.route import TransformRule
-    from ingest.flow.transform import Program
     from ingest.model.reject import Failure
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
@@ -140,7 +139,7 @@ class Compiler:
             number = self._numbers.setdefault(table, len(self._numbers))
             known = self._compiled(rule, table, source, number)
             for old in [key for key in self._made if key[0] == table]:
-                _check_key(rule, self._made.pop(old).program, known.program)
+                _check_key(rule, self._made.pop(old), known, old[1], source)
             self._made[table, source] = known
         return known
 
@@ -379,24 +378,37 @@ class Compiler:
         return Column(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(guard)).alias(slot)
 
 
-def _check_key(rule: TransformRule, before: Program, after: Program) -> None:
+def _check_key(rule: TransformRule, before: Made, after: Made, was: TableSchema, now: TableSchema) -> None:
     """See that a computed key still has the same text for the same row; raises TransformError.
 
-    Numbers have one text whatever their type is (`model/keytext.py`), and so have texts.
+    What an expression makes of a value may hang on the value's type, in every function: so no column that a key is
+    computed from may get another type, unless the expression takes it as a text.
     """
-    known = {output.name: output for output in before.outputs if output.copy_of is None}
-    for output in after.outputs:
-        old = known.get(output.name)
-        if old is None or output.copy_of is not None or output.name not in after.key:
+    known = {output.name: output.type for output in before.program.outputs if output.copy_of is None}
+    types_were = {column.name: column.type for column in was.columns}
+    types_are = {column.name: column.type for column in now.columns}
+    for output in after.program.outputs:
+        if output.name not in after.program.key or output.copy_of is not None or output.name not in known:
             continue
-        if types.sort_of(old.type) != types.sort_of(output.type):
-            was, now = types.name(old.type), types.name(output.type)
+        moved = [(name, types_were[name], types_are[name]) for name in sorted(output.needs & types_were.keys())]
+        moved = [step for step in moved if not _is_steady(*step[1:], as_text=step[0] in output.as_texts)]
+        if not moved and types.sort_of(known[output.name]) != types.sort_of(output.type):
+            moved = [(output.name, known[output.name], output.type)]
+        for name, old, new in moved[:1]:
             msg = (
-                f"{rule.place}, table {show(after.table)}: the key column {output.name!r} is computed by "
-                f"{output.text}, which was {was} and is now {now}, as columns in it got other types: rows that were "
-                "written before would get other keys"
+                f"{rule.place}, table {show(after.program.table)}: the key column {output.name!r} is computed by "
+                f"{output.text}, and {name!r} was {types.name(old)} and is now {types.name(new)}: rows that were "
+                "written before could get other keys"
             )
-            raise TransformError(msg, f"cast it to one type, as CAST({output.text} AS STRING), and start anew")
+            hint = f"take it as CAST({name} AS STRING), which is one text for whole numbers and texts, and start anew"
+            raise TransformError(msg, hint)
+
+
+def _is_steady(old: DataType, new: DataType, *, as_text: bool) -> bool:
+    """Whether an expression gives the same for a value of a column whose type was another."""
+    if old == new or isinstance(old, NullType) or (types.is_text(old) and types.is_text(new)):
+        return True
+    return as_text and all(types.is_text(t) or types.is_whole(t) for t in (old, new))
 
 
 def _key(function: str, takes: Sequence[DataType]) -> tuple[str, tuple[str, ...]]:

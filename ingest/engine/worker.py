@@ -148,8 +148,10 @@ class State:
         """Let rows that a transform changes go to Spark from here on, by these programs."""
         if self.programs is not programs:
             self.programs = programs
-            inference = self.setup.inference
-            self.plans.feed = lambda table, source: FeedPlan(programs, table, source, inference, images=images)
+            inference, upserts = self.setup.inference, self.setup.source.upserts and not self.setup.changelog
+            self.plans.feed = lambda table, source: FeedPlan(
+                programs, table, source, inference, images=images, upserts=upserts
+            )
             self.plans.renew(self.schemas, None)
             self.renew_heads()
 

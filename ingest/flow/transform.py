@@ -87,6 +87,8 @@ class Output:
     """The expression, for people."""
     copy_of: str | None = None
     """The source column whose values it has under another name. They keep their text: they do not go through Spark."""
+    as_texts: frozenset[str] = frozenset()
+    """Those of `needs` that stand in it as CAST(column AS STRING) only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,9 +161,17 @@ class FeedPlan:
     """How changes of one table go to Spark: a plan like those of sinks, whose records are `Fed`."""
 
     def __init__(
-        self, programs: Programs, table: TableId, source: SourceTable, inference: Inference, *, images: bool
+        self,
+        programs: Programs,
+        table: TableId,
+        source: SourceTable,
+        inference: Inference,
+        *,
+        images: bool,
+        upserts: bool = False,
     ) -> None:
-        """`images`: whether the row before a change is wanted in any case."""
+        """`images`: whether the row before a change is wanted in any case; `upserts`: an insert may be an update."""
+        self._insert = UPDATE_ALONE if upserts else INSERT
         self.program = program = programs.of[table]
         self.source = source
         places = {slot: i for i, slot in enumerate(programs.inputs)}
@@ -216,7 +226,7 @@ class FeedPlan:
             else:
                 self._check(message_key, None)
                 decides = self._decides
-                what = UPDATE if old is not None else UPDATE_ALONE if kind is _UPDATE else INSERT
+                what = UPDATE if old is not None else UPDATE_ALONE if kind is _UPDATE else self._insert
                 values = self._values(row)
                 if old is not None and (self.images or decides(old) != decides(row)):
                     if self.was and self._moves(old) == self._moves(row):
@@ -290,7 +300,7 @@ class FeedPlan:
                 self._emit(BEFORE | (PARTIAL if partial else 0), "-U", text, self._read(old), emit)
             self._emit(UPDATE, "+U", self._sent(row, after), self._read(row), emit)
         else:
-            what = UPDATE_ALONE if kind is Kind.UPDATE else INSERT
+            what = UPDATE_ALONE if kind is Kind.UPDATE else self._insert
             self._emit(what, str(kind), self._sent(row, after), self._read(row), emit)
 
     def _sent(self, row: Mapping[str, bytes], *images: msgspec.Raw) -> bytes:

@@ -200,6 +200,11 @@ def _merge_decimals(a: DataType, b: DataType) -> DataType:
     return STRING if digits + scale > MAX_PRECISION else DecimalType(digits + scale, scale)
 
 
+def is_whole(data_type: DataType) -> bool:
+    """Whether values of this type are whole numbers."""
+    return isinstance(data_type, INTEGERS) or (isinstance(data_type, DecimalType) and not data_type.scale)
+
+
 def sort_of(data_type: DataType) -> str:
     """What values of this type are in a key: numbers, texts, or what the type's name says."""
     if isinstance(data_type, (*INTEGERS, *_FLOATS, DecimalType)):
