@@ -229,7 +229,5 @@ WORDS: Final = frozenset({word for word, _ in CALLS} | BARE.keys() | CASTS | BRA
 
 
 def taken(name: str) -> bool:
-    """Whether an expression has another meaning for a function's name."""
-    upper, lower = name.upper(), name.lower()
-    names = catalog.SCALAR | catalog.AGGREGATES | catalog.WINDOWS | catalog.GENERATORS | OUTSIDE
-    return upper in WORDS | RESERVED | _FORBIDDEN | _SPECIAL or lower in names or name.startswith("__")
+    """Whether an expression has another meaning for a function's name; Spark's own functions give way to a user's."""
+    return name.upper() in WORDS | RESERVED | _FORBIDDEN | _SPECIAL or name.lower() in OUTSIDE or name.startswith("__")

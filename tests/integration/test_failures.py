@@ -432,11 +432,16 @@ def test_many_rejects_in_a_row_and_caps(kafka: Kafka, pipeline: Pipeline) -> Non
 
 
 def test_properties_that_only_a_consumer_or_producer_refuses_are_78(kafka: Kafka, pipeline: Pipeline) -> None:
-    for source, sink in (("  properties.fetch.min.bytes: many\n", ""), ("", "  properties.acks: never\n")):
+    for source, sink, why in (
+        ("  properties.fetch.min.bytes: many\n", "", "'many' is not a whole number"),
+        ("", "  properties.acks: never\n", "'never' is not"),
+        ("  properties.max.poll.interval.ms: 5000\n", "", "correct the properties.*"),
+        ("", "  properties.delivery.timeout.ms: 5\n  properties.linger.ms: 5000\n", "correct the properties.*"),
+    ):
         pipeline.write(source, sink)
         refused = pipeline.run()
         assert refused.code == 78, refused.err
-        assert "correct the properties.*" in refused.err
+        assert why in refused.err
         assert "Traceback" not in refused.err
     assert pipeline.topic in kafka.cluster.names()
 
