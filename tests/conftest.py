@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
-from harness import Kafka, Pipeline, free_port
+from harness import INGEST, Kafka, Pipeline, free_port
 from hypothesis import HealthCheck, settings
 
 from ingest.engine import archive
@@ -30,8 +31,8 @@ def sandbox_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def bootstrap(sandbox_folder: Path) -> Iterator[str]:
     """The test run's own broker, on a port of its own; and runs that start faster."""
     with alone("warmup"):
-        if not archive.path().is_file():
-            archive.write()
+        if not archive.path().is_file():  # by itself: this process may have a Spark of its own, for tests in memory
+            subprocess.run([INGEST, "warmup"], check=True, stdout=subprocess.DEVNULL)
     yield sandbox.up(sandbox_folder, free_port(), heap="512m").bootstrap
     sandbox.down(sandbox_folder, wipe=True)
 
