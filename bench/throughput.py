@@ -96,10 +96,10 @@ def raw(bootstrap: str, topic: str, to: str) -> Result:
     return Result(count / seconds, sum(d[3] for d in done) / count * 1e6, wall=seconds, messages=count, bytes=size)
 
 
-def pipeline(bootstrap: str, topic: str, prefix: str, folder: Path, **more: str) -> Result:
+def pipeline(bootstrap: str, topic: str, prefix: str, folder: Path, *, program: str = INGEST, **more: str) -> Result:
     """`ingest run --once`, measured by what it logs; `more` is more of the pipeline's file."""
     file = pipeline_file(folder, bootstrap, topic, prefix, PARTITIONS, **more)
-    command = [INGEST, "run", str(file), "--once", "--checkpoint", str(folder / prefix), "--master", f"local[{SLOTS}]"]
+    command = [program, "run", str(file), "--once", "--checkpoint", str(folder / prefix), "--master", f"local[{SLOTS}]"]
     started = time.time()
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     wall = time.time() - started

@@ -1,0 +1,52 @@
+"""`.venv/bin/python bench/versions.py OTHER`: this version against another one, interleaved, on one topic, in one run.
+
+OTHER is a checkout of that version in which `make setup` was run. Prints steady throughput, worker CPU per message and
+the time to the first record of both, and the ratios of this one to the other pair by pair: what a change costs.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+
+import messages
+import throughput
+from setting import INGEST, own_broker
+
+if TYPE_CHECKING:
+    from throughput import Result
+
+
+def main() -> None:
+    """Measure, and print."""
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("other", type=Path)
+    arguments.add_argument("--messages", type=int, default=2_000_000)
+    arguments.add_argument("--rounds", type=int, default=5)
+    options = arguments.parse_args()
+    ingest = {"other": str(options.other.resolve() / ".venv" / "bin" / "ingest"), "this": INGEST}
+    pairs: list[dict[str, Result]] = []
+    with own_broker() as (bootstrap, folder):
+        throughput.create(bootstrap, "large")
+        messages.write(bootstrap, "large", options.messages, throughput.PARTITIONS)
+        print(
+            f"{options.messages:,} messages\n{'round':<8}{'version':<9}{'k/s':>8}{'µs':>8}{'first s':>9}{'whole s':>9}"
+        )
+        for i in range(options.rounds):
+            pair = {}
+            for name in ("other", "this") if i % 2 else ("this", "other"):
+                prefix = f"run{i}{name}"
+                pair[name] = found = throughput.pipeline(bootstrap, "large", prefix, folder, program=ingest[name])
+                throughput.drop(bootstrap, prefix)
+                figures = f"{found.rate / 1e3:>8.1f}{found.cpu_us:>8.2f}{found.first_ack:>9.2f}{found.wall:>9.1f}"
+                print(f"{i + 1:<8}{name:<9}{figures}", flush=True)
+            pairs.append(pair)
+    for label, figure in (("throughput", "rate"), ("CPU", "cpu_us"), ("first record", "first_ack"), ("whole", "wall")):
+        ratios = sorted(getattr(pair["this"], figure) / getattr(pair["other"], figure) for pair in pairs)
+        print(f"{label}, this by other: median {median(ratios):.3f} ({ratios[0]:.2f} to {ratios[-1]:.2f})")
+
+
+if __name__ == "__main__":
+    main()
