@@ -209,7 +209,7 @@ or `callback` for what only a program can set. Where a name is there twice (clie
 
 _SHORT: Final = {"t", "f", "1", "0"}
 """Other words for true and false."""
-_PLAIN: Final = re.compile(r"[+-]?\d+(\.\d*)?")
+_PLAIN: Final = re.compile(r"\s*[+-]?\d+(\.\d*)?\s*", re.ASCII)
 
 
 class Property(NamedTuple):

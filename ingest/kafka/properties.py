@@ -124,7 +124,7 @@ _KERBEROS: Final = {
 }
 _ENDPOINT: Final = "ssl.endpoint.identification.algorithm"
 _JAAS_NAME: Final = "sasl.jaas.config"
-_JAAS: Final = re.compile(r"\s*(\S+)\s+(?:required|requisite|sufficient|optional)\b(.*?);?\s*", re.DOTALL)
+_JAAS: Final = re.compile(r"\s*(\S+)\s+(?i:required|requisite|sufficient|optional)\b(.*?);?\s*", re.DOTALL)
 _JAAS_OPTION: Final = re.compile(r"""([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([^\s"';]+))""")
 _WORDS: Final = {
     "acks": ("all",),

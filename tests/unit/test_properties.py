@@ -145,6 +145,13 @@ def refused(name: str, value: str = "x") -> str:
     return why
 
 
+def test_a_login_modules_flag_may_have_any_case() -> None:
+    value = 'x.PlainLoginModule REQUIRED username="u" password="p";'
+    assert translate({**SERVERS, "sasl.jaas.config": value}) == {
+        **SERVERS, "sasl.username": "u", "sasl.password": "p",
+    }  # fmt: skip
+
+
 def test_unknown_properties_are_refused_with_what_was_meant() -> None:
     assert refused("max.pol.records") == "unknown client property 'max.pol.records', did you mean 'max.poll.records'?"
     assert "did you mean 'linger.ms'?" in refused("linger.msec")
@@ -163,8 +170,8 @@ def test_what_only_java_knows_is_translated_or_refused() -> None:
 @pytest.mark.parametrize(
     ("name", "good", "bad"),
     [
-        ("linger.ms", ["0", "5", "1.5", "900000"], ["-1", "900001", "5 ms", "", "1e3", "9" * 5000]),
-        ("fetch.min.bytes", ["1"], ["1.5", "1k", "0x10", "1_000"]),
+        ("linger.ms", ["0", "5", "1.5", "900000", " 5", "5 "], ["-1", "900001", "5 ms", "", "1e3", "9" * 5000]),
+        ("fetch.min.bytes", ["1", " 5000\n"], ["1.5", "1k", "0x10", "1_000", "1 0", "\u0663", "\u00a05"]),
         ("fetch.max.wait.ms", ["500"], ["300001"]),
         ("acks", ["all", "ALL", "-1", "1", "0"], ["some", "-2", "1001"]),
         ("enable.idempotence", ["true", "TRUE", "false", "1", "f"], ["yes", "on", ""]),
