@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
     from ingest.flow.words import Words
 
+MAX_LENGTH: Final = 1_000_000
+"""How long an expression may be in Spark's words."""
+
 
 def translated(tokens: Words, text: str) -> str:
     """Return the text of these words as Spark has it; untouched where it is Spark's already. Raises TextError."""
@@ -37,7 +40,10 @@ def translated(tokens: Words, text: str) -> str:
         out += (text[at : tokens[i].start], new)
         at = tokens[last].end + 1
         i = last + 1
-    return "".join((*out, text[at : tokens[-1].end + 1]))
+    made = "".join((*out, text[at : tokens[-1].end + 1]))
+    if len(made) > MAX_LENGTH:  # what stands for a call may have its arguments twice, and theirs have again
+        raise TextError("calls in one another make this too long for Spark", tokens[0].start)
+    return made
 
 
 def _rewritten(tokens: Words, i: int, text: str) -> tuple[str | None, int | None]:

@@ -77,7 +77,7 @@ def _item(part: list[Token], text: str) -> Item:
     last = part[-1]
     if "ALIAS" not in kinds:
         check(part)  # where an expression ends too early says more than that it has no name
-    if len(part) == 1 and _is_name(last):
+    if len(part) == 1 and is_word(last) and kind(last) not in {"NULL", "TRUE", "FALSE"}:
         return Item(last.text, None, last.start)
     if len(part) > 2 and kinds[-2] == "ALIAS" and is_word(last):
         return Item(last.text, _expression(part[:-2], text), part[0].start)

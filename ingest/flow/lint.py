@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from ingest.flow import catalog
 from ingest.flow.dialect import BARE, BRACKETS, CASTS
 from ingest.flow.rewrites import CALLS
-from ingest.flow.words import CLOSE, LITERALS, is_plain, is_word, kind, opens, tokens_of
+from ingest.flow.words import CLOSE, LITERALS, OPEN, closing, is_plain, is_word, kind, opens, tokens_of
 from ingest.model.text import TextError
 
 if TYPE_CHECKING:
@@ -40,19 +40,31 @@ OUTSIDE: Final = frozenset({
 })  # fmt: skip
 """Functions that reach outside of the row: code, files, who runs this and where."""
 _MARKS: Final = frozenset({"SEMICOLON", "PARAMETER", "PLACEHOLDER", "HINT"})
-_INFIX: Final = frozenset({
-    "PLUS", "DASH", "SLASH", "PERCENT", "MOD", "DIV", "EQ", "NEQ", "NULLSAFE_EQ", "LT", "LTE", "GT", "GTE", "DPIPE",
-    "AND", "OR", "NOT", "LIKE", "ILIKE", "RLIKE", "SIMILAR_TO", "ESCAPE", "BETWEEN", "IN", "IS", "AMP", "PIPE", "CARET",
-    "DCOLON", "WHEN", "THEN", "ELSE", "STAR",
+_SYMBOLS: Final = frozenset({
+    "PLUS", "DASH", "STAR", "SLASH", "PERCENT", "MOD", "EQ", "NEQ", "NULLSAFE_EQ", "LT", "LTE", "GT", "GTE", "DPIPE",
+    "AMP", "PIPE", "CARET", "DCOLON",
 })  # fmt: skip
-"""Words after which an operand follows."""
-_NO_OPERAND: Final = frozenset({"COMMA", "AND", "OR", "WHEN", "THEN", "ELSE", "END", "SLASH", "EQ", "LT", "GT", *CLOSE})
-"""Words that no operand begins with."""
+"""Signs after which an operand follows."""
+_INFIX: Final = _SYMBOLS | {
+    "DIV", "AND", "OR", "NOT", "LIKE", "ILIKE", "RLIKE", "SIMILAR_TO", "ESCAPE", "BETWEEN", "IN", "IS", "WHEN", "THEN",
+    "ELSE",
+}  # fmt: skip
+"""Words after which an operand follows, unless they are names of columns: none is reserved in Spark."""
+_OPERANDS: Final = frozenset({"VAR", "IDENTIFIER", "END", "NULL", "TRUE", "FALSE", *LITERALS, *CLOSE})
+"""Words that an operand ends with."""
+_BETWEEN: Final = frozenset({"MOD", "COLLATE", "FOR", "FORMAT", "PLACING", "RETURNING", "TO", "BOTH", "LEADING",
+    "TRAILING", "ASYMMETRIC", "SYMMETRIC"})  # fmt: skip
+"""Words within an operation that the tokenizer takes for names."""
+_TYPES: Final = frozenset({"ARRAY", "MAP", "STRUCT", "ROW", "MULTISET"})
+"""Types with others in `<` and `>`."""
+_NO_TYPES: Final = {"ROW": "STRUCT<name: type>", "MULTISET": "MAP<type, INT>"}
+MAX_NESTED: Final = 100
+"""How many brackets may be open at once: what reads expressions, here and in Spark, calls itself for each."""
 _SPECIAL: Final = frozenset({
     "TRY_CAST", "TIMESTAMPADD", "TIMESTAMPDIFF", "DATEADD", "DATEDIFF", "SIMILAR TO", "DIV", "ILIKE", "REGEXP", "FOR",
     "PLACING", "BOTH", "LEADING", "TRAILING", "TO", "ASYMMETRIC", "SYMMETRIC", "TRIM", "EXTRACT", "OVERLAY",
     "VARCHAR", "CHAR", "CHARACTER", "NUMERIC", "DEC", "TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ", "TIME", "BYTES",
-    "VARBINARY", "BINARY", "DECIMAL",
+    "VARBINARY", "BINARY", "DECIMAL", "IDENTIFIER",
 })  # fmt: skip
 """Words besides reserved ones and functions that a bracket may follow: syntax, and types that have a length."""
 
@@ -119,10 +131,14 @@ ELSEWHERE: Final = {
 
 def check(tokens: Words) -> None:
     """Refuse what is no expression of one row; raises TextError."""
+    depth = 0
     for i, token in enumerate(tokens):
         name, upper = kind(token), token.text.upper()
         if name in LITERALS:
             continue
+        depth += (name in OPEN) - (name in CLOSE)
+        if depth > MAX_NESTED:
+            raise TextError(f"more than {MAX_NESTED} brackets are in one another", token.start, len(token.text))
         if name in _MARKS:
             raise TextError(f"{token.text!r} has no place in an expression", token.start, len(token.text))
         part_of = bool(i) and kind(tokens[i - 1]) == "DOT"
@@ -131,6 +147,11 @@ def check(tokens: Words) -> None:
             raise TextError(why, token.start, len(upper))
         if opens(tokens, i) and token.text.lower() in OUTSIDE:
             raise TextError(f"function {token.text} reaches outside of the row", token.start, len(upper))
+        if upper == "IDENTIFIER" and opens(tokens, i) and opens(tokens, closing(tokens, i + 1)):
+            raise TextError("a function is called by its name, not by IDENTIFIER", token.start, len(upper))
+        if upper in _NO_TYPES and i + 1 < len(tokens) and kind(tokens[i + 1]) == "LT" and _begins_type(tokens, i):
+            why = f"type {upper} is not there: write {_NO_TYPES[upper]}"
+            raise TextError(why, token.start, len(upper))
         if name == "IDENTIFIER" and token.text.startswith("__ingest."):
             raise TextError("names that begin with __ingest. are not for use", token.start, len(upper))
     for i, token in enumerate(tokens):
@@ -153,25 +174,83 @@ def _check_rows(token: Token) -> None:
 
 
 def _check_ends(tokens: Words) -> None:
-    """Refuse an operator without what follows it, and a CASE without its END."""
-    cases: list[Token] = []
+    """Refuse an operator without what follows it, and a CASE without its END, where that is certain."""
+    typed = sure = False
+    last = max((i for i, token in enumerate(tokens) if kind(token) == "WHEN"), default=0)
+    cases = [i for i in range(last) if _begins_case(tokens, i)]
+    columns = sum(kind(token) == "END" for token in tokens) > len(cases)  # one END or more may be a column
     for i, token in enumerate(tokens):
         name = kind(token)
-        after = tokens[i + 1] if i + 1 < len(tokens) else None
-        alone = name == "STAR" and (not i or kind(tokens[i - 1]) in {"L_PAREN", "COMMA", "BACKSLASH", "DOT"})
-        if name in _INFIX and not alone and not (i and kind(tokens[i - 1]) == "DOT"):
-            if after is None:
-                why = f"the expression ends after {token.text!r}: something has to follow"
-                raise TextError(why, token.start, token.end - token.start + 1)
-            if kind(after) in _NO_OPERAND:
-                why = f"something is missing between {token.text!r} and {after.text!r}"
-                raise TextError(why, token.start, after.end - token.start + 1)
-        if name == "CASE":
-            cases.append(token)
-        elif name == "END" and cases:
-            cases.pop()
-    if cases:
-        raise TextError("CASE has no END", cases[-1].start, len(cases[-1].text))
+        typed = typed or (name == "LT" and _is_type(tokens, i - 1))
+        sure = name in _INFIX and _is_operator(tokens, i, after_one=sure)
+        if not sure or (typed and name == "GT"):
+            continue
+        if i + 1 == len(tokens):
+            why = f"the expression ends after {token.text!r}: something has to follow"
+            raise TextError(why, token.start, token.end - token.start + 1)
+        if _begins_no_operand(tokens, i + 1, columns=columns):
+            after = tokens[i + 1]
+            why = f"something is missing between {token.text!r} and {after.text!r}"
+            raise TextError(why, token.start, after.end - token.start + 1)
+    ends = [i for i, token in enumerate(tokens) if kind(token) == "END"]
+    while cases:
+        if not ends or ends.pop() < cases[-1]:
+            raise TextError("CASE has no END", tokens[cases[-1]].start, len(tokens[cases[-1]].text))
+        cases.pop()
+
+
+def _begins_type(tokens: Words, i: int) -> bool:
+    """Whether a type is at `i`: after AS, `::`, or the `<` of another type."""
+    before = kind(tokens[i - 1]) if i else ""
+    return before in {"ALIAS", "DCOLON"} or (before == "LT" and _is_type(tokens, i - 2))
+
+
+def _is_type(tokens: Words, i: int) -> bool:
+    """Whether the word at `i` may be the name of a type that `<` follows."""
+    return i >= 0 and tokens[i].text.upper() in _TYPES
+
+
+def _begins_case(tokens: Words, i: int) -> bool:
+    """Whether the word at `i`, which a WHEN follows somewhere, surely is a CASE, and no column."""
+    if kind(tokens[i]) != "CASE" or (i and kind(tokens[i - 1]) in {"CASE", "DOT"}) or i + 1 == len(tokens):
+        return False
+    after = tokens[i + 1]
+    if kind(after) == "WHEN":
+        return True
+    return kind(after) in {"VAR", "IDENTIFIER", "L_PAREN", *LITERALS} and after.text.upper() not in _BETWEEN
+
+
+def _is_operator(tokens: Words, i: int, *, after_one: bool) -> bool:
+    """Whether the word at `i` surely is an operator; `after_one`: whether the word before it is.
+
+    Words may be columns where no operand is before them.
+    """
+    name, before = kind(tokens[i]), kind(tokens[i - 1]) if i else ""
+    if name == "STAR":
+        return before not in {"", *OPEN, "COMMA", "BACKSLASH", "DOT", "DISTINCT", "ALL"}
+    if name in _SYMBOLS:
+        return name != "NEQ" or not _is_type(tokens, i - 1)  # an empty STRUCT<>
+    if before in {"IS", "NOT"}:
+        return after_one
+    return before in _OPERANDS and tokens[i - 1].text.upper() not in _BETWEEN
+
+
+def _begins_no_operand(tokens: Words, i: int, *, columns: bool) -> bool:
+    """Whether no operand begins with the word at `i`, which follows an operator; `columns`: END may be one."""
+    name, before = kind(tokens[i]), kind(tokens[i - 1])
+    if name == "COMMA" or name in CLOSE:
+        return True
+    if name in {"SLASH", "EQ", "LT", "GT"}:
+        return before in _SYMBOLS - {"LT", "GT"} or (before in {"LT", "GT"} and name in {"SLASH", "EQ"})
+    if name == "END":
+        return not columns
+    if name not in {"AND", "OR", "WHEN", "THEN", "ELSE"} or i + 1 == len(tokens):
+        return False
+    after = tokens[i + 1]
+    if kind(after) in LITERALS:
+        return True
+    named = kind(after) == "VAR" and after.text.upper() not in _BETWEEN and i + 2 < len(tokens)
+    return named and name in {"AND", "OR"}
 
 
 def _calls(tokens: Words, i: int) -> bool:
@@ -183,10 +262,11 @@ def _calls(tokens: Words, i: int) -> bool:
     return not quantifier
 
 
-def unknown_functions(text: str, own: Collection[str]) -> Iterator[TextError]:
+def unknown_functions(text: str, own: Collection[str], most: int = 100) -> Iterator[TextError]:
     """Yield an error for each function that neither Spark SQL nor Flink SQL nor the pipeline has.
 
-    `own`: the pipeline's own, in lower case. A text that is wrong in another way has none: that is said elsewhere.
+    `own`: the pipeline's own, in lower case. The first `most` say which one may be meant, which takes its time. A text
+    that is wrong in another way has none: that is said elsewhere.
     """
     try:
         tokens = tokens_of(text)
@@ -198,7 +278,8 @@ def unknown_functions(text: str, own: Collection[str]) -> Iterator[TextError]:
         lower = token.text.lower()
         what, instead = "is not there", ELSEWHERE.get(lower, "")
         if not instead:
-            near = _near(lower, own)
+            near = _near(lower, own) if most > 0 and len(lower) <= _LONGEST else ""
+            most -= 1
             what, instead = (
                 "is not known",
                 f"did you mean {near!r}?"
@@ -212,8 +293,12 @@ def _known(token: Token, own: Collection[str]) -> bool:
     lower, upper = token.text.lower(), token.text.upper()
     if lower in own or lower in catalog.SCALAR:
         return True
-    ours = is_plain(token) and (upper in RESERVED or upper in _SPECIAL or upper in WORDS)
+    ours = is_plain(token) and (upper in RESERVED | _FORBIDDEN | _SPECIAL | WORDS)
     return ours or lower in catalog.AGGREGATES or lower in catalog.WINDOWS or lower in catalog.GENERATORS
+
+
+_LONGEST: Final = 100
+"""No longer name is a slip of another one."""
 
 
 def _near(name: str, own: Collection[str]) -> str:

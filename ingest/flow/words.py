@@ -23,6 +23,8 @@ LITERALS: Final = TEXTS | {"NUMBER", "HEX_STRING", "BIT_STRING", "BYTE_STRING"}
 """Kinds of words that stand for a value and whose text is no name."""
 OPEN: Final = {"L_PAREN": "R_PAREN", "L_BRACKET": "R_BRACKET"}
 CLOSE: Final = {close: opening for opening, close in OPEN.items()}
+_NESTS: Final = [["DCOLON", "MAP"], ["DCOLON", "ARRAY"], ["DCOLON", "STRUCT"]]
+"""What is before the `<` of `x::MAP<STRING, INT>`, whose commas part no items."""
 _ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
 _ESCAPES: Final = frozenset("0123456789'\"nrtZ\\%_uU")
 
@@ -69,14 +71,17 @@ def split(tokens: Words, text: str) -> Iterator[list[Token]]:
     """Yield the parts between the commas that are in no brackets; raises TextError."""
     part: list[Token] = []
     opened: list[Token] = []
+    types = 0
     for token in tokens:
         name = kind(token)
+        if types or (name == "LT" and [*map(kind, part[-2:])] in _NESTS):
+            types += (name == "LT") - (name == "GT")
         if name in OPEN:
             opened.append(token)
         elif name in CLOSE:
             if not opened or kind(opened.pop()) != CLOSE[name]:
                 raise TextError(f"{token.text!r} closes nothing", token.start)
-        elif name == "COMMA" and not opened:
+        elif name == "COMMA" and not opened and not types:
             if not part:
                 raise TextError("an item is missing before the comma", token.start)
             yield part

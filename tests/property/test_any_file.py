@@ -45,7 +45,7 @@ WORDS = [
     "MAP<", "TIMESTAMP ", "WITH ", "LIKE ", "AS ", "SELECT ", "CASE ", "WHEN ", "END ", "CAST(", "TRY_CAST(",
     "UPPER(", "IN (",
     "NOT ", "NULL ", "BETWEEN ", "EXTRACT(", "OVER (", "LAMBDA ", "-> ", "partition:", "offset:", "topic:", "1e400",
-    "UTC",
+    "UTC", "CAST(" * 300, " AS INT)" * 300, "ARRAY[" * 300, "]" * 300, "NOT " * 300, "GREATEST(a, " * 40, ")" * 40,
 ]  # fmt: skip
 GRAMMARS = [
     ("source", "scan.value.initial-schemas.ddls"), ("source", "json.infer-schema.fixed-types"), ("source", "topic"),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from ingest.flow.expressions import condition, projection
+from ingest.flow.lint import unknown_functions
 from ingest.model.text import TextError
 
 
@@ -18,6 +21,8 @@ from ingest.model.text import TextError
         ("IF(a, 'x, y', \"z\") AS c", [("c", "IF(a, 'x, y', \"z\")")]),
         ("a || '.' || b identifier", [("identifier", "a || '.' || b")]),
         ("CASE WHEN a THEN 1 ELSE 2 END kind, id", [("kind", "CASE WHEN a THEN 1 ELSE 2 END"), ("id", None)]),
+        ("id, like, then, case", [("id", None), ("like", None), ("then", None), ("case", None)]),
+        ("x::MAP<STRING, INT> AS m, a < b AS c", [("m", "x::MAP<STRING, INT>"), ("c", "a < b")]),
         ("__table_name__, 1 AS one", [("__table_name__", None), ("one", "1")]),
     ],
 )
@@ -60,6 +65,89 @@ def test_flinks_words_become_sparks(text: str, sql: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "CAST(x AS ARRAY<INT>)",
+        "CAST(x AS STRUCT<a: STRING>)",
+        "CAST(x AS STRUCT<>)",
+        "CAST(x AS MAP<STRING, INT>)",
+        "TRY_CAST(x AS MAP<STRING, ARRAY<INT>>)",
+        "x::ARRAY<INT>",
+        "x::ARRAY<INT> = y",
+        "x::MAP<STRING, INT>",
+        "flags << 1",
+        "flags >> 1",
+        "flags >>> 1",
+        "a !> b",
+        "start < end",
+        "start = end",
+        "ts BETWEEN start AND end",
+        "end AND end - start > 3",
+        "CASE WHEN start < end THEN 1 ELSE 0 END",
+        "CASE WHEN a THEN end END",
+        "CASE end WHEN 1 THEN 2 END",
+        "CASE WHEN when = then THEN 1 END",
+        "CASE case WHEN 1 THEN 2 END + CASE c WHEN 1 THEN CASE WHEN d THEN 1 END END",
+        "case + 1",
+        "like",
+        "then",
+        "div",
+        "escape",
+        "a AND NOT like",
+        "like = 'x' OR like LIKE 'y'",
+        "div DIV div",
+        "t.like",
+        "IF(end, like, then)",
+        "TRIM(BOTH like FROM x)",
+        "IDENTIFIER('id')",
+    ],
+)
+def test_what_spark_has_is_refused_nowhere(text: str) -> None:
+    """Types have `<` and `>`, shifts are of several, and no word but a few is reserved."""
+    assert condition(text).sql == text
+    assert [item.name for item in projection(f"{text} AS a, {text} AS b")] == ["a", "b"]
+    assert not [*unknown_functions(text, ())]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CAST(" * 400 + "a" + " AS INT)" * 400,
+        "SUBSTRING(" * 400 + "a" + ", 1)" * 400,
+        "ARRAY[" * 2000 + "]" * 2000,
+        "(" * 3000 + ")" * 3000,
+    ],
+)
+def test_brackets_in_one_another_have_a_limit(text: str) -> None:
+    with pytest.raises(TextError, match="more than 100 brackets are in one another") as raised:
+        condition(text)
+    assert text[raised.value.at] in "(["
+    assert not [*unknown_functions(text, ())]
+    assert condition("ROW(" * 100 + "a" + ")" * 100)
+
+
+def test_calls_in_one_another_may_not_grow_without_end() -> None:
+    with pytest.raises(TextError, match="too long"):
+        condition("GREATEST(a, " * 60 + "b" + ")" * 60)
+
+
+@pytest.mark.parametrize("text", ["a IS " + "NOT " * 9000, "CASE a " * 4000 + "WHEN", "a AND " * 4000])
+def test_long_expressions_are_read_at_once(text: str) -> None:
+    began = time.process_time()
+    with pytest.raises(TextError):
+        condition(text)
+    assert time.process_time() - began < 2
+
+
+def test_many_unknown_functions_are_found_at_once() -> None:
+    began = time.process_time()
+    found = [str(error) for error in unknown_functions(" + ".join(f"unknown_{i}(a)" for i in range(2000)), ())]
+    assert len(found) == 2000
+    assert time.process_time() - began < 2
+    assert "did you mean 'UPPER'?" in str(next(unknown_functions("UPER(a)", ())))
+
+
+@pytest.mark.parametrize(
     ("text", "why", "at"),
     [
         ("a, ", "missing after", 2),
@@ -72,6 +160,14 @@ def test_flinks_words_become_sparks(text: str, sql: str) -> None:
         ("f(a, b AND) AS c", "missing between 'AND' and '\\)'", 7),
         ("a LIKE AS b", "ends after 'LIKE'", 2),
         ("CASE WHEN a THEN 1 AS b", "CASE has no END", 0),
+        ("CASE WHEN a THEN END AS b", "missing between 'THEN' and 'END'", 12),
+        ("CASE WHEN a AND THEN 1 END AS b", "missing between 'AND' and 'THEN'", 12),
+        ("a > AND b = 1 AS c", "missing between '>' and 'AND'", 2),
+        ("a IS NOT AS b", "ends after 'NOT'", 5),
+        ("f(a >) AS b", "missing between '>' and '\\)'", 4),
+        ("CAST(x AS ROW<a INT>) AS b", "type ROW is not there: write STRUCT<name: type>", 10),
+        ("CAST(x AS ARRAY<MULTISET<INT>>) AS b", "type MULTISET is not there", 16),
+        ("IDENTIFIER('reflect')('java.lang.System', 'exit') AS a", "called by its name", 0),
         ("a || '\\d' AS b", "would be 'd' alone", 6),
         ("a, a", "twice", 3),
         ("*, *", "twice", 3),
