@@ -21,7 +21,7 @@ from ingest.sinks.dirty_data import DirtyDataCollector
 from ingest.sources import SOURCES
 from ingest.spec import elsewhere
 from ingest.spec.diagnostics import Diagnostic, render
-from ingest.spec.document import MAX_BYTES, Document, Mapping, Scalar, Sequence, Span, Value
+from ingest.spec.document import MAX_BYTES, MAX_FOUND, Document, Mapping, Scalar, Sequence, Span, Value
 from ingest.spec.filling import PREFIX, Filling, unresolved
 from ingest.spec.pipeline import Pipeline, PipelineOptions, Route, Transform, UserFunction
 from ingest.spec.secrets import SecretError, Secrets, installed
@@ -320,6 +320,7 @@ class _Loader:
         names = (entry.items.get("name") for entry in entries if isinstance(entry, Mapping))
         own = {str(name.value).lower() for name in names if isinstance(name, Scalar)}
         transforms = root.items.get("transform")
+        guesses = MAX_FOUND
         for rule in transforms.items if isinstance(transforms, Sequence) else []:
             for option in ("projection", "filter"):
                 text = rule.items.get(option) if isinstance(rule, Mapping) else None
@@ -327,8 +328,11 @@ class _Loader:
                     continue
                 from ingest.flow.lint import unknown_functions  # noqa: PLC0415  (few pipelines need it)
 
-                for error in unknown_functions(text.value, own):
-                    said = self._wording.discreet(f"{option}: {error}", text, "transform", option)
+                for error in unknown_functions(text.value, own, guesses):
+                    guesses -= 1
+                    said = f"{option}: {error}"
+                    if guesses >= 0:  # more than these are counted, not shown
+                        said = self._wording.discreet(said, text, "transform", option)
                     self._document.report(self._document.within(text, error.at, error.length), said)
 
     def _check_files(self, root: Mapping, source: Any, sink: Any) -> None:  # noqa: ANN401  (options models)
@@ -345,7 +349,8 @@ class _Loader:
     def _text(self, item: Value, span: Span) -> str:
         if isinstance(item, Scalar) and item.value is not None:
             return item.value
-        self._document.report(span, "a client property must be a text or a number")
+        instead = "" if not isinstance(item, Scalar) or item.unresolved else ": write '' for an empty one"
+        self._document.report(span, f"a client property must be a text or a number{instead}")
         return ""
 
     @staticmethod
