@@ -117,7 +117,12 @@ def _is_name(token: Token) -> bool:
 def _expression(tokens: Sequence[Token], text: str) -> Expression:
     check(tokens)
     begin, end = tokens[0].start, tokens[-1].end + 1
-    return Expression(translated(tokens, text), text[begin:end], begin)
+    sql = translated(tokens, text)
+    try:
+        tokens_of(sql)  # as plans read it: what stands for a call may have its arguments several times
+    except TextError as exc:
+        raise TextError("calls in one another make this too long for Spark", begin, end - begin) from exc
+    return Expression(sql, text[begin:end], begin)
 
 
 # -- literals and calls ----------------------------------------------------------------------------------------------

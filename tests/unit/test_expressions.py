@@ -126,9 +126,11 @@ def test_brackets_in_one_another_have_a_limit(text: str) -> None:
     assert condition("ROW(" * 100 + "a" + ")" * 100)
 
 
-def test_calls_in_one_another_may_not_grow_without_end() -> None:
+@pytest.mark.parametrize("deep", [12, 60])
+def test_calls_in_one_another_may_not_grow_without_end(deep: int) -> None:
     with pytest.raises(TextError, match="too long"):
-        condition("GREATEST(a, " * 60 + "b" + ")" * 60)
+        condition("GREATEST(a, " * deep + "b" + ")" * deep)
+    assert condition("GREATEST(a, " * 8 + "b" + ")" * 8)
 
 
 @pytest.mark.parametrize("text", ["a IS " + "NOT " * 9000, "CASE a " * 4000 + "WHEN", "a AND " * 4000])
