@@ -7,6 +7,7 @@ the time to the first record of both, and the ratios of this one to the other pa
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
@@ -29,6 +30,7 @@ def main() -> None:
     ingest = {"other": str(options.other.resolve() / ".venv" / "bin" / "ingest"), "this": INGEST}
     pairs: list[dict[str, Result]] = []
     with own_broker() as (bootstrap, folder):
+        os.chdir(folder)  # a worker looks for its modules where it is started, and this is a checkout of one of them
         throughput.create(bootstrap, "large")
         messages.write(bootstrap, "large", options.messages, throughput.PARTITIONS)
         print(
