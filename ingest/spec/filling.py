@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from ingest.spec.document import Document, Mapping, Scalar, Sequence, Value
 from ingest.spec.interpolate import Interpolation
 from ingest.spec.secrets import SecretError, Secrets
-from ingest.spec.visible import secrets_in, shown_key, without
+from ingest.spec.visible import MIN_MASKED, conceal, opaque, secrets_in, shown_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence as Names
@@ -43,7 +43,7 @@ class Filling:
         if options is not None:
             self._fill(options)
         for section, value in root.items.items():
-            self._learn(value if options is None or section != "pipeline" else options, "", _named(value))
+            self._learn(value if options is None or section != "pipeline" else options, "", _named(value), section)
         for name, text in self._set.items():
             self._secrets.known.update(secrets_in(name, text))
 
@@ -68,7 +68,7 @@ class Filling:
         for item in value.items.values() if isinstance(value, Mapping) else value.items:
             self._fill(item)
 
-    def _learn(self, value: Value, option: str, named: Names[str]) -> None:
+    def _learn(self, value: Value, option: str, named: Names[str], section: str) -> None:
         """Remember what options that hold secrets have, so that it is masked wherever else it turns up.
 
         Those `named` hold the key of a secret.
@@ -78,10 +78,15 @@ class Filling:
                 self._secrets.known.update(secrets_in(option, value.value))
         elif isinstance(value, Sequence):
             for item in value.items:
-                self._learn(item, option, named)
+                self._learn(item, option, named, section)
         else:
+            before = ""
             for key, item in value.items.items():
-                self._learn(item, f"{option}.{key}" if option else key, named)
+                if before and not self._document.visible.option(section, key):
+                    self._secrets.known.add(key)  # written one line too low, and as far to the left as a key
+                empty = isinstance(item, Scalar) and item.value is None
+                before = key if empty and opaque(key) else ""
+                self._learn(item, f"{option}.{key}" if option else key, named, section)
 
     def reveal(self, section: Mapping) -> None:
         """Put in what secrets with several values hold: whole sets of properties, and fields that name a key."""
@@ -90,14 +95,14 @@ class Filling:
             if self._open(section, _WHOLE):
                 self._put_in(section, self._several(section, _WHOLE), _WHOLE)
         except SecretError as exc:
-            self._document.report(section.items[_WHOLE].span, str(exc), severity="note")
+            self._missing(section, _WHOLE, exc)
             self._wait(section, _WHOLE)
         try:
             if not self._open(section, _FIELDS) or (names and not self._open(section, _SECRET)):
                 return
             values = self._several(section, _SECRET) if names else {}
         except SecretError as exc:
-            self._document.report(section.items[_SECRET].span, str(exc), severity="note")
+            self._missing(section, _SECRET, exc)
             self._wait(section, *names)
             return
         for name in names:
@@ -105,7 +110,7 @@ class Filling:
             if not isinstance(target, Scalar) or target.value is None:
                 fields = section.items[_FIELDS]
                 text = f"{_FIELDS} names {name!r}, which is not given here"
-                self._document.report(fields.span, without(text, fields.filled if isinstance(fields, Scalar) else ()))
+                self._document.report(fields.span, conceal(text, fields.filled if isinstance(fields, Scalar) else ()))
             elif target.value not in values:
                 # Not what is given: where somebody wrote the secret itself, it would show
                 self._document.report(target.span, f"the secret has no value under the key that {name} names")
@@ -113,6 +118,20 @@ class Filling:
             else:
                 target.value = values[target.value]
                 target.filled = (target.value,)
+
+    def _missing(self, section: Mapping, key: str, why: SecretError) -> None:
+        """Say that there is no secret; not by its name where that was filled in, as a variable's name is made of it."""
+        given = section.items[key]
+        filled = isinstance(given, Scalar) and given.filled
+        text = f"{key}: what placeholders put in here is the name of no secret" if filled else str(why)
+        self._document.report(given.span, text, severity="note")
+
+    def holds_secret(self, value: Value) -> bool:
+        """Whether a text has a secret that a placeholder put in, or will put in once it is set."""
+        if not isinstance(value, Scalar):
+            return False
+        known = [secret for secret in self._secrets.known if len(secret) >= MIN_MASKED]
+        return "${secret_values." in (value.written or "") or any(k in text for text in value.filled for k in known)
 
     def _open(self, section: Mapping, key: str) -> bool:
         """Whether it is known what an option about secrets says; where not, what hangs on it has to wait."""

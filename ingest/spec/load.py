@@ -214,7 +214,7 @@ class _Loader:
         try:
             cls = registry.find(kind.value)
         except ComponentError as exc:
-            self._document.report(kind.span, f"{section} type {exc}")
+            self._document.report(kind.span, self._wording.discreet(f"{section} type {exc}", kind, section, "type"))
             return None
         if cls is None:
             names = registry.names()
@@ -222,7 +222,9 @@ class _Loader:
             if kind.value.lower() in elsewhere.CONNECTORS:
                 text = f"{section} type {given} is not there yet"
             else:
-                text = f"unknown {section} type {given}{self._document.suggest(kind.value, names)}"
+                text = (
+                    f"unknown {section} type {given}{'' if kind.filled else self._document.suggest(kind.value, names)}"
+                )
             self._document.report(kind.span, f"{text} (known: {', '.join(names)})")
             return None
         return self._of_class(cls, value, section)
@@ -237,6 +239,11 @@ class _Loader:
         own: dict[str, Any] = {}
         formats: dict[str, Value] = {}
         properties: dict[str, str] = {}
+        if self._filling.holds_secret(value.items.get("path", value)):
+            text = (
+                "path: a secret is not allowed here: checkpoints keep the names of files; take ${env:…} or a variable"
+            )
+            self._document.report(value.items["path"].span, text)
         for key, item in value.items.items():
             if connects and key.startswith(PREFIX):
                 properties[key.removeprefix(PREFIX)] = self._text(item, value.keys[key])
@@ -259,15 +266,17 @@ class _Loader:
         return model
 
     def _warn(self, options: Options, where: Mapping, section: str) -> None:
-        for key, text in options.warnings():
+        for key, said in options.warnings():
+            text = self._wording.discreet(said, where.items.get(key), section, key)
             self._document.report(where.keys.get(key, where.span), text, severity="warning")
             self._warnings.append(f"{section}: {text}")
         for key, remark in options.remarks():
             value = where.items[key]
             assert isinstance(value, Scalar)
             span = self._document.within(value, remark.at, remark.length)
-            self._document.report(span, f"{key}: {remark}", severity="warning")
-            self._warnings.append(f"{section}: {key}: {remark}")
+            text = f"{key}: {self._wording.discreet(str(remark), value, section, key)}"
+            self._document.report(span, text, severity="warning")
+            self._warnings.append(f"{section}: {text}")
 
     def _collector(self, options: Mapping, sink: Any) -> DirtyDataCollector | None:  # noqa: ANN401  (a sink's options)
         """`pipeline.dirty-data.collector.*`, taken out of the pipeline's options."""
@@ -310,8 +319,8 @@ class _Loader:
             try:
                 model.load()
             except ValueError as exc:
-                text = self._wording.discreet(f"function {model.name!r}: {exc}", python, FUNCTIONS, "python")
-                self._document.report(python.span, text)
+                text = self._wording.discreet(str(exc), python, FUNCTIONS, "python")
+                self._document.report(python.span, f"function {model.name!r}: {text}")
         return tuple(models)
 
     def _check_calls(self, root: Mapping, given: Value | None) -> None:
@@ -330,10 +339,11 @@ class _Loader:
 
                 for error in unknown_functions(text.value, own, guesses):
                     guesses -= 1
-                    said = f"{option}: {error}"
+                    said = str(error)
                     if guesses >= 0:  # more than these are counted, not shown
                         said = self._wording.discreet(said, text, "transform", option)
-                    self._document.report(self._document.within(text, error.at, error.length), said)
+                    span = self._document.within(text, error.at, error.length)
+                    self._document.report(span, f"{option}: {said}")
 
     def _check_files(self, root: Mapping, source: Any, sink: Any) -> None:  # noqa: ANN401  (options models)
         """A pipeline that reads files must not write among them."""

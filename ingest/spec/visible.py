@@ -7,14 +7,15 @@ says the same to users. In: names and texts. Out: whether they may be shown, and
 
 from __future__ import annotations
 
+import json
 import re
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from ingest.kafka.properties import KNOWN, SECRET
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
 HIDDEN: Final = "********"
 """What stands in the place of a value that is not shown, however long the value is."""
@@ -37,6 +38,7 @@ HARMLESS: Final = frozenset({
 
 _UNTIL_KNOWN: Final = frozenset({"sasl.password", "sasl.jaas.config", "ssl.key.password", "ssl.keystore.password",
                                  "ssl.truststore.password", "ssl.key.pem", "ssl.keystore.key"})  # fmt: skip
+_HOLDERS: Final = tuple(f"{name}." for name in {*KNOWN, *_UNTIL_KNOWN} if SECRET.search(name))
 _PROPERTIES: Final = "properties."
 _COLLECTOR: Final = "dirty-data.collector."
 _FUNCTION: Final = "user-defined-function."
@@ -44,16 +46,24 @@ _FAMILIES: Final = re.compile(r"properties\.(?:sasl|ssl|security|https?)\.|aliyu
 _SETTINGS: Final = re.compile(r"(?:true|false|none|default|oidc|pem|jks|pkcs12|https?://\S*|\d{1,9})", re.IGNORECASE)
 """Texts that no secret is, in options that may hold one."""
 _CREDENTIALS: Final = re.compile(
-    r"[^\s/:@]*:[^\s/@]+@"  # a URL's, or a server's
-    r"|(?:pass\w*|pwd|secret|token|api.?key)\s*[=:]\s*\S|LoginModule|PRIVATE KEY"
-    r"|\$\{[^}]*(?:pass|pwd|secret|token|key)[^}]*:-",  # the default of a placeholder
+    r"(?<![^\s/@])[^\s/:@]*:[^\s/@]+@"  # a URL's, or a server's; tried once a word, so that long texts take no time
+    r"|(?:pass\w{0,40}|pwd|secret|token|api.?key)\s*[=:]\s*\S|LoginModule|PRIVATE KEY",
     re.IGNORECASE,
 )
+_SECRET_WORD: Final = re.compile(r"pass|pwd|secret|token|key", re.IGNORECASE)
 _URL_PASSWORD: Final = re.compile(r"(?:://|^)[^\s/@:,]*:([^\s/@]+)@")
 _JAAS_SECRET: Final = re.compile(
-    r"""\w*(?:pass|secret|token|key|pwd)\w*\s*[=:]?\s*(?:"([^"]+)"?|'([^']+)'?|([^\s;"']+))""", re.IGNORECASE
+    r"""(?:pass|secret|token|key|pwd)\w*\s*[=:]?\s*(?:"([^"]+)"?|'([^']+)'?|([^\s;"']+))""", re.IGNORECASE
 )
-_QUOTATION: Final = re.compile(r"'([^']*)'|\"([^\"]*)\"")
+_QUOTATION: Final = re.compile(
+    r"(?<!\w)b?(?:'((?:[^'\\]|\\.)*)(?:'|\\?$)|\"((?:[^\"\\]|\\.)*)(?:\"|\\?$))"
+    r"|\b(?:Plain|Scram|Krb5|OAuthBearer)LoginModule\b",
+    re.DOTALL,
+)
+"""What a message puts in quotes, as `repr` does; also where its end is cut off. And the words that it need not hide."""
+_MODULES: Final = frozenset({"PlainLoginModule", "ScramLoginModule", "Krb5LoginModule", "OAuthBearerLoginModule"})
+_FRAGMENT: Final = 6
+"""So many characters of a value in a row are taken for a part of it, wherever they stand in a message about it."""
 _PLACEHOLDERS: Final = re.compile(r"[\"']?(?:\$\{(?:(?!:-)[\w.:/-])+\})+[\"']?")
 _KEY: Final = re.compile(r"[\w.*<-]{1,100}")
 _STRUCTURE: Final = frozenset(" \t-:[]{},?|>\"'")
@@ -61,42 +71,75 @@ _LINE: Final = re.compile(r"([\s-]*)([A-Za-z0-9_.-]+)(\s*:)(?=\s|$)")
 
 
 def mask(text: str, secrets: Iterable[str]) -> str:
-    """The text without the secrets in it."""
-    for secret in sorted(secrets, key=len, reverse=True):
-        if len(secret) >= MIN_MASKED:
-            text = text.replace(secret, HIDDEN)
+    """The text without the secrets in it, also where they are quoted, or only some of their lines are there."""
+    for form in sorted({form for secret in secrets for form in _forms(secret)}, key=len, reverse=True):
+        text = text.replace(form, HIDDEN)
     return text
 
 
+@lru_cache(maxsize=1000)
+def _forms(secret: str) -> frozenset[str]:
+    """How a secret looks in a text: as it is, each of its lines, and both as `repr` and JSON write them."""
+    parts = {secret, *(line.strip() for line in secret.splitlines())}
+    forms = {form for part in parts for form in (part, *_escaped(part))}
+    return frozenset(form for form in forms if len(form) >= MIN_MASKED)
+
+
+def _escaped(text: str) -> Iterator[str]:
+    yield repr(text)[1:-1]
+    yield repr(f"\"'{text}")[4:-1]  # in a longer text with both kinds of quotes
+    yield json.dumps(text)[1:-1]
+    yield json.dumps(text, ensure_ascii=False)[1:-1]
+
+
 def masked(value: Any, secrets: Iterable[str]) -> Any:  # noqa: ANN401  (what JSON has)
-    """A plain value, of maps and lists as well, with every text in it masked."""
+    """A plain value, of maps and lists as well, with every text in it masked; not the keys, which are words of ours."""
     if isinstance(value, str):
         return mask(value, secrets)
     if isinstance(value, dict):
-        return {masked(k, secrets): masked(v, secrets) for k, v in value.items()}
+        return {key: masked(item, secrets) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [masked(item, secrets) for item in value]
     return value
 
 
-def without(text: str, values: Iterable[str]) -> str:
-    """The text without these values and without any word of theirs: a message may quote a part of one."""
-    pieces = {piece for value in values for piece in (value.strip(), *re.findall(r"\w+", value))}
-    wanted = sorted((piece for piece in pieces if len(piece) >= MIN_MASKED), key=len, reverse=True)
-    if not wanted:
+def conceal(text: str, values: Iterable[str], shown: Iterable[str] = ()) -> str:
+    """A message about these values without anything of them: neither a quotation, nor a word, nor a part of one.
+
+    Kept are quotations of what is `shown` in any case, and of names of options that are not in a value.
+    """
+    found = [value for value in values if value.strip()]
+    if not found:
         return text
-    return re.sub("|".join(rf"(?<!\w){re.escape(piece)}(?!\w)" for piece in wanted), lambda _: HIDDEN, text)
+    forms = {form for value in found for form in (value, *_escaped(value))}
+    seen = [form for value in shown for form in (value, *_escaped(value))]
+    words = {word for value in found for word in re.findall(r"\w{3,}", value)}
+
+    def clean(plain: str) -> str:
+        plain = re.sub(r"\w{3,}", lambda match: HIDDEN if match[0] in words else match[0], mask(plain, found))
+        return _without_fragments(plain, forms)
+
+    def quoted(match: re.Match[str]) -> str:
+        inner = (match[1] or match[2] or "").removesuffix("…")
+        known = any(inner in form for form in seen) or match[0] in _MODULES
+        if not known and inner in _names():
+            known = not any(inner in form for form in forms)
+        return match[0] if known else f"'{HIDDEN}'"
+
+    out, at = [], 0
+    for match in _QUOTATION.finditer(text):
+        out += [clean(text[at : match.start()]), quoted(match)]
+        at = match.end()
+    return "".join([*out, clean(text[at:])])
 
 
-def conceal(text: str, values: Iterable[str]) -> str:
-    """The text without these values, and without quotations from them, which may be a part of one only."""
-    found = [value for value in values if value]
-    text = _QUOTATION.sub(lambda m: f"'{HIDDEN}'" if any(_in(m[1] or m[2], value) for value in found) else m[0], text)
-    return mask(text, found)
-
-
-def _in(quoted: str, value: str) -> bool:
-    return len(quoted) >= MIN_MASKED and (quoted.removesuffix("…") in value or quoted in repr(value))
+def _without_fragments(text: str, forms: Collection[str]) -> str:
+    marks = [True] * len(text)
+    for i in range(len(text) - _FRAGMENT + 1):
+        piece = text[i : i + _FRAGMENT]
+        if "*" not in piece and any(piece in form for form in forms):
+            marks[i : i + _FRAGMENT] = [False] * _FRAGMENT
+    return covered(text, marks, ())[0]
 
 
 def sensitive(option: str) -> bool:
@@ -129,7 +172,13 @@ def secrets_in(option: str, value: str) -> Iterator[str]:
 
 def shown_key(key: str) -> str:
     """A key as messages show it; not where a value may have got into it."""
-    return key if _KEY.fullmatch(key) else HIDDEN
+    return key if _is_key(key) else HIDDEN
+
+
+def _is_key(key: str) -> bool:
+    """Whether it looks like a key; not where something follows the name of an option that holds a secret."""
+    name = key.removeprefix(_COLLECTOR).removeprefix(_PROPERTIES)
+    return _KEY.fullmatch(key) is not None and (name in KNOWN or not name.startswith(_HOLDERS))
 
 
 class Visible:
@@ -148,7 +197,8 @@ class Visible:
         if _PLACEHOLDERS.fullmatch(text.strip()):
             return True
         name = option.removeprefix(_COLLECTOR)
-        if sensitive(option) or _CREDENTIALS.search(text):
+        default = text[text.find("${") : text.rfind(":-")] if "${" in text and ":-" in text else ""
+        if sensitive(option) or _CREDENTIALS.search(text) or _SECRET_WORD.search(default):
             return False
         if name.startswith(_PROPERTIES):
             return name.removeprefix(_PROPERTIES) in HARMLESS
@@ -156,7 +206,12 @@ class Visible:
 
     def key(self, section: str, parent: str, key: str) -> bool:
         """Whether a key may be shown: not below an option that has a secret, nor where it looks like a value."""
-        return _KEY.fullmatch(key) is not None and not (section and opaque(parent))
+        return _is_key(key) and not (section and opaque(parent))
+
+    def option(self, section: str, key: str) -> bool:
+        """Whether a section has such an option."""
+        name = key.removeprefix(_COLLECTOR).removeprefix(_PROPERTIES)
+        return key in _known().get(section, ()) or key in self._more or name in KNOWN
 
 
 @cache
@@ -181,6 +236,12 @@ def _known() -> dict[str, frozenset[str]]:
         "transform": frozenset(names(Transform)),
         "pipeline": frozenset(names(PipelineOptions, DirtyDataCollector) | functions),
     }
+
+
+@cache
+def _names() -> frozenset[str]:
+    """The names of all options, which messages propose."""
+    return frozenset({*KNOWN, *(_PROPERTIES + name for name in KNOWN)}.union(*_known().values()))
 
 
 def line_of(line: str, shown: list[tuple[int, int]], hidden: list[tuple[int, int]]) -> list[bool]:
@@ -218,11 +279,11 @@ def line_alone(line: str) -> list[bool]:
 
 def covered(line: str, visible: list[bool], secrets: Iterable[str]) -> tuple[str, list[int]]:
     """The line with asterisks for what may not be shown, and where each of its characters (and its end) is in it."""
-    for secret in secrets:
-        at = line.find(secret) if len(secret) >= MIN_MASKED else -1
+    for form in {form for secret in secrets for form in _forms(secret)}:
+        at = line.find(form)
         while at >= 0:
-            visible[at : at + len(secret)] = [False] * len(secret)
-            at = line.find(secret, at + 1)
+            visible[at : at + len(form)] = [False] * len(form)
+            at = line.find(form, at + 1)
     out: list[str] = []
     places: list[int] = []
     length = 0

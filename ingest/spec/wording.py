@@ -15,9 +15,11 @@ from ingest.spec import elsewhere
 from ingest.spec.diagnostics import did_you_mean
 from ingest.spec.document import Document, Mapping, Scalar, Span, Value
 from ingest.spec.filling import PREFIX
-from ingest.spec.visible import conceal, opaque, shown_key, without
+from ingest.spec.visible import conceal, opaque, shown_key
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pydantic import BaseModel
 
 SECTIONS: Final = ("source", "sink", "route", "transform", "pipeline")
@@ -47,11 +49,18 @@ class Wording:
 
     def discreet(self, message: str, value: Value | None, section: str, key: str) -> str:
         """What a validator says of a value, without what must not be shown of that."""
-        if not isinstance(value, Scalar) or value.value is None:
-            return message
-        message = without(message, value.filled)
-        written = value.value if value.written is None else value.written
-        return message if self._document.visible.value(*_place(section, key), written) else without(message, [written])
+        hidden: list[str] = []
+        shown = [key, key.removeprefix(PREFIX)] if shown_key(key) == key else []
+        for scalar in _scalars(value):
+            written = scalar.value if scalar.written is None else scalar.written
+            hidden += scalar.filled
+            if scalar.written is None and scalar.filled:
+                continue
+            if self._document.visible.value(*_place(section, key), written or ""):
+                shown.append(written or "")
+            else:
+                hidden += [written or "", scalar.value or ""]
+        return conceal(message, hidden, shown)
 
     def problems(self, error: Any, where: Mapping, known: list[str], section: str) -> list[Problem]:  # noqa: ANN401  (pydantic's)
         """What an error of pydantic's is about: for each problem the option, where it stands, and what to say."""
@@ -77,23 +86,35 @@ class Wording:
         span = value.span if value is not None else place
         if isinstance(inner, TextError) and isinstance(value, Scalar):
             span = self._document.within(value, inner.at, inner.length)
-        said = _say(error, value, self.given(value, section, key), key)
-        return [(key, span, f"{key}: {self.discreet(said, value, section, key)}")]
+        given = self.given(value, section, key)
+        said = _say(error, value, given, key, guess=given != "the value" and not getattr(value, "filled", ()))
+        if said is None:
+            text = str(error["msg"]).removeprefix("Value error, ")
+            said = self.discreet(text, value, section, key)
+        return [(key, span, f"{key}: {said}")]
 
     def _together(self, key: str, text: str, where: Mapping, section: str) -> Problem:
         """A problem that a validator found among several options."""
-        value = where.items.get(key)
-        if isinstance(value, Scalar):
-            shown = self._document.visible.value(*_place(section, key), value.written or "")
-            text = without(text, value.filled) if shown else conceal(text, [value.written or "", *value.filled])
+        name = key.removeprefix(PREFIX)
+        head = f"{name}: " if text.startswith(f"{name}: ") and shown_key(key) == key else ""
+        text = head + self.discreet(text.removeprefix(head), where.items.get(key), section, key)
         if shown_key(key) != key:
-            text = conceal(text, [key])
+            text = conceal(text, [key, name])
         return key, where.keys.get(key, where.span), text
 
 
 def names(cls: type[BaseModel]) -> list[str]:
     """The keys of a model's options."""
     return [f.alias or n for n, f in cls.model_fields.items() if f.alias not in {"*format", "properties.*"}]
+
+
+def _scalars(value: Value | None) -> Iterator[Scalar]:
+    """The texts in a value."""
+    if isinstance(value, Scalar):
+        yield value
+    elif value is not None:
+        for item in value.items.values() if isinstance(value, Mapping) else value.items:
+            yield from _scalars(item)
 
 
 def _place(section: str, key: str) -> tuple[str, str]:
@@ -114,8 +135,8 @@ def _nested(key: str, value: Value | None, known: list[str]) -> str:
     return ""
 
 
-def _say(error: Any, value: Value | None, given: str, key: str) -> str:  # noqa: ANN401
-    """Pydantic's message, in the words of the file."""
+def _say(error: Any, value: Value | None, given: str, key: str, *, guess: bool) -> str | None:  # noqa: ANN401
+    """Pydantic's message in the words of the file, with no more of the value than `given`; None for a validator's."""
     kind, ctx = error["type"], error.get("ctx", {})
     if kind == "literal_error":
         expected = str(ctx["expected"])
@@ -123,11 +144,11 @@ def _say(error: Any, value: Value | None, given: str, key: str) -> str:  # noqa:
         word = (value.value if isinstance(value, Scalar) else None) or ""
         if key.endswith(".format") and word.lower() in elsewhere.FORMATS:
             return f"{given} is a format that is not there yet (possible: {expected})"
-        return f"{given} is not possible{did_you_mean(word[:100], options)} (possible: {expected})"
+        return f"{given} is not possible{did_you_mean(word[:100], options) if guess else ''} (possible: {expected})"
     if kind in {"int_parsing", "int_type", "int_from_float", "int_parsing_size"}:
         return f"{given} is not a whole number"
     if kind in {"bool_parsing", "bool_type"}:
         return f"{given} is neither true nor false"
     if kind == "string_type":
         return f"{given} is not a text"
-    return str(error["msg"]).removeprefix("Value error, ")
+    return None

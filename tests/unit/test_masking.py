@@ -7,6 +7,7 @@ each kind of mistake is made with it; every form of output is searched.
 from __future__ import annotations
 
 import json
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,13 +15,13 @@ import pytest
 from ingest.cli.app import main
 from ingest.errors import InternalError, Unavailable
 from ingest.formats import FORMATS
-from ingest.kafka.properties import MANAGED, MEANINGLESS, NAMED, RENAMED
+from ingest.kafka.properties import KNOWN, MANAGED, MEANINGLESS, NAMED, RENAMED
 from ingest.sinks import SINKS
 from ingest.sources import SOURCES
 from ingest.spec import visible
 from ingest.spec.load import load, load_text
 from ingest.spec.pipeline import PipelineOptions, Route, Transform
-from ingest.spec.visible import HIDDEN, concealed, sensitive
+from ingest.spec.visible import HIDDEN, conceal, concealed, mask, masked, sensitive
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -258,3 +259,136 @@ def test_the_command_shows_none(
         assert HIDDEN in captured.err
         assert MARK not in captured.out + captured.err
     assert HIDDEN in load(bad).diagnostics[-1].source
+
+
+LONG = [
+    f"Authorization={MARK}" + MARK * 10,
+    f'{{"u":"app","endpoint":"broker.internal","password":"{MARK}{MARK * 10}"}}',
+    f"-----BEGIN PRIVATE KEY-----\n{MARK}\n{MARK * 8}\n-----END PRIVATE KEY-----\n",
+    f"{MARK[:4]}\\{MARK}'{MARK}\"{MARK}" * 3,
+    f"{MARK} '{MARK}\\n{MARK}\" é\t{MARK}",
+]
+"""Secrets that messages cut, quote and escape."""
+
+
+def parts(secret: str) -> set[str]:
+    """What of a secret nobody may see: five characters of it in a row, where they hold some of the mark."""
+    return {MARK[i : i + 5] for i in range(len(MARK) - 4)} if secret else set()
+
+
+@pytest.mark.parametrize("secret", LONG)
+def test_what_is_cut_quoted_or_escaped_is_not_shown(secret: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In each option, written into the file where it always holds secrets, and by a placeholder everywhere."""
+    monkeypatch.setenv("INGEST_SECRET_LONG", secret)
+    every = [[(section, option)] for section, option in sorted(set(options()))]
+    every += [[("sink", option)] for option in ("dew.csms.decrypt.fields", "properties-from-secret")]
+    every += [[("source", f"properties.{name}") for name in sorted(KNOWN)]]
+    for places in every:
+        always = all(sensitive(option) for _, option in places)
+        for value in ("${secret_values.long}", "x ${v}", *([secret] * always)):
+            content: dict[str, Any] = {
+                "source": {"type": "kafka", "topic": "t", "value.format": "json", "properties.bootstrap.servers": "h"},
+                "sink": {"type": "kafka", "value.format": "debezium-json", "properties.bootstrap.servers": "h"},
+                "pipeline": {},
+                "route": [{"source-table": "a", "sink-table": "b"}],
+                "transform": [{"source-table": "a"}],
+            }
+            for section, option in places:
+                (content[section][0] if section in {"route", "transform"} else content[section])[option] = value
+            loaded = load_text("f", json.dumps(content, indent=1), "f", {"v": secret})
+            said = "\n".join(d.text() + d.github() + repr(d) for d in loaded.diagnostics)
+            for part in parts(secret):
+                assert part not in said, (places, value, said)
+
+
+def test_the_named_ways_out_of_hiding(monkeypatch: pytest.MonkeyPatch) -> None:
+    for n, secret in enumerate(LONG):
+        monkeypatch.setenv("INGEST_SECRET_P", secret)
+        for line in (
+            f"sink.custom-header: {json.dumps(secret)}", "properties.security.protocol: ${secret_values.p}",
+            "properties.acks: ${secret_values.p}", "scan.startup.specific-offsets: ${secret_values.p}",
+            f"scan.header-filter: {json.dumps('token=' + secret)}",
+        ):  # fmt: skip
+            for section in ("source", "sink"):
+                loaded = load_text("f", file(f"  {line}", section).replace("upsert-kafka", "kafka"), "f")
+                text = repr(loaded.diagnostics)
+                assert not any(part in text for part in parts(secret)), (n, line, text)
+
+
+@pytest.mark.parametrize("secret", LONG)
+def test_masks_look_for_every_form_of_a_secret(secret: str) -> None:
+    forms = [secret, repr(secret), repr(f"'{secret}\""), json.dumps(secret), json.dumps(secret, ensure_ascii=False)]
+    for form in (*forms, *secret.splitlines()):
+        said = mask(f"a {form} b", {secret})
+        assert MARK not in said, said
+        assert said.startswith("a ")
+
+
+def test_a_message_keeps_names_and_nothing_of_a_value() -> None:
+    value = f"{MARK}one two " + MARK * 9
+    for quoted in (
+        repr(value[:60]),
+        f"'{value[:60]}…'",
+        repr(value)[:40],
+        value[3:30],
+        repr(value.encode()[:50]),
+        "two",
+    ):
+        said = conceal(f"{quoted} is wrong, did you mean 'sasl.password'?", [value])
+        assert not any(part in said for part in parts(value)), said
+        assert "two" not in said, said
+    said = conceal("'a' is wrong, did you mean 'sasl.password'?", [value])
+    assert said == f"'{HIDDEN}' is wrong, did you mean 'sasl.password'?"
+    assert conceal("'a topic' cannot be a topic's name", [value], ["a topic"]) == "'a topic' cannot be a topic's name"
+
+
+def test_the_name_of_a_secret_that_was_filled_in_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INGEST_SECRET_P", MARK)
+    fields = "properties.sasl.password: a\n  dew.csms.decrypt.fields: properties.sasl.password\n"
+    for option in (
+        "properties-from-secret: ${secret_values.p}",
+        f"{fields}  dew.csms.secretName: ${{secret_values.p}}",
+    ):
+        text = shown(file(f"  {option}"))
+        assert MARK.upper() not in text.upper()
+        assert "is the name of no secret" in text
+
+
+def test_a_path_has_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checkpoints keep the names of files."""
+    text = "source: {type: file, value.format: json, path: '%s/*'}\nsink: {type: print}\n"
+    monkeypatch.delenv("INGEST_SECRET_P", raising=False)
+    assert "path: a secret is not allowed here" in shown(text % "${secret_values.p}")
+    monkeypatch.setenv("INGEST_SECRET_P", MARK)
+    assert "path: a secret is not allowed here" in shown(text % "${secret_values.p}")
+    by_variable = text + "pipeline: {variables: {v: '${secret_values.p}'}}"
+    assert "path: a secret is not allowed here" in shown(by_variable % "${v}")
+    assert "not allowed" not in shown(text % "${v}", variables={"v": "folder"})
+    sink = "source: {type: file, value.format: json, path: a}\nsink: {type: file, path: '${secret_values.p}'}\n"
+    assert "path: a secret is not allowed here" in shown(sink)
+
+
+def test_a_key_that_is_a_secret_is_not_shown() -> None:
+    for line in (f"  properties.sasl.password:\n  {MARK}:", f"  properties.sasl.password.{MARK}: x",
+                 f"  properties.sasl.password:\n  {MARK}: x",
+                 f"  aliyun.kafka.accessKeySecret:\n  {MARK}:"):  # fmt: skip
+        text = shown(file(line))
+        assert MARK not in text, text
+        assert "error" in text
+    assert "topic-pattern" in shown(file("  properties.sasl.password:\n  topic-pattern: '['"))
+
+
+def test_masks_leave_keys_of_outputs_alone() -> None:
+    assert masked({"type": "a type", "x": [{"type": 1}]}, {"type"}) == {"type": f"a {HIDDEN}", "x": [{"type": 1}]}
+
+
+@pytest.mark.parametrize(
+    "piece", ["a", "pass", "${", "${pass", ":", "a:", "://", "key ", "token=", "x@", "upper(", "a b "]
+)
+def test_a_large_file_is_checked_in_no_time(piece: str) -> None:
+    text = piece * ((1 << 20) // len(piece))
+    begun = time.process_time()
+    shown_at_all = visible.Visible().value("source", "topic", text)
+    list(visible.secrets_in("properties.sasl.jaas.config", text))
+    taken = time.process_time() - begun
+    assert taken < 1, (taken, shown_at_all)
