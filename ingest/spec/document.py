@@ -20,7 +20,7 @@ from ruamel.yaml.reader import ReaderError
 
 from ingest.spec.diagnostics import Diagnostic, did_you_mean
 from ingest.spec.syntax import explain
-from ingest.spec.visible import Visible, covered, line_alone, line_of, mask, shown_key
+from ingest.spec.visible import Visible, covered, forms, line_alone, line_of, mask, shown_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -123,7 +123,9 @@ class Document:
         if not found:
             return []
         places = None if self._node is None else self._places(self._node)
-        return [self._with_line(diagnostic, places, secrets) for diagnostic in found]
+        there = "\0".join({*(d.message for d in found), *(self._line(d.line) for d in found)})
+        seen = [form for form in forms(frozenset(secrets)) if form in there]
+        return [self._with_line(diagnostic, places, seen) for diagnostic in found]
 
     def within(self, value: Scalar, at: int, length: int) -> Span:
         """Where a part of a text stands: exactly if the file has the text as it is, else the whole of it."""

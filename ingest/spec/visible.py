@@ -24,6 +24,9 @@ SEEN: Final[set[str]] = set()
 MIN_MASKED: Final = 3
 """A secret shorter than this is not looked for in other texts: it would turn every text into asterisks."""
 
+_MAX_LINES: Final = 1_000
+"""Lines of a secret that are looked for one by one."""
+
 _NAMES_ONLY: Final = frozenset({"dew.csms.secretName", "properties-from-secret"})
 """Options that name a secret and hold none."""
 
@@ -47,7 +50,7 @@ _SETTINGS: Final = re.compile(r"(?:true|false|none|default|oidc|pem|jks|pkcs12|h
 """Texts that no secret is, in options that may hold one."""
 _CREDENTIALS: Final = re.compile(
     r"(?<![^\s/@])[^\s/:@]*:[^\s/@]+@"  # a URL's, or a server's; tried once a word, so that long texts take no time
-    r"|(?:pass\w{0,40}|pwd|secret|token|api.?key)\s*[=:]\s*\S|LoginModule|PRIVATE KEY",
+    r"|(?:pass\w{0,24}+|pwd|secret|token|api.?key)\s*[=:]\s*\S|LoginModule|PRIVATE KEY",
     re.IGNORECASE,
 )
 _SECRET_WORD: Final = re.compile(r"pass|pwd|secret|token|key", re.IGNORECASE)
@@ -72,17 +75,19 @@ _LINE: Final = re.compile(r"([\s-]*)([A-Za-z0-9_.-]+)(\s*:)(?=\s|$)")
 
 def mask(text: str, secrets: Iterable[str]) -> str:
     """The text without the secrets in it, also where they are quoted, or only some of their lines are there."""
-    for form in sorted({form for secret in secrets for form in _forms(secret)}, key=len, reverse=True):
+    for form in forms(frozenset(secrets)):
         text = text.replace(form, HIDDEN)
     return text
 
 
-@lru_cache(maxsize=1000)
-def _forms(secret: str) -> frozenset[str]:
-    """How a secret looks in a text: as it is, each of its lines, and both as `repr` and JSON write them."""
-    parts = {secret, *(line.strip() for line in secret.splitlines())}
-    forms = {form for part in parts for form in (part, *_escaped(part))}
-    return frozenset(form for form in forms if len(form) >= MIN_MASKED)
+@lru_cache(maxsize=20)
+def forms(secrets: frozenset[str]) -> tuple[str, ...]:
+    """How secrets look in a text, longest first: as they are, each of their lines, both as `repr` and JSON write them."""
+    found: set[str] = set()
+    for secret in secrets:
+        for part in (secret, *(line.strip() for line in secret.splitlines()[:_MAX_LINES])):
+            found.update((part, *_escaped(part)))
+    return tuple(sorted((form for form in found if len(form) >= MIN_MASKED), key=len, reverse=True))
 
 
 def _escaped(text: str) -> Iterator[str]:
@@ -111,19 +116,19 @@ def conceal(text: str, values: Iterable[str], shown: Iterable[str] = ()) -> str:
     found = [value for value in values if value.strip()]
     if not found:
         return text
-    forms = {form for value in found for form in (value, *_escaped(value))}
+    written = {form for value in found for form in (value, *_escaped(value))}
     seen = [form for value in shown for form in (value, *_escaped(value))]
     words = {word for value in found for word in re.findall(r"\w{3,}", value)}
 
     def clean(plain: str) -> str:
         plain = re.sub(r"\w{3,}", lambda match: HIDDEN if match[0] in words else match[0], mask(plain, found))
-        return _without_fragments(plain, forms)
+        return _without_fragments(plain, written)
 
     def quoted(match: re.Match[str]) -> str:
         inner = (match[1] or match[2] or "").removesuffix("…")
         known = any(inner in form for form in seen) or match[0] in _MODULES
         if not known and inner in _names():
-            known = not any(inner in form for form in forms)
+            known = not any(inner in form for form in written)
         return match[0] if known else f"'{HIDDEN}'"
 
     out, at = [], 0
@@ -133,11 +138,11 @@ def conceal(text: str, values: Iterable[str], shown: Iterable[str] = ()) -> str:
     return "".join([*out, clean(text[at:])])
 
 
-def _without_fragments(text: str, forms: Collection[str]) -> str:
+def _without_fragments(text: str, values: Collection[str]) -> str:
     marks = [True] * len(text)
     for i in range(len(text) - _FRAGMENT + 1):
         piece = text[i : i + _FRAGMENT]
-        if "*" not in piece and any(piece in form for form in forms):
+        if "*" not in piece and any(piece in value for value in values):
             marks[i : i + _FRAGMENT] = [False] * _FRAGMENT
     return covered(text, marks, ())[0]
 
@@ -279,7 +284,7 @@ def line_alone(line: str) -> list[bool]:
 
 def covered(line: str, visible: list[bool], secrets: Iterable[str]) -> tuple[str, list[int]]:
     """The line with asterisks for what may not be shown, and where each of its characters (and its end) is in it."""
-    for form in {form for secret in secrets for form in _forms(secret)}:
+    for form in forms(frozenset(secrets)):
         at = line.find(form)
         while at >= 0:
             visible[at : at + len(form)] = [False] * len(form)
