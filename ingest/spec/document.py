@@ -20,7 +20,7 @@ from ruamel.yaml.reader import ReaderError
 
 from ingest.spec.diagnostics import Diagnostic, did_you_mean
 from ingest.spec.syntax import explain
-from ingest.spec.visible import Visible, covered, forms, line_alone, line_of, mask, shown_key
+from ingest.spec.visible import Visible, covered, forms, line_alone, line_of, mask, shown_key, words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -152,7 +152,9 @@ class Document:
         end = min(start + found.length, len(line))
         last = where[end] if end == len(line) or visible[end] or visible[end - 1] else where[-1]
         caret = (where[start], max(where[start] + 1, last))
-        return replace(found, message=mask(found.message, secrets), source=source, caret=caret)
+        # Asterisks in a list of known names would say which of them is a password
+        message = mask(found.message, [secret for secret in secrets if secret not in words()])
+        return replace(found, message=message, source=source, caret=caret)
 
     def _places(self, root: Node) -> _Places:
         """The texts in the file, line by line, and whether they may be shown."""

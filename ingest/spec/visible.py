@@ -82,7 +82,7 @@ def mask(text: str, secrets: Iterable[str]) -> str:
 
 @lru_cache(maxsize=20)
 def forms(secrets: frozenset[str]) -> tuple[str, ...]:
-    """How secrets look in a text, longest first: as they are, each of their lines, both as `repr` and JSON write them."""
+    """How secrets look in a text, longest first: whole and by line, as they are, and as `repr` and JSON write them."""
     found: set[str] = set()
     for secret in secrets:
         for part in (secret, *(line.strip() for line in secret.splitlines()[:_MAX_LINES])):
@@ -247,6 +247,16 @@ def _known() -> dict[str, frozenset[str]]:
 def _names() -> frozenset[str]:
     """The names of all options, which messages propose."""
     return frozenset({*KNOWN, *(_PROPERTIES + name for name in KNOWN)}.union(*_known().values()))
+
+
+@cache
+def words() -> frozenset[str]:
+    """The names that messages list: of options, sections and components. Where a secret is one, they do not show it."""
+    from ingest.formats import FORMATS  # noqa: PLC0415  (only where something is wrong with a file)
+    from ingest.sinks import SINKS  # noqa: PLC0415
+    from ingest.sources import SOURCES  # noqa: PLC0415
+
+    return _names().union(_known(), FORMATS, SINKS, SOURCES)
 
 
 def line_of(line: str, shown: list[tuple[int, int]], hidden: list[tuple[int, int]]) -> list[bool]:

@@ -392,3 +392,15 @@ def test_a_large_file_is_checked_in_no_time(piece: str) -> None:
     list(visible.secrets_in("properties.sasl.jaas.config", text))
     taken = time.process_time() - begun
     assert taken < 1, (taken, shown_at_all)
+
+
+def test_a_secret_that_is_a_name_is_not_told_by_asterisks_in_a_list() -> None:
+    for name in ("kafka", "topic", "acks", "sink"):
+        text = file(f"  properties.sasl.password: {name}\n  topicc: x").replace("upsert-kafka", "upsert-kafkaa")
+        loaded = load_text("f", text, "f")
+        messages = "\n".join(d.message for d in loaded.diagnostics)
+        assert HIDDEN not in messages, messages
+        assert "did you mean 'topic'" in messages
+        wrong = load_text("f", file(f"  properties.sasl.jaas.config: {name}"), "f")
+        assert f"'{name}'" not in repr(wrong.diagnostics)
+        assert HIDDEN in wrong.diagnostics[0].source
