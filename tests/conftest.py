@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 from ingest.engine import archive
 from ingest.paths import alone
 from ingest.sandbox import broker as sandbox
+from ingest.spec.visible import SEEN
 
 # How fast the machine is at the moment is no property of the code
 settings.register_profile("ingest", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -20,6 +21,13 @@ settings.load_profile("ingest")
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def _no_secrets_of_other_tests() -> Iterator[None]:
+    """A process masks the secrets of every file that it has read, and a test's secrets are words to others."""
+    yield
+    SEEN.clear()
 
 
 @pytest.fixture(scope="session")
