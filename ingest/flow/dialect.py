@@ -11,6 +11,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from ingest.flow.rewrites import CALLS, INSTANT, LOCAL, TIME_OF_DAY, TODAY, literal
+from ingest.flow.units import interval
 from ingest.flow.words import arguments_of, closing, is_plain, kind, opens, outside
 from ingest.model.text import TextError
 
@@ -173,6 +174,7 @@ _OPERATORS: Final[dict[str, Callable[[Words, int], tuple[str | None, int | None]
     "BETWEEN": _between,
     "IS": _is_json,
     "TIMESTAMP": _timestamp,
+    "INTERVAL": interval,
 }
 
 

@@ -10,6 +10,7 @@ import re
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from ingest.flow import units
 from ingest.flow.words import is_word, kind, outside
 from ingest.model.text import TextError
 
@@ -176,41 +177,6 @@ _QUOTED: Final = re.compile(r"'[^']*'")
 _OF_WEEKS: Final = re.compile(r"[YuwWec]")
 
 
-def _unit(words: Words) -> str | None:
-    """The unit of `t TO DAY`."""
-    return words[-1].text.upper() if len(words) > 2 and words[-2].text.upper() == "TO" else None
-
-
-def _truncated(unit: str, value: str) -> str:
-    """A time, rounded down. A week begins on Sunday in Flink, on Monday in Spark."""
-    if unit == "WEEK":
-        return f"(date_trunc('WEEK', {value} + INTERVAL '1' DAY) - INTERVAL '1' DAY)"
-    return f"date_trunc('{unit}', {value})"
-
-
-def _floor(arguments: list[Words], say: Say) -> str | None:
-    """`FLOOR(t TO DAY)` of a time."""
-    unit = _unit(arguments[0])
-    return None if unit is None else _truncated(unit, say(arguments[0][:-2]))
-
-
-def _ceil(arguments: list[Words], say: Say) -> str | None:
-    """`CEIL(t TO DAY)` of a time: one unit after a moment before it, rounded down."""
-    unit = _unit(arguments[0])
-    if unit is None:
-        return None
-    before = f"{say(arguments[0][:-2])} - INTERVAL '0.000001' SECOND"
-    return _truncated(unit, f"timestampadd({unit}, 1, {before})")
-
-
-def _extract(arguments: list[Words], say: Say) -> str | None:
-    """`EXTRACT(SECOND FROM t)`: a whole number."""
-    words = arguments[0]
-    if len(words) > 2 and words[0].text.upper() == "SECOND" and kind(words[1]) == "FROM":
-        return f"second({say(words[2:])})"
-    return None
-
-
 def _position(arguments: list[Words], say: Say) -> str | None:
     """`POSITION(a IN b FROM n)`."""
     words = arguments[0]
@@ -369,10 +335,7 @@ CALLS: Final[dict[tuple[str, int], Made]] = {
     ("TO_TIMESTAMP_LTZ", 1): _instant,
     ("TO_TIMESTAMP_LTZ", 2): _pattern(_instant),
     ("TO_TIMESTAMP_LTZ", 3): _pattern(_instant),
-    ("FLOOR", 1): _floor,
-    ("CEIL", 1): _ceil,
-    ("CEILING", 1): _ceil,
-    ("EXTRACT", 1): _extract,
+    **units.CALLS,
     ("WEEK", 1): "weekofyear({0})",
     ("CONVERT_TZ", 3): "date_format(convert_timezone({1}, {2}, CAST({0} AS TIMESTAMP_NTZ)), 'yyyy-MM-dd HH:mm:ss')",
     ("CURRENT_ROW_TIMESTAMP", 0): INSTANT,
