@@ -47,6 +47,7 @@ CONF: Final = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.subexpressionElimination.enabled": "false",
     "spark.sql.timeType.enabled": "true",
+    "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(BATCH_ROWS),
     "spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1),
     "spark.sql.execution.arrow.useLargeVarTypes": "false",
@@ -54,8 +55,9 @@ CONF: Final = {
     "spark.sql.python.sql.dataFrameDebugging.enabled": "false",
 }
 """What Spark SQL has to be set to. What is computed for several expressions at once would fail outside of their own
-guard, so that nothing is. Batches have no limit of bytes, or Spark would look at all columns after each row, which is
-more work than all else that it does there; the first stage sees to their size."""
+guard, so that nothing is. Of a map's equal keys the last one stays, as in Flink. Batches have no limit of bytes, or
+Spark would look at all columns after each row, which is more work than all else that it does there; the first stage
+sees to their size."""
 
 LAST: Final = "_said"
 """After all results, where there are functions of the user's own: what went wrong in them."""

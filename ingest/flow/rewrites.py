@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ingest.flow import units
-from ingest.flow.words import is_word, kind, outside
+from ingest.flow.words import TEXTS, is_word, kind, outside
 from ingest.model.text import TextError
 
 if TYPE_CHECKING:
@@ -122,12 +122,46 @@ def _split(arguments: list[Words], _: Say) -> str | None:
 
 
 def _split_index(arguments: list[Words], say: Say) -> str:
-    r"""`SPLIT_INDEX(s, '.', 1)`; a number is the character with that code. `\E` would end the quoted delimiter."""
+    r"""`SPLIT_INDEX(s, '.', 1)`; a number is the character with that code, an empty text any white space.
+
+    `\E` would end the quoted delimiter.
+    """
     value, by, index = (say(a) for a in arguments)
+    space, given = "'\\\\p{javaWhitespace}'", arguments[1][0].text
     if _number(arguments[1]):
-        by = f"chr({by})"
-    quoted = by if _fixed(arguments[1]) and "\\" not in by else f"replace({by}, '\\\\E', '\\\\E\\\\\\\\E\\\\Q')"
-    return f"get(split(nullif({value}, ''), '\\\\Q' || {quoted} || '\\\\E', -1), {index})"
+        by = f"chr({by})" if given.isdecimal() and 0 < int(given) < 256 else "CAST(NULL AS STRING)"
+    plain = _fixed(arguments[1]) and "\\" not in by
+    quoted = by if plain else f"replace({by}, '\\\\E', '\\\\E\\\\\\\\E\\\\Q')"
+    pattern = f"'\\\\Q' || {quoted} || '\\\\E'"
+    if not _fixed(arguments[1]):
+        pattern = f"IF({by} = '', {space}, {pattern})"
+    return f"get(split(nullif({value}, ''), {pattern if given else space}, -1), {index})"
+
+
+def _group(call: str) -> Callable[[list[Words], Say], str]:
+    """A function of a pattern and one of its groups: NULL where the pattern has none of that number.
+
+    Nobody tells how many there are. But of groups added behind, the last is number `n` if and only if it was missing.
+    """
+
+    def made(arguments: list[Words], say: Say) -> str:
+        value, pattern, n = (*map(say, arguments), "1")[:3]
+        found = call.format(value, pattern, n)
+        words = arguments[1]
+        if n == "0":
+            return found
+        if n.isdecimal() and len(words) == 1 and kind(words[0]) in TEXTS:  # computed once, not for each row
+            count = min(int(n), _MOST_GROUPS)
+            test = f"(?!)(?:{words[0].text}\n)|{'()' * count}\\{count}"
+            return f"IF('' RLIKE {literal(test)}, NULL, {found})"
+        some = f"least(greatest({n}, 1), {_MOST_GROUPS})"
+        test = f"'(?!)(?:' || {pattern} || '\\n)|' || repeat('()', {some}) || '\\\\' || {some}"
+        return f"CASE WHEN {n} = 0 OR ({n} > 0 AND NOT '' RLIKE ({test})) THEN {found} END"
+
+    return made
+
+
+_MOST_GROUPS: Final = 1000
 
 
 _UNITS: Final = {"0": "timestamp_seconds", "3": "timestamp_millis", "6": "timestamp_micros"}
@@ -188,10 +222,31 @@ def _position(arguments: list[Words], say: Say) -> str | None:
 
 
 def _array_sort(arguments: list[Words], say: Say) -> str | None:
-    """`ARRAY_SORT(a)`, `ARRAY_SORT(a, ascending)`: NULLs first, or last if descending; with a lambda it is Spark's."""
+    """`ARRAY_SORT(a)`, `ARRAY_SORT(a, ascending)`: NULLs first, or last if descending; with a lambda it is Spark's.
+
+    `ARRAY_SORT(a, ascending, nulls_first)` says where they are.
+    """
     if any(kind(token) == "ARROW" for token in arguments[-1]):
         return None
-    return f"sort_array({', '.join(say(a) for a in arguments)})"
+    value, *order = (say(a) for a in arguments)
+    if len(order) < 2 or order[0].upper() == order[1].upper():
+        return f"sort_array({', '.join((value, *order[:1]))})"
+    for words, given in zip(arguments[1:], order, strict=True):
+        if given.upper() not in {"TRUE", "FALSE"}:
+            raise TextError("ARRAY_SORT takes TRUE or FALSE here", words[0].start, words[-1].end - words[0].start + 1)
+    known = f"array_compact({value})"
+    nulls, values = f"array_repeat(NULL, size({value}) - size({known}))", f"sort_array({known}, {order[0]})"
+    return f"concat({nulls}, {values})" if order[1].upper() == "TRUE" else f"concat({values}, {nulls})"
+
+
+def _array_contains(arguments: list[Words], say: Say) -> str:
+    """`ARRAY_CONTAINS(a, x)`: NULLs are as other values."""
+    value, wanted = (say(a) for a in arguments)
+    known = f"array_compact({value})"
+    null, found = f"(size({value}) > size({known}))", f"array_contains({known}, {wanted})"
+    if wanted.upper() == "NULL":
+        return null
+    return found if _fixed(arguments[1]) else f"IF(({wanted}) IS NULL, {null}, {found})"
 
 
 def _struct(arguments: list[Words], say: Say) -> str:
@@ -254,10 +309,13 @@ def _json_value(arguments: list[Words], say: Say) -> str:
 
 
 def _json_query(arguments: list[Words], say: Say) -> str:
-    """`JSON_QUERY(s, '$.a')`: an object or an array."""
+    """`JSON_QUERY(s, '$.a')`: an object or an array. Of an element of an array Spark tells a text from its JSON."""
     path, more = _path(arguments[1], say)
     _clauses("JSON_QUERY", arguments[1], more, ("NULL ON ERROR", "NULL ON EMPTY", "WITHOUT( ARRAY)? WRAPPER"))
-    return f"regexp_substr(get_json_object({say(arguments[0])}, {path}), '(?s)^[\\\\[{{].*')"
+    value = say(arguments[0])
+    element = f"'$[*]{path[2:]}" if path.startswith("'$") else f"concat('$[*]', substring({path}, 2))"
+    quoted = f"get_json_object(concat('[', {value}, ']'), {element}) LIKE '\"%'"
+    return f"regexp_substr(IF(NOT {quoted}, get_json_object({value}, {path}), NULL), '(?s)^[\\\\[{{].*')"
 
 
 def _json_exists(arguments: list[Words], say: Say) -> str:
@@ -305,7 +363,9 @@ CALLS: Final[dict[tuple[str, int], Made]] = {
     ("SPLIT_INDEX", 3): _split_index,
     ("STR_TO_MAP", 1): "str_to_map({0}, ',', '=')",
     ("REGEXP_EXTRACT", 2): "get(regexp_extract_all({0}, {1}, 0), 0)",
-    ("REGEXP_EXTRACT", 3): "get(regexp_extract_all({0}, {1}, {2}), 0)",
+    ("REGEXP_EXTRACT", 3): _group("get(regexp_extract_all({0}, {1}, {2}), 0)"),
+    ("REGEXP_EXTRACT_ALL", 2): _group("regexp_extract_all({0}, {1}, {2})"),
+    ("REGEXP_EXTRACT_ALL", 3): _group("regexp_extract_all({0}, {1}, {2})"),
     ("PARSE_URL", 2): "try_parse_url({0}, {1})",
     ("PARSE_URL", 3): "try_parse_url({0}, {1}, {2})",
     ("URL_DECODE", 1): "try_url_decode({0})",
@@ -323,6 +383,8 @@ CALLS: Final[dict[tuple[str, int], Made]] = {
     ("IS_DECIMAL", 1): "(TRY_CAST({0} AS DOUBLE) IS NOT NULL)",
     ("ARRAY_SORT", 1): _array_sort,
     ("ARRAY_SORT", 2): _array_sort,
+    ("ARRAY_SORT", 3): _array_sort,
+    ("ARRAY_CONTAINS", 2): _array_contains,
     ("ARRAY_REVERSE", 1): "reverse({0})",
     ("ARRAY_CONCAT", -1): lambda arguments, say: f"concat({', '.join(say(a) for a in arguments)})",
     ("MAP_UNION", -1): lambda arguments, say: f"map_concat({', '.join(say(a) for a in arguments)})",

@@ -47,7 +47,10 @@ def test_projections(text: str, items: list[tuple[str, str | None]]) -> None:
         ("f(NOW(), x)", "f(timestamp_micros(`__ingest.now`), x)"),
         ("UUID() || UUID()", "`__ingest.uuid.0` || `__ingest.uuid.10`"),
         ("REGEXP_EXTRACT(s, 'a(b)')", "get(regexp_extract_all(s, 'a(b)', 0), 0)"),
-        ("REGEXP_EXTRACT(s, 'a(b)', 1)", "get(regexp_extract_all(s, 'a(b)', 1), 0)"),
+        (
+            "REGEXP_EXTRACT(s, 'a(b)', 1)",
+            "IF('' RLIKE '(?!)(?:a(b)\n)|()\\\\1', NULL, get(regexp_extract_all(s, 'a(b)', 1), 0))",
+        ),
         ("LTRIM(f(a, b), NOW())", "TRIM(LEADING (timestamp_micros(`__ingest.now`)) FROM (f(a, b)))"),
         ("SUBSTRING(s, 2, 3) || SUBSTR(s FROM 2)", "substring(s, 2, 3) || substring(s, 2)"),
         ("CAST(a AS VARCHAR)", "CAST(a AS STRING)"),
