@@ -45,7 +45,7 @@ SHOWN = 100
 
 
 def selection_of(table: str | None, codes: list[str] | None, since: str | None, until: str | None) -> Selection:
-    """Which letters the command line means; raises typer.BadParameter (exit code 2)."""
+    """Return the letters that the command line means; raises typer.BadParameter (exit code 2)."""
     from ingest.model.table import SelectorError, selector  # noqa: PLC0415  (`--help` should not wait for any of this)
     from ingest.sources.letters import Selection  # noqa: PLC0415
 

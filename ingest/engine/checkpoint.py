@@ -162,7 +162,7 @@ class Checkpoint:
 
     @property
     def has_old_keys(self) -> bool:
-        """Whether records were written whose keys had the text that their columns' types gave them."""
+        """Tell whether records were written whose keys had the text that their columns' types gave them."""
         return self.meta.get("keys") != KEYS
 
     def forget_old_keys(self) -> None:

@@ -247,7 +247,7 @@ class Compiler:
         return outcomes
 
     def _why(self, failed: Failure) -> str:
-        """What Spark says of an expression and a row; nothing where it says nothing."""
+        """Ask Spark why an expression fails for a row; returns an empty text where it does not."""
         self._explained += 1
         made = next((m for (table, _), m in self._made.items() if table == failed.table), None)
         sql = None if made is None else made.results.get(failed.slot)
@@ -407,7 +407,7 @@ def _check_key(rule: TransformRule, before: Made, after: Made, was: TableSchema,
 
 
 def _is_steady(old: DataType, new: DataType, *, as_text: bool) -> bool:
-    """Whether an expression gives the same for a value of a column whose type was another."""
+    """Tell whether an expression gives the same for a value of a column whose type was another."""
     if old == new or isinstance(old, NullType) or (types.is_text(old) and types.is_text(new)):
         return True
     return as_text and all(types.is_text(t) or types.is_whole(t) for t in (old, new))

@@ -249,7 +249,7 @@ class Loop(Starting):
         time.sleep(1)
 
     def doubtful(self, ends: Mapping[Split, int]) -> bool:
-        """Whether to see if what is to be read next is still there: now and then, and where a split got shorter."""
+        """Tell whether to see if what is read next is still there: now and then, and where a split got shorter."""
         late = time.monotonic() - self.checked > CHECK_S
         return late or any(end < self.progress.positions[split] for split, end in ends.items())
 

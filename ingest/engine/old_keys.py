@@ -1,4 +1,4 @@
-"""What a kept pipeline has to know of keys that an older version wrote: those had the text of their column's type.
+"""Warnings of keys that an older version wrote: those had the text of their column's type.
 
 In: a checkpoint's history of schemas. Out: texts for people. Rule: decisions, "Keys"; `model/keytext.py`.
 """
@@ -72,7 +72,7 @@ def _steps(of: Sequence[DataType]) -> str:
 
 
 def _is_written_otherwise(of: Sequence[DataType]) -> bool:
-    """Whether values of a key column that had these types may have had another text."""
+    """Tell whether values of a key column that had these types may have had another text."""
     if len({types.sort_of(data_type) for data_type in of if types.name(data_type) != "NULL"}) > 1:
         return True
     return any(isinstance(t, (FloatType, DoubleType)) or (isinstance(t, DecimalType) and t.scale > 0) for t in of)
