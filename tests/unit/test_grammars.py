@@ -83,7 +83,7 @@ def test_a_header_filter_takes_time_by_headers_plus_terms() -> None:
     started = time.process_time()
     for _ in range(20):
         assert not wanted(headers)
-    assert time.process_time() - started < 1  # every header with every term would be 20 million comparisons
+    assert time.process_time() - started < 2  # every header with every term would be 20 million comparisons
 
 
 def test_named_offsets() -> None:

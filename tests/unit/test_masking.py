@@ -391,7 +391,7 @@ def test_a_large_file_is_checked_in_no_time(piece: str) -> None:
     shown_at_all = visible.Visible().value("source", "topic", text)
     list(visible.secrets_in("properties.sasl.jaas.config", text))
     taken = time.process_time() - begun
-    assert taken < 1, (taken, shown_at_all)
+    assert taken < 5, (taken, shown_at_all)  # what looks again from each character on takes half an hour
 
 
 def test_a_secret_that_is_a_name_is_not_told_by_asterisks_in_a_list() -> None:

@@ -91,8 +91,8 @@ def test_a_broker_that_is_away_is_said_early_and_once() -> None:
     said: list[tuple[float, str]] = []
     started = time.monotonic()
     with pytest.raises(Unavailable):
-        Cluster({"bootstrap.servers": nobody}).connect(4, lambda text: said.append((time.monotonic() - started, text)))
+        Cluster({"bootstrap.servers": nobody}).connect(8, lambda text: said.append((time.monotonic() - started, text)))
     ((when, text),) = said
-    assert when < 2.5
+    assert when < 5
     assert text.startswith(f"no answer from the broker at {nobody}: ")
     assert "; trying until " in text
