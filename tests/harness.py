@@ -160,6 +160,23 @@ class Result:
     events: list[dict[str, Any]] = field(default_factory=list)
 
 
+class Background(subprocess.Popen[str]):
+    """A command in the background; its output goes to files: a pipe that nobody reads is soon full."""
+
+    def __init__(self, command: list[str], env: Mapping[str, str], folder: Path) -> None:
+        name = uuid.uuid4().hex[:8]
+        self._files = [folder / f"{name}.out", folder / f"{name}.err"]
+        with self._files[0].open("w") as out, self._files[1].open("w") as err:
+            super().__init__(command, stdout=out, stderr=err, env=env, text=True)
+
+    def communicate(self, input: str | None = None, timeout: float | None = None) -> tuple[str, str]:  # noqa: A002
+        """Wait for the end; stdout and stderr as text."""
+        assert input is None
+        self.wait(timeout)
+        out, err = (file.read_text() for file in self._files)
+        return out, err
+
+
 class Pipeline:
     """A pipeline file of a test and its checkpoint."""
 
@@ -189,10 +206,7 @@ class Pipeline:
 
     def start(self, *arguments: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
         """Run in the background."""
-        return subprocess.Popen(
-            self.command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            env={**os.environ, **(env or {})},
-        )  # fmt: skip
+        return Background(self.command(*arguments), {**os.environ, **(env or {})}, self.file.parent)
 
     def run(self, *arguments: str, env: Mapping[str, str] | None = None) -> Result:
         """Run with --once to the end."""
