@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
+from scale import growth
 
 from ingest.flow.route import KeyRule, RouteRule, Rules
 from ingest.model.table import Selector, SelectorError
@@ -38,11 +37,11 @@ def test_what_is_no_selector_is_refused(selector: str) -> None:
         Selector(selector)
 
 
-def test_a_hostile_name_costs_no_time() -> None:
-    started = time.process_time()
-    assert Selector(r"(a\.*)*b(\.*)*c").match(("a" * 1000,)) is None
+def test_a_hostile_name_costs_time_by_its_length() -> None:
+    selector = Selector(r"(a\.*)*b(\.*)*c")
+    assert growth(lambda size: selector.match(("a" * size,)), 16) < 30, "what tries every way would take years"
+    assert selector.match(("a" * 1000,)) is None
     assert Selector(r"\.*").match(("a" * 100_000,)) is None, "past the limit nothing matches"
-    assert time.process_time() - started < 10, "what tries every way would take years"
 
 
 def test_routes_expand_groups_and_symbols_once() -> None:
