@@ -19,7 +19,7 @@ NATIVE := $(wildcard ingest/*/*.c ingest/*/*.h)
 	@command -v java >/dev/null || test -x "$$JAVA_HOME/bin/java" || { echo "Java 17 or newer is needed"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
-	@$(BIN)/python -c 'from ingest.flow.native import BUILT as b; b or print("There is no C compiler (or INGEST_NATIVE=off): all works, the hot loop at half its speed")'
+	@$(BIN)/python -c 'from ingest.native.native import BUILT as b; b or print("There is no C compiler (or INGEST_NATIVE=off): all works, the hot loop at half its speed")'
 	@touch $@
 
 demo: setup ## Start a real Kafka, run a pipeline on it, show what happened

@@ -49,13 +49,13 @@ def updates() -> list[Any]:
 
 def take() -> None:
     """Take the messages, as a worker does."""
-    from ingest.flow import native  # noqa: PLC0415  (only in the process that is counted)
-    from ingest.flow.evolve import Schemas, SourceTable  # noqa: PLC0415
-    from ingest.flow.infer import Inference  # noqa: PLC0415
-    from ingest.flow.plans import Plans  # noqa: PLC0415
+    from ingest.encode.plans import Plans  # noqa: PLC0415
     from ingest.formats.debezium_json import DebeziumJson  # noqa: PLC0415
     from ingest.model import types  # noqa: PLC0415
     from ingest.model.schema import Column, TableSchema  # noqa: PLC0415
+    from ingest.native import native  # noqa: PLC0415  (only in the process that is counted)
+    from ingest.schema.evolve import Schemas, SourceTable  # noqa: PLC0415
+    from ingest.schema.infer import Inference  # noqa: PLC0415
     from ingest.sinks.upsert_kafka import UpsertKafka  # noqa: PLC0415
 
     names = {

@@ -154,7 +154,7 @@ def wait(until: Any, pipeline: subprocess.Popen[bytes], seconds: float) -> None:
 
 def planning(bootstrap: str) -> None:
     """What the driver asks Kafka for one batch, over 1,000 partitions of 50 topics."""
-    from ingest.engine import planner  # noqa: PLC0415
+    from ingest.driver import planner  # noqa: PLC0415
 
     admin = AdminClient({"bootstrap.servers": bootstrap})
     names = [f"many{i}" for i in range(50)]

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from ingest.engine import archive
 from ingest.sandbox import broker
+from ingest.spark import archive
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

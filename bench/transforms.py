@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from throughput import Result
 
-    from ingest.engine.session import Session
+    from ingest.spark.session import Session
 
 _MANY = 500
 _BATCHES = 20
@@ -89,7 +89,7 @@ def many(bootstrap: str, folder: Path, count: int, rounds: int) -> None:
 
 def plans() -> None:
     """What a batch without rows takes, and what a changed schema does, with 3 and with 500 rules."""
-    from ingest.engine.session import Session  # noqa: PLC0415
+    from ingest.spark.session import Session  # noqa: PLC0415
 
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "spark.log"
@@ -102,12 +102,12 @@ def plans() -> None:
 
 
 def _plan(session: Session, number: int) -> None:
-    from ingest.engine.compiler import Compiler  # noqa: PLC0415
-    from ingest.flow.evolve import SourceTable  # noqa: PLC0415
-    from ingest.flow.expressions import condition, projection  # noqa: PLC0415
-    from ingest.flow.route import TransformRule  # noqa: PLC0415
+    from ingest.expressions.clauses import condition, projection  # noqa: PLC0415
     from ingest.model import types  # noqa: PLC0415
     from ingest.model.schema import Column, TableSchema  # noqa: PLC0415
+    from ingest.schema.evolve import SourceTable  # noqa: PLC0415
+    from ingest.schema.routes import TransformRule  # noqa: PLC0415
+    from ingest.transform.compiler import Compiler  # noqa: PLC0415
 
     schema = TableSchema(
         (

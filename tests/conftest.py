@@ -9,10 +9,10 @@ import pytest
 from harness import INGEST, Kafka, Pipeline, free_port
 from hypothesis import HealthCheck, settings
 
-from ingest.engine import archive
+from ingest.config.visible import SEEN
 from ingest.paths import alone
 from ingest.sandbox import broker as sandbox
-from ingest.spec.visible import SEEN
+from ingest.spark import archive
 
 # How fast the machine is at the moment is no property of the code
 settings.register_profile("ingest", deadline=None, suppress_health_check=[HealthCheck.too_slow])

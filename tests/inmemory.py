@@ -6,15 +6,15 @@ import json
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from ingest.engine.rehearsal import MemoryRecord, Rehearsed, rehearse
-from ingest.spec.diagnostics import render
-from ingest.spec.load import load_text
+from ingest.config.diagnostics import render
+from ingest.config.loader import load_text
+from ingest.inmemory.rehearsal import MemoryRecord, Rehearsed, rehearse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ingest.config.pipeline import Pipeline
     from ingest.model.schema import TableSchema
-    from ingest.spec.pipeline import Pipeline
 
 BASE: dict[str, dict[str, Any]] = {
     "source": {

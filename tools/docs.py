@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any
 
 os.environ["INGEST_DOCS"] = "1"  # before the models are made
 
+from ingest.config.pipeline import PipelineOptions, Route, Transform, UserFunction
+from ingest.deadletter.collector import DirtyDataCollector
 from ingest.formats import FORMATS
 from ingest.model import types
 from ingest.sinks import SINKS
-from ingest.sinks.dirty_data import DirtyDataCollector
 from ingest.sources import SOURCES
-from ingest.spec.pipeline import PipelineOptions, Route, Transform, UserFunction
 
 if TYPE_CHECKING:
-    from ingest.formats.options import Options
+    from ingest.component.options import Options
 
 FOLDER = Path(__file__).parent.parent / "schemas"
 HIDDEN = "*format"

@@ -85,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _masked(text: str) -> str:
     """The text without the secrets of the pipeline files that this process has read."""
-    visible = sys.modules.get("ingest.spec.visible")  # not loaded where no file was read
+    visible = sys.modules.get("ingest.config.visible")  # not loaded where no file was read
     return text if visible is None else str(visible.mask(text, visible.SEEN))
 
 

@@ -14,7 +14,7 @@ from ingest.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ingest.spec.diagnostics import Diagnostic
+    from ingest.config.diagnostics import Diagnostic
 
 
 class Format(StrEnum):
@@ -39,7 +39,7 @@ def check(
     ] = False,
 ) -> None:
     """Say what is wrong with pipeline files: exit code 0, or 78 when there is an error."""
-    from ingest.spec.load import load  # noqa: PLC0415  (`--help` should not wait for it)
+    from ingest.config.loader import load  # noqa: PLC0415  (`--help` should not wait for it)
 
     found = [d for file in files for d in load(file, parse_variables(variables)).diagnostics]
     errors = [d for d in found if d.severity == "error" or deny_warnings]

@@ -16,8 +16,8 @@ from ingest.cli.sandbox import Format, FormatOption
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ingest.engine.checkpoint import Checkpoint
-    from ingest.engine.inspect import Reset, Target
+    from ingest.checkpoint.checkpoint import Checkpoint
+    from ingest.checkpoint.inspect import Reset, Target
     from ingest.sources.kafka_control import KafkaControl
 
 app = typer.Typer(
@@ -48,8 +48,8 @@ def _opened(
     target: str, checkpoint: str | None, variables: list[str] | None, conf: list[str] | None, *, write: bool
 ) -> Iterator[tuple[Checkpoint, KafkaControl | None]]:
     """The checkpoint, and with a pipeline file its source, connected."""
-    from ingest.engine.inspect import opened  # noqa: PLC0415  (`--help` should not wait for it)
-    from ingest.spec.load import load_strictly  # noqa: PLC0415
+    from ingest.checkpoint.inspect import opened  # noqa: PLC0415  (`--help` should not wait for it)
+    from ingest.config.loader import load_strictly  # noqa: PLC0415
 
     settings = parse_variables(conf)
     if not Path(target).is_file():
@@ -76,7 +76,7 @@ def show(
     conf: ConfOption = None,
 ) -> None:
     """Show positions, errors and versions; with a pipeline file also how far each partition is behind."""
-    from ingest.engine.inspect import overview  # noqa: PLC0415  (as above)
+    from ingest.checkpoint.inspect import overview  # noqa: PLC0415  (as above)
 
     with _opened(target, checkpoint, variables, conf, write=False) as (found, source):
         value = overview(found, source)
@@ -114,7 +114,7 @@ def export(
     conf: ConfOption = None,
 ) -> None:
     """Print a checkpoint for other tools, or as the start of another pipeline."""
-    from ingest.engine.inspect import as_offsets, overview  # noqa: PLC0415  (as above)
+    from ingest.checkpoint.inspect import as_offsets, overview  # noqa: PLC0415  (as above)
 
     with _opened(target, checkpoint, variables, conf, write=False) as (found, source):
         typer.echo(as_offsets(found) if form is Export.OFFSETS else json.dumps(overview(found, source), indent=2))
@@ -140,7 +140,7 @@ def reset(
     conf: ConfOption = None,
 ) -> None:
     """Set positions for the next run. Refused while a run uses the checkpoint."""
-    from ingest.engine.inspect import apply_reset, plan_reset  # noqa: PLC0415  (as above)
+    from ingest.checkpoint.inspect import apply_reset, plan_reset  # noqa: PLC0415  (as above)
 
     where = None if to is None else _parse(to)
     if where is None and not errors and not drop_batch:

@@ -20,8 +20,8 @@ from ingest.model.text import one_line
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ingest.sources.letters import Selection
-    from ingest.spec.pipeline import Pipeline
+    from ingest.config.pipeline import Pipeline
+    from ingest.deadletter.source import Selection
 
 app = typer.Typer(
     help="The records that a pipeline rejected: list them, look at one.", no_args_is_help=True, rich_markup_mode=None
@@ -46,8 +46,8 @@ SHOWN = 100
 
 def selection_of(table: str | None, codes: list[str] | None, since: str | None, until: str | None) -> Selection:
     """Return the letters that the command line means; raises typer.BadParameter (exit code 2)."""
+    from ingest.deadletter.source import Selection  # noqa: PLC0415
     from ingest.model.table import SelectorError, selector  # noqa: PLC0415  (`--help` should not wait for any of this)
-    from ingest.sources.letters import Selection  # noqa: PLC0415
 
     try:
         if table is not None:
@@ -60,10 +60,10 @@ def selection_of(table: str | None, codes: list[str] | None, since: str | None, 
 
 
 def _check_code(code: str) -> None:
+    from ingest.config.diagnostics import did_you_mean  # noqa: PLC0415
     from ingest.formats import FORMATS  # noqa: PLC0415  (as above)
     from ingest.model.reject import CODES  # noqa: PLC0415
     from ingest.sinks import SINKS  # noqa: PLC0415
-    from ingest.spec.diagnostics import did_you_mean  # noqa: PLC0415
 
     if code in CODES:
         return
@@ -79,7 +79,7 @@ def _check_code(code: str) -> None:
 
 @contextmanager
 def _loaded(file: Path, variables: list[str] | None) -> Iterator[Pipeline]:
-    from ingest.spec.load import load_strictly  # noqa: PLC0415  (as above)
+    from ingest.config.loader import load_strictly  # noqa: PLC0415  (as above)
 
     pipeline = load_strictly(file, parse_variables(variables))
     with masked(pipeline.secrets):
@@ -100,7 +100,7 @@ def list_(
     variables: SetOption = None,
 ) -> None:
     """List dead letters, the newest last, and count them by table and code. Replayed ones stay in the topic."""
-    from ingest.engine.letters import about, letters, source_of, tally  # noqa: PLC0415  (as above)
+    from ingest.deadletter.browse import about, letters, tally  # noqa: PLC0415  (as above)
 
     selection = selection_of(table, code, since, until)
     most = limit or (SHOWN if form is Format.TEXT else None)
@@ -117,7 +117,7 @@ def list_(
             yield letter
 
     with _loaded(file, variables) as pipeline:
-        counts = tally(kept(letters(source_of(pipeline, selection))))
+        counts = tally(kept(letters(pipeline.dead_letters(selection))))
     entries = [said for _, _, said in sorted(newest, key=lambda entry: entry[:2])]
     if form is Format.JSON:
         typer.echo(json.dumps(entries, indent=2))
@@ -158,15 +158,15 @@ def show(
     variables: SetOption = None,
 ) -> None:
     """Show one dead letter: why it was rejected, and the record as it was. What is not printable is escaped."""
-    from ingest.engine.letters import find, source_of, whole  # noqa: PLC0415  (as above)
-    from ingest.sources.letters import Selection  # noqa: PLC0415
+    from ingest.deadletter.browse import find, whole  # noqa: PLC0415  (as above)
+    from ingest.deadletter.source import Selection  # noqa: PLC0415
 
     place = re.fullmatch(r"(\d{1,9}):(\d{1,18})", letter, re.ASCII)
     if place is None:
         msg = f"{letter[:60]!r} is not PARTITION:OFFSET; `ingest letters list` shows them"
         raise typer.BadParameter(msg, param_hint="PARTITION:OFFSET")
     with _loaded(file, variables) as pipeline:
-        found = whole(find(source_of(pipeline, Selection()), int(place[1]), int(place[2])))
+        found = whole(find(pipeline.dead_letters(Selection()), int(place[1]), int(place[2])))
     if form is Format.JSON:
         typer.echo(json.dumps(found, indent=2))
         return

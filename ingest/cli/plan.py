@@ -17,7 +17,7 @@ from ingest.model.text import one_line
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ingest.engine.preview import Preview
+    from ingest.inmemory.preview import Preview
 
 
 def plan(
@@ -31,8 +31,8 @@ def plan(
 
     Ends as the run would end, as far as the sample shows: with the same exit code and error.
     """
-    from ingest.engine.preview import preview  # noqa: PLC0415  (`--help` should not wait for any of this)
-    from ingest.spec.visible import mask, masked  # noqa: PLC0415
+    from ingest.config.visible import mask, masked  # noqa: PLC0415
+    from ingest.inmemory.preview import preview  # noqa: PLC0415  (`--help` should not wait for any of this)
 
     values, spark = parse_variables(variables), parse_variables(conf)
     with running(file, values, spark, checkpoint, "local[1]", once=True, start=None) as (pipeline, settings, _):

@@ -18,6 +18,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from ingest.config.visible import mask, masked
 from ingest.model.text import one_line
 from ingest.observe.events import (
     BatchDone,
@@ -32,7 +33,6 @@ from ingest.observe.events import (
     Stopping,
     Warned,
 )
-from ingest.spec.visible import mask, masked
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet

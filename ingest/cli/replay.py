@@ -32,8 +32,8 @@ def replay(
     The pipeline must not be running. A letter is replayed once; what is rejected again is a new letter. A letter may
     hold an older state of a row than the sink has by now: look before you replay (--dry-run, ingest letters).
     """
-    from ingest.engine.replay import plan_replay  # noqa: PLC0415  (`--help` should not wait for any of this)
-    from ingest.engine.replay import replay as run_replay  # noqa: PLC0415
+    from ingest.driver.replay import plan_replay  # noqa: PLC0415  (`--help` should not wait for any of this)
+    from ingest.driver.replay import replay as run_replay  # noqa: PLC0415
 
     selection = selection_of(table, code, since, until)
     values, spark = parse_variables(variables), parse_variables(conf)

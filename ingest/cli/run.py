@@ -15,9 +15,9 @@ from ingest.errors import IngestError, TransformError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ingest.engine.start import Settings
+    from ingest.config.pipeline import Pipeline
+    from ingest.driver.start import Settings
     from ingest.observe.events import Observer
-    from ingest.spec.pipeline import Pipeline
 
 CheckpointOption = Annotated[
     str | None,
@@ -49,7 +49,7 @@ def run(
     SIGTERM and Ctrl-C finish the batch in hand; a second one ends at once. Exit codes: 0 done, 1 failed, 2 usage,
     65 too much dirty data, 75 worth retrying, 78 configuration, 130 ended by a second signal.
     """
-    from ingest.engine.loop import run as run_pipeline  # noqa: PLC0415  (`--help` should not wait for any of this)
+    from ingest.driver.loop import run as run_pipeline  # noqa: PLC0415  (`--help` should not wait for any of this)
 
     values, spark = parse_variables(variables), parse_variables(conf)
     start = parse_start(from_timestamp, "--from-timestamp")
@@ -70,8 +70,8 @@ def running(
 ) -> Iterator[tuple[Pipeline, Settings, Observer]]:
     """What a run needs; its errors leave here without the secrets that a client's message may hold."""
     from ingest.cli.progress import observer_for  # noqa: PLC0415  (as above)
-    from ingest.engine.start import Settings  # noqa: PLC0415
-    from ingest.spec.load import load_strictly  # noqa: PLC0415
+    from ingest.config.loader import load_strictly  # noqa: PLC0415
+    from ingest.driver.start import Settings  # noqa: PLC0415
 
     pipeline = load_strictly(file, variables)
     home = Path(".ingest") / pipeline.pipeline.name
@@ -88,7 +88,7 @@ def running(
 @contextmanager
 def placed(file: Path) -> Iterator[None]:
     """Let errors of expressions leave with their place in the file."""
-    from ingest.spec.load import locate  # noqa: PLC0415  (as above)
+    from ingest.config.loader import locate  # noqa: PLC0415  (as above)
 
     try:
         yield
@@ -103,7 +103,7 @@ def placed(file: Path) -> Iterator[None]:
 @contextmanager
 def masked(secrets: frozenset[str]) -> Iterator[None]:
     """Let errors leave without these secrets, which a client's message may hold."""
-    from ingest.spec.visible import mask  # noqa: PLC0415  (as above)
+    from ingest.config.visible import mask  # noqa: PLC0415  (as above)
 
     try:
         yield

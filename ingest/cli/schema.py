@@ -18,8 +18,8 @@ from ingest.model.text import one_line
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ingest.engine.checkpoint import Checkpoint
-    from ingest.engine.history import Version
+    from ingest.checkpoint.checkpoint import Checkpoint
+    from ingest.checkpoint.history import Version
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
 
@@ -35,8 +35,8 @@ ObservedOption = Annotated[
 def _opened(
     target: str, checkpoint: str | None, variables: list[str] | None, conf: list[str] | None
 ) -> Iterator[Checkpoint]:
-    from ingest.engine.inspect import opened  # noqa: PLC0415  (`--help` should not wait for it)
-    from ingest.spec.load import load  # noqa: PLC0415
+    from ingest.checkpoint.inspect import opened  # noqa: PLC0415  (`--help` should not wait for it)
+    from ingest.config.loader import load  # noqa: PLC0415
 
     where = target
     file = Path(target)
@@ -59,7 +59,7 @@ def show(
     conf: ConfOption = None,
 ) -> None:
     """Show each table's columns and primary key."""
-    from ingest.engine.history import check_version, current, history  # noqa: PLC0415  (as above)
+    from ingest.checkpoint.history import check_version, current, history  # noqa: PLC0415  (as above)
 
     with _opened(target, checkpoint, variables, conf) as found:
         if version is not None:
@@ -78,7 +78,7 @@ def history_(
     conf: ConfOption = None,
 ) -> None:
     """Show every version of each table: what changed, and when."""
-    from ingest.engine.history import history  # noqa: PLC0415  (as above)
+    from ingest.checkpoint.history import history  # noqa: PLC0415  (as above)
     from ingest.model.schema import changes  # noqa: PLC0415
     from ingest.model.table import show as shown  # noqa: PLC0415
 
@@ -110,7 +110,7 @@ def diff(
     conf: ConfOption = None,
 ) -> None:
     """Show what changed between two versions."""
-    from ingest.engine.history import check_version, difference, history  # noqa: PLC0415  (as above)
+    from ingest.checkpoint.history import check_version, difference, history  # noqa: PLC0415  (as above)
     from ingest.model.table import show as shown  # noqa: PLC0415
 
     with _opened(target, checkpoint, variables, conf) as found:

@@ -36,7 +36,7 @@ def _connection(pipeline: Path | None, servers: str | None, variables: list[str]
         raise typer.BadParameter(msg)
     if pipeline is None:
         return {BOOTSTRAP: servers or ""}, ""
-    from ingest.spec.load import load_strictly  # noqa: PLC0415  (`--help` should not wait for it)
+    from ingest.config.loader import load_strictly  # noqa: PLC0415  (`--help` should not wait for it)
 
     loaded = load_strictly(pipeline, parse_variables(variables))
     name = loaded.pipeline.name

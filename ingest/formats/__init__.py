@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol
 from pydantic import AfterValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+from ingest.component.registry import Registry
 from ingest.errors import ConfigError
-from ingest.formats.registry import Registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from ingest.formats.options import Options
-    from ingest.formats.reading import Reading
+    from ingest.component.options import Options
     from ingest.formats.typed import Column
     from ingest.formats.writing import Value
-    from ingest.model.event import Decoded
+    from ingest.model.change import Decoded
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
+    from ingest.schema.reading import Reading
 
 
 class Decoder(Protocol):
@@ -68,7 +68,7 @@ class Format(Protocol):
 
 FORMATS: Registry[Options] = Registry(
     "ingest.formats",
-    "ingest.formats.options:Options",
+    "ingest.component.options:Options",
     ("name", "reading", "form", "decoder"),
     {
         "debezium-json": "ingest.formats.debezium_json:DebeziumJson",

@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias
 import msgspec
 from pydantic import Field, field_validator
 
-from ingest.formats.options import TypedOptions
-from ingest.formats.reading import Reading
+from ingest.component.options import TypedOptions
 from ingest.formats.writing import Pattern, Side
 from ingest.model.cache import Cache
-from ingest.model.event import TOMBSTONE, Bad, Kind, Skip
+from ingest.model.change import TOMBSTONE, Bad, Kind, Skip
 from ingest.model.jsontext import MALFORMED, reason
 from ingest.model.pattern import checked, whole
 from ingest.model.reject import Contradiction
+from ingest.schema.reading import Reading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ingest.formats.typed import Column, Typed
     from ingest.formats.writing import Pieces, Value
-    from ingest.model.event import Change, Decoded
+    from ingest.model.change import Change, Decoded
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
 

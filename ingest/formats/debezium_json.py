@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import msgspec
 from pydantic import Field
 
-from ingest.formats.options import TypedOptions
-from ingest.formats.reading import Reading
+from ingest.component.options import TypedOptions
 from ingest.formats.writing import Pattern, Side
 from ingest.model.cache import Cache
-from ingest.model.event import TOMBSTONE, Bad, Kind, Skip
+from ingest.model.change import TOMBSTONE, Bad, Kind, Skip
 from ingest.model.jsontext import MALFORMED, fields_of, reason
 from ingest.model.reject import Contradiction
+from ingest.schema.reading import Reading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ingest.formats.typed import Column, Typed
     from ingest.formats.writing import Image, Pieces, Value
-    from ingest.model.event import Change, Decoded
+    from ingest.model.change import Change, Decoded
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
 

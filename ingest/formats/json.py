@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, ClassVar, Final, Literal
 import msgspec
 from pydantic import Field, field_validator
 
-from ingest.formats.options import Options
-from ingest.formats.reading import Reading
+from ingest.component.options import Options
 from ingest.formats.writing import Pattern, Side
-from ingest.model.event import TOMBSTONE, Bad, Kind
+from ingest.model.change import TOMBSTONE, Bad, Kind
 from ingest.model.jsontext import MALFORMED, fields_of, object_of, reason
 from ingest.model.table import MAX_PARTS
+from ingest.schema.reading import Reading
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ingest.formats.writing import Value
-    from ingest.model.event import Change, Decoded
+    from ingest.model.change import Change, Decoded
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.model.text import TextError
@@ -70,7 +70,7 @@ class Json(Options):
     @classmethod
     def _check_types(cls, value: str | None) -> str | None:
         if value is not None:
-            from ingest.model.ddl import parse_columns  # noqa: PLC0415  (pyspark's types are slow to import; `check` needs none)
+            from ingest.schema.ddl import parse_columns  # noqa: PLC0415  (pyspark's types are slow to import; `check` needs none)
 
             parse_columns(value)
         return value
@@ -79,7 +79,7 @@ class Json(Options):
         """Types that are seldom meant."""
         if self.fixed_types is None:
             return []
-        from ingest.model.ddl import remarks  # noqa: PLC0415  (as above)
+        from ingest.schema.ddl import remarks  # noqa: PLC0415  (as above)
 
         return [("json.infer-schema.fixed-types", remark) for remark in remarks(self.fixed_types, columns=True)]
 
@@ -88,7 +88,7 @@ class Json(Options):
         """What inference goes by."""
         if self.fixed_types is None:
             return Reading(self.as_string, self.standard, not self.as_string)
-        from ingest.model.ddl import parse_columns  # noqa: PLC0415  (pyspark's types are slow to import; `check` needs none)
+        from ingest.schema.ddl import parse_columns  # noqa: PLC0415  (pyspark's types are slow to import; `check` needs none)
 
         fixed = parse_columns(self.fixed_types)
         return Reading(self.as_string, self.standard, not self.as_string, fixed)

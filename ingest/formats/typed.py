@@ -17,7 +17,7 @@ import msgspec
 from pyspark.sql.types import BooleanType, CharType, DecimalType, DoubleType, FloatType, StringType, VarcharType
 
 from ingest.model import types, values
-from ingest.model.event import Declared
+from ingest.model.change import Declared
 from ingest.model.jsontext import MALFORMED, fields_of, reason
 from ingest.model.reject import Contradiction, RowError
 

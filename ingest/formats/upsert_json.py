@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ingest.formats.json import Json
-from ingest.model.event import Bad, Kind
+from ingest.model.change import Bad, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import msgspec
 
     from ingest.formats import Decoder
-    from ingest.model.event import Decoded
+    from ingest.model.change import Decoded
     from ingest.model.table import TableId
 
 _NO_KEY: Final = "the record has no key, and a row of an upsert topic is its key's"

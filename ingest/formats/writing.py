@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from ingest.model.event import Kind
+from ingest.model.change import Kind
 from ingest.model.jsontext import object_of
 from ingest.model.table import show
 

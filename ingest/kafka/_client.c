@@ -19,7 +19,7 @@
 #include <string.h>
 #include <sys/types.h>
 
-#include "../model/raw.h"
+#include "../native/raw.h"
 
 /* -- librdkafka ---------------------------------------------------------------------------------------------------- */
 

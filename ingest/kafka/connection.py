@@ -10,7 +10,7 @@ from typing import ClassVar, Final, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from ingest.formats.options import Labelled, OptionErrors
+from ingest.component.options import Labelled, OptionErrors
 from ingest.kafka.properties import check, idle
 
 _CLOUD: Final = "aliyun.kafka."

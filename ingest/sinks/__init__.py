@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from ingest.formats.registry import Registry
+from ingest.component.registry import Registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from ingest.flow.evolve import SourceTable
-    from ingest.flow.infer import Inference
-    from ingest.flow.plan import Plan, Record
+    from ingest.encode.plan import Plan, Record
     from ingest.kafka.admin import Split
     from ingest.model.portion import Portion, Resumed
     from ingest.model.record import Raw
     from ingest.model.schema import SchemaChange, TableSchema
     from ingest.model.table import TableId
+    from ingest.schema.evolve import SourceTable
+    from ingest.schema.infer import Inference
     from ingest.sinks.sink import SinkOptions
 
 

@@ -23,12 +23,12 @@ from ingest.sinks.sink import PlainControl, PlainWriter, SinkOptions
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from ingest.flow.evolve import SourceTable
-    from ingest.flow.infer import Inference
-    from ingest.flow.plan import Record
-    from ingest.flow.rows import RowChange, RowPlan
+    from ingest.encode.plan import Record
+    from ingest.encode.rows import RowChange, RowPlan
     from ingest.kafka.admin import Split
     from ingest.model.schema import TableSchema
+    from ingest.schema.evolve import SourceTable
+    from ingest.schema.infer import Inference
 
 _MAX_NAME: Final = 150
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
@@ -66,7 +66,7 @@ class FileSink(SinkOptions):
         self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference
     ) -> RowPlan:
         """How rows of a table are written."""
-        from ingest.flow.rows import RowPlan  # noqa: PLC0415  (pyspark's types are slow to import; `check` needs none)
+        from ingest.encode.rows import RowPlan  # noqa: PLC0415  (pyspark's types are slow to import; `check` needs none)
 
         name = _file_name(target)
         made = value_of(self.value_format, target, sink)

@@ -11,8 +11,8 @@ from zlib import crc32
 
 from pydantic import Field, field_validator, model_validator
 
+from ingest.component.options import OptionErrors
 from ingest.formats import WrittenFormatName, value_of
-from ingest.formats.options import OptionErrors
 from ingest.formats.writing import Pattern, csv_key, fill, json_key
 from ingest.model.table import Selector, SelectorError, selector
 from ingest.sinks.topics import Destination, TopicsOptions, topic_name
@@ -20,12 +20,12 @@ from ingest.sinks.topics import Destination, TopicsOptions, topic_name
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ingest.flow.evolve import SourceTable
-    from ingest.flow.infer import Inference
-    from ingest.flow.plan import Record
-    from ingest.flow.rows import RowChange, RowPlan
+    from ingest.encode.plan import Record
+    from ingest.encode.rows import RowChange, RowPlan
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
+    from ingest.schema.evolve import SourceTable
+    from ingest.schema.infer import Inference
 
 _KEYS = {"json": json_key, "csv": csv_key}
 
@@ -119,7 +119,7 @@ class KafkaSink(TopicsOptions):
         self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference
     ) -> RowPlan:
         """How changes of a table are written; raises RowError for an id that cannot be a topic's name."""
-        from ingest.flow.rows import Layout, RowPlan  # noqa: PLC0415  (pyspark's types are slow to import; `check` needs none)
+        from ingest.encode.rows import Layout, RowPlan  # noqa: PLC0415  (pyspark's types are slow to import; `check` needs none)
 
         to = self.destination(target)
         value = value_of(self.value_format, target, sink, include_schema=self.include_schema)

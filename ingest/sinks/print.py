@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import msgspec
 from pydantic import Field
 
-from ingest.model.event import Kind
+from ingest.model.change import Kind
 from ingest.model.table import TableId, show
 from ingest.model.text import one_line
 from ingest.sinks.sink import PlainControl, PlainWriter, SinkOptions
@@ -18,13 +18,13 @@ from ingest.sinks.sink import PlainControl, PlainWriter, SinkOptions
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from ingest.flow.evolve import SourceTable
-    from ingest.flow.infer import Inference
-    from ingest.flow.plan import Record
-    from ingest.flow.rows import RowChange, RowPlan
+    from ingest.encode.plan import Record
+    from ingest.encode.rows import RowChange, RowPlan
     from ingest.formats.writing import Image
     from ingest.kafka.admin import Split
     from ingest.model.schema import SchemaChange, TableSchema
+    from ingest.schema.evolve import SourceTable
+    from ingest.schema.infer import Inference
 
 
 class PrintSink(SinkOptions):
@@ -46,7 +46,7 @@ class PrintSink(SinkOptions):
         self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference
     ) -> RowPlan:
         """How rows of a table are shown."""
-        from ingest.flow.rows import RowPlan  # noqa: PLC0415  (pyspark's types are slow to import; `check` needs none)
+        from ingest.encode.rows import RowPlan  # noqa: PLC0415  (pyspark's types are slow to import; `check` needs none)
 
         name = one_line(show(target))
         columns = [column.name for column in sink.columns]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from ingest.formats.options import Labelled
+from ingest.component.options import Labelled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Name
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
+from ingest.component.options import OptionErrors
 from ingest.errors import CheckpointError, DataLoss, TopicMissing
-from ingest.formats.options import OptionErrors
 from ingest.kafka import progress
 from ingest.kafka.connection import KafkaConnection
 from ingest.kafka.properties import CREATE, FALSE, translate

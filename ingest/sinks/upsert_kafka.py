@@ -10,16 +10,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from pydantic import Field, model_validator
 
-from ingest.formats.options import Duration, OptionErrors
+from ingest.component.options import Duration, OptionErrors
 from ingest.formats.writing import Cell, Pattern, csv_cells, json_cells
 from ingest.sinks.topics import TopicsOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from ingest.flow.evolve import SourceTable
-    from ingest.flow.infer import Inference
-    from ingest.flow.plan import Plan, Record
+    from ingest.encode.plan import Plan, Record
     from ingest.formats.writing import Pieces
     from ingest.kafka.admin import Split
     from ingest.kafka.transactions import TransactionalWriter
@@ -28,6 +26,8 @@ if TYPE_CHECKING:
     from ingest.model.record import Headers
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
+    from ingest.schema.evolve import SourceTable
+    from ingest.schema.infer import Inference
 
 
 class UpsertKafka(TopicsOptions):
@@ -99,8 +99,8 @@ class UpsertKafka(TopicsOptions):
     ) -> Plan:
         """How rows of a table become keyed rows; raises RowError for an id that cannot be a topic's name."""
         # Pyspark's types are slow to import, and `check` needs none
-        from ingest.flow.plan import TablePlan  # noqa: PLC0415
-        from ingest.flow.rows import Layout, RowPlan  # noqa: PLC0415
+        from ingest.encode.plan import TablePlan  # noqa: PLC0415
+        from ingest.encode.rows import Layout, RowPlan  # noqa: PLC0415
 
         to = self.destination(target)
         keyed = source.key_from_message

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
-from ingest.formats.registry import Registry
+from ingest.component.registry import Registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
-    from ingest.flow.columns import Extra
-    from ingest.flow.infer import Inference
     from ingest.formats import Format
+    from ingest.formats.columns import Extra
     from ingest.kafka.admin import Split
     from ingest.model.record import Headers, Record
+    from ingest.schema.infer import Inference
     from ingest.sources.records import RecordOptions
 
 

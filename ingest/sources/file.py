@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Final, Literal, Named
 import msgspec
 from pydantic import Field, field_validator
 
+from ingest.component.options import Labelled
 from ingest.errors import ConfigError, DataLoss, Unavailable
-from ingest.formats.options import Labelled
 from ingest.model.jsontext import MALFORMED
 from ingest.sources.records import RecordOptions
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from ingest.formats.options import Duration, OptionErrors
+from ingest.component.options import Duration, OptionErrors
 from ingest.kafka import headers
 from ingest.kafka.connection import KafkaConnection
 from ingest.kafka.offsets import parse_offsets

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, ClassVar, Final, Literal, get_args
 
 from pydantic import Field, field_validator, model_validator
 
+from ingest.component.options import OptionErrors
 from ingest.formats.json import Json
-from ingest.formats.options import OptionErrors
 from ingest.formats.upsert_json import UpsertJson
 from ingest.sources.kafka import KafkaSource
 
 if TYPE_CHECKING:
-    from ingest.flow.columns import Extra
     from ingest.formats import Format
+    from ingest.formats.columns import Extra
     from ingest.sources.records import RecordOptions
 
 FROM_THE_BEGINNING: Final = "an upsert-kafka source is always read from its beginning"

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import ValidationError
 
+from ingest.config.pipeline import PipelineOptions, Route, Transform
 from ingest.formats import FORMATS
-from ingest.model.event import Bad, Kind, Skip
+from ingest.model.change import Bad, Kind, Skip
 from ingest.sinks import SINKS
 from ingest.sources import SOURCES
-from ingest.spec.pipeline import PipelineOptions, Route, Transform
 
 if TYPE_CHECKING:
-    from ingest.formats.options import Options
+    from ingest.component.options import Options
 
 MODELS: list[type[Options]] = [*FORMATS.values(), *SOURCES.values(), *SINKS.values(), PipelineOptions, Route, Transform]
 GARBAGE = [

@@ -15,8 +15,8 @@ import pytest
 from harness import INGEST
 from ruamel.yaml import YAML
 
-from ingest.spec.diagnostics import render
-from ingest.spec.load import load, load_text
+from ingest.config.diagnostics import render
+from ingest.config.loader import load, load_text
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent

@@ -8,7 +8,7 @@ import os
 import signal
 from typing import Any
 
-from ingest.engine.checkpoint import Checkpoint
+from ingest.checkpoint.checkpoint import Checkpoint
 
 POINT, _, NTH = os.environ.get("INGEST_DRIVER_FAULT", "never:1").partition(":")
 _left = iter(range(int(NTH) - 1))

@@ -13,11 +13,11 @@ from confluent_kafka import Producer
 from harness import free_port
 
 from ingest.errors import ConfigError, Unavailable
-from ingest.flow import native
 from ingest.kafka import direct
 from ingest.kafka.reader import RangeReader, offset_of
 from ingest.kafka.transactions import Channel
 from ingest.kafka.writer import KafkaWriter
+from ingest.native import native
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

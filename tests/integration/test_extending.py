@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from harness import INGEST, Result, finish
 
-from ingest.formats.registry import ComponentError, Registry
+from ingest.component.registry import ComponentError, Registry
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

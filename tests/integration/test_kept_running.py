@@ -95,7 +95,7 @@ def workers_of(run: subprocess.Popen[str]) -> list[psutil.Process]:
     found = []
     for process in psutil.Process(run.pid).children(recursive=True):
         with suppress(psutil.Error):  # it has just ended
-            if "ingest.engine.daemon" in process.cmdline():
+            if "ingest.spark.daemon" in process.cmdline():
                 found.append(process)
     return found
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from harness import EXACTLY, INGEST, debezium, finish, message
 
-from ingest.flow import native
 from ingest.kafka.admin import Cluster
+from ingest.native import native
 
 if TYPE_CHECKING:
     from harness import Kafka, Pipeline, Result

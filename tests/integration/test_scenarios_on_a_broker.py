@@ -14,14 +14,14 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from harness import Kafka, free_port
 
-from ingest.engine.rehearsal import Inline
-from ingest.engine.start import Settings
+from ingest.config.loader import load_text
+from ingest.config.pipeline import Route
+from ingest.config.scenario import read
+from ingest.driver.start import Settings
 from ingest.errors import IngestError
+from ingest.inmemory.rehearsal import Inline
 from ingest.observe.events import RunEnded, SchemaChanged
 from ingest.sandbox import broker as sandbox
-from ingest.spec.load import load_text
-from ingest.spec.pipeline import Route
-from ingest.spec.scenario import read
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,7 +69,7 @@ def empty(own: Kafka) -> Kafka:
 @pytest.mark.parametrize("file", [f for f in FILES if about_options(f)], ids=lambda file: file.stem)
 def test_scenario_on_a_broker(file: Path, empty: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "ingest.spec.scenario.load_text",
+        "ingest.config.scenario.load_text",
         lambda name, text, *rest: load_text(name, text.replace(SERVERS, empty.bootstrap), *rest),
     )
     scenario = read(file)

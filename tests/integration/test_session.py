@@ -13,7 +13,7 @@ _PROGRAM = """\
 import sys
 from pathlib import Path
 
-from ingest.engine.session import Session
+from ingest.spark.session import Session
 
 
 def main():

@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-from ingest.spec.diagnostics import render
-from ingest.spec.load import Loaded, load, load_text
+from ingest.config.diagnostics import render
+from ingest.config.loader import Loaded, load, load_text
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLES = int(os.environ.get("INGEST_FUZZ_EXAMPLES", "60"))

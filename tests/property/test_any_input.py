@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from inmemory import run
 
 from ingest.formats import FORMATS
-from ingest.model.event import Bad, Skip
+from ingest.model.change import Bad, Skip
 
 EXAMPLES = int(os.environ.get("INGEST_FUZZ_EXAMPLES", "100"))
 patiently = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from inmemory import run
 
-from ingest.engine import worker
-from ingest.flow import native
 from ingest.model.keytext import key_text
+from ingest.native import native
+from ingest.task import worker
 
 SPELLINGS = [
     ["41", "41.0", "4.1e1", "41.00", "410E-1"], ['"41"', r'"\u0034\u0031"'], ['"A-77"', r'"\u0041-77"'], ["-7", "-7.0"],

@@ -13,20 +13,20 @@ from hypothesis import strategies as st
 from inmemory import run
 from shapes import DECLARED, a_message
 
-from ingest.engine import worker
-from ingest.flow import native
-from ingest.flow.encode import encode
-from ingest.flow.evolve import Schemas, SourceTable
-from ingest.flow.infer import Inference
-from ingest.flow.plans import Plans
+from ingest.component.options import TypedOptions
+from ingest.encode.encode import encode
+from ingest.encode.plans import Plans
 from ingest.formats.canal_json import CanalJson
 from ingest.formats.debezium_json import DebeziumJson
 from ingest.formats.json import Json
-from ingest.formats.options import TypedOptions
 from ingest.model import types
 from ingest.model.schema import Column, TableSchema
+from ingest.native import native
+from ingest.schema.evolve import Schemas, SourceTable
+from ingest.schema.infer import Inference
 from ingest.sinks.kafka import KafkaSink
 from ingest.sinks.upsert_kafka import UpsertKafka
+from ingest.task import worker
 
 pytestmark = pytest.mark.skipif(not native.BUILT, reason="installed without a compiler")
 
@@ -621,7 +621,7 @@ def test_other_canal_messages_are_left(value: bytes) -> None:
 
 def test_a_source_is_read_whatever_source_came_before() -> None:
     """Sources are compared with one that came: what is alike is not looked at again."""
-    from ingest.flow import _native  # not there without a compiler
+    from ingest.native import _native  # not there without a compiler
 
     said: list[Any] = []
     lane = _native.Lane(0, lambda name: said.append(tuple(name.split(b"\0")[:3])), None, lambda _: None)

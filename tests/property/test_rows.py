@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from inmemory import run, table
 
 from ingest.formats.debezium_json import DebeziumJson
-from ingest.model.event import Bad, Skip
+from ingest.model.change import Bad, Skip
 
 values = st.one_of(
     st.none(), st.booleans(), st.integers(-(10**20), 10**20), st.floats(allow_nan=False, allow_infinity=False),

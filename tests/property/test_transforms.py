@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from inmemory import run
 from shapes import DECLARED, a_message
 
-from ingest.engine import worker
-from ingest.engine.binder import Binder
-from ingest.engine.drain import Drain
-from ingest.flow import native
-from ingest.flow.transform import FeedPlan
+from ingest.encode.transform import FeedPlan
+from ingest.native import native
+from ingest.task import worker
+from ingest.task.drain import Drain
+from ingest.transform.binder import Binder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

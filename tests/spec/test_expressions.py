@@ -14,9 +14,9 @@ import pytest
 from inmemory import run
 from pyspark.sql import SparkSession
 
-from ingest.flow import catalog
-from ingest.flow.expressions import projection
-from ingest.flow.lint import unknown_functions
+from ingest.expressions import catalog
+from ingest.expressions.clauses import projection
+from ingest.expressions.lint import unknown_functions
 from ingest.model.text import TextError
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "transforms.md"

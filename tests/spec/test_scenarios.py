@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from ingest.engine import worker
-from ingest.engine.trial import differences
-from ingest.flow import native
-from ingest.spec.scenario import read
+from ingest.config.scenario import read
+from ingest.inmemory.trial import differences
+from ingest.native import native
+from ingest.task import worker
 
 ROOT = Path(__file__).parent.parent.parent
 FILES = sorted([*Path(__file__).parent.glob("*.yaml"), *(ROOT / "pipelines" / "tests").glob("*.yaml")])

@@ -6,7 +6,7 @@ import os
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
-from ingest.engine import archive
+from ingest.spark import archive
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,25 +12,25 @@ import msgspec
 import pytest
 from inmemory import run
 
-from ingest.engine import worker
-from ingest.engine.assignment import merge_counts
-from ingest.engine.output import MAX_KEPT, _small, _start
-from ingest.engine.tally import Counts
-from ingest.flow import native
-from ingest.flow.columns import Columns, Extra
-from ingest.flow.native import Heads
 from ingest.formats import canal_json, debezium_json
 from ingest.formats.canal_json import CanalJson
+from ingest.formats.columns import Columns, Extra
 from ingest.formats.debezium_json import DebeziumJson
 from ingest.model import types
 from ingest.model.cache import MAX_COUNTED, Cache, count_up
-from ingest.model.event import Declared, Kind
+from ingest.model.change import Declared, Kind
 from ingest.model.reject import Failure
 from ingest.model.schema import Column, TableSchema
 from ingest.model.table import show
+from ingest.native import native
+from ingest.native.native import Heads
 from ingest.sinks import upsert_kafka
 from ingest.sinks.kafka import KafkaSink
 from ingest.sinks.topics import Destination
+from ingest.task import worker
+from ingest.task.assignment import merge_counts
+from ingest.task.output import MAX_KEPT, _small, _start
+from ingest.task.tally import Counts
 
 MIB = 1 << 20
 
@@ -175,7 +175,7 @@ def test_columns_of_keys_take_no_more_than_their_room(monkeypatch: pytest.Monkey
 @pytest.mark.skipif(not native.BUILT, reason="installed without a compiler")
 def test_sayings_in_c_take_no_more_than_their_room() -> None:
     """Of all lanes together: 128 MiB, where 10,000 texts of a megabyte were 10 GB."""
-    from ingest.flow import _native
+    from ingest.native import _native
 
     asked: list[int] = []
     table = native.compile_table(plans().find(("d", "t")))
@@ -215,9 +215,9 @@ def test_sayings_in_c_take_no_more_than_their_room() -> None:
 
 
 def plans() -> Any:
-    from ingest.flow.evolve import Schemas, SourceTable
-    from ingest.flow.infer import Inference
-    from ingest.flow.plans import Plans
+    from ingest.encode.plans import Plans
+    from ingest.schema.evolve import Schemas, SourceTable
+    from ingest.schema.infer import Inference
 
     sink: Any = upsert_kafka.UpsertKafka.model_validate({
         "type": "upsert-kafka", "properties.*": {"bootstrap.servers": "nowhere:1"},
@@ -282,9 +282,9 @@ def test_heads_begin_anew_while_records_are_on_their_way(built: bool, monkeypatc
 def test_a_destination_by_a_hash_is_as_small_as_the_hash() -> None:
     from zlib import crc32
 
-    from ingest.flow.evolve import SourceTable
-    from ingest.flow.infer import Inference
     from ingest.kafka.writer import Deliveries
+    from ingest.schema.evolve import SourceTable
+    from ingest.schema.infer import Inference
 
     sink: Any = KafkaSink.model_validate({
         "type": "kafka", "properties.*": {"bootstrap.servers": "nowhere:1"}, "partition.strategy": "hash-by-key",

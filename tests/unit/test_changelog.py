@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ingest.engine.changelog import Rows
 from ingest.errors import Unavailable
+from ingest.task.changelog import Rows
 
 if TYPE_CHECKING:
     from pathlib import Path

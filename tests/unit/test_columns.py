@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from ingest.engine.rehearsal import MemoryRecord
-from ingest.flow.columns import Columns, Extra
-from ingest.model.event import Bad, Kind
+from ingest.formats.columns import Columns, Extra
+from ingest.inmemory.rehearsal import MemoryRecord
+from ingest.model.change import Bad, Kind
 
 
 @pytest.mark.parametrize(

@@ -12,20 +12,20 @@ import pytest
 from confluent_kafka import KafkaError
 from inmemory import pipeline
 
-from ingest.engine import planner
-from ingest.engine.checkpoint import Batch, Checkpoint, Progress
-from ingest.engine.daemon import unpacked
-from ingest.engine.session import with_retries
-from ingest.engine.storage import LocalStorage
-from ingest.engine.worker import Delta, Setup, State, by_the_book, in_python
+from ingest.checkpoint.checkpoint import Batch, Checkpoint, Progress
+from ingest.checkpoint.storage import LocalStorage
+from ingest.driver import planner
+from ingest.encode.conform import Conformer, Drift
 from ingest.errors import CheckpointError, ConfigError, NoPrimaryKey, SchemaChangeRefused
-from ingest.flow import native
-from ingest.flow.conform import Conformer, Drift
-from ingest.flow.evolve import Policy, Schemas, SourceTable, evolve, reroute
-from ingest.flow.route import KeyRule, RouteRule, Rules
 from ingest.kafka.failures import is_away
 from ingest.model import types
 from ingest.model.schema import Column, TableSchema
+from ingest.native import native
+from ingest.schema.evolve import Policy, Schemas, SourceTable, evolve, reroute
+from ingest.schema.routes import KeyRule, RouteRule, Rules
+from ingest.spark.daemon import unpacked
+from ingest.spark.session import with_retries
+from ingest.task.worker import Delta, Setup, State, by_the_book, in_python
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -109,7 +109,7 @@ def test_old_batches_are_forgotten(tmp_path: Path) -> None:
 
 def test_a_second_user_is_refused_and_a_dead_one_is_not_waited_for_long(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from ingest.engine.storage import LocalStorage\n"
+        "import sys; from pathlib import Path; from ingest.checkpoint.storage import LocalStorage\n"
         "s = LocalStorage(Path(sys.argv[1])); print('open', flush=True); sys.stdin.read()"
     )
     other = subprocess.Popen(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from scale import growth
 
-from ingest.flow.expressions import condition, projection
-from ingest.flow.lint import unknown_functions
+from ingest.expressions.clauses import condition, projection
+from ingest.expressions.lint import unknown_functions
 from ingest.model.text import TextError
 
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from ingest.flow.expressions import calls
-from ingest.flow.functions import FunctionError, caller, load
+from ingest.expressions.clauses import calls
+from ingest.expressions.functions import FunctionError, caller, load
 from ingest.model import types
 
 if TYPE_CHECKING:

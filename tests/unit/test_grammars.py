@@ -10,13 +10,13 @@ import pytest
 from scale import growth
 from sqlglot import exp
 
-from ingest.engine import planner
+from ingest.driver import planner
 from ingest.formats.canal_json import CanalJson
 from ingest.kafka.headers import Headers, compile_filter
 from ingest.kafka.offsets import parse_offsets, parse_time
 from ingest.model import types
-from ingest.model.ddl import parse_columns, parse_tables
 from ingest.model.text import TextError
+from ingest.schema.ddl import parse_columns, parse_tables
 
 TOY, BOOK, TEST = ("depart", b"toy"), ("depart", b"book"), ("env", b"test")
 

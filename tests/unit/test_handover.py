@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from ingest.engine.feed import WAITING, Pace
-from ingest.engine.handover import Handover, Left
-from ingest.engine.rows import BATCH_ROWS, MARK, READY, Kept, Results, Rows, RowsInC, layout
+from ingest.encode.transform import Programs
 from ingest.errors import InternalError, Unavailable
-from ingest.flow import native
-from ingest.flow.transform import Programs
 from ingest.model.reject import RowError
+from ingest.native import native
+from ingest.task.feed import WAITING, Pace
+from ingest.transform.handover import Handover, Left
+from ingest.transform.rows import BATCH_ROWS, MARK, READY, Kept, Results, Rows, RowsInC, layout
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -101,12 +101,12 @@ def test_files_are_found_in_their_order_and_are_gone_then(tmp_path: Path) -> Non
     first, second = Handover(folder), Handover(folder)
     stayed, _ = filled(Rows).take()
     for i in range(3):
-        first.leave(Left(f"chunk {i}", stayed, 2, 1))  # type: ignore[arg-type]  # anything will do
+        first.leave(Left(f"chunk {i}", stayed, 2, 1))
     assert [str(second.find().said) for _ in range(2)] == ["chunk 0", "chunk 1"]
     assert [path.name for path in folder.iterdir()] == ["3"]
     second.pass_over()
     assert not [*folder.iterdir()]
-    first.leave(Left("late", stayed, 2, 1))  # type: ignore[arg-type]
+    first.leave(Left("late", stayed, 2, 1))
     second.close()
     assert not folder.exists()
 
@@ -116,7 +116,7 @@ def test_a_full_disk_is_an_error_that_says_where(tmp_path: Path) -> None:
     handover = Handover(folder)
     (folder / "1").symlink_to("/dev/full")
     with pytest.raises(Unavailable, match="attempt: No space left on device"):
-        handover.leave(Left("chunk", (0, []), 0, 1))  # type: ignore[arg-type]
+        handover.leave(Left("chunk", (0, []), 0, 1))
 
 
 def test_what_waits_for_long_is_handed_on_by_rows_that_say_nothing() -> None:

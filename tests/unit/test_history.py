@@ -10,12 +10,12 @@ import pytest
 from harness import INGEST
 from inmemory import pipeline, run
 
-from ingest.engine.checkpoint import Checkpoint
-from ingest.engine.storage import LocalStorage
-from ingest.flow.evolve import Policy, Schemas, evolve
-from ingest.flow.route import RouteRule, Rules
+from ingest.checkpoint.checkpoint import Checkpoint
+from ingest.checkpoint.storage import LocalStorage
 from ingest.model import types
 from ingest.model.schema import Column, TableSchema
+from ingest.schema.evolve import Policy, Schemas, evolve
+from ingest.schema.routes import RouteRule, Rules
 
 if TYPE_CHECKING:
     from pathlib import Path

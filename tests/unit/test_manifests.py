@@ -12,7 +12,7 @@ from typer.main import get_command
 
 from ingest import errors
 from ingest.cli.app import app
-from ingest.spec.load import load_text
+from ingest.config.loader import load_text
 
 FILES = sorted((Path(__file__).parents[2] / "docker" / "k8s").glob("*.yaml"))
 API = kubernetes_validate.latest_version()

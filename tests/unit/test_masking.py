@@ -13,15 +13,15 @@ import pytest
 from scale import growth
 
 from ingest.cli.app import main
+from ingest.config import visible
+from ingest.config.loader import load, load_text
+from ingest.config.pipeline import PipelineOptions, Route, Transform
+from ingest.config.visible import HIDDEN, conceal, concealed, mask, masked, sensitive
 from ingest.errors import InternalError, Unavailable
 from ingest.formats import FORMATS
 from ingest.kafka.properties import KNOWN, MANAGED, MEANINGLESS, NAMED, RENAMED
 from ingest.sinks import SINKS
 from ingest.sources import SOURCES
-from ingest.spec import visible
-from ingest.spec.load import load, load_text
-from ingest.spec.pipeline import PipelineOptions, Route, Transform
-from ingest.spec.visible import HIDDEN, conceal, concealed, mask, masked, sensitive
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ingest.flow import native
+from ingest.native import native
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 pytestmark = pytest.mark.skipif(not native.BUILT, reason="installed without a compiler")
 if native.BUILT:
-    from ingest.flow import _native
+    from ingest.native import _native
 
 AGAIN = "running already"
 DEBEZIUM, ROWS, CANAL = range(3)

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ingest.engine.checkpoint import Checkpoint
-from ingest.engine.old_keys import old_keys
-from ingest.engine.storage import LocalStorage
-from ingest.flow.evolve import Policy, Schemas, evolve
-from ingest.flow.route import Rules
+from ingest.checkpoint.checkpoint import Checkpoint
+from ingest.checkpoint.old_keys import old_keys
+from ingest.checkpoint.storage import LocalStorage
 from ingest.model import types
 from ingest.model.schema import Column, TableSchema
+from ingest.schema.evolve import Policy, Schemas, evolve
+from ingest.schema.routes import Rules
 
 if TYPE_CHECKING:
     from pathlib import Path

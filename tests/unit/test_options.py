@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ingest.config.interpolate import Filled, Interpolation
+from ingest.config.loader import load
+from ingest.config.secrets import Secrets
+from ingest.config.visible import mask
 from ingest.kafka.properties import PropertyError, translate
 from ingest.sinks.upsert_kafka import UpsertKafka
-from ingest.spec.interpolate import Filled, Interpolation
-from ingest.spec.load import load
-from ingest.spec.secrets import Secrets
-from ingest.spec.visible import mask
 
 if TYPE_CHECKING:
     from pathlib import Path

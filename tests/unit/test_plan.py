@@ -11,11 +11,11 @@ import pytest
 from harness import debezium
 
 from ingest.cli.app import main
-from ingest.engine.preview import Preview, preview
-from ingest.engine.rehearsal import MemoryRecord, Rehearsed, rehearse
-from ingest.engine.sampled import MOST
-from ingest.engine.staged import GivenSource, KeptSink
-from ingest.engine.start import Settings
+from ingest.driver.start import Settings
+from ingest.inmemory.preview import Preview, preview
+from ingest.inmemory.rehearsal import MemoryRecord, Rehearsed, rehearse
+from ingest.inmemory.sampled import MOST
+from ingest.inmemory.staged import GivenSource, KeptSink
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.engine.tally import MAX_BYTES, Counts, Tally
 from ingest.errors import ConfigError
 from ingest.kafka.progress import Note, pack, parts, read_note, read_owner, unpack
+from ingest.task.tally import MAX_BYTES, Counts, Tally
 
 LIMIT = 4096
 """What brokers take of an offset's metadata, unless they are told otherwise."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ingest.engine.readable import MOST, place_of, readable
+from ingest.spark.readable import MOST, place_of, readable
 
 ZERO = """[DIVIDE_BY_ZERO] Division by zero. Use `try_divide` to tolerate divisor being 0 and return NULL instead. If \
 necessary set "spark.sql.ansi.enabled" to "false" to bypass this error. SQLSTATE: 22012

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ingest.config import secrets as secrets_module
+from ingest.config.loader import load
+from ingest.config.secrets import SecretError, Secrets, installed
 from ingest.errors import AccessError, ConfigError
 from ingest.kafka.client import has_feature, usable
 from ingest.kafka.properties import OAUTH_ALLOWED, OAUTH_URL, PropertyError, translate
-from ingest.spec import secrets as secrets_module
-from ingest.spec.load import load
-from ingest.spec.secrets import SecretError, Secrets, installed
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ingest.spec.pipeline import Pipeline
+    from ingest.config.pipeline import Pipeline
 
 SERVERS = {"bootstrap.servers": "h:1"}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from scale import growth
 
-from ingest.flow.route import KeyRule, RouteRule, Rules
 from ingest.model.table import Selector, SelectorError
+from ingest.schema.routes import KeyRule, RouteRule, Rules
 
 ORDERS = ("shop", "orders")
 

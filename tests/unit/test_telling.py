@@ -100,7 +100,7 @@ def test_the_summary_says_why_it_ended_and_what_is_left(
 RUN = """
 import sys, time
 from ingest.cli.progress import Log
-from ingest.engine.session import Stop
+from ingest.spark.session import Stop
 from ingest.observe.events import Stopping
 observer = Log(frozenset())
 stop = Stop(lambda name, now: observer(Stopping(name, now)))

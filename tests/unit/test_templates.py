@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ingest.flow.expressions import template
+from ingest.expressions.clauses import template
 
 
 @pytest.mark.parametrize(

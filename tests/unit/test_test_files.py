@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ingest.cli.app import main
-from ingest.spec.scenario import NoTest, ScenarioError, read
+from ingest.config.scenario import NoTest, ScenarioError, read
 
 if TYPE_CHECKING:
     from pathlib import Path

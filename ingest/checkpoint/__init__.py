@@ -1,0 +1,1 @@
+"""What a run leaves for the next one: batches, positions, schemas, on any file system."""

@@ -1,0 +1,315 @@
+"""What a run leaves for the next one: positions, counters, schemas, in plain files.
+
+    checkpoint.json        identity and fingerprint
+    lock                   held by the run that owns a local checkpoint, and by its Java process
+    runs/N                 one for each run: the options it had, without secrets
+    batches/N.R.plan       ranges, topic ids, schema version: written by run R before any task starts
+    batches/N.R.done       positions reached, counters: written by run R when the batch is over
+    schemas/V.json         what version V changed; every hundredth holds everything
+    replays/               replays of dead letters (replay.py)
+
+Files appear whole or not at all. A plan without a done is run again: nothing of a batch is lost with its driver. Where
+there is no lock, a run that finds a newer one's number stops before it plans; what it has written until then has its
+own number in its name, and of two files of one batch the newer run's counts.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from ingest.errors import CheckpointError
+from ingest.model.schema import TableSchema
+from ingest.schema.evolve import Schemas, SourceTable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ingest.checkpoint.storage import Storage
+    from ingest.kafka.admin import Split
+    from ingest.model.table import TableId
+    from ingest.schema.evolve import Evolution
+    from ingest.schema.routes import Rules
+
+FORMAT: Final = 1
+KEYS: Final = 2
+"""How keys are written: 2, by what their values say; before, by what their columns' types were."""
+KEEP_BATCHES: Final = 20
+KEEP_RUNS: Final = 20
+SNAPSHOT_EVERY: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One planned batch."""
+
+    number: int
+    run: int
+    ids: Mapping[str, str]
+    ranges: Mapping[Split, tuple[int, int]]
+    schema_version: int
+    shards: Mapping[Split, int]
+    """Which shard writes what comes from a split."""
+    prefix: str | None = None
+    """What the sink's transactions were called; None where it has none."""
+    time: int = 0
+    """When it was planned, in milliseconds since 1970."""
+
+    def by_shard(self) -> dict[int, dict[Split, tuple[int, int]]]:
+        """The ranges of each shard."""
+        out: dict[int, dict[Split, tuple[int, int]]] = {}
+        for split, span in self.ranges.items():
+            out.setdefault(self.shards[split], {})[split] = span
+        return dict(sorted(out.items()))
+
+
+@dataclass(slots=True)
+class Progress:
+    """Where the pipeline stands after a batch."""
+
+    batch: int = 0
+    positions: dict[Split, int] = field(default_factory=dict)
+    ids: dict[str, str] = field(default_factory=dict)
+    shards: dict[Split, int] = field(default_factory=dict)
+    errors: int = 0
+    """Rejects that count against the tolerance, over all runs."""
+
+
+class Checkpoint:
+    """An open checkpoint. `begin` makes this process the one that may write to it, until `close`."""
+
+    def __init__(self, storage: Storage) -> None:
+        """Look at what is there; raises CheckpointError when it is damaged, or newer than this version."""
+        self.storage = storage
+        self.where = storage.where
+        self.run = 0
+        self.batches = "batches"
+        """Where plans and progress are: a replay has a folder of its own."""
+        self._kept: list[tuple[int, str]] = []
+        """The batches' files that are to be forgotten at some time."""
+        try:
+            self.meta: dict[str, Any] = orjson.loads(storage.read("checkpoint.json") or b"{}")
+            if self.meta.get("format", FORMAT) != FORMAT:
+                msg = f"checkpoint {self.where} was written by a newer version (format {self.meta['format']})"
+                raise CheckpointError(msg, "run it with that version")
+        except (ValueError, AttributeError) as exc:
+            raise self.damaged("checkpoint.json", exc) from exc
+
+    def begin(self, note: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
+        """Take the next run's number, leaving a note with it; returns the note of the run before, which None keeps."""
+        self.run = self.newest_run
+        before: Mapping[str, Any] = {}
+        try:
+            before = orjson.loads(self.storage.read(f"runs/{self.run}") or b"{}")
+        except ValueError as exc:
+            raise self.damaged(f"runs/{self.run}", exc) from exc
+        while True:
+            self.run += 1
+            if self.storage.create(f"runs/{self.run}", orjson.dumps(before if note is None else note)):
+                break
+        if self.run > KEEP_RUNS:
+            self.storage.remove(f"runs/{self.run - KEEP_RUNS}")
+        return before
+
+    @property
+    def newest_run(self) -> int:
+        """The number of the newest run."""
+        return max(self._numbers("runs"), default=0)
+
+    def own(self) -> None:
+        """Raises CheckpointError where a newer run has taken the checkpoint over; a local one is locked instead."""
+        if self.storage.lock is None and self.newest_run > self.run:
+            msg = f"checkpoint {self.where} was taken over by a newer run than this one (number {self.run})"
+            raise CheckpointError(msg, "nothing is lost; see that only one of them is started")
+
+    def _numbers(self, folder: str, ending: str = "") -> list[int]:
+        stems = [name.removesuffix(ending) for name in self.storage.names(folder) if name.endswith(ending)]
+        return sorted(int(stem) for stem in stems if stem.isdigit())
+
+    def damaged(self, what: str, exc: Exception) -> CheckpointError:
+        """The error for a file that cannot be read."""
+        return CheckpointError(
+            f"checkpoint {self.where} is damaged: {what}: {exc}", "restore it, or start over with another --checkpoint"
+        )
+
+    @property
+    def exists(self) -> bool:
+        """Whether a pipeline has used it."""
+        return "id" in self.meta
+
+    @property
+    def id(self) -> str:
+        """The checkpoint's identity, for whatever must not be mixed up with another's."""
+        return str(self.meta["id"])
+
+    def bind(self, fingerprint: Mapping[str, Mapping[str, Any]]) -> None:
+        """Take possession for a pipeline, or see that it is the same one; raises CheckpointError."""
+        if "id" not in self.meta:
+            self.meta = {"format": FORMAT, "id": uuid.uuid4().hex, "keys": KEYS, "fingerprint": fingerprint}
+            self._write_meta()
+            return
+        for section, expected in self.meta["fingerprint"].items():
+            for key, value in expected.items():
+                now = fingerprint.get(section, {}).get(key)
+                if now != value:
+                    msg = f"checkpoint {self.where} is of a pipeline with another {section} {key}: {value}, now {now}"
+                    hint = "its positions mean nothing here: use another pipeline.name, or another --checkpoint"
+                    raise CheckpointError(msg, hint)
+
+    @property
+    def has_old_keys(self) -> bool:
+        """Tell whether records were written whose keys had the text that their columns' types gave them."""
+        return self.meta.get("keys") != KEYS
+
+    def forget_old_keys(self) -> None:
+        """Note that this was said."""
+        self.meta["keys"] = KEYS
+        self._write_meta()
+
+    def _write_meta(self) -> None:
+        self.storage.write("checkpoint.json", orjson.dumps(self.meta, option=orjson.OPT_INDENT_2))
+
+    # -- batches -----------------------------------------------------------------------------------------------------
+
+    @property
+    def scope(self) -> str:
+        """Whose progress it is that a sink keeps with the data: this checkpoint's, or that of one of its replays."""
+        return self.id if self.batches == "batches" else f"{self.id}.{self.batches.replace('/', '-')}"
+
+    def _files(self, ending: str) -> list[tuple[int, int]]:
+        """Batch and run of each file of a kind, in their order."""
+        found = []
+        for name in self.storage.names(self.batches):
+            if name.endswith(ending):
+                number, _, run = name.removesuffix(ending).partition(".")
+                if number.isdigit() and run.isdigit():
+                    found.append((int(number), int(run)))
+                    self._kept.append((int(number), name))
+        return sorted(found)
+
+    def progress(self) -> tuple[Progress, Batch | None]:
+        """Where the last finished batch ended, and the planned batch that is not finished, if there is one."""
+        try:
+            self._kept = []
+            done = max(self._files(".done"), default=(-1, 0))
+            progress = self._progress(*done)
+            planned = max(self._files(".plan"), default=(-1, 0))
+            return progress, self._batch(*planned) if planned[0] > done[0] else None
+        except (ValueError, KeyError, TypeError) as exc:
+            raise self.damaged("batches", exc) from exc
+
+    def _progress(self, number: int, run: int) -> Progress:
+        if number < 0:
+            return Progress()
+        stored = orjson.loads(self.storage.read(f"{self.batches}/{number}.{run}.done") or b"")
+        return Progress(
+            number,
+            {(t, p): at for t, p, at, _ in stored["positions"]},
+            stored["ids"],
+            {(t, p): shard for t, p, _, shard in stored["positions"]},
+            stored["errors"],
+        )
+
+    def _batch(self, number: int, run: int) -> Batch:
+        stored = orjson.loads(self.storage.read(f"{self.batches}/{number}.{run}.plan") or b"")
+        ranges = {(t, p): (start, end) for t, p, start, end, _ in stored["ranges"]}
+        shards = {(t, p): shard for t, p, _, _, shard in stored["ranges"]}
+        return Batch(
+            number, run, stored["ids"], ranges, stored["schema_version"], shards, stored["prefix"], stored["time"]
+        )
+
+    def plan(self, batch: Batch) -> None:
+        """Store a plan; only then may its tasks start. Raises CheckpointError where a newer run has taken over."""
+        self.own()
+        plan = {
+            "ids": batch.ids,
+            "schema_version": batch.schema_version,
+            "prefix": batch.prefix,
+            "time": batch.time,
+            "ranges": [[t, p, start, end, batch.shards[t, p]] for (t, p), (start, end) in batch.ranges.items()],
+        }
+        self._write(batch.number, f"{batch.number}.{batch.run}.plan", plan)
+
+    def done(self, progress: Progress, counts: Mapping[str, Any]) -> None:
+        """Store where the pipeline stands now, and forget old batches; raises CheckpointError as `plan` does."""
+        self.own()
+        positions = [[t, p, at, progress.shards.get((t, p), 0)] for (t, p), at in progress.positions.items()]
+        done = {
+            "ids": progress.ids,
+            "errors": progress.errors,
+            "counts": counts,
+            "positions": positions,
+        }
+        self._write(progress.batch, f"{progress.batch}.{self.run}.done", done)
+        old = [(number, name) for number, name in self._kept if number <= progress.batch - KEEP_BATCHES]
+        for entry in old:
+            self.storage.remove(f"{self.batches}/{entry[1]}")
+            self._kept.remove(entry)
+
+    def _write(self, number: int, name: str, value: Any) -> None:  # noqa: ANN401  (plain values)
+        self.storage.write(f"{self.batches}/{name}", orjson.dumps(value))
+        self._kept.append((number, name))
+
+    # -- schemas -----------------------------------------------------------------------------------------------------
+
+    def schemas(self, rules: Rules) -> Schemas:
+        """The newest version of all schemas, with the targets that the rules give the tables now."""
+        versions = self.version_numbers()
+        sources: dict[tuple[str, ...], SourceTable] = {}
+        sinks: dict[tuple[str, ...], TableSchema] = {}
+        try:
+            stored = {v: orjson.loads(self.storage.read(f"schemas/{v}.json") or b"") for v in versions}
+            first = max((v for v in versions if stored[v]["full"]), default=0)
+            for version in versions:
+                if version < first:
+                    continue
+                for table, value in stored[version]["sources"]:
+                    schema = TableSchema.from_json(value)
+                    sources[tuple(table)] = SourceTable(schema, rules.targets(tuple(table)), value["key_from_message"])
+                for table, value in stored[version]["sinks"]:
+                    sinks[tuple(table)] = TableSchema.from_json(value)
+        except (ValueError, KeyError, TypeError) as exc:
+            raise self.damaged("schemas", exc) from exc
+        return Schemas(versions[-1] if versions else 0, sources, sinks)
+
+    def version_numbers(self) -> list[int]:
+        """Return the numbers of the versions of the schemas that there are, in order."""
+        return self._numbers("schemas", ".json")
+
+    def versions(
+        self,
+    ) -> Iterator[tuple[int, int | None, dict[TableId, TableSchema], dict[TableId, TableSchema]]]:
+        """Each version of the schemas: number, time in milliseconds, and the source and sink tables it changed.
+
+        Versions that hold everything give everything. Raises CheckpointError.
+        """
+        for version in self.version_numbers():
+            try:
+                stored = orjson.loads(self.storage.read(f"schemas/{version}.json") or b"")
+                sources = {tuple(table): TableSchema.from_json(value) for table, value in stored["sources"]}
+                sinks = {tuple(table): TableSchema.from_json(value) for table, value in stored["sinks"]}
+            except (ValueError, KeyError, TypeError) as exc:
+                raise self.damaged(f"schemas/{version}.json", exc) from exc
+            yield version, stored.get("time"), sources, sinks
+
+    def store(self, evolution: Evolution) -> None:
+        """Store a version of the schemas: what it changed, or everything now and then."""
+        version = evolution.schemas.version
+        full = version % SNAPSHOT_EVERY == 0
+        sources = evolution.schemas.sources if full else evolution.sources
+        sinks = evolution.schemas.sinks if full else evolution.sinks
+        value = {
+            "full": full,
+            "time": int(time.time() * 1000),
+            "sources": [[table, source.to_json()] for table, source in sources.items()],
+            "sinks": [[table, schema.to_json()] for table, schema in sinks.items()],
+        }
+        self.storage.write(f"schemas/{version}.json", orjson.dumps(value))
+
+    def close(self) -> None:
+        """Give the checkpoint back."""
+        self.storage.close()

@@ -1,0 +1,196 @@
+"""A checkpoint outside of a run: what is in it, and other positions for the next run.
+
+In: an open checkpoint, and for what only the cluster knows the source's control. Out: values to print.
+Reference: decisions, "A pipeline file that changes under its checkpoint" and "Dirty data".
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from ingest.checkpoint.checkpoint import Checkpoint, Progress
+from ingest.checkpoint.storage import HadoopStorage, LocalStorage, is_remote
+from ingest.errors import CheckpointError, ConfigError
+from ingest.schema.routes import Rules
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from ingest.kafka.admin import Split
+    from ingest.sources.kafka_control import KafkaControl
+
+Target: TypeAlias = "tuple[Literal['earliest', 'latest'], None] | tuple[Literal['timestamp', 'offset'], int]"
+"""Where to set positions: timestamps are milliseconds since 1970."""
+
+
+@contextmanager
+def opened(where: str, conf: Mapping[str, str], *, write: bool) -> Iterator[Checkpoint]:
+    """A checkpoint; with `write`, nobody else may use it meanwhile. Raises CheckpointError where there is none."""
+    if not is_remote(where):
+        if not (Path(where) / "checkpoint.json").is_file():
+            raise _nothing(where)
+        storage = LocalStorage(Path(where), lock=write)
+        try:
+            yield Checkpoint(storage)
+        finally:
+            storage.close()
+        return
+    import tempfile  # noqa: PLC0415  (only here)
+
+    from ingest.spark.session import Session  # noqa: PLC0415  (it is slow to import, and starts Java)
+
+    with tempfile.TemporaryDirectory() as folder:
+        session = Session("ingest checkpoint", "local[1]", conf, lock=None, log=Path(folder) / "spark.log")
+        try:
+            checkpoint = Checkpoint(HadoopStorage(where, *session.hadoop, make=write))
+            if not checkpoint.exists:
+                raise _nothing(where)
+            yield checkpoint
+        finally:
+            session.stop()
+
+
+def _nothing(where: str) -> CheckpointError:
+    return CheckpointError(
+        f"there is no checkpoint at {where}",
+        "give a checkpoint's place, or a pipeline file (its checkpoint is .ingest/<pipeline name>, or --checkpoint)",
+    )
+
+
+def overview(checkpoint: Checkpoint, source: KafkaControl | None) -> dict[str, Any]:
+    """Everything that an operator asks first, in plain values; with a source, how far its splits are behind."""
+    progress, unfinished = checkpoint.progress()
+    ends: Mapping[Split, int] = {}
+    if source is not None:
+        there = source.topics({topic for topic, _ in progress.positions})
+        known = [(t, p) for t, p in progress.positions if t in there and p < there[t].partitions]
+        ends = source.resolve(known, "latest")
+    schemas = checkpoint.schemas(Rules())
+    positions = []
+    for (topic, partition), offset in sorted(progress.positions.items()):
+        end = ends.get((topic, partition))
+        positions.append({
+            "topic": topic, "partition": partition, "offset": offset, "end": end,
+            "lag": None if end is None else max(0, end - offset), "shard": progress.shards.get((topic, partition)),
+            "topic_id": progress.ids.get(topic),
+        })  # fmt: skip
+    return {
+        "checkpoint": checkpoint.where,
+        "id": checkpoint.id,
+        "fingerprint": checkpoint.meta["fingerprint"],
+        "runs": checkpoint.newest_run,
+        "batch": progress.batch,
+        "unfinished_batch": None if unfinished is None else unfinished.number,
+        "errors": progress.errors,
+        "schema_version": schemas.version,
+        "tables": len(schemas.sources),
+        "positions": positions,
+    }
+
+
+def as_offsets(checkpoint: Checkpoint) -> str:
+    """The positions as `scan.startup.specific-offsets` takes them, for another pipeline to start from."""
+    progress, _ = checkpoint.progress()
+    parts = [f"topic:{t},partition:{p},offset:{at}" for (t, p), at in sorted(progress.positions.items())]
+    return ";".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A position that a reset changes. `new` minus `old` is how many offsets are skipped, or negative: read again."""
+
+    topic: str
+    partition: int
+    old: int | None
+    new: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """What a reset would do: the progress to store, and what is different in it."""
+
+    progress: Progress
+    moves: Sequence[Move]
+    errors: int
+    """Counted errors that are forgotten."""
+    dropped_batch: int | None
+    """A planned batch that is given up: its ranges are planned anew from the positions."""
+
+
+def plan_reset(
+    checkpoint: Checkpoint,
+    source: KafkaControl | None,
+    target: Target | None,
+    topic: str | None,
+    partition: int | None,
+    *,
+    errors: bool,
+    drop_batch: bool = False,
+) -> Reset:
+    """What to store for these wishes; changes nothing. Raises ConfigError for what cannot be."""
+    stored, unfinished = checkpoint.progress()
+    if unfinished is not None and unfinished.prefix is not None and not drop_batch:
+        msg = (
+            f"batch {unfinished.number} of an exactly-once run is not finished, and only the sink knows how far it came"
+        )
+        hint = "let the pipeline run with --once first; or with --drop-batch all of the batch is written (again)"
+        raise ConfigError(msg, hint)
+    number = max(stored.batch, -1 if unfinished is None else unfinished.number) + 1
+    progress = replace(stored, batch=number, positions=dict(stored.positions), ids=dict(stored.ids))
+    moves: list[Move] = []
+    if target is not None:
+        for split, new in sorted(_targets(progress, source, target, topic, partition).items()):
+            old = progress.positions.get(split)
+            if old != new:
+                moves.append(Move(*split, old, new))
+                progress.positions[split] = new
+    forgotten = progress.errors if errors else 0
+    progress.errors -= forgotten
+    return Reset(progress, moves, forgotten, None if unfinished is None else unfinished.number)
+
+
+def _targets(
+    progress: Progress, source: KafkaControl | None, target: Target, topic: str | None, partition: int | None
+) -> dict[Split, int]:
+    splits = {s for s in progress.positions if topic in (None, s[0]) and partition in (None, s[1])}
+    if source is not None:
+        there = source.topics({t for t, _ in splits} | ({topic} if topic else set()))
+        for name, found in there.items():
+            if name not in progress.ids:
+                continue  # not this pipeline's
+            progress.ids[name] = found.id  # a topic that was created again is accepted with its new positions
+            splits |= {(name, p) for p in range(found.partitions) if partition in (None, p)}
+        for name, p in [s for s in splits if s[0] not in there or s[1] >= there[s[0]].partitions]:
+            splits.remove((name, p))
+            progress.positions.pop((name, p), None)
+        for name in {s[0] for s in progress.positions} - there.keys() if topic is None else ():
+            progress.ids.pop(name, None)
+    if not splits:
+        what = "" if topic is None else f" of topic {topic}" + ("" if partition is None else f", partition {partition}")
+        msg = f"the checkpoint has no position{what}"
+        raise ConfigError(msg, "see which there are: ingest checkpoint show")
+    kind, value = target
+    if kind == "offset":
+        if len(splits) > 1:
+            msg = f"--to offset:{value} would set {len(splits)} partitions to one offset"
+            raise ConfigError(msg, "say which one with --topic and --partition")
+        (split,) = splits
+        if source is not None:
+            first, end = source.resolve(splits, "earliest")[split], source.resolve(splits, "latest")[split]
+            if not first <= (value or 0) <= end:
+                msg = f"{split[0]}[{split[1]}] holds offsets {first} to {end}, not {value}"
+                raise ConfigError(msg, "choose one of those, or --to earliest or latest")
+        return {split: value or 0}
+    if source is None:
+        msg = f"--to {kind} needs the cluster, and a checkpoint does not know how to reach it"
+        raise ConfigError(msg, "give the pipeline file instead of the checkpoint's place (with --checkpoint DIR)")
+    return source.resolve(splits, (value or 0) if kind == "timestamp" else kind)
+
+
+def apply_reset(checkpoint: Checkpoint, reset: Reset) -> None:
+    """Store it. A run that is under way elsewhere is fenced, as by a newer run."""
+    checkpoint.begin()
+    checkpoint.done(reset.progress, {})

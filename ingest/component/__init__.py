@@ -1,0 +1,1 @@
+"""What every component is made of: an options model, and a registry that finds it by its name."""

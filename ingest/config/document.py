@@ -1,0 +1,312 @@
+"""YAML text → a tree of values that know where they stand.
+
+Scalars stay text, as written: the models turn them into what they want, so no value loses its spelling on the way.
+Limits keep a hostile file from costing more than a moment. Refuses duplicate keys, tags, and merge keys. What is shown
+of the text in errors is decided by `visible`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+from ruamel.yaml import YAML
+from ruamel.yaml.composer import Composer, MaxDepthExceededError
+from ruamel.yaml.error import MarkedYAMLError
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from ruamel.yaml.reader import ReaderError
+
+from ingest.config.diagnostics import Diagnostic, did_you_mean
+from ingest.config.syntax import explain
+from ingest.config.visible import Visible, covered, forms, line_alone, line_of, mask, shown_key, words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from ruamel.yaml.error import StringMark
+
+MAX_BYTES: Final = 1 << 20
+MAX_DEPTH: Final = 40
+MAX_VALUES: Final = 50_000
+MAX_FOUND: Final = 200
+"""More findings than this are counted, not shown."""
+_LONGEST_WORD: Final = 100
+_YAML: Final = "tag:yaml.org,2002:"
+_KNOWN_TAGS: Final = {_YAML + t for t in ("str", "int", "float", "bool", "null", "timestamp", "seq", "map")}
+_REFUSED_TAGS: Final = {_YAML + t for t in ("binary", "omap", "pairs", "set")}
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Where something stands: line and column from 1, and its length on that line."""
+
+    line: int
+    column: int
+    length: int
+
+
+@dataclass(slots=True)
+class Scalar:
+    """A leaf: its text, or None for null."""
+
+    value: str | None
+    span: Span
+    unresolved: bool = False
+    """Whether it holds a placeholder that nothing filled in: what it will be is not known."""
+    written: str | None = None
+    """The text as the file has it, where placeholders were filled in."""
+    filled: tuple[str, ...] = ()
+    """What was filled in. Messages do not show it: it may be a secret."""
+
+
+@dataclass(slots=True)
+class Sequence:
+    """A list."""
+
+    items: list[Value]
+    span: Span
+
+
+@dataclass(slots=True)
+class Mapping:
+    """A map; `keys` says where each key stands."""
+
+    items: dict[str, Value]
+    span: Span
+    keys: dict[str, Span] = field(default_factory=dict)
+
+
+Value: TypeAlias = "Scalar | Sequence | Mapping"
+
+
+class Document:
+    """A parsed file with what is wrong with it so far."""
+
+    def __init__(self, file: str, text: str) -> None:
+        """Parse; what is wrong goes to `diagnostics`, and `root` is None when nothing could be read."""
+        self.file = file
+        self.visible = Visible()
+        self.diagnostics: list[Diagnostic] = []
+        self.root: Value | None = None
+        self._lines = text.removeprefix("\ufeff").splitlines(keepends=True)
+        self._values = 0
+        self._left_out = 0
+        self._suggested = 0
+        self._node: Node | None = None
+        if len(text.encode(errors="replace")) > MAX_BYTES:
+            self.report(Span(1, 1, 1), f"the file is larger than {MAX_BYTES} bytes")
+        elif not self._refused_directive():
+            self._parse("".join(self._lines))
+
+    # -- what is wrong -----------------------------------------------------------------------------------------------
+
+    def report(self, span: Span, message: str, *, severity: Literal["error", "warning", "note"] = "error") -> None:
+        """Add a diagnostic."""
+        if len(self.diagnostics) >= MAX_FOUND:
+            self._left_out += severity == "error"
+            return
+        self.diagnostics.append(Diagnostic(self.file, span.line, span.column, max(1, span.length), severity, message))
+
+    def suggest(self, word: str, known: Iterable[str]) -> str:
+        """`, did you mean 'topic'?`, or nothing; nothing where the file has too many errors to care."""
+        self._suggested += 1
+        return "" if self._suggested > MAX_FOUND or len(word) > _LONGEST_WORD else did_you_mean(word, known)
+
+    def findings(self, secrets: Iterable[str] = ()) -> list[Diagnostic]:
+        """All that is wrong, in the file's order, with the lines; none shows a secret or what may be one."""
+        found = sorted(set(self.diagnostics))
+        if self._left_out:
+            text = f"and {self._left_out} more errors"
+            found.append(Diagnostic(self.file, len(self._lines) or 1, 1, 1, "error", text))
+        if not found:
+            return []
+        places = None if self._node is None else self._places(self._node)
+        there = "\0".join({*(d.message for d in found), *(self._line(d.line) for d in found)})
+        seen = [form for form in forms(frozenset(secrets)) if form in there]
+        return [self._with_line(diagnostic, places, seen) for diagnostic in found]
+
+    def within(self, value: Scalar, at: int, length: int) -> Span:
+        """Where a part of a text stands: exactly if the file has the text as it is, else the whole of it."""
+        span = value.span
+        line = self._line(span.line)
+        begin = span.column - 1
+        text = value.value or ""
+        for quoted in (0, 1):
+            if line[begin + quoted : begin + quoted + len(text)] == text:
+                return Span(span.line, begin + quoted + at + 1, length)
+        return span
+
+    def _line(self, number: int) -> str:
+        return self._lines[number - 1].rstrip("\r\n\x85\u2028\u2029") if 0 < number <= len(self._lines) else ""
+
+    def _with_line(self, found: Diagnostic, places: _Places | None, secrets: Iterable[str]) -> Diagnostic:
+        line = self._line(found.line)
+        if places is None:
+            visible = line_alone(line)
+        else:
+            visible = line_of(line, places.shown.get(found.line, []), places.hidden.get(found.line, []))
+        source, where = covered(line, visible, secrets)
+        start = min(found.column - 1, len(line))
+        end = min(start + found.length, len(line))
+        last = where[end] if end == len(line) or visible[end] or visible[end - 1] else where[-1]
+        caret = (where[start], max(where[start] + 1, last))
+        # Asterisks in a list of known names would say which of them is a password
+        message = mask(found.message, [secret for secret in secrets if secret not in words()])
+        return replace(found, message=message, source=source, caret=caret)
+
+    def _places(self, root: Node) -> _Places:
+        """The texts in the file, line by line, and whether they may be shown."""
+        text = "".join(self._lines)
+        starts = list(accumulate((len(line) for line in self._lines), initial=0))
+        places = _Places({}, {})
+
+        def add(node: Node, *, shown: bool) -> None:
+            start, end = node.start_mark, node.end_mark
+            into = places.shown if shown else places.hidden
+            for number in range(start.line, min(end.line + 1, len(self._lines))):
+                into.setdefault(number + 1, []).append((start.index - starts[number], end.index - starts[number]))
+
+        for node, section, option, is_key in _leaves(root, "", ""):
+            if is_key:
+                add(node, shown=self.visible.key(section, option, str(node.value)))
+            else:
+                written = text[node.start_mark.index : node.end_mark.index]
+                add(node, shown=bool(option) and self.visible.value(section, option, written))
+        return places
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def _refused_directive(self) -> bool:
+        for number, line in enumerate(self._lines, 1):
+            if line.startswith("%"):
+                if line.split("#")[0].split() in (["%YAML", "1.1"], ["%YAML", "1.2"]):
+                    continue
+                why = "a line that begins with '%' in front of a document is a directive of YAML's: remove it"
+                self.report(Span(number, 1, 1), f"not YAML as it is read here: {why}")
+                return True
+            if line.strip() and not line.lstrip().startswith("#"):
+                break
+        return False
+
+    def _parse(self, text: str) -> None:
+        yaml = YAML(typ="safe", pure=True)
+        yaml.version = (1, 2)
+        yaml.max_depth = MAX_DEPTH + 2
+        yaml.Composer = _Composer
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of an anchor that is given twice, with its line
+                node: Node | None = yaml.compose(text)
+            self.root = None if node is None else self._value(node, 0, "", "")
+            self._node = node
+        except _TooMuchError as exc:
+            self.report(exc.span, str(exc))
+            self.root = None
+        except MaxDepthExceededError as exc:
+            self.report(_at(exc.problem_mark), f"nested deeper than {MAX_DEPTH} levels")
+        except MarkedYAMLError as exc:
+            mark, why = explain(exc, self._line)
+            self.report(_at(mark), f"not YAML: {why}")
+        except ReaderError as exc:
+            before = text[: int(exc.position)].splitlines(keepends=True) or [""]
+            ends = before[-1].endswith(("\n", "\r"))
+            span = Span(len(before) + ends, 1 if ends else len(before[-1]) + 1, 1)
+            self.report(span, f"not YAML: the control character U+{ord(text[exc.position]):04X} is not allowed")
+        except Exception as exc:  # noqa: BLE001  (whatever a parser of somebody else's does with a broken file)
+            self.report(_at(yaml.reader.get_mark()), f"not YAML: nothing that can be read ({type(exc).__name__})")
+
+    def _value(self, node: Node, depth: int, section: str, option: str) -> Value:
+        self._values += 1
+        span = _span(node)
+        if depth > MAX_DEPTH:
+            raise _TooMuchError(span, f"nested deeper than {MAX_DEPTH} levels")
+        if self._values > MAX_VALUES:
+            raise _TooMuchError(span, f"more than {MAX_VALUES} values, aliases counted as often as they are used")
+        tag = str(node.tag)
+        if tag not in _KNOWN_TAGS and not tag.endswith((":value", ":merge")):
+            shown = f"the tag '!!{tag.removeprefix(_YAML)}'" if tag in _REFUSED_TAGS else "a tag"
+            self.report(span, f"{shown} is not allowed here; put a text that begins with '!' in quotes")
+        if isinstance(node, ScalarNode):
+            is_null = tag.endswith(":null") and node.style is None
+            text = str(node.value)
+            if not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text):
+                self.report(span, "half of a surrogate pair is no character")
+                text = text.encode(errors="replace").decode()
+            return Scalar(None if is_null else text, span)
+        if isinstance(node, SequenceNode):
+            return Sequence([self._value(item, depth + 1, section, option) for item in node.value], span)
+        assert isinstance(node, MappingNode)
+        mapping = Mapping({}, span)
+        for key_node, value_node in node.value:
+            where = _span(key_node)
+            key = str(key_node.value) if isinstance(key_node, ScalarNode) else ""
+            value = self._value(value_node, depth + 1, *_below(section, option, key))
+            if not isinstance(key_node, ScalarNode):
+                self.report(where, "a key must be a plain text")
+            elif str(key_node.tag).endswith(":merge"):
+                self.report(where, "merge keys (<<) are not allowed: write the options out")
+            elif key in mapping.items:
+                shown = shown_key(key if self.visible.key(section, option, key) else "")
+                self.report(where, f"duplicate key {shown!r}, first given in line {mapping.keys[key].line}")
+            else:
+                mapping.items[key] = value
+                mapping.keys[key] = where
+        return mapping
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Where texts stand in each line, from character to character: those that may be shown, and the others."""
+
+    shown: dict[int, list[tuple[int, int]]]
+    hidden: dict[int, list[tuple[int, int]]]
+
+
+class _TooMuchError(Exception):
+    def __init__(self, span: Span, message: str) -> None:
+        super().__init__(message)
+        self.span = span
+
+
+class _Composer(Composer):
+    """Ends before a file with too many values has cost much."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:  # noqa: ANN401  (ruamel's)
+        self.count = getattr(self, "count", 0) + 1
+        if self.count > MAX_VALUES:
+            raise _TooMuchError(_at(self.parser.peek_event().start_mark), f"more than {MAX_VALUES} values")
+        return super().compose_node(parent, index)
+
+
+def _below(section: str, option: str, key: str) -> tuple[str, str]:
+    """The section and the option that the value of a key belongs to."""
+    if not section:
+        return key or "?", option
+    return section, f"{option}.{key}" if option else key
+
+
+def _leaves(node: Node, section: str, option: str) -> Iterator[tuple[ScalarNode, str, str, bool]]:
+    """Each text with the section and the option it belongs to, and whether it is a key in that option."""
+    if isinstance(node, ScalarNode):
+        yield node, section, option, False
+    elif isinstance(node, SequenceNode):
+        for item in node.value:
+            yield from _leaves(item, section, option)
+    else:
+        for key, value in node.value:
+            if isinstance(key, ScalarNode):
+                yield key, section, option, True
+                yield from _leaves(value, *_below(section, option, str(key.value)))
+
+
+def _at(mark: StringMark | None) -> Span:
+    return Span(1, 1, 1) if mark is None else Span(mark.line + 1, mark.column + 1, 1)
+
+
+def _span(node: Node) -> Span:
+    start: StringMark = node.start_mark
+    end: StringMark = node.end_mark
+    length = end.column - start.column if end.line == start.line else 1
+    return Span(start.line + 1, start.column + 1, max(1, length))

@@ -1,0 +1,182 @@
+"""Placeholders and secrets put into a parsed pipeline file, before its models see it.
+
+In: the tree of a file. Out: the same tree with its texts filled in, and a note for each that could not be. Remembers
+every secret, so that it can be masked wherever it turns up.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from ingest.config.document import Document, Mapping, Scalar, Sequence, Value
+from ingest.config.interpolate import Interpolation
+from ingest.config.secrets import SecretError, Secrets
+from ingest.config.visible import MIN_MASKED, conceal, opaque, secrets_in, shown_key
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence as Names
+
+PREFIX: Final = "properties."
+"""What client properties begin with."""
+_MOST_NOTES: Final = 20
+"""Placeholders of one text that notes are about."""
+_WHOLE: Final = "properties-from-secret"
+_SECRET: Final = "dew.csms.secretName"  # noqa: S105  (an option)
+_FIELDS: Final = "dew.csms.decrypt.fields"
+
+
+class Filling:
+    """Fills in the values of one document."""
+
+    def __init__(self, document: Document, variables: dict[str, str], secrets: Secrets) -> None:
+        """Take `variables` before those of the file."""
+        self._document = document
+        self._set = variables
+        self._secrets = secrets
+        self._interpolation = Interpolation(variables, secrets=secrets)
+
+    def fill(self, root: Mapping, options: Mapping | None) -> None:
+        """Fill in all texts of a file; `options` are those of `pipeline:`, where they were put together anew."""
+        self._interpolation.variables = {**self._variables(options), **self._set}
+        self._fill(root)
+        if options is not None:
+            self._fill(options)
+        for section, value in root.items.items():
+            self._learn(value if options is None or section != "pipeline" else options, "", _named(value), section)
+        for name, text in self._set.items():
+            self._secrets.known.update(secrets_in(name, text))
+
+    def _variables(self, options: Mapping | None) -> dict[str, str]:
+        """`pipeline.variables`; they may hold secrets and `${env:…}`, but no other variables."""
+        variables = None if options is None else options.items.get("variables")
+        if not isinstance(variables, Mapping):
+            return {}
+        self._fill(variables)
+        return {k: v.value for k, v in variables.items.items() if isinstance(v, Scalar) and v.value is not None}
+
+    def _fill(self, value: Value) -> None:
+        if isinstance(value, Scalar):
+            if value.value is not None and value.written is None:
+                found = self._interpolation.fill(value.value)
+                for problem in found.problems[:_MOST_NOTES]:
+                    span = self._document.within(value, problem.at, problem.length)
+                    self._document.report(span, problem.why, severity="note")
+                value.written, value.value = value.value, found.text
+                value.unresolved, value.filled = bool(found.problems), found.values
+            return
+        for item in value.items.values() if isinstance(value, Mapping) else value.items:
+            self._fill(item)
+
+    def _learn(self, value: Value, option: str, named: Names[str], section: str) -> None:
+        """Remember what options that hold secrets have, so that it is masked wherever else it turns up.
+
+        Those `named` hold the key of a secret.
+        """
+        if isinstance(value, Scalar):
+            if value.value is not None and option not in named:
+                self._secrets.known.update(secrets_in(option, value.value))
+        elif isinstance(value, Sequence):
+            for item in value.items:
+                self._learn(item, option, named, section)
+        else:
+            before = ""
+            for key, item in value.items.items():
+                if before and not self._document.visible.option(section, key):
+                    self._secrets.known.add(key)  # written one line too low, and as far to the left as a key
+                empty = isinstance(item, Scalar) and item.value is None
+                before = key if empty and opaque(key) else ""
+                self._learn(item, f"{option}.{key}" if option else key, named, section)
+
+    def reveal(self, section: Mapping) -> None:
+        """Put in what secrets with several values hold: whole sets of properties, and fields that name a key."""
+        names = _named(section)
+        try:
+            if self._open(section, _WHOLE):
+                self._put_in(section, self._several(section, _WHOLE), _WHOLE)
+        except SecretError as exc:
+            self._missing(section, _WHOLE, exc)
+            self._wait(section, _WHOLE)
+        try:
+            if not self._open(section, _FIELDS) or (names and not self._open(section, _SECRET)):
+                return
+            values = self._several(section, _SECRET) if names else {}
+        except SecretError as exc:
+            self._missing(section, _SECRET, exc)
+            self._wait(section, *names)
+            return
+        for name in names:
+            target = section.items.get(name)
+            if not isinstance(target, Scalar) or target.value is None:
+                fields = section.items[_FIELDS]
+                text = f"{_FIELDS} names {name!r}, which is not given here"
+                self._document.report(fields.span, conceal(text, fields.filled if isinstance(fields, Scalar) else ()))
+            elif target.value not in values:
+                # Not what is given: where somebody wrote the secret itself, it would show
+                self._document.report(target.span, f"the secret has no value under the key that {name} names")
+                target.unresolved = True
+            else:
+                target.value = values[target.value]
+                target.filled = (target.value,)
+
+    def _missing(self, section: Mapping, key: str, why: SecretError) -> None:
+        """Say that there is no secret; not by its name where that was filled in, as a variable's name is made of it."""
+        given = section.items[key]
+        filled = isinstance(given, Scalar) and given.filled
+        text = f"{key}: what placeholders put in here is the name of no secret" if filled else str(why)
+        self._document.report(given.span, text, severity="note")
+
+    def holds_secret(self, value: Value) -> bool:
+        """Whether a text has a secret that a placeholder put in, or will put in once it is set."""
+        if not isinstance(value, Scalar):
+            return False
+        known = [secret for secret in self._secrets.known if len(secret) >= MIN_MASKED]
+        return "${secret_values." in (value.written or "") or any(k in text for text in value.filled for k in known)
+
+    def _open(self, section: Mapping, key: str) -> bool:
+        """Whether it is known what an option about secrets says; where not, what hangs on it has to wait."""
+        if unresolved(section, key):
+            self._wait(section, *(name for name in section.items if name.startswith(PREFIX)), key)
+            return False
+        return True
+
+    def _wait(self, section: Mapping, *names: str) -> None:
+        """What the client would be is not known, so nothing can be said about these options."""
+        for name in names:
+            item = section.items.get(name)
+            if isinstance(item, Scalar):
+                item.unresolved = True
+        name = f"{PREFIX}bootstrap.servers"
+        section.items.setdefault(name, Scalar("unknown:1", section.span))
+        section.keys.setdefault(name, section.span)
+
+    def _put_in(self, section: Mapping, values: dict[str, str], option: str) -> None:
+        for key, value in values.items():
+            name = PREFIX + key.removeprefix(PREFIX)
+            if name in section.items:
+                text = f"the secret holds {shown_key(name)!r}, which this file gives as well"
+                self._document.report(section.keys[name], text)
+                continue
+            section.items[name] = Scalar(value, section.items[option].span, filled=(value,))
+            section.keys[name] = section.keys[option]
+
+    def _several(self, section: Mapping, key: str) -> dict[str, str]:
+        name = _scalar(section, key)
+        return {} if name is None else self._secrets.values(name, _scalar(section, "dew.csms.version"))
+
+
+def unresolved(section: Value, key: str) -> bool:
+    """Whether an option holds a placeholder that nothing filled in."""
+    value = section.items.get(key) if isinstance(section, Mapping) else None
+    return isinstance(value, Scalar) and value.unresolved
+
+
+def _named(section: Value) -> list[str]:
+    """The options that name a key of a secret."""
+    fields = _scalar(section, _FIELDS) if isinstance(section, Mapping) else None
+    return [name for part in re.split("[,;]", fields or "") if (name := part.strip())]
+
+
+def _scalar(section: Mapping, key: str) -> str | None:
+    value = section.items.get(key)
+    return value.value if isinstance(value, Scalar) and not value.unresolved else None

@@ -1,0 +1,445 @@
+"""The text of a pipeline file → a Pipeline, or everything that is wrong with it.
+
+In: a path and variables. Out: the frozen model and its diagnostics. Starts no client, no Java.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from ingest.component.registry import ComponentError
+from ingest.config import elsewhere
+from ingest.config.diagnostics import Diagnostic, render
+from ingest.config.document import MAX_BYTES, MAX_FOUND, Document, Mapping, Scalar, Sequence, Span, Value
+from ingest.config.filling import PREFIX, Filling, unresolved
+from ingest.config.pipeline import Pipeline, PipelineOptions, Route, Transform, UserFunction
+from ingest.config.secrets import SecretError, Secrets, installed
+from ingest.config.visible import SEEN, opaque, shown_key
+from ingest.config.wording import FUNCTIONS, SECTIONS, Wording, names
+from ingest.deadletter.collector import DirtyDataCollector
+from ingest.errors import ConfigError, PipelineFileError
+from ingest.formats import FORMATS
+from ingest.sinks import SINKS
+from ingest.sources import SOURCES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from ingest.component.options import Options
+    from ingest.component.registry import Registry
+
+_COLLECTOR: Final = "dirty-data.collector."
+_START: Final = Span(1, 1, 1)
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What became of a file: `pipeline` is None where there is an error."""
+
+    pipeline: Pipeline | None
+    diagnostics: list[Diagnostic]
+
+
+def load(path: Path, variables: dict[str, str] | None = None, secrets: Secrets | None = None) -> Loaded:
+    """Read, fill in and check a pipeline file. A placeholder that nothing fills in is a note."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+        text = data.decode()
+    except (OSError, UnicodeDecodeError) as exc:
+        why = (exc.strerror or str(exc)) if isinstance(exc, OSError) else "it is not UTF-8"
+        return Loaded(None, [Diagnostic(str(path), 1, 1, 1, "error", f"cannot read the file: {why}")])
+    loader = _Loader(Document(str(path), text), variables or {}, secrets or Secrets(), path.resolve().parent)
+    return loader.load(path.stem)
+
+
+def load_text(
+    name: str, text: str, stem: str, variables: dict[str, str] | None = None, folder: Path | None = None
+) -> Loaded:
+    """As `load`, for a text that is not a file of its own; `name` is what errors call it."""
+    return _Loader(Document(name, text), variables or {}, Secrets(), folder).load(stem)
+
+
+def load_strictly(path: Path, variables: dict[str, str] | None = None) -> Pipeline:
+    """The pipeline, ready to run, asking providers for secrets; raises PipelineFileError, for notes as well."""
+    try:
+        secrets = Secrets(providers=installed(os.environ))
+    except SecretError as exc:
+        raise ConfigError(str(exc), "see the documentation of secrets") from exc
+    loaded = load(path, variables, secrets)
+    if loaded.pipeline is None or any(d.severity != "warning" for d in loaded.diagnostics):
+        # What a check can leave open a run cannot
+        errors = [replace(d, severity="error") if d.severity == "note" else d for d in loaded.diagnostics]
+        raise PipelineFileError(render(errors))
+    return loaded.pipeline
+
+
+def locate(path: Path, rule: int, option: str, start: int, end: int, message: str) -> Diagnostic | None:
+    """An error in the text of a transform's option, with its place in the file; None where it cannot be told."""
+    try:
+        document = Document(str(path), path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError):
+        return None
+    root = document.root
+    rules = root.items.get("transform") if isinstance(root, Mapping) else None
+    entry = rules.items[rule] if isinstance(rules, Sequence) and rule < len(rules.items) else None
+    value = entry.items.get(option) if isinstance(entry, Mapping) else None
+    if not isinstance(value, Scalar):
+        return None
+    span = document.within(value, start, end - start)
+    document.diagnostics.clear()
+    document.report(span, message)
+    return document.findings()[0]
+
+
+class _Loader:
+    def __init__(self, document: Document, variables: dict[str, str], secrets: Secrets, folder: Path | None) -> None:
+        self._document = document
+        self._folder = folder
+        self._secrets = secrets
+        self._filling = Filling(document, variables, secrets)
+        self._wording = Wording(document)
+        self._warnings: list[str] = []
+
+    def load(self, stem: str) -> Loaded:
+        root = self._document.root
+        report = self._document.report
+        if root is None or not isinstance(root, Mapping):
+            if not self._document.diagnostics:
+                report(_START, "a pipeline file is a map with the keys source and sink")
+            return self._loaded(None)
+        options = self._flat(root.items.get("pipeline"))
+        self._filling.fill(root, options)
+        for key, span in root.keys.items():
+            if key not in SECTIONS:
+                hint = self._document.suggest(key, SECTIONS)
+                report(span, f"unknown section {shown_key(key)!r}{hint} (known: {', '.join(SECTIONS)})")
+        for key in ("source", "sink"):
+            if key not in root.items:
+                report(_START, f"section {key!r} is missing")
+        source = self._component(root, "source", SOURCES)
+        sink = self._component(root, "sink", SINKS)
+        routes = self._list(root, "route", Route)
+        transforms = self._list(root, "transform", Transform)
+        if options is None:
+            options = Mapping({}, _START)
+        options.items.setdefault("name", Scalar(stem, _START))
+        collector = self._collector(options, sink)
+        self._check_calls(root, options.items.get(FUNCTIONS))
+        functions = self._functions(options)
+        settings = self._model(PipelineOptions, options, self._plain(options), "pipeline")
+        if source is None or sink is None or settings is None or self._has_errors():
+            return self._loaded(None)
+        self._check_files(root, source, sink)
+        if self._has_errors():
+            return self._loaded(None)
+        settings = settings.model_copy(update={"collector": collector, "functions": functions})
+        return self._loaded(
+            Pipeline.model_construct(
+                source=source,
+                sink=sink,
+                route=tuple(routes),
+                transform=tuple(transforms),
+                pipeline=settings,
+                secrets=frozenset(self._secrets.known),
+                folder=self._folder,
+                warnings=tuple(self._warnings),
+            )
+        )
+
+    def _loaded(self, pipeline: Pipeline | None) -> Loaded:
+        SEEN.update(self._secrets.known)
+        return Loaded(pipeline, self._document.findings(self._secrets.known))
+
+    def _has_errors(self) -> bool:
+        return any(d.severity == "error" for d in self._document.diagnostics)
+
+    # -- filling in --------------------------------------------------------------------------------------------------
+
+    def _flat(self, value: Value | None) -> Mapping | None:
+        """`pipeline:` with nested keys joined by dots; `variables` stays a map of its own."""
+        if value is None or (isinstance(value, Scalar) and value.value is None):
+            return None
+        if not isinstance(value, Mapping):
+            self._document.report(value.span, "pipeline: must be a map")
+            return None
+        out = Mapping({}, value.span)
+
+        def add(mapping: Mapping, prefix: str) -> None:
+            for key, item in mapping.items.items():
+                name, span = prefix + key, mapping.keys[key]
+                if isinstance(item, Mapping) and name != "variables" and not opaque(name):
+                    add(item, f"{name}.")
+                elif name in out.items:
+                    self._document.report(span, f"duplicate key {name!r}, first given in line {out.keys[name].line}")
+                else:
+                    out.items[name], out.keys[name] = item, span
+
+        add(value, "")
+        return out
+
+    # -- models ------------------------------------------------------------------------------------------------------
+
+    def _plain(self, value: Value) -> Any:  # noqa: ANN401  (what pydantic takes)
+        if isinstance(value, Scalar):
+            return value.value
+        if isinstance(value, Sequence):
+            return [self._plain(item) for item in value.items]
+        return {key: self._plain(item) for key, item in value.items.items()}
+
+    def _component(self, root: Mapping, section: str, registry: Registry[Any]) -> Any:  # noqa: ANN401
+        """A source or sink: its class by its type, its format's options set apart."""
+        value = root.items.get(section)
+        if value is None:
+            return None
+        if not isinstance(value, Mapping):
+            self._document.report(value.span, f"{section}: must be a map")
+            return None
+        kind = value.items.get("type")
+        if not isinstance(kind, Scalar) or kind.value is None:
+            known = ", ".join(registry.names())
+            where = value.keys.get("type", root.keys[section])
+            self._document.report(where, f"{section}.type is missing (known: {known})")
+            return None
+        if kind.unresolved:
+            return None
+        try:
+            cls = registry.find(kind.value)
+        except ComponentError as exc:
+            self._document.report(kind.span, self._wording.discreet(f"{section} type {exc}", kind, section, "type"))
+            return None
+        if cls is None:
+            names = registry.names()
+            given = self._wording.given(kind, section, "type")
+            if kind.value.lower() in elsewhere.CONNECTORS:
+                text = f"{section} type {given} is not there yet"
+            else:
+                text = (
+                    f"unknown {section} type {given}{'' if kind.filled else self._document.suggest(kind.value, names)}"
+                )
+            self._document.report(kind.span, f"{text} (known: {', '.join(names)})")
+            return None
+        return self._of_class(cls, value, section)
+
+    def _of_class(self, cls: Any, value: Mapping, section: str) -> Any:  # noqa: ANN401
+        """A component's options, its client properties and its format's options set apart."""
+        connects = "properties" in cls.model_fields
+        self._document.visible.allow(names(cls))
+        if connects:
+            self._filling.reveal(value)
+        chosen = None if cls.formats is None else self._chosen(cls, value)
+        own: dict[str, Any] = {}
+        formats: dict[str, Value] = {}
+        properties: dict[str, str] = {}
+        if self._filling.holds_secret(value.items.get("path", value)):
+            text = (
+                "path: a secret is not allowed here: checkpoints keep the names of files; take ${env:…} or a variable"
+            )
+            self._document.report(value.items["path"].span, text)
+        for key, item in value.items.items():
+            if connects and key.startswith(PREFIX):
+                properties[key.removeprefix(PREFIX)] = self._text(item, value.keys[key])
+            elif cls.formats is not None and (key.split(".", 1)[0] in FORMATS or key.startswith(f"{chosen}.")):
+                formats[key] = item
+            else:
+                own[key] = self._plain(item)
+        if connects:
+            own["properties.*"] = properties
+        fmt = None if chosen is None else self._format(chosen, cls.formats, value, formats)
+        model = self._model(cls, value, own, section, with_formats=cls.formats is not None)
+        if model is not None and fmt is not None:
+            model, problems = model.with_format(fmt)
+            for key, text in problems:
+                self._document.report(value.keys.get(key, value.span), text)
+        if model is not None:
+            self._warn(model, value, section)
+        if fmt is not None:
+            self._warn(fmt, value, section)  # type: ignore[arg-type]  # formats are `Options`
+        return model
+
+    def _warn(self, options: Options, where: Mapping, section: str) -> None:
+        for key, said in options.warnings():
+            text = self._wording.discreet(said, where.items.get(key), section, key)
+            self._document.report(where.keys.get(key, where.span), text, severity="warning")
+            self._warnings.append(f"{section}: {text}")
+        for key, remark in options.remarks():
+            value = where.items[key]
+            assert isinstance(value, Scalar)
+            span = self._document.within(value, remark.at, remark.length)
+            text = f"{key}: {self._wording.discreet(str(remark), value, section, key)}"
+            self._document.report(span, text, severity="warning")
+            self._warnings.append(f"{section}: {text}")
+
+    def _collector(self, options: Mapping, sink: Any) -> DirtyDataCollector | None:  # noqa: ANN401  (a sink's options)
+        """`pipeline.dirty-data.collector.*`, taken out of the pipeline's options."""
+        names = [name for name in options.items if name.startswith(_COLLECTOR)]
+        if not names:
+            return None
+        first = options.keys[names[0]]
+        found = Mapping({}, first)
+        for name in names:
+            short = name.removeprefix(_COLLECTOR)
+            found.items[short], found.keys[short] = options.items.pop(name), options.keys[name]
+        collector: DirtyDataCollector | None = self._of_class(
+            DirtyDataCollector, found, "pipeline.dirty-data.collector"
+        )
+        lost = collector is not None and collector.type == "kafka" and not collector.properties
+        if lost and sink is not None and "properties" not in type(sink).model_fields:
+            option = "dirty-data.collector.properties.bootstrap.servers"
+            self._document.report(first, f"dead letters need {option}: the sink is no Kafka cluster")
+        return collector
+
+    def _functions(self, options: Mapping) -> tuple[UserFunction, ...]:
+        """`pipeline.user-defined-function`, taken out of the pipeline's options, with what can be called only."""
+        given = options.items.pop(FUNCTIONS, None)
+        if given is None:
+            return ()
+        if self._folder is not None and str(self._folder) not in sys.path:
+            sys.path.append(str(self._folder))  # last, so that no file here stands in for a module of Python's own
+        models = [*self._list(Mapping({FUNCTIONS: given}, given.span), FUNCTIONS, UserFunction)]
+        if self._has_errors() or not isinstance(given, Sequence):
+            return ()
+        names: set[str] = set()
+        for model, item in zip(models, given.items, strict=True):
+            assert isinstance(item, Mapping)
+            if model.name.lower() in names:
+                self._document.report(item.items["name"].span, f"a function {model.name!r} is there already")
+            names.add(model.name.lower())
+            python = item.items["python"]
+            if isinstance(python, Scalar) and python.unresolved:
+                continue
+            try:
+                model.load()
+            except ValueError as exc:
+                text = self._wording.discreet(str(exc), python, FUNCTIONS, "python")
+                self._document.report(python.span, f"function {model.name!r}: {text}")
+        return tuple(models)
+
+    def _check_calls(self, root: Mapping, given: Value | None) -> None:
+        """Expressions call functions that there are: Spark's, Flink's or the pipeline's own."""
+        entries = given.items if isinstance(given, Sequence) else []
+        names = (entry.items.get("name") for entry in entries if isinstance(entry, Mapping))
+        own = {str(name.value).lower() for name in names if isinstance(name, Scalar)}
+        transforms = root.items.get("transform")
+        guesses = MAX_FOUND
+        for rule in transforms.items if isinstance(transforms, Sequence) else []:
+            for option in ("projection", "filter"):
+                text = rule.items.get(option) if isinstance(rule, Mapping) else None
+                if not isinstance(text, Scalar) or not text.value or text.unresolved or text.value in {"*", "\\*"}:
+                    continue
+                from ingest.expressions.lint import unknown_functions  # noqa: PLC0415  (few pipelines need it)
+
+                for error in unknown_functions(text.value, own, guesses):
+                    guesses -= 1
+                    said = str(error)
+                    if guesses >= 0:  # more than these are counted, not shown
+                        said = self._wording.discreet(said, text, "transform", option)
+                    span = self._document.within(text, error.at, error.length)
+                    self._document.report(span, f"{option}: {said}")
+
+    def _check_files(self, root: Mapping, source: Any, sink: Any) -> None:  # noqa: ANN401  (options models)
+        """A pipeline that reads files must not write among them."""
+        if source.type == "file" == sink.type and source.matches(sink.example()):
+            section = root.items["sink"]
+            if unresolved(root.items["source"], "path") or unresolved(section, "path"):
+                return
+            span = section.items["path"].span if isinstance(section, Mapping) else section.span
+            self._document.report(
+                span, "the pipeline would read what it writes: source.path matches files in sink.path"
+            )
+
+    def _text(self, item: Value, span: Span) -> str:
+        if isinstance(item, Scalar) and item.value is not None:
+            return item.value
+        instead = "" if not isinstance(item, Scalar) or item.unresolved else ": write '' for an empty one"
+        self._document.report(span, f"a client property must be a text or a number{instead}")
+        return ""
+
+    @staticmethod
+    def _chosen(component: Any, section: Mapping) -> str | None:  # noqa: ANN401  (an options model)
+        """The name of the format that a component's values are in."""
+        chosen = section.items.get(component.formats)
+        name = chosen.value if isinstance(chosen, Scalar) else component.model_fields["value_format"].default
+        return name if isinstance(name, str) else None
+
+    def _format(self, name: str, option: str, section: Mapping, options: dict[str, Value]) -> BaseModel | None:
+        try:
+            cls = FORMATS.find(name)
+        except ComponentError:  # which the option itself says
+            return None
+        if cls is None:
+            return None
+        self._document.visible.allow(names(cls))
+        for key in [k for k in options if not k.startswith(f"{name}.")]:
+            text = f"{shown_key(key)!r} is an option of another format than {option}: {name}"
+            self._document.report(section.keys[key], text)
+            del options[key]
+        plain = {key: self._plain(item) for key, item in options.items()}
+        return self._model(cls, section, plain, name)
+
+    def _list(self, root: Mapping, section: str, cls: type[_Model]) -> Iterable[_Model]:
+        value = root.items.get(section)
+        if value is None or (isinstance(value, Scalar) and value.value is None):
+            return []
+        if not isinstance(value, Sequence):
+            self._document.report(value.span, f"{section}: must be a list")
+            return []
+        out = []
+        for item in value.items:
+            if not isinstance(item, Mapping):
+                self._document.report(item.span, f"an entry of {section}: must be a map")
+                continue
+            model = self._model(cls, item, self._plain(item), section)
+            if model is not None:
+                out.append(model)
+                self._warn(model, item, section)  # type: ignore[arg-type]  # they are all `Options`
+        return out
+
+    def _model(
+        self,
+        cls: type[_Model],
+        where: Mapping,
+        plain: dict[str, Any],
+        section: str,
+        *,
+        with_formats: bool = False,
+    ) -> _Model | None:
+        try:
+            return cls.model_validate(plain)
+        except ValidationError as exc:
+            known = names(cls)
+            for fmt in FORMATS.values() if with_formats else ():
+                known += names(fmt)
+            wrong = exc.errors(include_url=False, include_input=False)
+        say = partial(self._wording.problems, where=where, known=known, section=section)
+        problems = dict.fromkeys(p for error in wrong for p in say(error))
+        open_ = [key for key, value in where.items.items() if isinstance(value, Scalar) and value.unresolved]
+        if open_:
+            # What is not wrong without the options that are not known yet hangs on them: it has to wait
+            settled = self._without(cls, plain, open_)
+            same = {p for error in settled for p in say(error)}
+            problems = {p: None for p in problems if p in same and p[0] not in open_}
+        for _, span, text in problems:
+            self._document.report(span, text)
+        return None
+
+    @staticmethod
+    def _without(model: type[BaseModel], plain: dict[str, Any], keys: list[str]) -> list[Any]:
+        """What is wrong when these options are left out."""
+        left = {key: value for key, value in plain.items() if key not in keys}
+        if "properties.*" in left:
+            properties = left["properties.*"].items()
+            left["properties.*"] = {k: v for k, v in properties if PREFIX + k not in keys}
+        try:
+            model.model_validate(left)
+        except ValidationError as exc:
+            return list(exc.errors(include_url=False, include_input=False))
+        return []

@@ -1,0 +1,299 @@
+"""The models of a pipeline file. Components bring their own; what they have in common with each other is here."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from ingest.component.options import Duration, Options
+from ingest.config.visible import HIDDEN, concealed, mask
+from ingest.deadletter.collector import DirtyDataCollector
+from ingest.errors import ConfigError
+from ingest.kafka.properties import translate
+from ingest.model.table import SelectorError, selector
+from ingest.schema.routes import KeyRule, RouteRule, Rules, TransformRule
+
+if TYPE_CHECKING:
+    from ingest.deadletter.source import LetterSource, Selection
+    from ingest.expressions.clauses import Item
+    from ingest.expressions.functions import Function
+
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
+
+
+def _selector(text: str) -> str:
+    try:
+        selector(text)
+    except SelectorError as exc:
+        msg = f"not a table selector: {exc}"
+        raise ValueError(msg) from None
+    return text
+
+
+class Route(Options):
+    """One entry of `route:`: where the tables that match go."""
+
+    source_table: str
+    """Which tables: a regular expression over the whole table id, in which `.` is the separator, `\\.` the regex dot
+    and `,` means *or*."""
+
+    sink_table: str = Field(min_length=1)
+    """The table, and for Kafka the topic, that they go to. `$1` is a capture group of `source-table`."""
+
+    replace_symbol: str | None = None
+    """A text in `sink-table` that stands for the source table's name."""
+
+    description: str | None = None
+    """For people."""
+
+    _check_selector = field_validator("source_table")(_selector)
+
+    def warnings(self) -> list[tuple[str, str]]:
+        """What the file says and what does nothing."""
+        if self.replace_symbol is None or self.replace_symbol in self.sink_table:
+            return []
+        return [("replace-symbol", "replace-symbol has no effect: sink-table does not contain it")]
+
+
+class Transform(Options):
+    """One entry of `transform:`. The first rule that matches a table counts."""
+
+    source_table: str
+    """Which tables, as in `route:`."""
+
+    primary_keys: str | None = None
+    """The primary key's columns, separated by commas; for tables whose messages have no key."""
+
+    projection: str | None = None
+    """The columns of the result, separated by commas: `\\*` (or `*`) for all of them, a column's name, or an expression
+    of Spark SQL's with a name, `UPPER(name) AS name`. Default: all."""
+
+    filter: str | None = None
+    """A condition of Spark SQL's. Rows that it is not true for do not reach the sink; an update of a row that begins or
+    ceases to pass becomes an insert or a delete."""
+
+    partition_keys: str | None = None
+    """Columns to partition the sink's table by, separated by commas, for sinks that create tables."""
+
+    table_options: str | None = None
+    """`key=value,…` for sinks that create tables."""
+
+    table_options_delimiter: str = Field(",", alias="table-options.delimiter", min_length=1)
+    """What is between the entries of `table-options`."""
+
+    converter_after_transform: Literal["SOFT_DELETE"] | None = None
+    """`SOFT_DELETE`: a delete becomes an insert of its row; `__data_event_type__` still is `-D` in expressions."""
+
+    description: str | None = None
+    """For people."""
+
+    _check_selector = field_validator("source_table")(_selector)
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The primary key's columns."""
+        return tuple(part.strip() for part in (self.primary_keys or "").split(",") if part.strip())
+
+    @field_validator("projection")
+    @classmethod
+    def _check_projection(cls, value: str | None) -> str | None:
+        if value is not None and value.strip() not in {"*", "\\*"}:
+            from ingest.expressions.clauses import projection  # noqa: PLC0415  (few pipelines need it)
+
+            projection(value)
+        return value
+
+    @field_validator("filter")
+    @classmethod
+    def _check_filter(cls, value: str | None) -> str | None:
+        if value is not None:
+            from ingest.expressions.clauses import condition  # noqa: PLC0415  (as above)
+
+            condition(value)
+        return value
+
+    def warnings(self) -> list[tuple[str, str]]:
+        """What the sinks that there are do not do."""
+        given = [("partition-keys", self.partition_keys), ("table-options", self.table_options)]
+        found = [(key, f"{key} has no effect: it is for sinks that create tables") for key, value in given if value]
+        if self.table_options is None and "table_options_delimiter" in self.model_fields_set:
+            found.append(("table-options.delimiter", "table-options.delimiter has no effect without table-options"))
+        return found
+
+    def rule(self, number: int) -> TransformRule:
+        """What bears on rows."""
+        plain = self.projection is None or self.projection.strip() in {"*", "\\*"}
+        items: tuple[Item, ...] = ()
+        wanted = None
+        if not plain or self.filter is not None:
+            from ingest.expressions.clauses import condition, projection  # noqa: PLC0415  (as above)
+
+            items = () if plain or self.projection is None else projection(self.projection)
+            wanted = None if self.filter is None else condition(self.filter)
+        return TransformRule(
+            number, self.source_table, items, wanted, self.key,
+            self.converter_after_transform == "SOFT_DELETE",
+        )  # fmt: skip
+
+
+class UserFunction(Options):
+    """One entry of `pipeline.user-defined-function:`."""
+
+    name: str
+    """What the function is called in expressions; case does not matter."""
+
+    python: str
+    """`module:function`. The module is looked for beside the pipeline file and where Python finds all others; the
+    function's annotations say what it takes and gives."""
+
+    @field_validator("name")
+    @classmethod
+    def _check_name(cls, value: str) -> str:
+        from ingest.expressions.lint import taken  # noqa: PLC0415  (few pipelines need it)
+
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", value):
+            msg = "a function's name has letters, digits and '_' only"
+            raise ValueError(msg)
+        if taken(value):
+            msg = f"{value!r} is a word of Spark SQL, or of Flink SQL, already"
+            raise ValueError(msg)
+        return value
+
+    def load(self) -> Function:
+        """The function; raises FunctionError. Imports the module."""
+        from ingest.expressions.functions import load  # noqa: PLC0415  (as above)
+
+        return load(self.name, self.python)
+
+
+class PipelineOptions(Options):
+    """The entries of `pipeline:`. Keys with dots may be written nested."""
+
+    name: str = "pipeline"
+    """The pipeline's name: its checkpoint, its consumer group. Default: the file's name without its ending."""
+
+    parallelism: int | None = Field(None, ge=1, le=10_000)
+    """How many tasks work at once: the shards of the checkpoint, fixed when it is made. Default: Spark's slots."""
+
+    batch_interval: Duration = Field(0.0, ge=0)
+    """At least this long from the start of one batch to the next. Zero: a batch starts as soon as there are records."""
+
+    behavior: Literal["ignore", "lenient", "try_evolve", "evolve", "exception"] = Field(
+        "lenient", alias="schema.change.behavior"
+    )
+    """What to do when a table changes. `ignore`: only new tables reach the sink, new columns are left out and counted.
+    `lenient`: apply it (a new column is last and nullable, a missing one stays and is null). `try_evolve`, `evolve`:
+    the same, as every sink of this package can do all changes; they are for sinks that cannot. `exception`: stop at
+    anything but a new table."""
+
+    route_mode: Literal["ALL_MATCH", "FIRST_MATCH"] = Field("ALL_MATCH", alias="route-mode")
+    """Whether a table goes to the sink tables of all the routes that match, or of the first only."""
+
+    local_time_zone: str = Field("UTC", alias="local-time-zone")
+    """The time zone of functions of time in `transform`: `UTC`, `Europe/Berlin` or `+02:00`. The machine's own does not
+    matter."""
+
+    functions: tuple[UserFunction, ...] = Field((), alias="user-defined-function")
+    """Functions of your own for expressions in `transform`: a list of `name` and `python: module:function`."""
+
+    max_tables: int = Field(10_000, ge=1)
+    """More tables than this are rejects: a cap against runaway or hostile input."""
+
+    max_columns: int = Field(2_000, ge=1)
+    """A row that would give its table more columns than this is a reject."""
+
+    collector: DirtyDataCollector | None = Field(None, alias="dirty-data.collector")
+    """Where rejects go, beside being counted; its own options are below. Default: a warning for each of the first."""
+
+    variables: dict[str, str] = Field(default_factory=dict, alias="variables")
+    """Values for `${name}` placeholders; `--set name=value` wins."""
+
+    @field_validator("name")
+    @classmethod
+    def _check_name(cls, value: str) -> str:
+        if not _NAME.fullmatch(value) or value.strip(".") == "":
+            msg = "a pipeline's name has letters, digits, '.', '_' and '-' only"
+            raise ValueError(msg)
+        return value
+
+
+class Pipeline(BaseModel):
+    """A pipeline file, checked and filled in."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    source: Any
+    """One of `ingest.sources.SOURCES`."""
+    sink: Any
+    """One of `ingest.sinks.SINKS`."""
+    route: tuple[Route, ...] = ()
+    transform: tuple[Transform, ...] = ()
+    pipeline: PipelineOptions
+    warnings: tuple[str, ...] = Field(default=(), exclude=True)
+    """What its author should know and what stops nothing."""
+    secrets: frozenset[str] = Field(default=frozenset(), exclude=True, repr=False)
+    folder: Any = Field(default=None, exclude=True)
+    """Where the file is, as a Path; None for a text that is in no file."""
+
+    def describe(self) -> dict[str, str]:
+        """The options that are set, by their place in the file, without any secret: for people and checkpoints."""
+        out: dict[str, str] = {}
+
+        def add(prefix: str, value: Any) -> None:  # noqa: ANN401
+            if isinstance(value, BaseModel):
+                for attribute in sorted(value.model_fields_set):
+                    alias = type(value).model_fields[attribute].alias or attribute
+                    if alias != "*format":
+                        add(f"{prefix}.{alias}", getattr(value, attribute))
+                    else:
+                        add(prefix, value.__dict__[attribute])
+            elif isinstance(value, dict):
+                for key, item in value.items():
+                    add(f"{prefix.removesuffix('*')}{'' if prefix.endswith('*') else '.'}{key}", item)
+            elif isinstance(value, tuple):
+                for i, item in enumerate(value):
+                    add(f"{prefix}[{i}]", item)
+            else:
+                hide = concealed(prefix.partition(".")[2])
+                out[prefix] = HIDDEN if hide else mask(str(value), self.secrets)
+
+        for section in ("source", "sink", "route", "transform", "pipeline"):
+            add(section, getattr(self, section))
+        return out
+
+    def dead_letters(self, selection: Selection) -> LetterSource:
+        """Return the pipeline's dead letters as a source; raises ConfigError where it collects none."""
+        from ingest.deadletter.source import LetterSource  # noqa: PLC0415  (few commands need it)
+
+        collector = self.pipeline.collector
+        if collector is None or collector.topic is None:
+            msg = "this pipeline has no topic of dead letters (pipeline.dirty-data.collector, type: kafka)"
+            raise ConfigError(msg, "rejects of this pipeline are in its log only")
+        name = self.pipeline.name
+        properties = collector.properties or getattr(self.sink, "properties", {})
+        conf = {**translate(properties), "group.id": f"ingest.{name}.replay"}
+        conf.pop("auto.offset.reset", None)
+        return LetterSource(self.source, collector.topic, conf, name, selection)
+
+    @property
+    def functions(self) -> tuple[Function, ...]:
+        """The user's own functions, ready to be called by workers."""
+        if not self.pipeline.functions:
+            return ()
+        from ingest.expressions.functions import travelling  # noqa: PLC0415  (few pipelines need it)
+
+        found = tuple(entry.load() for entry in self.pipeline.functions)
+        travelling(found, self.folder)
+        return found
+
+    @property
+    def rules(self) -> Rules:
+        """What bears on whole tables."""
+        return Rules(
+            tuple(RouteRule(r.source_table, r.sink_table, r.replace_symbol) for r in self.route),
+            self.pipeline.route_mode == "FIRST_MATCH",
+            tuple(KeyRule(t.source_table, t.key) for t in self.transform),
+            tuple(t.rule(i) for i, t in enumerate(self.transform)),
+        )

@@ -1,0 +1,189 @@
+"""Tests of pipelines: a YAML file with a pipeline, the messages it gets, and what shall become of them.
+
+In: a file. Out: a `Scenario`, or a ScenarioError that says where it is not as it has to be. The format is described in
+docs/testing.md; `tests/spec` has some dozens of them.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import warnings
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Final
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError
+
+from ingest.config.diagnostics import did_you_mean
+from ingest.config.loader import Loaded, load, load_text
+from ingest.config.syntax import explain
+from ingest.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_KEYS: Final = frozenset({
+    "title", "pipeline", "set", "messages", "records", "lines", "rejects", "letters", "skipped", "withheld", "cut",
+    "changes", "schema", "warnings", "error", "look-ahead",
+})  # fmt: skip
+_MESSAGE: Final = frozenset({
+    "topic", "partition", "key", "value", "headers", "timestamp", "key-base64", "value-base64", "repeat",
+})  # fmt: skip
+_PIPELINE: Final = ("source", "sink", "route", "transform")
+_MAX_BYTES: Final = 10 << 20
+_TOPIC: Final = "topic"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message that the pipeline gets."""
+
+    topic: str
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+    timestamp: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One test."""
+
+    file: Path
+    title: str
+    loaded: Loaded
+    messages: list[Message]
+    expected: dict[str, Any] = field(default_factory=dict)
+    """What the file says, by its keys; only what is there is compared, `records` and `rejects` in any case."""
+    look_ahead: int = 1
+
+
+class ScenarioError(ConfigError):
+    """A test that is not as it has to be."""
+
+
+class NoTest(ScenarioError):
+    """A file that is no test at all."""
+
+
+def read(file: Path) -> Scenario:
+    """Read a test; raises ScenarioError."""
+    try:
+        with file.open("rb") as opened:
+            text = opened.read(_MAX_BYTES)
+    except OSError as exc:
+        raise ScenarioError(f"{file}: cannot be read: {exc.strerror or exc}") from exc
+    found = _parsed(file, text)
+    _refuse(file, found)
+    messages = [m for i, item in enumerate(found["messages"]) for m in _messages(file, i, item)]
+    variables = {str(k): str(v) for k, v in (found.get("set") or {}).items()}
+    expected = {key: value for key, value in found.items() if key not in {"pipeline", "set", "messages", "title"}}
+    look_ahead = expected.pop("look-ahead", 1)
+    return Scenario(
+        file, str(found.get("title", file.stem)), _pipeline(file, found.get("pipeline"), messages, variables),
+        messages, expected, look_ahead,
+    )  # fmt: skip
+
+
+def _parsed(file: Path, text: bytes) -> Any:  # noqa: ANN401  (whatever the file has)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return YAML(typ="safe", pure=True).load(text.decode())
+    except UnicodeDecodeError as exc:
+        raise ScenarioError(f"{file}: cannot be read: it is not UTF-8") from exc
+    except MarkedYAMLError as exc:
+        lines = text.decode().splitlines()
+        mark, why = explain(exc, lambda number: lines[number - 1] if number <= len(lines) else "")
+        place = "" if mark is None else f":{mark.line + 1}:{mark.column + 1}"
+        raise ScenarioError(f"{file}{place}: not YAML: {why}") from exc
+    except Exception as exc:
+        raise ScenarioError(f"{file}: not YAML: {type(exc).__name__}") from exc
+
+
+def _refuse(file: Path, found: Any) -> None:  # noqa: ANN401  (whatever the file has)
+    """Raise ScenarioError for what is no test: NoTest where it is meant to be something else."""
+    keys = {str(key) for key in found} if isinstance(found, dict) else set()
+    wrong = sorted(keys - _KEYS)
+    if "messages" not in keys:
+        # A pipeline has a source and a sink; a test whose messages are misspelt has other keys of a test
+        meant = keys & (_KEYS - {"pipeline"}) or any(get_close_matches(key, _KEYS, 1, 0.75) for key in wrong)
+        if not meant or keys & {*_PIPELINE}:
+            raise NoTest(f"{file}: a test is a map with at least `messages`, a list")
+    if wrong:
+        hint = did_you_mean(wrong[0], _KEYS)
+        raise ScenarioError(f"{file}: unknown key {wrong[0]!r}{hint} (known: {', '.join(sorted(_KEYS))})")
+    for key, kind, what in (("messages", list, "a list"), ("set", dict, "a map"), ("look-ahead", int, "a number")):
+        if not isinstance(found.get(key, kind()), (kind, type(None) if key == "set" else kind)):
+            raise ScenarioError(f"{file}: {key} is {what}")
+    if "messages" not in keys:
+        raise ScenarioError(f"{file}: a test is a map with at least `messages`, a list")
+
+
+def _pipeline(file: Path, given: Any, messages: list[Message], variables: dict[str, str]) -> Loaded:  # noqa: ANN401
+    """The pipeline of another file, or of this one, with what is not said filled in."""
+    if isinstance(given, str):
+        return load(file.parent / given, variables)
+    if given is not None and not isinstance(given, dict):
+        raise ScenarioError(f"{file}: pipeline: must be a map, or the path of a pipeline file")
+    sections = dict(given or {})
+    topics = ";".join(dict.fromkeys(m.topic for m in messages)) or _TOPIC
+    for key in ("source", "sink"):
+        if not isinstance(sections.get(key) or {}, dict):
+            raise ScenarioError(f"{file}: pipeline.{key}: must be a map")
+    source = {"type": "kafka", **(sections.get("source") or {})}
+    if source["type"] in ("kafka", "upsert-kafka"):
+        source.setdefault("properties.bootstrap.servers", "memory:1")
+        source.setdefault("scan.max.pre.fetch.records", 0)
+        source.setdefault("ingestion.ignore-errors", True)
+        if "topic-pattern" not in source:
+            source.setdefault("topic", topics)
+    sink = {"type": "upsert-kafka", **(sections.get("sink") or {})}
+    if sink["type"] in ("kafka", "upsert-kafka"):
+        sink.setdefault("properties.bootstrap.servers", "memory:1")
+    sections.update(source=source, sink=sink)
+    # JSON is YAML
+    return load_text(
+        f"{file} (pipeline)", json.dumps(sections, default=str, indent=1), file.stem, variables, file.resolve().parent
+    )
+
+
+def _messages(file: Path, index: int, item: Any) -> list[Message]:  # noqa: ANN401
+    where = f"{file}: message {index}"
+    if not isinstance(item, dict) or item.keys() - _MESSAGE:
+        raise ScenarioError(f"{where}: a message is a map with some of {', '.join(sorted(_MESSAGE))}")
+    for key in ("partition", "repeat", "timestamp"):
+        if not isinstance(item.get(key, 0), int):
+            raise ScenarioError(f"{where}: {key} is a number")
+    headers = item.get("headers") or {}
+    pairs = headers.items() if isinstance(headers, dict) else headers
+    if not isinstance(pairs, Collection) or any(not isinstance(p, (list, tuple)) or len(p) != 2 for p in pairs):
+        raise ScenarioError(f"{where}: headers are a map, or a list of pairs")
+    message = Message(
+        str(item.get("topic", _TOPIC)),
+        item.get("partition", 0),
+        _content(where, item, "key"),
+        _content(where, item, "value"),
+        [(str(name), None if value is None else str(value).encode()) for name, value in pairs],
+        item.get("timestamp"),
+    )
+    return [message] * item.get("repeat", 1)
+
+
+def _content(where: str, item: dict[str, Any], name: str) -> bytes | None:
+    """A text is its own bytes, `…-base64` any bytes; other YAML becomes JSON."""
+    coded = item.get(f"{name}-base64")
+    if coded is not None:
+        try:
+            return base64.b64decode(str(coded), validate=True)
+        except binascii.Error as exc:
+            raise ScenarioError(f"{where}: {name}-base64 is not base64") from exc
+    value = item.get(name)
+    if value is None or isinstance(value, str):
+        return None if value is None else value.encode()
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()

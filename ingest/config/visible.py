@@ -1,0 +1,315 @@
+"""Which values of a pipeline file may be shown.
+
+The rule: structure is shown, a value is shown only where its option is known and can hold no secret. So a misspelt
+option, a value in the wrong place, a comment and a file that is not YAML show none of their values. docs/secrets.md
+says the same to users. In: names and texts. Out: whether they may be shown, and texts without what may not.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+from ingest.kafka.properties import KNOWN, SECRET
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
+
+HIDDEN: Final = "********"
+"""What stands in the place of a value that is not shown, however long the value is."""
+SEEN: Final[set[str]] = set()
+"""The secrets of all files that this process has read, for errors that end it."""
+MIN_MASKED: Final = 3
+"""A secret shorter than this is not looked for in other texts: it would turn every text into asterisks."""
+
+_MAX_LINES: Final = 1_000
+"""Lines of a secret that are looked for one by one."""
+
+_NAMES_ONLY: Final = frozenset({"dew.csms.secretName", "properties-from-secret"})
+"""Options that name a secret and hold none."""
+
+HARMLESS: Final = frozenset({
+    "security.protocol", "sasl.mechanism", "sasl.mechanisms", "sasl.username", "sasl.kerberos.service.name",
+    "sasl.kerberos.principal", "sasl.kerberos.keytab", "ssl.truststore.type", "ssl.truststore.location",
+    "ssl.keystore.type", "ssl.keystore.location", "ssl.ca.location", "ssl.certificate.location", "ssl.key.location",
+    "ssl.protocol", "ssl.enabled.protocols", "ssl.endpoint.identification.algorithm",
+    *(n for n in KNOWN if not SECRET.search(n) and not n.startswith(("sasl.", "ssl.", "security.", "http"))),
+})  # fmt: skip
+"""Client properties whose values are shown in the lines of a file; those of all others are not."""
+
+_UNTIL_KNOWN: Final = frozenset({"sasl.password", "sasl.jaas.config", "ssl.key.password", "ssl.keystore.password",
+                                 "ssl.truststore.password", "ssl.key.pem", "ssl.keystore.key"})  # fmt: skip
+_HOLDERS: Final = tuple(f"{name}." for name in {*KNOWN, *_UNTIL_KNOWN} if SECRET.search(name))
+_PROPERTIES: Final = "properties."
+_COLLECTOR: Final = "dirty-data.collector."
+_FUNCTION: Final = "user-defined-function."
+_FAMILIES: Final = re.compile(r"properties\.(?:sasl|ssl|security|https?)\.|aliyun\.kafka\.|variables(?:\.|$)")
+_SETTINGS: Final = re.compile(r"(?:true|false|none|default|oidc|pem|jks|pkcs12|https?://\S*|\d{1,9})", re.IGNORECASE)
+"""Texts that no secret is, in options that may hold one."""
+_CREDENTIALS: Final = re.compile(
+    r"(?<![^\s/@])[^\s/:@]*:[^\s/@]+@"  # a URL's, or a server's; tried once a word, so that long texts take no time
+    r"|(?:pass\w{0,24}+|pwd|secret|token|api.?key)\s*[=:]\s*\S|LoginModule|PRIVATE KEY",
+    re.IGNORECASE,
+)
+_SECRET_WORD: Final = re.compile(r"pass|pwd|secret|token|key", re.IGNORECASE)
+_URL_PASSWORD: Final = re.compile(r"(?:://|^)[^\s/@:,]*:([^\s/@]+)@")
+_JAAS_SECRET: Final = re.compile(
+    r"""(?:pass|secret|token|key|pwd)\w*\s*[=:]?\s*(?:"([^"]+)"?|'([^']+)'?|([^\s;"']+))""", re.IGNORECASE
+)
+_QUOTATION: Final = re.compile(
+    r"(?<!\w)b?(?:'((?:[^'\\]|\\.)*)(?:'|\\?$)|\"((?:[^\"\\]|\\.)*)(?:\"|\\?$))"
+    r"|\b(?:Plain|Scram|Krb5|OAuthBearer)LoginModule\b",
+    re.DOTALL,
+)
+"""What a message puts in quotes, as `repr` does; also where its end is cut off. And the words that it need not hide."""
+_MODULES: Final = frozenset({"PlainLoginModule", "ScramLoginModule", "Krb5LoginModule", "OAuthBearerLoginModule"})
+_FRAGMENT: Final = 6
+"""So many characters of a value in a row are taken for a part of it, wherever they stand in a message about it."""
+_PLACEHOLDERS: Final = re.compile(r"[\"']?(?:\$\{(?:(?!:-)[\w.:/-])+\})+[\"']?")
+_KEY: Final = re.compile(r"[\w.*<-]{1,100}")
+_STRUCTURE: Final = frozenset(" \t-:[]{},?|>\"'")
+_LINE: Final = re.compile(r"([\s-]*)([A-Za-z0-9_.-]+)(\s*:)(?=\s|$)")
+
+
+def mask(text: str, secrets: Iterable[str]) -> str:
+    """The text without the secrets in it, also where they are quoted, or only some of their lines are there."""
+    for form in forms(frozenset(secrets)):
+        text = text.replace(form, HIDDEN)
+    return text
+
+
+@lru_cache(maxsize=20)
+def forms(secrets: frozenset[str]) -> tuple[str, ...]:
+    """How secrets look in a text, longest first: whole and by line, as they are, and as `repr` and JSON write them."""
+    found: set[str] = set()
+    for secret in secrets:
+        for part in (secret, *(line.strip() for line in secret.splitlines()[:_MAX_LINES])):
+            found.update((part, *_escaped(part)))
+    return tuple(sorted((form for form in found if len(form) >= MIN_MASKED), key=len, reverse=True))
+
+
+def _escaped(text: str) -> Iterator[str]:
+    yield repr(text)[1:-1]
+    yield repr(f"\"'{text}")[4:-1]  # in a longer text with both kinds of quotes
+    yield json.dumps(text)[1:-1]
+    yield json.dumps(text, ensure_ascii=False)[1:-1]
+
+
+def masked(value: Any, secrets: Iterable[str]) -> Any:  # noqa: ANN401  (what JSON has)
+    """A plain value, of maps and lists as well, with every text in it masked; not the keys, which are words of ours."""
+    if isinstance(value, str):
+        return mask(value, secrets)
+    if isinstance(value, dict):
+        return {key: masked(item, secrets) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [masked(item, secrets) for item in value]
+    return value
+
+
+def conceal(text: str, values: Iterable[str], shown: Iterable[str] = ()) -> str:
+    """A message about these values without anything of them: neither a quotation, nor a word, nor a part of one.
+
+    Kept are quotations of what is `shown` in any case, and of names of options that are not in a value.
+    """
+    found = [value for value in values if value.strip()]
+    if not found:
+        return text
+    written = {form for value in found for form in (value, *_escaped(value))}
+    seen = [form for value in shown for form in (value, *_escaped(value))]
+    words = {word for value in found for word in re.findall(r"\w{3,}", value)}
+
+    def clean(plain: str) -> str:
+        plain = re.sub(r"\w{3,}", lambda match: HIDDEN if match[0] in words else match[0], mask(plain, found))
+        return _without_fragments(plain, written)
+
+    def quoted(match: re.Match[str]) -> str:
+        inner = (match[1] or match[2] or "").removesuffix("…")
+        known = any(inner in form for form in seen) or match[0] in _MODULES
+        if not known and inner in _names():
+            known = not any(inner in form for form in written)
+        return match[0] if known else f"'{HIDDEN}'"
+
+    out, at = [], 0
+    for match in _QUOTATION.finditer(text):
+        out += [clean(text[at : match.start()]), quoted(match)]
+        at = match.end()
+    return "".join([*out, clean(text[at:])])
+
+
+def _without_fragments(text: str, values: Collection[str]) -> str:
+    marks = [True] * len(text)
+    for i in range(len(text) - _FRAGMENT + 1):
+        piece = text[i : i + _FRAGMENT]
+        if "*" not in piece and any(piece in value for value in values):
+            marks[i : i + _FRAGMENT] = [False] * _FRAGMENT
+    return covered(text, marks, ())[0]
+
+
+def sensitive(option: str) -> bool:
+    """Whether an option is one that holds a secret, or is called as if it were."""
+    return option not in _NAMES_ONLY and SECRET.search(option) is not None
+
+
+def opaque(option: str) -> bool:
+    """Whether an option holds a text in any case, so that what is nested in it is a text that YAML took for a map."""
+    return sensitive(option) or (option.count(".") > 1 and option.startswith(_PROPERTIES)) or concealed(option)
+
+
+def concealed(option: str) -> bool:
+    """Whether the value of an option that is understood may be a secret, so that a checkpoint does not keep it."""
+    if sensitive(option):
+        return True
+    return _FAMILIES.match(option) is not None and option.removeprefix(_PROPERTIES) not in HARMLESS
+
+
+def secrets_in(option: str, value: str) -> Iterator[str]:
+    """The texts of an option's value that are to be masked wherever else they turn up."""
+    yield from _URL_PASSWORD.findall(value)
+    if not sensitive(option) or _SETTINGS.fullmatch(value.strip()):
+        return
+    found = [value, value.strip()]
+    if "jaas" in option.lower() or "LoginModule" in value:
+        found += [next(filter(None, groups)) for groups in _JAAS_SECRET.findall(value)]
+    yield from (text for text in found if not _PLACEHOLDERS.fullmatch(text))
+
+
+def shown_key(key: str) -> str:
+    """A key as messages show it; not where a value may have got into it."""
+    return key if _is_key(key) else HIDDEN
+
+
+def _is_key(key: str) -> bool:
+    """Whether it looks like a key; not where something follows the name of an option that holds a secret."""
+    name = key.removeprefix(_COLLECTOR).removeprefix(_PROPERTIES)
+    return _KEY.fullmatch(key) is not None and (name in KNOWN or not name.startswith(_HOLDERS))
+
+
+class Visible:
+    """What of one file may be shown; knows the options of the components that the file uses."""
+
+    def __init__(self) -> None:
+        """Know the options of the package's own components, once somebody asks."""
+        self._more: set[str] = set()
+
+    def allow(self, options: Iterable[str]) -> None:
+        """Know these options, too: of a component of another package."""
+        self._more.update(options)
+
+    def value(self, section: str, option: str, text: str) -> bool:
+        """Whether the value of an option of a section may be shown; `text` as the file has it."""
+        if _PLACEHOLDERS.fullmatch(text.strip()):
+            return True
+        name = option.removeprefix(_COLLECTOR)
+        default = text[text.find("${") : text.rfind(":-")] if "${" in text and ":-" in text else ""
+        if sensitive(option) or _CREDENTIALS.search(text) or _SECRET_WORD.search(default):
+            return False
+        if name.startswith(_PROPERTIES):
+            return name.removeprefix(_PROPERTIES) in HARMLESS
+        return name in _known().get(section, ()) or name in self._more
+
+    def key(self, section: str, parent: str, key: str) -> bool:
+        """Whether a key may be shown: not below an option that has a secret, nor where it looks like a value."""
+        return _is_key(key) and not (section and opaque(parent))
+
+    def option(self, section: str, key: str) -> bool:
+        """Whether a section has such an option."""
+        name = key.removeprefix(_COLLECTOR).removeprefix(_PROPERTIES)
+        return key in _known().get(section, ()) or key in self._more or name in KNOWN
+
+
+@cache
+def _known() -> dict[str, frozenset[str]]:
+    """The options of each section whose values are texts; their names only, so that nothing is loaded before."""
+    from ingest.config.pipeline import PipelineOptions, Route, Transform, UserFunction  # noqa: PLC0415
+    from ingest.deadletter.collector import DirtyDataCollector  # noqa: PLC0415
+    from ingest.formats import FORMATS  # noqa: PLC0415  (only where something is wrong with a file)
+    from ingest.sinks import SINKS  # noqa: PLC0415
+    from ingest.sources import SOURCES  # noqa: PLC0415
+
+    def names(*classes: type) -> set[str]:
+        found = {f.alias for cls in classes for f in cls.model_fields.values()}  # type: ignore[attr-defined]
+        return found - {None, "*format", "properties.*", "variables", "dirty-data.collector", "user-defined-function"}
+
+    formats = names(*FORMATS.values())
+    functions = {_FUNCTION + name for name in names(UserFunction)}
+    return {
+        "source": frozenset(names(*SOURCES.values()) | formats),
+        "sink": frozenset(names(*SINKS.values()) | formats),
+        "route": frozenset(names(Route)),
+        "transform": frozenset(names(Transform)),
+        "pipeline": frozenset(names(PipelineOptions, DirtyDataCollector) | functions),
+    }
+
+
+@cache
+def _names() -> frozenset[str]:
+    """The names of all options, which messages propose."""
+    return frozenset({*KNOWN, *(_PROPERTIES + name for name in KNOWN)}.union(*_known().values()))
+
+
+@cache
+def words() -> frozenset[str]:
+    """The names that messages list: of options, sections and components. Where a secret is one, they do not show it."""
+    from ingest.formats import FORMATS  # noqa: PLC0415  (only where something is wrong with a file)
+    from ingest.sinks import SINKS  # noqa: PLC0415
+    from ingest.sources import SOURCES  # noqa: PLC0415
+
+    return _names().union(_known(), FORMATS, SINKS, SOURCES)
+
+
+def line_of(line: str, shown: list[tuple[int, int]], hidden: list[tuple[int, int]]) -> list[bool]:
+    """Which characters of a line may be shown, given the places of its texts; what is between is structure or hidden.
+
+    Where a place is in both lists (an alias), it is hidden.
+    """
+    marks: list[bool | None] = [None] * len(line)
+    for value, places in ((True, shown), (False, hidden)):
+        for start, end in places:
+            for i in range(max(0, start), min(end, len(line))):
+                marks[i] = value
+    comment = False
+    for i, c in enumerate(line):
+        if marks[i] is None:
+            comment = comment or c == "#"
+            marks[i] = not comment and c in _STRUCTURE
+    return [bool(mark) for mark in marks]
+
+
+def line_alone(line: str) -> list[bool]:
+    """Which characters of a line may be shown when nothing is known of the lines around it: a known key."""
+    found = _LINE.match(line)
+    end = 0
+    if found is not None:
+        key = found.group(2)
+        name = key.removeprefix(_PROPERTIES)
+        sections = _known()
+        known = key in sections or any(key in names for names in sections.values())
+        if known or (name != key and name in HARMLESS | _UNTIL_KNOWN):
+            end = found.end()
+    start = len(line) - len(line.lstrip(" \t-"))
+    return [i < max(start, end and end + 1) for i in range(len(line))]
+
+
+def covered(line: str, visible: list[bool], secrets: Iterable[str]) -> tuple[str, list[int]]:
+    """The line with asterisks for what may not be shown, and where each of its characters (and its end) is in it."""
+    for form in forms(frozenset(secrets)):
+        at = line.find(form)
+        while at >= 0:
+            visible[at : at + len(form)] = [False] * len(form)
+            at = line.find(form, at + 1)
+    out: list[str] = []
+    places: list[int] = []
+    length = 0
+    for i, c in enumerate(line):
+        if visible[i]:
+            places.append(length)
+            out.append(c)
+            length += 1
+            continue
+        if i == 0 or visible[i - 1]:
+            out.append(HIDDEN)
+            length += len(HIDDEN)
+        places.append(length - len(HIDDEN))
+    return "".join(out), [*places, length]

@@ -1,0 +1,1 @@
+"""Rejected records: how they are kept, looked at, and read again."""

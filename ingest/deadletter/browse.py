@@ -1,0 +1,130 @@
+"""Dead letters as an operator looks at them: which there are, what one holds, and which a replay would take.
+
+In: the dead letters of a pipeline, as a source. Out: values to print. Nothing is written.
+"""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections import Counter
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from ingest.errors import ConfigError, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ingest.deadletter.source import Letter, LetterSource
+    from ingest.kafka.admin import Split
+
+PATIENCE_S: Final = 30.0
+"""How long to wait for the next letter, in seconds: there is one, as the topic has not ended."""
+
+
+def letters(source: LetterSource, ranges: Mapping[Split, tuple[int, int]] | None = None) -> Iterator[Letter]:
+    """Yield the selected letters: all that there are now, or those of some ranges. Raises IngestError."""
+    if ranges is None:
+        ranges = extent(source)
+    reader = source.reader(source.pipeline)
+    since = time.monotonic()
+    reading = reader.read({split: span for split, span in ranges.items() if span[0] < span[1]})
+    at = {split: start for split, (start, _) in ranges.items()}
+    try:
+        for chunk in reading:
+            now = {split: reader.position(split) for split in ranges if ranges[split][0] < ranges[split][1]}
+            if chunk is not None or any(now[split] > at[split] for split in now):
+                since, at = time.monotonic(), {**at, **now}
+            elif time.monotonic() - since > PATIENCE_S:
+                msg = f"topic {source.letters_topic} could not be read to its end: nothing came for {PATIENCE_S:.0f} s"
+                raise Unavailable(msg, "see whether every partition of it has a leader")
+            yield from chunk.messages if chunk is not None else ()
+    finally:
+        reading.close()
+        reader.close()
+
+
+def extent(source: LetterSource) -> dict[Split, tuple[int, int]]:
+    """Return the first position and the end of each partition of the topic; raises ConfigError where there is none."""
+    control = source.control(source.pipeline, lambda _: None)
+    try:
+        control.connect()
+        starts = control.start()
+        ends = control.ends(starts)
+    finally:
+        control.close()
+    return {split: (at, ends[split]) for split, at in starts.items()}
+
+
+def find(source: LetterSource, partition: int, offset: int) -> Letter:
+    """Return one letter, by its place in the topic; raises ConfigError where there is none of this pipeline."""
+    split = (source.letters_topic, partition)
+    there = extent(source)
+    if split not in there:
+        msg = f"topic {split[0]} has no partition {partition}"
+        raise ConfigError(msg, f"it has {len(there)}: 0 to {len(there) - 1}")
+    first, end = there[split]
+    if first <= offset < end:
+        for letter in letters(source, {split: (offset, offset + 1)}):
+            return letter
+    msg = f"there is no dead letter of pipeline {source.pipeline} at offset {offset} of {split[0]}[{partition}]"
+    raise ConfigError(msg, f"it holds offsets {first} to {end}; see which there are: ingest letters list")
+
+
+def about(letter: Letter) -> dict[str, Any]:
+    """Return what there is to say of a letter beside its record; `letter` is its place, for `find`."""
+    said = letter.said
+    millis = said.get("time", "")
+    return {
+        "letter": f"{letter.partition()}:{letter.offset()}",
+        "time": _iso(int(millis)) if millis.isdigit() else None,
+        "table": said.get("table") or None,
+        "stage": said.get("stage", ""),
+        "code": said.get("code", ""),
+        "message": said.get("message", ""),
+        "topic": letter.topic(),
+        "partition": letter.origin.partition(),
+        "offset": letter.origin.offset(),
+    }
+
+
+def whole(letter: Letter) -> dict[str, Any]:
+    """Return everything about a letter: its record as text, in which bytes that are none are escaped, and exactly."""
+    kind, millis = letter.timestamp()
+    headers = [{"name": name, **_content(value, "value")} for name, value in letter.headers()]
+    return {
+        **about(letter), "timestamp": _iso(millis) if kind else None, "headers": headers,
+        **_content(letter.key(), "key"), **_content(letter.value(), "value"),
+    }  # fmt: skip
+
+
+def tally(found: Iterator[Letter]) -> list[dict[str, Any]]:
+    """Count letters by table, code and original topic, most first."""
+    counts: Counter[tuple[str | None, str, str, str]] = Counter()
+    times: dict[tuple[str | None, str, str, str], list[str]] = {}
+    for letter in found:
+        said = about(letter)
+        group = said["table"], said["stage"], said["code"], said["topic"]
+        counts[group] += 1
+        at = said["time"] or ""
+        span = times.setdefault(group, [at, at])
+        span[:] = [min(span[0], at), max(span[1], at)]
+    return [
+        {"table": table, "stage": stage, "code": code, "topic": topic, "count": number,
+         "first": times[table, stage, code, topic][0] or None, "last": times[table, stage, code, topic][1] or None}
+        for (table, stage, code, topic), number in counts.most_common()
+    ]  # fmt: skip
+
+
+def _iso(millis: int) -> str | None:
+    try:
+        return datetime.fromtimestamp(millis / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def _content(data: bytes | None, name: str) -> dict[str, str | None]:
+    if data is None:
+        return {name: None, f"{name}_base64": None}
+    return {name: data.decode("utf-8", "backslashreplace"), f"{name}_base64": base64.b64encode(data).decode()}

@@ -1,0 +1,106 @@
+"""A first look at the newest messages, on the driver, before the first batch: so that tables are known by then.
+
+In: the source, connected, and where its splits stand. Out: an observed schema for each table that was met. What cannot
+be taken is passed over here: it is a reject, or an error, when its turn comes. Reference: alibaba-kafka.txt,
+`scan.max.pre.fetch.records`; decisions, "Sources".
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from ingest.errors import ConfigError, IngestError
+from ingest.formats.columns import Columns
+from ingest.model.reject import RowError
+from ingest.schema.evolve import Schemas, evolve
+from ingest.schema.infer import observe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from ingest.kafka.admin import Split
+    from ingest.model.change import Change
+    from ingest.model.schema import TableSchema
+    from ingest.model.table import TableId
+    from ingest.schema.evolve import Policy
+    from ingest.schema.infer import Inference
+    from ingest.schema.routes import Rules
+    from ingest.sources import Chunk, Source
+
+LOOK_S: Final = 5.0
+"""How long to look, at most, in seconds: a start shall not wait for a slow partition."""
+
+
+def first_look(
+    source: Source,
+    pipeline: str,
+    ends: Mapping[Split, tuple[int, int]],
+    rules: Rules,
+    policy: Policy,
+    inference: Inference,
+) -> dict[TableId, TableSchema]:
+    """Schemas from the newest records of each split; `ends` are the first and the last offsets that there are."""
+    count = source.prefetch
+    ranges = {split: (max(first, end - count), end) for split, (first, end) in ends.items() if end > first}
+    if not count or not ranges:
+        return {}
+    reader = source.reader(pipeline)
+    chunks: list[Chunk] = []
+    deadline = time.monotonic() + LOOK_S
+    reading = reader.read(ranges)
+    try:
+        for chunk in reading:
+            if chunk is not None:
+                chunks.append(chunk)
+            if time.monotonic() > deadline:
+                break
+    except IngestError:
+        return {}  # the first batch will meet it, too, and knows what to do about it
+    finally:
+        reading.close()
+        reader.close()
+    # In a fixed order, whichever broker answered first: the columns' order comes from it
+    chunks.sort(key=lambda chunk: chunk.split)
+    return _possible(observe_chunks(source, chunks, inference), rules, policy, inference)
+
+
+def observe_chunks(source: Source, chunks: Iterable[Chunk], inference: Inference) -> dict[TableId, TableSchema]:
+    """Return the schema of each table that some records show; what cannot be taken is passed over."""
+    seen: dict[TableId, TableSchema] = {}
+    wanted = source.wanted
+    for chunk in chunks:
+        messages = [m for m in chunk.messages if wanted is None or wanted(m.headers())]
+        decoder = source.format.decoder(chunk.topic, keyed=source.extra.key)
+        changes = decoder.decode([m.key() for m in messages], [m.value() for m in messages])
+        if source.extra:
+            changes = Columns(source.extra).add(changes, messages)
+        for decoded in changes:
+            if type(decoded) is not tuple and type(decoded) is not list:
+                continue
+            parts: list[Change] = decoded if isinstance(decoded, list) else [decoded]
+            for change in parts:
+                table = change[0]
+                given = table in inference.initial and table not in seen and inference.static
+                # A delete may show only some of a row
+                if change[3] is None or given:
+                    continue
+                try:
+                    seen[table] = observe(change, inference, seen.get(table))
+                except RowError:
+                    continue
+    return seen
+
+
+def _possible(
+    seen: Mapping[TableId, TableSchema], rules: Rules, policy: Policy, inference: Inference
+) -> dict[TableId, TableSchema]:
+    """Those tables that can be taken: others may never be read, as old messages are looked at, too."""
+    out = {}
+    for table, schema in seen.items():
+        try:
+            evolve(Schemas(), [(table, schema)], rules, policy, inference.initial)
+        except ConfigError:
+            continue
+        out[table] = schema
+    return out

@@ -1,0 +1,156 @@
+"""Batches that go through Spark SQL: the driver's side.
+
+In: tasks. Out: their outcomes. One plan serves all batches until a table's program changes: it is analysed, optimised
+and compiled once, and each batch is a job over the same plan.
+"""
+
+from __future__ import annotations
+
+import base64
+import pickle
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from ingest.spark.session import LUGGAGE
+from ingest.task.drain import drain
+from ingest.task.feed import feed
+from ingest.transform.handover import Handover, of_this_attempt
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from pyspark.core.broadcast import Broadcast
+    from pyspark.sql import DataFrame
+
+    from ingest.encode.transform import Programs
+    from ingest.schema.evolve import Schemas
+    from ingest.spark.session import Session
+    from ingest.task.assignment import Outcome, Task
+    from ingest.transform.compiler import Compiler
+
+MAX_EXPLAINED: Final = 20
+"""Rejects of a run that Spark is asked about: each costs some milliseconds."""
+
+
+class Explainer:
+    """Puts Spark's words into the rejects of expressions: into the first ones of a run, and into one that ends it."""
+
+    def __init__(self, compiler: Compiler) -> None:
+        """Count from the start of the run."""
+        self._compiler = compiler
+        self._asked = 0
+
+    def explain(self, outcomes: list[Outcome]) -> list[Outcome]:
+        """Return the outcomes, with the messages of their rejects completed."""
+        for outcome in outcomes:
+            for i, reject in enumerate(outcome.rejects):
+                if reject.failure is None:
+                    continue
+                why = ""
+                if self._asked < MAX_EXPLAINED or (outcome.stopped_by_reject and i + 1 == len(outcome.rejects)):
+                    self._asked += 1
+                    why = self._compiler.why(reject.failure)
+                message = f"{reject.message}: {why}" if why else reject.message
+                outcome.rejects[i] = replace(reject, message=message, failure=None)
+        return outcomes
+
+
+class Stages:
+    """Runs tasks in two stages, with the expressions of all tables between them."""
+
+    def __init__(self, session: Session, compiler: Compiler, shards: int) -> None:
+        """Plan nothing yet."""
+        self._session, self._compiler, self._shards = session, compiler, shards
+        self._explainer = Explainer(compiler)
+        self._programs: Programs | None = None
+        self._version = -1
+        self._sent: Broadcast[Programs] | None = None
+        self._base: object = None
+        self._frame: DataFrame | None = None
+        self._size = 0
+        """So many tasks the plan has room for."""
+
+    def needed(self, schemas: Schemas) -> bool:
+        """Whether rows of a table that is known are changed by a transform."""
+        return any(source.output is not None for source in schemas.sources.values())
+
+    def run(self, tasks: Sequence[Task], schemas: Schemas) -> list[Outcome]:
+        """One job. Raises Unavailable when Spark gave up on a task."""
+        first = tasks[0]
+        programs = self._programs
+        if programs is None or schemas.version != self._version:
+            programs, self._version = self._compiler.programs(schemas.sources), schemas.version
+        stale = programs != self._programs or first.base is not self._base or len(tasks) > self._size
+        if self._frame is None or stale:
+            if self._sent is None or programs != self._programs:
+                self._programs, self._sent = programs, self._session.broadcast(programs)
+            self._base = first.base
+            self._size = max(self._shards, len(tasks))
+            given = (first.setup, first.base, self._sent)
+            self._frame = self._compiler.frame(programs, self._size, fed(*given), drained(*given))
+        light = [replace(task, setup=None, base=None) for task in tasks]  # type: ignore[arg-type]  # they are at hand
+        luggage = base64.b64encode(pickle.dumps(light)).decode()
+        rows = self._session.run_frame(self._frame, luggage)
+        return self._explainer.explain([pickle.loads(row) for row in rows])  # noqa: S301  (our own)
+
+
+class InlineStages(Stages):
+    """Both stages in this process, for rehearsals: Spark has the expressions between them only."""
+
+    def __init__(self, compiler: Compiler) -> None:
+        """Plan nothing yet."""
+        self._compiler = compiler
+        self._explainer = Explainer(compiler)
+
+    def run(self, tasks: Sequence[Task], schemas: Schemas) -> list[Outcome]:
+        """One task after the other."""
+        programs = self._compiler.programs(schemas.sources)
+        out = []
+        for task in tasks:
+            with tempfile.TemporaryDirectory() as folder:
+                rows = pa.Table.from_batches(feed(task, programs, Handover(Path(folder))))
+                results = self._compiler.results(programs, self._compiler.spark.createDataFrame(rows))
+                out.append(drain(task, programs, Handover(Path(folder)), results.toArrow().to_batches()))
+        return self._explainer.explain(out)
+
+
+def _task(setup: Any, base: Any) -> Task | None:  # noqa: ANN401  (broadcasts)
+    """What this partition has to do in this batch."""
+    context = TaskContext.get()
+    assert context is not None
+    tasks: list[Task] = pickle.loads(base64.b64decode(context.getLocalProperty(LUGGAGE) or ""))  # noqa: S301  (our own)
+    number = context.partitionId()
+    return replace(tasks[number], setup=setup, base=base) if number < len(tasks) else None
+
+
+def fed(setup: Any, base: Any, programs: Any) -> Any:  # noqa: ANN401  (broadcasts; a stage)
+    """The first stage, as Spark runs it."""
+
+    def stage(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            pass
+        task = _task(setup, base)
+        if task is not None:
+            yield from feed(task, programs.value, of_this_attempt())
+
+    return stage
+
+
+def drained(setup: Any, base: Any, programs: Any) -> Any:  # noqa: ANN401  (as above)
+    """The second stage, as Spark runs it."""
+
+    def stage(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        task = _task(setup, base)
+        if task is None:
+            for _ in batches:
+                pass
+            return
+        outcome = drain(task, programs.value, of_this_attempt(), batches)
+        yield pa.RecordBatch.from_pydict({"outcome": pa.array([pickle.dumps(outcome)], pa.binary())})
+
+    return stage

@@ -1,0 +1,143 @@
+"""Whether a row fits its table's schema, value by value, and its text as the sink's table wants it.
+
+In: the JSON text of a row. Out: the text of each column. The slow way, for what no compiled decoder takes, and for
+sinks that need the values one by one. Numbers keep their digits, always. Rules: decisions, "Types and merging".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ingest.model import types
+from ingest.model.cache import count_up
+from ingest.model.reject import RowError
+from ingest.model.rowtext import parse_row
+from ingest.model.schema import MAX_NAME
+from ingest.model.spelling import respelled
+from ingest.model.values import accepts, fits, needs_writing, written
+from ingest.schema.infer import said_of
+
+if TYPE_CHECKING:
+    import msgspec
+    from pyspark.sql.types import DataType
+
+    from ingest.model.change import Declared
+    from ingest.model.schema import TableSchema
+    from ingest.model.table import TableId
+    from ingest.schema.infer import Inference
+
+OTHERS: Final = "(other columns)"
+"""Columns that are left out of the sink, past those that are counted one by one."""
+
+
+class Drift(Exception):
+    """The row does not fit the schema as it is known: a new table, a new column, or a wider type."""
+
+
+class KeyChanged(Exception):
+    """The message tells other primary-key columns than the table has."""
+
+    def __init__(self, known: tuple[str, ...], names: tuple[str, ...]) -> None:
+        """Keep the old and the new key's columns."""
+        super().__init__(known, names)
+        self.known = known
+        self.names = names
+
+
+class Conformer:
+    """How rows of one source table become rows of one sink table, value by value."""
+
+    def __init__(self, table: TableId, source: TableSchema, sink: TableSchema, inference: Inference) -> None:
+        """Compare both schemas once; `table` is the source's."""
+        self.declared = inference.declared(table)
+        """Columns that take every spelling of their values."""
+        self._reading = inference.reading
+        self.standard = inference.reading.standard
+        self.withheld: dict[str, int] = {}
+        """By column: values that did not get into the sink, because its table was not to have the column."""
+        self.source_types = {column.name: column.type for column in source.columns}
+        self.sink_types = {column.name: column.type for column in sink.columns}
+        self.absent = self.source_types.keys() - self.sink_types.keys()
+        """Columns that the sink's table does not have."""
+        self.narrow = {
+            name
+            for name, data_type in self.source_types.items()
+            if name in self.sink_types and types.merge(data_type, self.sink_types[name]) != self.sink_types[name]
+        }
+        """Columns whose type in the sink's table could not be widened, so that some values may not fit."""
+        self.rewritten = {
+            name
+            for name, data_type in self.source_types.items()
+            if name in self.sink_types and needs_writing(data_type, self.sink_types[name])
+        }
+        """Columns with values to write otherwise than they came, whatever they are."""
+        self.static = inference.static
+        self.strings_in_keys = inference.reading.as_string
+        """Whether every key value is a text, because the format's options say that values are."""
+
+    def row(
+        self, raw: msgspec.Raw, declared: Declared | None
+    ) -> tuple[dict[str, bytes], frozenset[str], frozenset[str]]:
+        """The text of each column that is there, in the row's order; what columns are not; which texts changed.
+
+        Raises Drift for what the schema does not take, and RowError.
+        """
+        fields = parse_row(raw)
+        order = tuple(fields)
+        missing: list[str] = []
+        converted: list[str] = []
+        text: dict[str, bytes] = {}
+        for name, column_type in self.source_types.items():
+            value = fields.pop(name, None)
+            if value is None:
+                missing.append(name)
+                continue
+            said, own = None, self.own(name, column_type, value)
+            if own is None:
+                own = value
+                said = said_of(declared, name, value)
+                said = self._reading.infer(value) if said is None else said
+                if not accepts(column_type, value, said, self.standard):
+                    raise Drift
+            sink_type = self.sink_types.get(name)
+            if sink_type is None:
+                self._withhold(name)
+                continue
+            if name in self.narrow and not fits(sink_type, own, self.standard):
+                msg = (
+                    f"column {name!r} became {types.name(column_type)}, and the sink's stays {types.name(sink_type)} "
+                    "(pipeline.schema.change.behavior, sink.exclude.schema.changes)"
+                )
+                raise RowError("withheld-change", msg)
+            text[name] = out = written(own, column_type if said is None else said, sink_type, self.standard)
+            if out is not value:
+                converted.append(name)
+        if fields:
+            if not self.static:
+                raise Drift
+            for name in fields:
+                self._withhold(name)
+        return {name: text[name] for name in order if name in text}, frozenset(missing), frozenset(converted)
+
+    def own(self, name: str, column_type: DataType, value: bytes) -> bytes | None:
+        """Respell a value as its column's type has it: the same object where it is so already, None for none."""
+        if fits(column_type, value, self.standard):
+            return value
+        return respelled(column_type, value, self.standard) if name in self.declared else None
+
+    def _withhold(self, name: str) -> None:
+        count_up(self.withheld, name if len(name) <= MAX_NAME else OTHERS, 1, OTHERS)
+
+    def image(self, raw: msgspec.Raw) -> dict[str, bytes]:
+        """The text of the columns of a before image, as far as it has them: it may be of an older schema.
+
+        Raises RowError where it is no object.
+        """
+        out = {}
+        for name, value in parse_row(raw).items():
+            sink_type = self.sink_types.get(name)
+            if sink_type is not None:
+                column_type = self.source_types.get(name, sink_type)
+                own = self.own(name, column_type, value) if name in self.declared else value
+                out[name] = written(value if own is None else own, column_type, sink_type, self.standard)
+        return out

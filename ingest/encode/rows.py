@@ -1,0 +1,197 @@
+"""Changes for sinks that show whole rows: before and after image column by column, in the order of the sink's table.
+
+In: the schemas of a source and a sink table. Out: for each change what the sink makes of its images. The sinks that
+use it are for looking, for tests and for small things; each row is taken apart.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pyspark.sql.types import TimestampNTZType, TimeType
+
+from ingest.encode.conform import Conformer, KeyChanged
+from ingest.encode.decoders import plain_name
+from ingest.formats.writing import Cell, fill
+from ingest.model import temporal
+from ingest.model.change import Kind
+from ingest.model.keytext import key_text
+from ingest.model.reject import RowError
+from ingest.model.rowtext import key_image, parse_row
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    import msgspec
+
+    from ingest.encode.plan import Record
+    from ingest.formats.writing import Image, Pieces, Value
+    from ingest.model.change import Declared
+    from ingest.model.schema import TableSchema
+    from ingest.model.table import TableId
+    from ingest.schema.infer import Inference
+
+
+class RowChange(NamedTuple):
+    """A change as sinks see it: images in the sink's types, and keys, which know no types (`model/keytext.py`)."""
+
+    kind: Kind
+    before: Image | None
+    after: Image | None
+    key: Image
+    """The texts of the primary key's values, after the change or before a delete."""
+    old_key: Image
+    """Those before an update, as far as they are known."""
+
+
+class Layout(NamedTuple):
+    """What records look like that are put together of pieces: what a `RowPlan` may render by, and C as well."""
+
+    destination: Any
+    """The sink's own."""
+    key: Pieces | None
+    value: Value
+    """In C only as a `Pattern`."""
+    moves: bool
+    """Whether an update that changes the key writes null under the old one."""
+
+    def render(self, change: RowChange) -> Iterator[Record]:
+        """The records for a change."""
+        value = self.value(change.kind, change.before, change.after)
+        if self.key is None:
+            if value is not None:
+                yield (self.destination, None, value)
+            return
+        key = fill(self.key, None, change.key)
+        if self.moves and all(cell.name in change.old_key for cell in self.key if isinstance(cell, Cell)):
+            old = fill(self.key, None, change.old_key)
+            if old != key:
+                yield (self.destination, old, None)
+        yield (self.destination, key, value)
+
+
+class RowPlan:
+    """How rows of one source table are shown as rows of one sink table."""
+
+    def __init__(
+        self,
+        table: TableId,
+        source: TableSchema,
+        sink: TableSchema,
+        render: Callable[[RowChange], Iterable[Record]],
+        inference: Inference,
+        *,
+        key_from_message: bool,
+        layout: Layout | None = None,
+        coarse: bool = False,
+    ) -> None:
+        """`render`: the sink's records for a change; `layout`: where it is what that renders.
+
+        `coarse`: that writes times in microseconds.
+        """
+        self.table = table
+        self.source, self.sink, self.layout = source, sink, layout
+        self.inserted = self.updated = self.deleted = self.unsaid = 0
+        self._conformer = Conformer(table, source, sink, inference)
+        self.withheld = self._conformer.withheld
+        self.strings_in_keys = self._conformer.strings_in_keys
+        self.declared = self._conformer.declared
+        times = [c.name for c in sink.columns if isinstance(c.type, (TimestampNTZType, TimeType))]
+        self._fine = [name for name in times if coarse and name in self.declared]
+        """Times that may be finer than what is written."""
+        self.cut: dict[str, int] = {}
+        """By column: values that were written without what is finer than a microsecond."""
+        self._primary_key = sink.primary_key
+        self._columns = [column.name for column in sink.columns]
+        self._render = render
+        self.key_from_message = key_from_message
+
+    @property
+    def standard(self) -> str:
+        """How timestamps are written."""
+        return self._conformer.standard
+
+    @property
+    def simple(self) -> bool:
+        """Whether every column is the sink's, wide enough, under a plain name."""
+        conformer = self._conformer
+        return not conformer.absent and not conformer.narrow and all(plain_name(name) for name in conformer.sink_types)
+
+    def upsert(
+        self,
+        kind: Kind,
+        before: msgspec.Raw | None,
+        after: msgspec.Raw,
+        message_key: bytes | None,
+        declared: Declared | None,
+        emit: Callable[[Record], None],
+    ) -> None:
+        """Emit an insert or update; raises Drift, KeyChanged or RowError, having emitted nothing."""
+        text, _, _ = self._conformer.row(after, declared)
+        row = {name: text.get(name, b"null") for name in self._columns}
+        key = self._key_in(after)
+        self._check(key, message_key, declared)
+        old, old_key = None, {}
+        if kind is Kind.UPDATE and before is not None:
+            if declared is not None and declared.read_before is not None:
+                before = declared.read_before(before)
+            old, old_key = self._conformer.image(before), self._key_in(before)
+            if declared is not None and declared.overlay:
+                old, old_key = {**row, **old}, {**key, **old_key}
+        for record in self._render(RowChange(kind, old, row, key, old_key)):
+            emit(record)
+        for name in self._fine:
+            if temporal.coarse(row[name].decode())[1]:
+                self.cut[name] = self.cut.get(name, 0) + 1
+        if kind is Kind.UPDATE:
+            self.updated += 1
+        else:
+            self.inserted += 1
+
+    def delete(
+        self,
+        before: msgspec.Raw | None,
+        message_key: bytes | None,
+        declared: Declared | None,
+        emit: Callable[[Record], None],
+    ) -> None:
+        """Emit a delete; raises as `upsert` does."""
+        row, key = ({}, {}) if before is None else (self._conformer.image(before), self._key_in(before))
+        image = None if message_key is None else key_image(message_key)
+        if image is not None:
+            row = {**self._conformer.image(image), **row}
+            key = {**self._key_in(image), **key}
+        if not row:
+            raise RowError("no-key", "a delete needs its row in the before image, or its key in the message key")
+        self._check(key, message_key, declared)
+        said = False
+        for record in self._render(RowChange(Kind.DELETE, row, None, key, {})):
+            emit(record)
+            said = True
+        if said:
+            self.deleted += 1
+        else:
+            self.unsaid += 1
+
+    def _key_in(self, image: msgspec.Raw) -> Image:
+        """The texts of the primary key's values, as far as an image has them; null is none. Raises RowError."""
+        fields = parse_row(image) if self._primary_key else {}
+        return {
+            name: key_text(fields[name], as_string=self.strings_in_keys)
+            for name in self._primary_key
+            if fields.get(name, b"null") != b"null"
+        }
+
+    def _check(self, key: Image, message_key: bytes | None, declared: Declared | None) -> None:
+        """See that the row has its key, and that the message tells no other one."""
+        for name in self._primary_key:
+            if name not in key:
+                raise RowError("null-key", f"primary key column {name!r} is null or missing")
+        if not self.key_from_message or not self._primary_key:
+            return
+        names = () if declared is None else declared.primary_key
+        image = None if message_key is None else key_image(message_key)
+        if image is not None:
+            names = tuple(parse_row(image))
+        if names and set(names) != set(self._primary_key):
+            raise KeyChanged(self._primary_key, names)

@@ -1,0 +1,420 @@
+"""Calls that mean otherwise in Flink SQL than in Spark SQL, and what stands for them: by name and number of arguments.
+
+In: the words of arguments, and what puts them into Spark's words. Out: Spark SQL, None where the call is Spark's
+already, or a TextError that says what to write instead.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from ingest.expressions import units
+from ingest.expressions.words import TEXTS, is_word, kind, outside
+from ingest.model.text import TextError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ingest.expressions.words import Words
+
+    Say = Callable[[Words], str]
+    """What puts words into Spark's words."""
+
+NOW: Final = "__ingest.now"
+"""The time of day as a column, in microseconds since 1970: what a plan would compute once is computed for each row."""
+DICE: Final = "__ingest.random."
+TAG: Final = "__ingest.uuid."
+"""Columns with a random number, or a UUID, of each row; a number follows. A plan would repeat its own in each batch."""
+
+Made: TypeAlias = "str | Callable[[list[Words], Say], str | None]"
+
+
+def literal(value: str) -> str:
+    """Return a text as Spark reads it."""
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+# -- calls -----------------------------------------------------------------------------------------------------------
+
+
+def _refused(why: str) -> Callable[[list[Words], Say], str | None]:
+    def refuse(arguments: list[Words], _: Say) -> str | None:
+        first, last = arguments[0][0], arguments[-1][-1]
+        raise TextError(why, first.start, last.end - first.start + 1)
+
+    return refuse
+
+
+def _number(words: Words) -> bool:
+    """Whether an argument is a number that is not negative."""
+    return len(words) == 1 and kind(words[0]) == "NUMBER"
+
+
+def _fixed(words: Words) -> bool:
+    """Whether an argument is a literal."""
+    return len(words) == 1 and kind(words[0]) in {"NUMBER", "STRING"}
+
+
+def _counted(words: Words, say: Say) -> str:
+    """A length: a negative one is NULL."""
+    given = say(words)
+    return given if _number(words) else f"nullif(greatest({given}, -1), -1)"
+
+
+def _pad(function: str) -> Callable[[list[Words], Say], str]:
+    """`LPAD(s, n, with)`: NULL for a negative length, and where nothing is there to fill up with."""
+
+    def made(arguments: list[Words], say: Say) -> str:
+        value, length, fill = arguments
+        given = say(fill)
+        if not (_fixed(fill) and fill[0].text):
+            given = f"nullif({given}, '')"
+        return f"{function}({say(value)}, {_counted(length, say)}, {given})"
+
+    return made
+
+
+def _substring(arguments: list[Words], say: Say) -> str | None:
+    """`SUBSTRING(s, from, n)` and `SUBSTRING(s FROM from FOR n)`: empty where it begins before the text."""
+    if len(arguments) == 1:
+        words = arguments[0]
+        places = [*outside(words, "FROM", "FOR")]
+        if not places or words[places[0]].text.upper() != "FROM":
+            return None
+        ends = [-1, *places, len(words)]
+        arguments = [words[a + 1 : b] for a, b in pairwise(ends)]
+    if not 2 <= len(arguments) <= 3 or not all(arguments):
+        return None
+    value, start, *length = arguments
+    if all(map(_number, (start, *length))):
+        return f"substring({', '.join(say(a) for a in arguments)})"
+    given, begin = say(value), say(start)
+    whole = f"substring({', '.join((given, begin, *(_counted(n, say) for n in length)))})"
+    if _number(start):
+        return whole
+    return f"IF({begin} < -char_length({given}), left({given}, 0), {whole})"
+
+
+def _of_all(function: str) -> Callable[[list[Words], Say], str | None]:
+    """`GREATEST(a, b)`: NULL where one of them is."""
+
+    def made(arguments: list[Words], say: Say) -> str | None:
+        given = [say(a) for a in arguments]
+        known = [f"({a}) IS NOT NULL" for a, words in zip(given, arguments, strict=True) if not _fixed(words)]
+        call = f"{function}({', '.join(given)})"
+        return f"CASE WHEN {' AND '.join(known)} THEN {call} END" if known else call
+
+    return made
+
+
+_NO_REGEX: Final = re.compile(r"[^\\\[\](){}.*+?^$|]+")
+
+
+def _split(arguments: list[Words], _: Say) -> str | None:
+    """`SPLIT(s, ',')`: Flink's delimiter is a text, Spark's a regular expression."""
+    by = arguments[1]
+    if len(by) == 1 and kind(by[0]) == "STRING" and _NO_REGEX.fullmatch(by[0].text):
+        return None
+    why = "SPLIT has a text in Flink, a regular expression in Spark: write SPLIT(s, 'pattern', -1); '\\\\.' is a dot"
+    raise TextError(why, by[0].start, by[-1].end - by[0].start + 1)
+
+
+def _split_index(arguments: list[Words], say: Say) -> str:
+    r"""`SPLIT_INDEX(s, '.', 1)`; a number is the character with that code, an empty text any white space.
+
+    `\E` would end the quoted delimiter.
+    """
+    value, by, index = (say(a) for a in arguments)
+    space, given = "'\\\\p{javaWhitespace}'", arguments[1][0].text
+    if _number(arguments[1]):
+        by = f"chr({by})" if given.isdecimal() and 0 < int(given) < 256 else "CAST(NULL AS STRING)"
+    plain = _fixed(arguments[1]) and "\\" not in by
+    quoted = by if plain else f"replace({by}, '\\\\E', '\\\\E\\\\\\\\E\\\\Q')"
+    pattern = f"'\\\\Q' || {quoted} || '\\\\E'"
+    if not _fixed(arguments[1]):
+        pattern = f"IF({by} = '', {space}, {pattern})"
+    return f"get(split(nullif({value}, ''), {pattern if given else space}, -1), {index})"
+
+
+def _group(call: str) -> Callable[[list[Words], Say], str]:
+    """A function of a pattern and one of its groups: NULL where the pattern has none of that number.
+
+    Nobody tells how many there are. But of groups added behind, the last is number `n` if and only if it was missing.
+    """
+
+    def made(arguments: list[Words], say: Say) -> str:
+        value, pattern, n = (*map(say, arguments), "1")[:3]
+        found = call.format(value, pattern, n)
+        words = arguments[1]
+        if n == "0":
+            return found
+        if n.isdecimal() and len(words) == 1 and kind(words[0]) in TEXTS:  # computed once, not for each row
+            count = min(int(n), _MOST_GROUPS)
+            test = f"(?!)(?:{words[0].text}\n)|{'()' * count}\\{count}"
+            return f"IF('' RLIKE {literal(test)}, NULL, {found})"
+        some = f"least(greatest({n}, 1), {_MOST_GROUPS})"
+        test = f"'(?!)(?:' || {pattern} || '\\n)|' || repeat('()', {some}) || '\\\\' || {some}"
+        return f"CASE WHEN {n} = 0 OR ({n} > 0 AND NOT '' RLIKE ({test})) THEN {found} END"
+
+    return made
+
+
+_MOST_GROUPS: Final = 1000
+
+
+_UNITS: Final = {"0": "timestamp_seconds", "3": "timestamp_millis", "6": "timestamp_micros"}
+
+
+def _instant(arguments: list[Words], say: Say) -> str:
+    """`TO_TIMESTAMP_LTZ(n, 3)` counts milliseconds, with 0 seconds; a text has a format and a zone, which may be named.
+
+    Without either, a number counts milliseconds, and a text is Spark's own.
+    """
+    value, *more = (say(a) for a in arguments)
+    if not more:
+        if kind(arguments[0][0]) == "STRING":
+            return f"to_timestamp_ltz({value})"
+        count = f"timestamp_millis(TRY_CAST(CAST({value} AS STRING) AS BIGINT))"
+        if _number(arguments[0]):
+            return f"timestamp_millis({value})"
+        whole = "'tinyint', 'smallint', 'int', 'bigint'"
+        return f"IF(typeof({value}) IN ({whole}), {count}, to_timestamp_ltz(CAST({value} AS STRING)))"
+    if len(more) == 1 and _number(arguments[1]):
+        unit = _UNITS.get(arguments[1][0].text)
+        if unit is None:
+            why = "TO_TIMESTAMP_LTZ counts seconds (0), milliseconds (3) or microseconds (6)"
+            raise TextError(why, arguments[1][0].start, len(arguments[1][0].text))
+        return f"{unit}({value})"
+    zone = more[1] if len(more) > 1 else "'UTC'"
+    return f"to_timestamp_ltz({value} || ' ' || {zone}, {more[0]} || ' VV')"
+
+
+def _pattern(made: Made | None = None) -> Made:
+    """A function whose second argument is a pattern of times: letters of weeks would reject each row."""
+
+    def checked(arguments: list[Words], say: Say) -> str | None:
+        given = arguments[1][0]
+        wrong = _OF_WEEKS.search(_QUOTED.sub("", given.text)) if kind(given) == "STRING" else None
+        if wrong is not None:
+            why = f"{wrong[0]!r} is no letter of patterns here: y is the year, E the day's name"
+            raise TextError(why, given.start, given.end - given.start + 1)
+        if made is None or isinstance(made, str):
+            return None if made is None else made.format(*map(say, arguments))
+        return made(arguments, say)
+
+    return checked
+
+
+_QUOTED: Final = re.compile(r"'[^']*'")
+_OF_WEEKS: Final = re.compile(r"[YuwWec]")
+
+
+def _position(arguments: list[Words], say: Say) -> str | None:
+    """`POSITION(a IN b FROM n)`."""
+    words = arguments[0]
+    places = [*outside(words, "IN", "FROM")]
+    if [words[i].text.upper() for i in places] != ["IN", "FROM"]:
+        return None
+    part, whole, start = words[: places[0]], words[places[0] + 1 : places[1]], words[places[1] + 1 :]
+    return f"locate({say(part)}, {say(whole)}, {say(start)})"
+
+
+def _array_sort(arguments: list[Words], say: Say) -> str | None:
+    """`ARRAY_SORT(a)`, `ARRAY_SORT(a, ascending)`: NULLs first, or last if descending; with a lambda it is Spark's.
+
+    `ARRAY_SORT(a, ascending, nulls_first)` says where they are.
+    """
+    if any(kind(token) == "ARROW" for token in arguments[-1]):
+        return None
+    value, *order = (say(a) for a in arguments)
+    if len(order) < 2 or order[0].upper() == order[1].upper():
+        return f"sort_array({', '.join((value, *order[:1]))})"
+    for words, given in zip(arguments[1:], order, strict=True):
+        if given.upper() not in {"TRUE", "FALSE"}:
+            raise TextError("ARRAY_SORT takes TRUE or FALSE here", words[0].start, words[-1].end - words[0].start + 1)
+    known = f"array_compact({value})"
+    nulls, values = f"array_repeat(NULL, size({value}) - size({known}))", f"sort_array({known}, {order[0]})"
+    return f"concat({nulls}, {values})" if order[1].upper() == "TRUE" else f"concat({values}, {nulls})"
+
+
+def _array_contains(arguments: list[Words], say: Say) -> str:
+    """`ARRAY_CONTAINS(a, x)`: NULLs are as other values."""
+    value, wanted = (say(a) for a in arguments)
+    known = f"array_compact({value})"
+    null, found = f"(size({value}) > size({known}))", f"array_contains({known}, {wanted})"
+    if wanted.upper() == "NULL":
+        return null
+    return found if _fixed(arguments[1]) else f"IF(({wanted}) IS NULL, {null}, {found})"
+
+
+def _struct(arguments: list[Words], say: Say) -> str:
+    """`ROW(a, b + 1)`: a struct whose fields are named as its columns are, others by their number, as Spark has it.
+
+    Spark itself would take the names of the slots that stand for columns.
+    """
+    fields = []
+    for i, words in enumerate(arguments):
+        last = words[-1]
+        if len(words) > 2 and kind(words[-2]) == "ALIAS":
+            name, value = last.text, words[:-2]
+        else:
+            path = all(kind(w) == "DOT" if j % 2 else is_word(w) for j, w in enumerate(words))
+            name, value = last.text if path and len(words) % 2 else f"col{i + 1}", words
+        fields.append(f"{literal(name)}, {say(value)}")
+    return f"named_struct({', '.join(fields)})"
+
+
+# -- JSON ------------------------------------------------------------------------------------------------------------
+
+
+def _path(words: Words, say: Say) -> tuple[str, list[str]]:
+    """Return the path of `'lax $.a' RETURNING INT NULL ON EMPTY`, and the words after it; raises TextError."""
+    first = words[0]
+    if kind(first) != "STRING":
+        return say(words), []
+    size = 1
+    while size < len(words) and kind(words[size]) == "STRING":
+        size += 1
+    path = "'".join(token.text for token in words[:size]).strip()
+    if path.startswith("strict "):
+        raise TextError("a path is lax here: leave out 'strict'", first.start, first.end - first.start + 1)
+    path = re.sub(r'\["([^"\']*)"\]', r"['\1']", path.removeprefix("lax ").strip().replace(".[", "["))
+    return literal(path), [token.text for token in words[size:]]
+
+
+def _clauses(name: str, words: Words, given: list[str], known: tuple[str, ...]) -> str:
+    """Return the type after RETURNING, or nothing; raises TextError for a clause that is not the default one."""
+    said = " ".join(given)
+    for clause in known:
+        said = re.sub(rf"(?i)\b{clause}$", "", said).strip()
+    returning = re.fullmatch(r"(?i)returning (\w+( ?\([\d ,]+\))?)", said)
+    if said and (returning is None or name != "JSON_VALUE"):
+        instead = {
+            "JSON_VALUE": "write COALESCE(JSON_VALUE(s, path), other) for a default",
+            "JSON_QUERY": "write '[' || JSON_QUERY(s, path) || ']' for a wrapper, COALESCE for a default",
+            "JSON_EXISTS": "what cannot be read is FALSE",
+        }[name]
+        raise TextError(f"{name} has no {said!r} here: {instead}", words[1].start, words[-1].end - words[1].start + 1)
+    return "" if returning is None else returning[1]
+
+
+def _json_value(arguments: list[Words], say: Say) -> str:
+    """`JSON_VALUE(s, '$.a' RETURNING INT)`."""
+    path, more = _path(arguments[1], say)
+    returned = _clauses("JSON_VALUE", arguments[1], more, ("NULL ON ERROR", "NULL ON EMPTY"))
+    found = f"get_json_object({say(arguments[0])}, {path})"
+    return f"TRY_CAST({found} AS {'STRING' if returned.upper() == 'VARCHAR' else returned})" if returned else found
+
+
+def _json_query(arguments: list[Words], say: Say) -> str:
+    """`JSON_QUERY(s, '$.a')`: an object or an array. Of an element of an array Spark tells a text from its JSON."""
+    path, more = _path(arguments[1], say)
+    _clauses("JSON_QUERY", arguments[1], more, ("NULL ON ERROR", "NULL ON EMPTY", "WITHOUT( ARRAY)? WRAPPER"))
+    value = say(arguments[0])
+    element = f"'$[*]{path[2:]}" if path.startswith("'$") else f"concat('$[*]', substring({path}, 2))"
+    quoted = f"get_json_object(concat('[', {value}, ']'), {element}) LIKE '\"%'"
+    return f"regexp_substr(IF(NOT {quoted}, get_json_object({value}, {path}), NULL), '(?s)^[\\\\[{{].*')"
+
+
+def _json_exists(arguments: list[Words], say: Say) -> str:
+    """`JSON_EXISTS(s, '$.a')`: a null is there, too, which only a VARIANT tells; that knows no `[*]`."""
+    path, more = _path(arguments[1], say)
+    _clauses("JSON_EXISTS", arguments[1], more, ("FALSE ON ERROR",))
+    value = say(arguments[0])
+    if kind(arguments[1][0]) != "STRING" or "*" in path:
+        return f"(get_json_object({value}, {path}) IS NOT NULL)"
+    return f"(try_variant_get(try_parse_json({value}), {path}, 'variant') IS NOT NULL)"
+
+
+# -- all of them -----------------------------------------------------------------------------------------------------
+
+_MICROS: Final = f"`{NOW}`"
+INSTANT: Final = f"timestamp_micros({_MICROS})"
+LOCAL: Final = f"CAST({INSTANT} AS TIMESTAMP_NTZ)"
+TODAY: Final = f"CAST({INSTANT} AS DATE)"
+TIME_OF_DAY: Final = f"CAST({LOCAL} AS TIME(0))"
+_SEED: Final = "a seed has no meaning for rows that several tasks compute: leave it out"
+_WORDS: Final = (
+    "replace(initcap(regexp_replace({0}, '([^\\\\p{{L}}\\\\p{{N}}]+)(?=[\\\\p{{L}}\\\\p{{N}}])', '$1\\u0001 ')), "
+    "'\\u0001 ', '')"
+)
+"""Spark's INITCAP begins words after blanks only; so that each gets one before it, which goes again."""
+CALLS: Final[dict[tuple[str, int], Made]] = {
+    ("ROW", -1): _struct,
+    ("STRUCT", -1): _struct,
+    ("LTRIM", 2): "TRIM(LEADING ({1}) FROM ({0}))",
+    ("RTRIM", 2): "TRIM(TRAILING ({1}) FROM ({0}))",
+    ("LPAD", 3): _pad("lpad"),
+    ("RPAD", 3): _pad("rpad"),
+    ("SUBSTRING", -1): _substring,
+    ("SUBSTR", -1): _substring,
+    ("POSITION", 1): _position,
+    ("INSTR", 3): _refused("INSTR has two arguments here: write LOCATE(part, s, from)"),
+    ("INSTR", 4): _refused("INSTR has two arguments here: write LOCATE(part, s, from), or REGEXP_INSTR"),
+    ("INITCAP", 1): _WORDS,
+    ("ELT", -1): lambda arguments, say: (
+        f"get(array({', '.join(say(a) for a in arguments[1:])}), CAST({say(arguments[0])} - 1 AS INT))"
+    ),
+    ("GREATEST", -1): _of_all("greatest"),
+    ("LEAST", -1): _of_all("least"),
+    ("SPLIT", 2): _split,
+    ("SPLIT_INDEX", 3): _split_index,
+    ("STR_TO_MAP", 1): "str_to_map({0}, ',', '=')",
+    ("REGEXP_EXTRACT", 2): "get(regexp_extract_all({0}, {1}, 0), 0)",
+    ("REGEXP_EXTRACT", 3): _group("get(regexp_extract_all({0}, {1}, {2}), 0)"),
+    ("REGEXP_EXTRACT_ALL", 2): _group("regexp_extract_all({0}, {1}, {2})"),
+    ("REGEXP_EXTRACT_ALL", 3): _group("regexp_extract_all({0}, {1}, {2})"),
+    ("PARSE_URL", 2): "try_parse_url({0}, {1})",
+    ("PARSE_URL", 3): "try_parse_url({0}, {1}, {2})",
+    ("URL_DECODE", 1): "try_url_decode({0})",
+    ("TO_BASE64", 1): "base64({0})",
+    ("FROM_BASE64", 1): "CAST(unbase64({0}) AS STRING)",
+    ("SHA224", 1): "sha2({0}, 224)",
+    ("SHA256", 1): "sha2({0}, 256)",
+    ("SHA384", 1): "sha2({0}, 384)",
+    ("SHA512", 1): "sha2({0}, 512)",
+    ("JSON_VALUE", 2): _json_value,
+    ("JSON_QUERY", 2): _json_query,
+    ("JSON_EXISTS", 2): _json_exists,
+    ("IS_ALPHA", 1): "COALESCE({0} RLIKE '\\\\A\\\\p{{L}}+\\\\z', FALSE)",
+    ("IS_DIGIT", 1): "COALESCE({0} RLIKE '\\\\A\\\\p{{Nd}}+\\\\z', FALSE)",
+    ("IS_DECIMAL", 1): "(TRY_CAST({0} AS DOUBLE) IS NOT NULL)",
+    ("ARRAY_SORT", 1): _array_sort,
+    ("ARRAY_SORT", 2): _array_sort,
+    ("ARRAY_SORT", 3): _array_sort,
+    ("ARRAY_CONTAINS", 2): _array_contains,
+    ("ARRAY_REVERSE", 1): "reverse({0})",
+    ("ARRAY_CONCAT", -1): lambda arguments, say: f"concat({', '.join(say(a) for a in arguments)})",
+    ("MAP_UNION", -1): lambda arguments, say: f"map_concat({', '.join(say(a) for a in arguments)})",
+    ("TO_TIMESTAMP", 1): "to_timestamp_ntz({0})",
+    ("TO_TIMESTAMP", 2): _pattern("to_timestamp_ntz({0}, {1})"),
+    ("TO_DATE", 2): _pattern(),
+    ("DATE_FORMAT", 2): _pattern(),
+    ("FROM_UNIXTIME", 2): _pattern(),
+    ("UNIX_TIMESTAMP", 2): _pattern(),
+    ("TO_TIMESTAMP_LTZ", 1): _instant,
+    ("TO_TIMESTAMP_LTZ", 2): _pattern(_instant),
+    ("TO_TIMESTAMP_LTZ", 3): _pattern(_instant),
+    **units.CALLS,
+    ("WEEK", 1): "weekofyear({0})",
+    ("CONVERT_TZ", 3): "date_format(convert_timezone({1}, {2}, CAST({0} AS TIMESTAMP_NTZ)), 'yyyy-MM-dd HH:mm:ss')",
+    ("CURRENT_ROW_TIMESTAMP", 0): INSTANT,
+    ("CURRENT_TIMESTAMP", 0): INSTANT,
+    ("NOW", 0): INSTANT,
+    ("CURRENT_DATE", 0): TODAY,
+    ("CURDATE", 0): TODAY,
+    ("CURRENT_TIME", 0): TIME_OF_DAY,
+    ("LOCALTIME", 0): TIME_OF_DAY,
+    ("LOCALTIMESTAMP", 0): LOCAL,
+    ("UNIX_TIMESTAMP", 0): f"unix_seconds({INSTANT})",
+    ("UUID", 0): f"`{TAG}{{number}}`",
+    ("RAND", 0): f"`{DICE}{{number}}`",
+    ("RANDOM", 0): f"`{DICE}{{number}}`",
+    ("RAND_INTEGER", 1): f"CAST(floor(`{DICE}{{number}}` * ({{0}})) AS INT)",
+    ("RAND", 1): _refused(_SEED),
+    ("RANDOM", 1): _refused(_SEED),
+    ("RAND_INTEGER", 2): _refused(_SEED),
+}
+"""What Flink SQL means otherwise than Spark, and what a plan would compute once for all rows: by name and arguments."""

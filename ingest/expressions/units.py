@@ -1,0 +1,175 @@
+"""Units of time: `FLOOR(t TO DAY)`, `EXTRACT(DOW FROM t)`, `TIMESTAMPADD(HOUR, 1, t)`, and those there are for each.
+
+In: the words of arguments. Out: Spark SQL, None where it is Spark's already, or a TextError with the units that there
+are. Spark takes any word for one, and gives NULL for what it does not know, or fails only when it runs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ingest.expressions.words import kind
+from ingest.model.text import TextError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from sqlglot.tokenizer_core import Token
+
+    from ingest.expressions.words import Words
+
+    Made = Callable[[list[Words], Callable[[Words], str]], str | None]
+
+_SHORT: Final = ("HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND")
+_LONG: Final = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY")
+_YEARS: Final = {"DECADE": (10, 0), "CENTURY": (100, 99), "MILLENNIUM": (1000, 999)}
+"""Units of many years: how many, and how far before its end the year 0 is."""
+_MONTHS: Final = ("YYYY", "YY", "MON", "MM")
+
+
+def refuse(token: Token, what: str, units: Collection[str]) -> None:
+    """Refuse a word that is none of the units; raises TextError."""
+    if token.text.upper() not in units:
+        why = f"{what} has no unit {token.text!r}: there are {', '.join(units)}"
+        raise TextError(why, token.start, token.end - token.start + 1)
+
+
+# -- FLOOR and CEIL --------------------------------------------------------------------------------------------------
+
+
+def _rounded(words: Words, what: str) -> str | None:
+    """Return the unit of `t TO DAY`; None for a number."""
+    if len(words) < 3 or words[-2].text.upper() != "TO":
+        return None
+    refuse(words[-1], what, (*_YEARS, *_LONG, *_SHORT))
+    return words[-1].text.upper()
+
+
+def _truncated(unit: str, value: str) -> str:
+    """A time, rounded down. A week begins on Sunday in Flink, on Monday in Spark; centuries with the year 1."""
+    if unit == "WEEK":
+        return f"(date_trunc('WEEK', {value} + INTERVAL '1' DAY) - INTERVAL '1' DAY)"
+    if unit in _YEARS:
+        years, before = _YEARS[unit]
+        return f"timestampadd(YEAR, -pmod(year({value}) + {before}, {years}), date_trunc('YEAR', {value}))"
+    return f"date_trunc('{unit}', {value})"
+
+
+def floor(arguments: list[Words], say: Callable[[Words], str]) -> str | None:
+    """`FLOOR(t TO DAY)` of a time."""
+    unit = _rounded(arguments[0], "FLOOR")
+    return None if unit is None else _truncated(unit, say(arguments[0][:-2]))
+
+
+def ceil(arguments: list[Words], say: Callable[[Words], str]) -> str | None:
+    """`CEIL(t TO DAY)` of a time: one unit after a moment before it, rounded down."""
+    unit = _rounded(arguments[0], "CEIL")
+    if unit is None:
+        return None
+    before = f"{say(arguments[0][:-2])} - INTERVAL '0.000001' SECOND"
+    step = f"YEAR, {_YEARS[unit][0]}" if unit in _YEARS else f"{unit}, 1"
+    return _truncated(unit, f"timestampadd({step}, {before})")
+
+
+# -- EXTRACT ---------------------------------------------------------------------------------------------------------
+
+_PART: Final = "extract(SECOND FROM {0}) % 1"
+_YEAR: Final = "((year({0}) + IF(year({0}) > 0, {1}, -{1})) DIV {2})"
+_EPOCH: Final = (
+    "IF(typeof({0}) = 'timestamp', unix_seconds(CAST({0} AS TIMESTAMP)), CAST(unix_date(CAST({0} AS DATE)) AS BIGINT)"
+    " * 86400 + hour({0}) * 3600 + minute({0}) * 60 + second({0}))"
+)
+"""Seconds since 1970; a time without a zone counts as if it were UTC."""
+_FIELDS: Final = {
+    **dict.fromkeys(("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "DOW", "DOY", "HOUR", "MINUTE")),
+    "SECOND": "second({0})",
+    "MILLISECOND": f"CAST({_PART} * 1000 AS INT)",
+    "MICROSECOND": f"CAST({_PART} * 1000000 AS INT)",
+    "NANOSECOND": f"(CAST({_PART} * 1000000 AS INT) * 1000)",
+    "ISODOW": "extract(DAYOFWEEK_ISO FROM {0})",
+    "ISOYEAR": "extract(YEAROFWEEK FROM {0})",
+    "EPOCH": _EPOCH,
+    **{unit: _YEAR.replace("{1}", str(before)).replace("{2}", str(n)) for unit, (n, before) in _YEARS.items()},
+}
+"""What EXTRACT takes in Flink; None where Spark has the same."""
+_OF_SPARK: Final = frozenset({
+    "Y", "YEARS", "YR", "YRS", "YEAROFWEEK", "QTR", "MON", "MONS", "MONTHS", "W", "WEEKS", "D", "DAYS", "DAYOFWEEK",
+    "DAYOFWEEK_ISO", "DOW_ISO", "H", "HOURS", "HR", "HRS", "M", "MIN", "MINS", "MINUTES", "S", "SEC", "SECONDS", "SECS",
+})  # fmt: skip
+"""Names that only Spark has."""
+
+
+def extract(arguments: list[Words], say: Callable[[Words], str]) -> str | None:
+    """`EXTRACT(SECOND FROM t)`: a whole number."""
+    words = arguments[0]
+    if len(words) < 3 or kind(words[1]) != "FROM":
+        return None
+    unit = words[0].text.upper()
+    if unit in _OF_SPARK:
+        return None
+    refuse(words[0], "EXTRACT", _FIELDS)
+    made = _FIELDS[unit]
+    return None if made is None else made.format(say(words[2:]))
+
+
+# -- where Spark's meaning stays -------------------------------------------------------------------------------------
+
+
+def _quoted(what: str, at: int, units: Collection[str], known: Collection[str] = ()) -> Made:
+    """A function of Spark's with a unit in quotes; `known`: other names for them."""
+
+    def checked(arguments: list[Words], _: Callable[[Words], str]) -> None:
+        given = arguments[at]
+        if len(given) == 1 and kind(given[0]) == "STRING" and given[0].text.upper() not in known:
+            refuse(given[0], what, units)
+
+    return checked
+
+
+def _bare(what: str) -> Made:
+    """`TIMESTAMPADD(DAY, 1, t)`; SQL_TSI_DAY is another name for DAY."""
+
+    def checked(arguments: list[Words], say: Callable[[Words], str]) -> str | None:
+        given, *rest = arguments
+        if len(given) != 1:
+            return None
+        unit = given[0].text.upper().removeprefix("SQL_TSI_")
+        if unit not in _STEPS:
+            refuse(given[0], what, _STEPS[:-1])
+        if unit == given[0].text.upper():
+            return None
+        return f"{what}({', '.join((unit, *map(say, rest)))})"
+
+    return checked
+
+
+_STEPS: Final = (*_LONG, *_SHORT, "DAYOFYEAR")
+_INTERVALS: Final = ("YEAR", "MONTH", "WEEK", "DAY", *_SHORT)
+
+
+def interval(tokens: Words, i: int) -> tuple[None, None]:
+    """`INTERVAL '1' DAY`."""
+    i += 1 + (i + 1 < len(tokens) and kind(tokens[i + 1]) == "DASH")
+    if i + 1 < len(tokens) and kind(tokens[i]) in {"STRING", "NUMBER"} and kind(tokens[i + 1]) == "VAR":
+        unit = tokens[i + 1]
+        if unit.text.upper().removesuffix("S") not in _INTERVALS:
+            refuse(unit, "INTERVAL", _INTERVALS)
+    return None, None
+
+
+CALLS: Final[dict[tuple[str, int], Made]] = {
+    ("FLOOR", 1): floor,
+    ("CEIL", 1): ceil,
+    ("CEILING", 1): ceil,
+    ("EXTRACT", 1): extract,
+    **{
+        (name, 3): _bare(name)
+        for name in ("TIMESTAMPADD", "TIMESTAMPDIFF", "DATEADD", "DATE_ADD", "DATEDIFF", "DATE_DIFF", "TIMEDIFF")
+    },
+    ("DATE_TRUNC", 2): _quoted("DATE_TRUNC", 0, (*_LONG, *_SHORT), (*_MONTHS, "DD")),
+    ("TRUNC", 2): _quoted("TRUNC", 1, _LONG[:-1], _MONTHS),
+    ("TIME_TRUNC", 2): _quoted("TIME_TRUNC", 0, _SHORT),
+    ("TIME_DIFF", 3): _quoted("TIME_DIFF", 0, _SHORT),
+    ("DATE_PART", 2): _quoted("DATE_PART", 0, (*_LONG, "DOW", "DOY", *_SHORT[:3]), _OF_SPARK),
+    ("DATEPART", 2): _quoted("DATEPART", 0, (*_LONG, "DOW", "DOY", *_SHORT[:3]), _OF_SPARK),
+}

@@ -1,0 +1,254 @@
+"""Columns that a row gets from elsewhere than its value: from the record's key, and from the record itself.
+
+In: changes as a format decoded them, and their records. Out: the same changes, their images with those columns. Also
+puts the prefixes before names. Reference: alibaba-kafka.txt, `key.fields-prefix`, `value.fields-prefix` and
+`metadata.list`; decisions, "Sources".
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from pyspark.sql.types import MapType
+
+from ingest.model import temporal, types
+from ingest.model.cache import Cache
+from ingest.model.change import Bad, Declared
+from ingest.model.jsontext import MALFORMED, check_text, fields_of, object_of, reason
+from ingest.model.keytext import key_text
+from ingest.model.record import origin
+from ingest.model.rowtext import key_image
+from ingest.model.values import fits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyspark.sql.types import DataType
+
+    from ingest.model.change import Change, Decoded
+    from ingest.model.record import Record
+
+_PREFIXES: Final = "set key.fields-prefix or value.fields-prefix to have both"
+_TIMESTAMP_TYPES: Final = ("NoTimestampType", "CreateTime", "LogAppendTime")
+
+TYPES: Final[dict[str, DataType]] = {
+    "topic": types.STRING,
+    "partition": types.INT,
+    "offset": types.BIGINT,
+    "timestamp": types.TIMESTAMP_LTZ,
+    "timestamp-type": types.STRING,
+    "headers": MapType(types.STRING, types.BYTES),
+    "leader-epoch": types.INT,
+    "__raw_key__": types.BYTES,
+    "__raw_value__": types.BYTES,
+}
+"""Of the columns that `metadata.list` may name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """Which columns there are beside the value's."""
+
+    key: bool = False
+    """Whether the key's fields are columns (`key.format`)."""
+    key_is_primary: bool = False
+    """Whether those columns are the primary key: where the format has no other way to tell it."""
+    key_prefix: str = ""
+    value_prefix: str = ""
+    metadata: tuple[str, ...] = ()
+    standard: str = temporal.SQL
+    """How timestamps are written."""
+    as_string: bool = False
+    """Whether the format's options say that every value is a text."""
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to do."""
+        return self.key or bool(self.value_prefix) or bool(self.metadata)
+
+
+class Columns:
+    """Puts the columns in. Made once per worker; remembers what messages declared."""
+
+    def __init__(self, extra: Extra) -> None:
+        """Know nothing yet."""
+        self._extra = extra
+        self._names = [msgspec.json.encode(name) for name in extra.metadata]
+        self._begins = [b"," + name + b":" for name in self._names]
+        self._values = [_value_of(name, extra.standard) for name in extra.metadata]
+        self._types = {name: TYPES[name] for name in extra.metadata}
+        self._sayings: Cache[tuple[int, tuple[str, ...]], tuple[Declared | None, Declared]] = Cache(10_000, 128 << 20)
+        self._simple = not extra.key and not extra.value_prefix
+
+    def add(self, changes: Sequence[Decoded], records: Sequence[Record]) -> list[Decoded]:
+        """One result per record, in order."""
+        return [
+            change if type(change) is not tuple and type(change) is not list else self._of(change, record)
+            for change, record in zip(changes, records, strict=True)
+        ]
+
+    def _of(self, change: Change | list[Change], record: Record) -> Decoded:
+        metadata = b"".join(begins + value(record) for begins, value in zip(self._begins, self._values, strict=True))
+        parts: list[Change] = change if isinstance(change, list) else [change]
+        table = parts[0][0]
+        key_fields: dict[str, bytes] = {}
+        if self._extra.key:
+            raw = record.key()
+            try:
+                check_text(raw or b"")
+                image = None if raw is None else key_image(raw) or raw
+                key_fields = {} if image is None else {n: bytes(v) for n, v in fields_of(image).items()}
+            except MALFORMED as exc:
+                return Bad("malformed-key", f"the key is not a JSON object (key.format): {reason(exc)}", table)
+        try:
+            out: list[Change] = []
+            for one in parts:
+                made = self._extend(one, key_fields, metadata)
+                if isinstance(made, Bad):
+                    return made
+                out.append(made)
+        except MALFORMED as exc:
+            return Bad("malformed", f"the row is not a JSON object: {reason(exc)}", table)
+        return out[0] if len(out) == 1 else out
+
+    def _extend(self, change: Change, key_fields: dict[str, bytes], metadata: bytes) -> Change | Bad:
+        table, kind, before, after, key, declared = change
+        if before is None and after is None and key_fields:
+            before = msgspec.Raw(b"{}")
+        images: list[msgspec.Raw | None] = []
+        for image in (before, after):
+            if image is None:
+                images.append(None)
+                continue
+            text = bytes(image)
+            if self._simple and text[:1] == b"{" and not self._may_clash(text):
+                made = text[:-1] + (metadata if text[1:].strip() != b"}" else metadata[1:]) + b"}"
+            else:
+                is_old = image is before and after is not None
+                found = self._rebuild(text, key_fields, metadata, declared, is_old=is_old)
+                if isinstance(found, str):
+                    return Bad("column-clash", found, table)
+                made = found
+            images.append(msgspec.Raw(made))
+        if key is not None and self._extra.value_prefix:
+            key = _renamed(key, self._extra.value_prefix)
+        return (table, kind, images[0], images[1], key, self._declared(declared, tuple(key_fields)))
+
+    def _reader(self, read: Callable[[msgspec.Raw], msgspec.Raw] | None) -> Callable[[msgspec.Raw], msgspec.Raw] | None:
+        """How a before image that is read later is read, now that its columns have other names."""
+        prefix = self._extra.value_prefix
+        if read is None:
+            return None
+        added = {*self._extra.metadata}
+
+        def renamed(raw: msgspec.Raw) -> msgspec.Raw:
+            fields = {name: bytes(value) for name, value in fields_of(raw).items()}
+            own = {n.removeprefix(prefix): v for n, v in fields.items() if n.startswith(prefix) and n not in added}
+            rest = {n: v for n, v in fields.items() if not n.startswith(prefix) or n in added}
+            done = {prefix + n: bytes(v) for n, v in fields_of(read(msgspec.Raw(object_of(own)))).items()}
+            return msgspec.Raw(object_of({**rest, **done}))
+
+        return renamed
+
+    def _may_clash(self, text: bytes) -> bool:
+        return b"\\" in text or any(name in text for name in self._names)
+
+    def _rebuild(
+        self, text: bytes, key_fields: dict[str, bytes], metadata: bytes, declared: Declared | None, *, is_old: bool
+    ) -> bytes | str:
+        """The row with all its columns, or why two of them cannot be one. Raises one of MALFORMED.
+
+        `is_old`: it is the row before an update, and the key is that of the row after it.
+        """
+        out: dict[str, bytes] = {self._extra.key_prefix + name: value for name, value in key_fields.items()}
+        for name, raw in fields_of(text).items():
+            column, value = self._extra.value_prefix + name, bytes(raw)
+            if column in out and not is_old and not self._same(name, out[column], value, declared):
+                both = f"{_shown(out[column])} in the key and {_shown(value)} in the value"
+                return f"column {column[:100]!r} is {both}; {_PREFIXES}"
+            out[column] = value
+        clash = next((name for name in self._extra.metadata if name in out), None)
+        if clash is not None:
+            return f"column {clash[:100]!r} is in the message and in metadata.list; {_PREFIXES}"
+        made = object_of(out)
+        return made[:-1] + (metadata if out else metadata[1:]) + b"}"
+
+    def _same(self, name: str, in_key: bytes, value: bytes, declared: Declared | None) -> bool:
+        """Whether key and value say the same of a column."""
+        as_string = self._extra.as_string
+        if key_text(in_key, as_string=as_string) == key_text(value, as_string=as_string):
+            return True
+        # A type that the message tells for the value is not told for the key: days, and the text of a date
+        said = None if declared is None else declared.types.get(name)
+        return said is not None and not fits(said, in_key, self._extra.standard)
+
+    def _declared(self, declared: Declared | None, key_names: tuple[str, ...]) -> Declared | None:
+        saying = (id(declared), key_names)
+        found = self._sayings.get(saying)
+        if found is None or found[0] is not declared:
+            extra = self._extra
+            said = {} if declared is None else declared.types
+            primary = () if declared is None else declared.primary_key
+            primary = tuple(extra.value_prefix + name for name in primary)
+            if not primary and extra.key_is_primary:
+                primary = tuple(extra.key_prefix + name for name in key_names)
+            renamed = {extra.value_prefix + name: data_type for name, data_type in said.items()}
+            overlay = declared is not None and declared.overlay
+            read = None if declared is None else declared.read_before
+            judged = declared is None or declared.judged
+            found = (declared, Declared({**renamed, **self._types}, primary, overlay, self._reader(read), judged))
+            # The one that it is made of stays for as long
+            size = 4000 + sum(1000 + 12 * len(name) for name in (*renamed, *primary, *key_names))
+            self._sayings.put(saying, found, size)
+        return found[1]
+
+
+def _shown(value: bytes) -> str:
+    """The head of a value, for people."""
+    return value[:60].decode("utf-8", "backslashreplace")
+
+
+def _renamed(key: bytes, prefix: str) -> bytes:
+    """A message key whose fields are named as the row's columns are; the same where it is no object."""
+    image = key_image(key)
+    try:
+        fields = {} if image is None else fields_of(image)
+    except MALFORMED:
+        return key
+    return object_of({prefix + name: bytes(value) for name, value in fields.items()})
+
+
+def _bytes(value: bytes | None) -> bytes:
+    return b"null" if value is None else b'"' + base64.b64encode(value) + b'"'
+
+
+def _value_of(name: str, standard: str) -> Callable[[Record], bytes]:
+    """The JSON text of a metadata column of a record."""
+
+    def timestamp(record: Record) -> bytes:
+        kind, millis = record.timestamp()
+        if not kind or millis < 0:
+            return b"null"
+        try:
+            return temporal.timestamp_text(millis * 1000, standard, zoned=True)
+        except ValueError:
+            return b"null"  # past the year 9999: the producer's clock was no clock
+
+    def headers(record: Record) -> bytes:
+        found = {name: _bytes(value) for name, value in record.headers() or []}
+        return object_of(found)
+
+    values: dict[str, Callable[[Record], bytes]] = {
+        "topic": lambda record: msgspec.json.encode(record.topic()),
+        "partition": lambda record: b"%d" % (origin(record).partition() or 0),
+        "offset": lambda record: b"%d" % (origin(record).offset() or 0),
+        "timestamp": timestamp,
+        "timestamp-type": lambda record: b'"%b"' % _TIMESTAMP_TYPES[record.timestamp()[0]].encode(),
+        "headers": headers,
+        "leader-epoch": lambda record: b"null" if (epoch := record.leader_epoch()) is None else b"%d" % epoch,
+        "__raw_key__": lambda record: _bytes(record.key()),
+        "__raw_value__": lambda record: _bytes(record.value()),
+    }
+    return values[name]

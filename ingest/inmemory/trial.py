@@ -1,0 +1,110 @@
+"""Runs a test of a pipeline and says where what happened differs from what it expects.
+
+In: a scenario. Out: differences, each a few lines for people; none where all is as expected.
+"""
+
+from __future__ import annotations
+
+from difflib import unified_diff
+from typing import TYPE_CHECKING, Any, Final
+
+from ingest.config.diagnostics import render
+from ingest.inmemory.rehearsal import MemoryRecord, rehearse
+from ingest.model.table import show
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ingest.config.scenario import Scenario
+    from ingest.inmemory.rehearsal import Rehearsed
+
+_ALWAYS: Final = ("records", "rejects", "lines")
+
+
+def differences(scenario: Scenario) -> list[str]:
+    """Run it; where it does not do what it shall, say so."""
+    expected = scenario.expected
+    if scenario.loaded.pipeline is None:
+        text = render(scenario.loaded.diagnostics)
+        wanted = expected.get("error")
+        if wanted is not None and str(wanted) in text:
+            return []
+        return [f"the pipeline is not valid:\n{text}"]
+    messages = [
+        MemoryRecord(i, m.topic, m.key, m.value, m.partition, 0, m.timestamp, m.headers)
+        for i, m in enumerate(scenario.messages)
+    ]
+    ran = rehearse(scenario.loaded.pipeline, messages, look_ahead=scenario.look_ahead)
+    out = []
+    for key in dict.fromkeys([*_ALWAYS, *expected]):
+        if key == "error":
+            continue
+        wanted = expected.get(key, [])
+        happened = _HAPPENED[key](ran)
+        if isinstance(wanted, str):
+            wanted = wanted.splitlines()
+        if happened != wanted:
+            out.append(_difference(key, wanted, happened))
+    wanted = expected.get("error")
+    if wanted is None and ran.error is not None:
+        out.append(f"the run stopped with exit code {ran.error.exit_code}: {ran.error}")
+    elif wanted is not None:
+        said = "the run ended well" if ran.error is None else f"{ran.error.exit_code}: {ran.error}"
+        if str(wanted) not in said:
+            out.append(f"error: expected {wanted!r}, but: {said}")
+    return out
+
+
+def _text(value: bytes | None) -> str:
+    return "null" if value is None else value.decode("utf-8", "backslashreplace")
+
+
+def _records(ran: Rehearsed) -> list[str]:
+    return [
+        " ".join(part for part in (topic, "" if key is None else _text(key), _text(value)) if part)
+        for topic, key, value in ran.records
+    ]
+
+
+def _letters(ran: Rehearsed) -> list[dict[str, Any]]:
+    return [
+        {
+            "topic": topic,
+            "key": None if key is None else _text(key),
+            "value": None if value is None else _text(value),
+            **h,
+        }
+        for topic, key, value, headers in ran.letters
+        for h in [{name if name != "topic" else "from": value for name, value in headers.items()}]
+    ]
+
+
+def _schema(ran: Rehearsed) -> dict[str, list[str]]:
+    assert ran.schemas is not None
+    return {show(table): [str(column) for column in schema.columns] for table, schema in ran.schemas.sinks.items()}
+
+
+_HAPPENED: Final[dict[str, Callable[[Rehearsed], Any]]] = {
+    "records": _records,
+    "lines": lambda ran: ran.lines,
+    "rejects": lambda ran: [f"{index} {stage}/{code}" for index, stage, code in ran.rejects],
+    "letters": _letters,
+    "skipped": lambda ran: ran.skipped,
+    "withheld": lambda ran: ran.withheld,
+    "cut": lambda ran: ran.cut,
+    "changes": lambda ran: ran.changes,
+    "schema": _schema,
+    "warnings": lambda ran: ran.warnings,
+}
+
+
+def _difference(key: str, wanted: Any, happened: Any) -> str:  # noqa: ANN401  (whatever the file holds)
+    """What was expected (-) and what happened (+), line by line."""
+    lines = unified_diff(_lines(wanted), _lines(happened), lineterm="", n=2)
+    return "\n".join([f"{key}: expected (-), happened (+)", *list(lines)[2:]])
+
+
+def _lines(value: Any) -> list[str]:  # noqa: ANN401  (as above)
+    if isinstance(value, dict):
+        return [f"{name}: {item}" for name, item in value.items()]
+    return [str(item) for item in value]

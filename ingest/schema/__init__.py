@@ -1,0 +1,1 @@
+"""Table schemas: how they are inferred, declared, evolved and routed to the sink's tables."""

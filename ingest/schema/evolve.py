@@ -1,0 +1,262 @@
+"""How the schemas of all tables grow from what tasks observed.
+
+In: the schemas as they are, what each task saw, the rules. Out: the next version, and the schema change events that
+the sink has to apply before a row of that version is written. Runs on the driver; touches nothing outside.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from ingest.errors import ConfigError, NoPrimaryKey, SchemaChangeRefused, TransformError
+from ingest.model.schema import (
+    AddColumn,
+    AlterColumnType,
+    Column,
+    CreateTable,
+    SchemaChange,
+    TableSchema,
+    changes,
+)
+from ingest.model.table import TableId, show
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from ingest.schema.routes import Rules
+
+
+@dataclass(frozen=True, slots=True)
+class SourceTable:
+    """A table as its messages show it, and where it goes."""
+
+    schema: TableSchema
+    targets: tuple[TableId, ...]
+    key_from_message: bool
+    output: TableSchema | None = None
+    """What its rows are after a transform; None where they stay as they are."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel between processes as a few plain values: there are ten thousands of tables."""
+        return SourceTable, (self.schema, self.targets, self.key_from_message, self.output)
+
+    def after(self) -> SourceTable:
+        """The same table after its transform."""
+        return SourceTable(self.written, self.targets, key_from_message=False)
+
+    @property
+    def written(self) -> TableSchema:
+        """What reaches its sink tables."""
+        return self.schema if self.output is None else self.output
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; targets and output follow from the rules and are not stored."""
+        return {**self.schema.to_json(), "key_from_message": self.key_from_message}
+
+
+@dataclass(frozen=True, slots=True)
+class Schemas:
+    """One version of the schemas of all source and sink tables."""
+
+    version: int = 0
+    sources: Mapping[TableId, SourceTable] = field(default_factory=dict)
+    sinks: Mapping[TableId, TableSchema] = field(default_factory=dict)
+
+
+Shape: TypeAlias = "Callable[[TableId, TableSchema], TableSchema | None]"
+"""What a table's rows are after its transform; None where none changes them. Raises TransformError."""
+
+
+def unchanged(_table: TableId, _schema: TableSchema) -> None:
+    """The shape of rows that no transform changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Which schema changes a pipeline wants, and which it stops at."""
+
+    behavior: str = "lenient"
+    """`pipeline.schema.change.behavior`."""
+    include: frozenset[str] = frozenset()
+    """Kinds and families of changes that reach the sink; empty: all."""
+    exclude: frozenset[str] = frozenset()
+    """Those that do not, in any case."""
+    max_tables: int = 10_000
+    needs_key: bool = True
+    """Whether the sink takes only tables that have a primary key."""
+
+    def allows(self, event: SchemaChange) -> bool:
+        """Whether a change reaches the sink."""
+        kind = KINDS[type(event)]
+        families = {kind, "all", *kind.split(".")[:2]}
+        if self.behavior == "ignore" and not isinstance(event, CreateTable):
+            return False
+        return (not self.include or not families.isdisjoint(self.include)) and families.isdisjoint(self.exclude)
+
+
+KINDS = {CreateTable: "create.table", AddColumn: "add.column", AlterColumnType: "alter.column.type"}
+
+
+@dataclass(frozen=True, slots=True)
+class Evolution:
+    """The next version; what changed in it against the one before; what the sink has to apply."""
+
+    schemas: Schemas
+    sources: dict[TableId, SourceTable]
+    sinks: dict[TableId, TableSchema]
+    events: tuple[SchemaChange, ...]
+    withheld: tuple[SchemaChange, ...] = ()
+    """Changes that the sink is not to see."""
+
+
+def evolve(
+    before: Schemas,
+    observed: Iterable[tuple[TableId, TableSchema]],
+    rules: Rules,
+    policy: Policy,
+    initial: Mapping[TableId, TableSchema] | None = None,
+    shape: Shape = unchanged,
+) -> Evolution:
+    """Merge what was observed; raises NoPrimaryKey, TransformError, ConfigError or SchemaChangeRefused.
+
+    `initial`: schemas that tables had before their first record, which `observed` has merged in.
+    """
+    sources: dict[TableId, SourceTable] = {}
+    for table, seen in observed:
+        known = sources.get(table) or before.sources.get(table)
+        if known is None:
+            if len(before.sources) + len(sources) >= policy.max_tables:
+                continue
+            given = (initial or {}).get(table)
+            sources[table] = _new_table(
+                table, seen, rules, policy, given_key=given is not None and bool(given.primary_key)
+            )
+        else:
+            schema = known.schema.merge(seen)
+            if schema != known.schema:
+                sources[table] = SourceTable(schema, known.targets, known.key_from_message)
+    sources = _shaped(sources, shape, policy, before.version + 1)
+    sinks, events, withheld = _sinks(sources, before, policy)
+    if policy.behavior == "exception":
+        for event in (*events, *withheld):
+            if not isinstance(event, CreateTable):
+                msg = f"table {show(event.table)} changed: {event}, and pipeline.schema.change.behavior is 'exception'"
+                raise SchemaChangeRefused(msg, "apply the change downstream, then allow it with 'lenient' or 'evolve'")
+    version = before.version + bool(sources or sinks)
+    after = Schemas(version, {**before.sources, **sources}, {**before.sinks, **sinks})
+    return Evolution(after, sources, sinks, events, withheld)
+
+
+def _shaped(
+    sources: Mapping[TableId, SourceTable], shape: Shape, policy: Policy, version: int
+) -> dict[TableId, SourceTable]:
+    """Tables with what their transforms make of them; raises TransformError or NoPrimaryKey."""
+    out = {}
+    for table, source in sources.items():
+        try:
+            output = shape(table, source.schema)
+        except TransformError as exc:
+            again = TransformError(f"{exc.message}\n  in version {version} of the schemas", exc.hint)
+            again.place = exc.place
+            raise again from exc
+        if output is not None and not output.primary_key and policy.needs_key:
+            msg = f"table {show(table)} has no primary key: its messages tell none, and its transform names none"
+            raise NoPrimaryKey(msg, "add `primary-keys: COLUMN` to its transform")
+        out[table] = source if output == source.output else replace(source, output=output)
+    return out
+
+
+def reroute(
+    before: Schemas,
+    rules: Rules,
+    policy: Policy,
+    initial: Mapping[TableId, TableSchema] | None = None,
+    shape: Shape = unchanged,
+) -> Evolution:
+    """What changes when the rules are not those that the schemas were made with: sink tables that a new route names.
+
+    `initial` as for `evolve`. Raises ConfigError where a known table is given another primary key.
+    """
+    for table, source in before.sources.items() if policy.needs_key else ():
+        if rules.changes_rows(table):
+            continue
+        given = (initial or {}).get(table)
+        configured = rules.primary_key(table) or (() if given is None else given.primary_key)
+        known = source.schema.primary_key
+        if configured != known and (configured or not source.key_from_message):
+            now = f"({', '.join(configured)})" if configured else "none"
+            msg = f"the primary key that the file gives table {show(table)} changed: ({', '.join(known)}), now {now}"
+            raise ConfigError(msg, "rows written under the old key cannot be found again: use another pipeline.name")
+    sources = _shaped(before.sources, shape, policy, before.version)
+    sinks, events, withheld = _sinks(sources, before, policy)
+    after = Schemas(before.version + bool(sinks), sources, {**before.sinks, **sinks})
+    return Evolution(after, {}, sinks, events, withheld)
+
+
+def _sinks(
+    sources: Mapping[TableId, SourceTable], before: Schemas, policy: Policy
+) -> tuple[dict[TableId, TableSchema], tuple[SchemaChange, ...], tuple[SchemaChange, ...]]:
+    """The sink tables that have to change so that they take the rows of these source tables, and how they change.
+
+    The last part are changes that the sink is not to see: its tables stay as they are in that.
+    """
+    sinks: dict[TableId, TableSchema] = {}
+    withheld: dict[SchemaChange, None] = {}
+    for table, source in sources.items():
+        for target in source.targets:
+            sink = sinks.get(target) or before.sinks.get(target)
+            written = source.written
+            if sink is not None and sink.primary_key != written.primary_key:
+                msg = (
+                    f"table {show(table)} has the primary key ({', '.join(written.primary_key)}), "
+                    f"but {show(target)}, where it is routed, has ({', '.join(sink.primary_key)})"
+                )
+                raise ConfigError(msg, "route it elsewhere, or give both the same `primary-keys` in `transform`")
+            merged = written if sink is None else sink.merge(written)
+            if sink is not None and merged != sink:
+                refused = [event for event in changes(target, sink, merged) if not policy.allows(event)]
+                withheld.update(dict.fromkeys(refused))
+                merged = _without(merged, sink, refused)
+            if merged != sink:
+                sinks[target] = merged
+    events = [event for table, schema in sinks.items() for event in changes(table, before.sinks.get(table), schema)]
+    withheld.update(dict.fromkeys(event for event in events if not policy.allows(event)))
+    return sinks, tuple(event for event in events if event not in withheld), tuple(withheld)
+
+
+def _without(merged: TableSchema, sink: TableSchema, refused: Iterable[SchemaChange]) -> TableSchema:
+    """The merged schema, but for these changes."""
+    added = {event.column.name for event in refused if isinstance(event, AddColumn)}
+    altered = {event.name for event in refused if isinstance(event, AlterColumnType)}
+    known = {column.name: column for column in sink.columns}
+    columns = (known[c.name] if c.name in altered else c for c in merged.columns if c.name not in added)
+    return TableSchema(tuple(columns), merged.primary_key)
+
+
+def _new_table(table: TableId, seen: TableSchema, rules: Rules, policy: Policy, *, given_key: bool) -> SourceTable:
+    shaped = rules.changes_rows(table)
+    configured = rules.primary_key(table)
+    if shaped and configured:
+        # The key is the result's; whatever the messages say of another one does not matter
+        columns = tuple(replace(column, nullable=True) for column in seen.columns)
+        return SourceTable(TableSchema(columns, ()), rules.targets(table), key_from_message=False)
+    key = configured or seen.primary_key
+    names = [column.name for column in seen.columns]
+    hint = (
+        "give it one in the pipeline file: transform: [{source-table: "
+        f"{show(table)}, projection: \\*, primary-keys: COLUMN}}]"
+    )
+    if not key and policy.needs_key and not shaped:
+        why = "its messages tell none, and no transform names one"
+        msg = f"table {show(table)} has no primary key: {why}"
+        raise NoPrimaryKey(msg, hint)
+    unknown = [name for name in key if name not in names]
+    if unknown and not configured and not policy.needs_key:
+        key = ()
+    elif unknown:
+        where = "the transform's primary-keys name" if configured else "the primary key has"
+        msg = f"table {show(table)}: {where} {unknown[0]!r}, but its rows have only {', '.join(names) or 'no column'}"
+        raise NoPrimaryKey(msg, hint)
+    columns = tuple(Column(c.name, c.type, c.name not in key) for c in seen.columns)
+    return SourceTable(TableSchema(columns, key), rules.targets(table), not configured and not given_key)

@@ -1,0 +1,171 @@
+"""The schema that one change shows: its columns with the types of their values, and its primary key.
+
+In: a change that does not fit, and the table's schema if there is one. Out: a schema that takes the row. Types of
+values that already fit stay what they are. Rules: decisions, "Types and merging".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.types import NullType
+
+from ingest.model import types
+from ingest.model.reject import RowError
+from ingest.model.rowtext import key_image, parse_row
+from ingest.model.schema import MAX_NAME, Column, TableSchema
+from ingest.model.spelling import says
+from ingest.model.table import MAX_ID, show
+from ingest.model.text import one_line
+from ingest.model.values import accepts, fits
+from ingest.schema.reading import Reading
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pyspark.sql.types import DataType
+
+    from ingest.model.change import Change, Declared
+    from ingest.model.table import TableId
+
+MAX_NAMED: Final = 5
+"""Names of tables or columns that a warning gives as examples."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inference:
+    """How schemas are found: what the source's options say about it."""
+
+    reading: Reading = field(default_factory=Reading)
+    static: bool = False
+    """A table's first schema is its last (`schema.inference.strategy: static`)."""
+    initial: Mapping[TableId, TableSchema] = field(default_factory=dict)
+    """Schemas of tables before their first record (`scan.value.initial-schemas.ddls`)."""
+    max_columns: int = 2_000
+
+    def declared(self, table: TableId) -> frozenset[str]:
+        """The columns of a table whose types the pipeline's file declares: they take every spelling of their values."""
+        given = self.initial.get(table)
+        return frozenset(self.reading.fixed).union(() if given is None else (column.name for column in given.columns))
+
+    def after(self, table: TableId, output: TableSchema) -> Inference:
+        """Return the same for rows that a transform made: of declared columns there may be copies under other names."""
+        return replace(self, initial={table: output}) if self.declared(table) else self
+
+
+def unmatched(inference: Inference, tables: Mapping[TableId, TableSchema]) -> list[str]:
+    """Warn of what the source's options declare and no table has; of nothing where there are no tables yet."""
+    if not tables:
+        return []
+    found = _some(show(table) for table in tables)
+    out = [
+        f"scan.value.initial-schemas.ddls: no table {show(table)} was found so far, so its columns have no effect "
+        f"(found: {found})"
+        for table in inference.initial
+        if table not in tables
+    ]
+    columns = {column.name for schema in tables.values() for column in schema.columns}
+    return out + [
+        f"json.infer-schema.fixed-types: no table that was found so far has a column {name!r} (found: {_some(columns)})"
+        for name in inference.reading.fixed
+        if name not in columns
+    ]
+
+
+def _some(names: Iterable[str]) -> str:
+    first = sorted(names)
+    return ", ".join(one_line(name) for name in first[:MAX_NAMED]) + (", …" if len(first) > MAX_NAMED else "")
+
+
+def observe(change: Change, inference: Inference, known: TableSchema | None, *, fixed: bool = False) -> TableSchema:
+    """What the table must be like for this change, with what is known of it merged in.
+
+    `fixed`: the known schema is not to change. Raises RowError for a row that no schema takes.
+    """
+    table, _, before, after, key, declared = change
+    if known is None and table in inference.initial:
+        known, fixed = inference.initial[table], inference.static
+    image = before if after is None else after
+    row = {} if image is None else parse_row(image)
+    key_row: dict[str, bytes] = {}
+    if key is not None and (found := key_image(key)) is not None:
+        key_row = parse_row(found)
+    if image is None:
+        row = key_row
+    expected = {} if known is None else {column.name: column.type for column in known.columns}
+    new = row.keys() - expected.keys()
+    if new and not fixed and len(expected) + len(new) > inference.max_columns:
+        raise RowError(
+            "too-many-columns",
+            f"the table would have {len(expected) + len(new)} columns, more than pipeline.max-columns "
+            f"({inference.max_columns})",
+        )
+    key_names = tuple(key_row) or (() if declared is None else declared.primary_key)
+    given = inference.declared(table)
+    _check_names(table if known is None else (), () if fixed else (*new, *key_names))
+    columns = []
+    for name, value in row.items():
+        if fixed and name in new:
+            continue
+        said = said_of(declared, name, value)
+        column_type = _type_of(name, value, expected.get(name), said, inference, fixed=fixed, given=name in given)
+        columns.append(Column(name, column_type, name not in key_names))
+    seen = TableSchema(tuple(columns), key_names)
+    if known is None:
+        return seen
+    return known.merge(seen)
+
+
+def said_of(declared: Declared | None, name: str, value: bytes) -> DataType | None:
+    """Return the type that a message declares for a value; None where it declares none."""
+    said = None if declared is None else declared.types.get(name)
+    return types.decimal_of(value) if isinstance(said, NullType) else said
+
+
+def _check_names(table: TableId, columns: Iterable[str]) -> None:
+    """Stop at names that no database has, which all that is kept of a table would hold; raises RowError."""
+    if len(show(table)) > MAX_ID:
+        raise _too_long("table", show(table), MAX_ID)
+    for name in columns:
+        if len(name) > MAX_NAME:
+            raise _too_long("column", name, MAX_NAME)
+
+
+def _too_long(what: str, name: str, most: int) -> RowError:
+    return RowError(
+        "name-too-long", f"the name of {what} {name[:60]!r}… has {len(name):,} characters, more than {most:,}"
+    )
+
+
+def _type_of(
+    name: str,
+    value: bytes,
+    expected: DataType | None,
+    said: DataType | None,
+    inference: Inference,
+    *,
+    fixed: bool,
+    given: bool,
+) -> DataType:
+    reading = inference.reading
+    forced = reading.fixed.get(name)
+    if forced is not None:
+        if not says(forced, value, reading.standard):
+            raise _mismatch(name, value, f"fixed as {types.name(forced)}")
+        return forced
+    if given and expected is not None and says(expected, value, reading.standard):
+        return expected
+    guess = reading.infer(value) if said is None else said
+    if expected is not None and accepts(expected, value, guess, reading.standard):
+        return expected if not isinstance(expected, NullType) or said is None else said
+    if fixed and expected is not None and not isinstance(expected, NullType):
+        raise _mismatch(name, value, f"{types.name(expected)}, and schema.inference.strategy is static")
+    if said is not None and not fits(said, value, reading.standard):
+        raise _mismatch(name, value, f"declared {types.name(said)}")
+    return guess
+
+
+def _mismatch(name: str, value: bytes, what: str) -> RowError:
+    shown = value[:60].decode("utf-8", "backslashreplace")
+    return RowError("type-mismatch", f"column {name!r} is {what}, and holds {shown}")

@@ -1,0 +1,1 @@
+"""All that starts Java: the session, the workers' daemon, the class archive."""

@@ -1,0 +1,323 @@
+"""Spark, as far as this tool needs it: a context, broadcasts, one job a batch.
+
+Nothing that Spark prints reaches the terminal: it goes to a file beside the checkpoint. The Java process inherits the
+checkpoint's lock, so that a killed driver's checkpoint is free only when its workers are gone.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from contextlib import contextmanager, suppress
+from queue import SimpleQueue
+from threading import Thread
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from ingest.errors import INTERRUPTED, ConfigError, IngestError, Unavailable
+from ingest.spark import archive
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from pyspark import SparkContext
+    from pyspark.core.broadcast import Broadcast
+    from pyspark.sql import DataFrame, SparkSession
+
+
+_T = TypeVar("_T")
+_V = TypeVar("_V")
+TASK_ATTEMPTS: Final = 4
+LUGGAGE: Final = "ingest.tasks"
+"""The local property that tells the tasks of a plan what to do in this batch."""
+SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
+"""The environment variable by which `spark-submit` tells a driver that Java runs already."""
+
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+_LOG4J: Final = """\
+rootLogger.level = warn
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{yyyy-MM-dd HH:mm:ss,SSS} %p %c{1}: %m%n%ex
+logger.native.name = org.apache.hadoop.util.NativeCodeLoader
+logger.native.level = error
+"""
+_HOT: Final = (
+    "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 -XX:Tier4CompileThreshold=150000 "
+    "-XX:Tier4BackEdgeThreshold=400000"
+)
+"""Ten times what Java has: what Spark does for each job would else be compiled at length, in a tenth of all processor
+time of the first minute. What is done for each row is hot in a second even so."""
+_MAX_LOG: Final = 10 << 20
+
+
+class Session:
+    """A running SparkContext."""
+
+    def __init__(
+        self, name: str, master: str, conf: Mapping[str, str], *, lock: int | None, log: Path, sql: bool = False
+    ) -> None:
+        """Start Java and Spark; raises ConfigError or Unavailable when that does not work.
+
+        `sql`: whether rows will go through Spark SQL, so that Java has more to do than to hand tasks out.
+        """
+        self._log = log
+        self._submitted = SUBMITTED in os.environ
+        log.parent.mkdir(parents=True, exist_ok=True)
+        if log.exists() and log.stat().st_size > _MAX_LOG:
+            log.replace(log.with_suffix(".log.1"))
+        log4j = log.with_name("log4j2.properties")
+        log4j.write_text(_LOG4J, encoding="utf-8")
+        options = f"-Dlog4j2.configurationFile={log4j.resolve().as_uri()}"
+        local = master.startswith("local") and not self._submitted
+        if local:
+            # Where the driver's JVM only hands tasks out, it starts faster with the simple compiler and collector
+            options += f" -XX:+UseSerialGC {_HOT if sql else '-XX:TieredStopAtLevel=1'}"
+        user = dict(conf)
+        extra = user.pop("spark.driver.extraJavaOptions", "")
+        if local and "Archive" not in extra:
+            options += f" {archive.options()}"
+        settings = {
+            "spark.app.name": name,
+            "spark.master": with_retries(master),
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.driver.extraJavaOptions": f"{options} {extra}".strip(),
+            "spark.python.worker.reuse": "true",
+            "spark.pyspark.python": sys.executable,
+            "spark.pyspark.driver.python": sys.executable,
+            "spark.task.maxFailures": str(TASK_ATTEMPTS),
+            "spark.shutdown.timeout": "10s",
+            "spark.python.daemon.module": "ingest.spark.daemon",
+            **({"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"} if local else {}),
+            **user,
+        }
+        self._sc = self._start(settings, lock)
+
+    def _start(self, settings: Mapping[str, str], lock: int | None) -> SparkContext:
+        from pyspark import SparkConf, SparkContext  # noqa: PLC0415  (slow to import, and only a run needs it)
+        from pyspark.errors import PySparkException  # noqa: PLC0415
+        from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
+
+        # PySpark takes the workers' interpreter from the environment only; without this it is whatever `python3` is
+        os.environ["PYSPARK_PYTHON"] = settings["spark.pyspark.python"]
+        if settings["spark.master"].startswith("local"):
+            # Local workers find this package where this process found it
+            path = [p for p in (os.environ.get("PYTHONPATH", ""), *sys.path) if p]
+            os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(path))
+            # The first of Spark's two Java processes only prints the command of the second
+            os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        try:
+            if self._submitted:
+                return self._join(settings)
+            spark = SparkConf(loadDefaults=False)
+            for key, value in settings.items():
+                spark.set(key, value)
+            with self._log.open("ab") as out:
+                popen = {
+                    "stdout": out,
+                    "stderr": out,
+                    "start_new_session": True,
+                    "pass_fds": () if lock is None else (lock,),
+                }
+                gateway = launch_gateway(spark, popen)  # type: ignore[no-untyped-call]
+            self._gateway = gateway
+            try:
+                return SparkContext(conf=spark, gateway=gateway)
+            except BaseException:
+                if SparkContext._active_spark_context is None:  # noqa: SLF001  (else it is another session's)
+                    _forget()
+                self._end(gateway)
+                raise
+        except (PySparkException, OSError) as exc:
+            raise self._explain(exc) from exc
+        except Exception as exc:
+            if type(exc).__module__.startswith("py4j"):
+                raise self._explain(exc) from exc
+            raise
+
+    def _join(self, settings: Mapping[str, str]) -> SparkContext:
+        """Work in the Java process that `spark-submit` has started; what it was told goes before what we would say."""
+        from pyspark import SparkConf, SparkContext  # noqa: PLC0415  (as above)
+        from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
+
+        self._gateway = launch_gateway()  # type: ignore[no-untyped-call]
+        spark = SparkConf(loadDefaults=True, _jvm=self._gateway.jvm)
+        for key, value in settings.items():
+            if not spark.contains(key) and key != "spark.driver.extraJavaOptions":
+                spark.set(key, value)
+        return SparkContext(conf=spark, gateway=self._gateway)
+
+    def _explain(self, exc: Exception) -> IngestError:
+        from shutil import which  # noqa: PLC0415
+
+        home = os.environ.get("JAVA_HOME")
+        if not home and which("java") is None:
+            return ConfigError(
+                "Spark needs Java 17 or newer, and there is no 'java' here", "install it, or set JAVA_HOME"
+            )
+        text = self._last_lines() or str(exc).splitlines()[0]
+        return ConfigError(
+            f"Spark did not start: {text}", f"see {self._log}; check --master, --conf and the Java version"
+        )
+
+    def _last_lines(self) -> str:
+        try:
+            lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()[-50:]
+        except OSError:
+            return ""
+        telling = [line for line in lines if "Exception" in line or "ERROR" in line or "rror:" in line]
+        return telling[0].strip()[:300] if telling else ""
+
+    @property
+    def hadoop(self) -> tuple[Any, Any]:
+        """The JVM, and the configuration of Hadoop's file systems in it."""
+        return self._sc._jvm, self._sc._jsc.hadoopConfiguration()  # noqa: SLF001
+
+    @property
+    def speculates(self) -> bool:
+        """Whether Spark may run a task twice at a time."""
+        return str(self._sc.getConf().get("spark.speculation", "false")).lower() == "true"
+
+    @property
+    def slots(self) -> int:
+        """How many tasks run at once."""
+        return max(1, int(self._sc.defaultParallelism))
+
+    def broadcast(self, value: Any) -> Broadcast[Any]:  # noqa: ANN401
+        """Send a value to the workers once."""
+        return self._sc.broadcast(value)
+
+    def sql(self) -> SparkSession:
+        """Spark SQL in this context: slow to start, so only for those who need it."""
+        from pyspark.logger import PySparkLogger  # noqa: PLC0415  (as above)
+        from pyspark.sql import SparkSession  # noqa: PLC0415
+
+        # It prints every error of an expression with its whole stack trace; we say what is wrong ourselves
+        PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
+        return SparkSession(self._sc)
+
+    def run_frame(self, frame: DataFrame, luggage: str) -> list[bytes]:
+        """One job over a plan, whose rows are bytes. What its tasks need of this batch travels as a property."""
+        self._sc.setLocalProperty(LUGGAGE, luggage)
+        return self._guarded(lambda: [bytes(row[0]) for row in frame.rdd.collect()])
+
+    def run(self, function: Callable[[Iterable[_V]], Iterator[_T]], tasks: Sequence[_V]) -> list[_T]:
+        """One job: a task each. Raises Unavailable when Spark gave up on one."""
+        return self._guarded(lambda: self._sc.parallelize(tasks, len(tasks)).mapPartitions(function).collect())
+
+    def _guarded(self, job: Callable[[], list[_T]]) -> list[_T]:
+        try:
+            return job()
+        except Exception as exc:
+            if not type(exc).__module__.startswith(("py4j", "pyspark")):
+                raise
+            lines = [line for line in str(exc).splitlines() if line.strip()]
+            why = next(
+                (line.strip() for line in lines if "Error" in line or "crashed" in line), lines[0] if lines else ""
+            )
+            msg = f"Spark gave up on a task after {TASK_ATTEMPTS} attempts: {why[:300]}"
+            raise Unavailable(msg, f"nothing is lost, run again; details in {self._log}") from exc
+
+    def exit(self) -> None:
+        """End Java as a program ends: it writes its archive then, which it does not when it is only stopped."""
+        server = self._sc._accumulatorServer  # noqa: SLF001  (it would print a stack trace)
+        server.shutdown()
+        try:
+            self._sc._jvm.System.exit(0)  # type: ignore[union-attr]  # noqa: SLF001  (there is no other way to the JVM)
+        except Exception as exc:
+            if not isinstance(exc, OSError) and not type(exc).__module__.startswith("py4j"):
+                raise
+        self._gateway.proc.wait(120)
+        self._gateway.proc.stdin.close()
+        with suppress(Exception):  # there is nobody at the other end
+            self._gateway.shutdown()
+        _forget()
+
+    def stop(self) -> None:
+        """End Spark and its Java process."""
+        with suppress(Exception):  # Java may be gone already; that was the error then, not this
+            self._sc.stop()
+        _forget()
+        self._end(self._gateway)
+
+    @staticmethod
+    def _end(gateway: Any) -> None:  # noqa: ANN401  (py4j has no types)
+        """End Java, where this process started it."""
+        with suppress(Exception):  # it may be gone already
+            gateway.shutdown()
+        process = getattr(gateway, "proc", None)
+        if process is not None:
+            process.stdin.close()
+            try:
+                process.wait(10)
+            except Exception:  # noqa: BLE001  (whatever it is: it must not outlive us)
+                process.kill()
+
+
+def _forget() -> None:
+    """PySpark keeps the way to its Java process for good, and would look for the next session's in the dead one."""
+    from pyspark import SparkContext  # noqa: PLC0415  (as above)
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None  # noqa: SLF001
+    SparkSession._instantiatedSession = None  # noqa: SLF001
+
+
+def with_retries(master: str) -> str:
+    """`local[n]` never tries a task again; `local[n,4]` does."""
+    if master == "local":
+        return f"local[1,{TASK_ATTEMPTS}]"
+    if master.startswith("local[") and "," not in master:
+        return f"{master[:-1]},{TASK_ATTEMPTS}]"
+    return master
+
+
+class Stop:
+    """Whether somebody asked to stop. The first signal finishes the batch in hand, the second ends at once.
+
+    At once is as after `kill -9`: what is under way is not finished, and done again by the next run.
+    """
+
+    def __init__(self, tell: Callable[[str, bool], None]) -> None:
+        """Nobody did; `tell` gets each signal's name, and whether the process ends now."""
+        self.asked = False
+        self._tell = tell
+        self._signals: SimpleQueue[str] = SimpleQueue()  # a handler may put into it, whatever it has interrupted
+
+    def __call__(self, number: int, _frame: object) -> None:
+        """Handle SIGTERM or SIGINT."""
+        name = signal.Signals(number).name
+        if self.asked:
+            self._tell(name, True)
+            os._exit(INTERRUPTED)
+        self.asked = True
+        self._signals.put(name)
+
+    @contextmanager
+    def installed(self) -> Iterator[Stop]:
+        """Listen while the block runs; the first signal is told by a thread, as a handler must not wait for a lock."""
+        before = {number: signal.getsignal(number) for number in _SIGNALS}
+        announcing = Thread(target=self._announce, daemon=True)
+        announcing.start()
+        self.listen()
+        try:
+            yield self
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            self._signals.put("")
+            announcing.join(1)
+
+    def listen(self) -> None:
+        """Take the signals, also from whoever took them meanwhile."""
+        for number in _SIGNALS:
+            signal.signal(number, self)
+
+    def _announce(self) -> None:
+        while name := self._signals.get():
+            self._tell(name, False)

@@ -1,0 +1,1 @@
+"""One Spark task: reads ranges of splits, decodes, encodes, writes, commits."""

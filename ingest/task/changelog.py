@@ -1,0 +1,229 @@
+"""The rows of upsert topics, kept so that an insert can be told from an update, and the row before be shown.
+
+One file for each split, on the disk of the machine where its tasks run: by key, the last row, and up to which offset.
+A task whose file stands elsewhere than its range begins (the split has moved here, or a commit was not the last word)
+reads the topic from there, or from its beginning; nothing else is ever needed, so nothing of it is in the checkpoint.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sqlite3
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from ingest.errors import Unavailable
+from ingest.model.change import Kind, Skip
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from ingest.kafka.admin import Split
+    from ingest.model.change import Decoded
+    from ingest.model.record import Record
+    from ingest.sources import Reader
+
+_AT_ONCE: Final = 500
+_NOTHING: Final = Skip("delete-of-nothing")
+
+
+def folder(scope: str) -> Path:
+    """Where the rows of a checkpoint's splits are: INGEST_STATE_DIR, else Spark's local directory, else a temporary."""
+    spark = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
+    root = os.environ.get("INGEST_STATE_DIR") or spark or f"{tempfile.gettempdir()}/ingest-{os.getuid()}"
+    return Path(root) / "changelog" / scope
+
+
+def _is_damage(exc: Exception) -> bool:
+    """Whether a file is no such file, or damaged: what else may be wrong has a class of its own."""
+    return type(exc) is sqlite3.DatabaseError
+
+
+class Rows:
+    """The rows of one split: a file, and what a task has changed since its last commit. Methods raise Unavailable."""
+
+    def __init__(self, path: Path) -> None:
+        """Open, or begin anew where what is there cannot be read."""
+        self._path = path
+        self._changed: dict[bytes, bytes | None] = {}
+        self._log: list[tuple[int, bytes, bytes | None]] = []
+        with self._kept():
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            try:
+                self._connect()
+            except sqlite3.DatabaseError as exc:
+                if not _is_damage(exc):
+                    raise
+                self._remove()
+                self._connect()
+
+    @contextmanager
+    def _kept(self) -> Iterator[None]:
+        """Raise Unavailable for what the disk does not do. A damaged file goes: the next run begins anew."""
+        try:
+            yield
+        except (OSError, sqlite3.Error) as exc:
+            if _is_damage(exc):
+                self._remove()
+            msg = f"cannot keep the rows of a split in {self._path}: {exc}"
+            raise Unavailable(msg, "see whether there is room, or set INGEST_STATE_DIR to another directory") from exc
+
+    def _remove(self) -> None:
+        for name in (self._path, *self._path.parent.glob(f"{self._path.name}-*")):
+            name.unlink(missing_ok=True)
+
+    def _connect(self) -> None:
+        self._file = sqlite3.connect(self._path, isolation_level=None, timeout=30)
+        self._file.execute("PRAGMA journal_mode=WAL")
+        self._file.execute("PRAGMA synchronous=NORMAL")
+        self._file.execute("CREATE TABLE IF NOT EXISTS rows (k BLOB PRIMARY KEY, v BLOB) WITHOUT ROWID")
+        self._file.execute("CREATE TABLE IF NOT EXISTS at (position INTEGER)")
+
+    @property
+    def position(self) -> int | None:
+        """Up to which offset the file holds the rows; None where it is new."""
+        with self._kept():
+            found = self._file.execute("SELECT position FROM at").fetchone()
+        return None if found is None else int(found[0])
+
+    def clear(self) -> None:
+        """Forget all rows."""
+        self._changed.clear()
+        self._log.clear()
+        with self._kept():
+            self._file.execute("DELETE FROM rows")
+            self._file.execute("DELETE FROM at")
+
+    def find(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        """The rows of these keys, as far as there are any."""
+        out: dict[bytes, bytes] = {}
+        wanted = [key for key in set(keys) if key not in self._changed]
+        for first in range(0, len(wanted), _AT_ONCE):
+            some = wanted[first : first + _AT_ONCE]
+            marks = ",".join("?" * len(some))
+            with self._kept():
+                out.update(self._file.execute(f"SELECT k, v FROM rows WHERE k IN ({marks})", some))  # noqa: S608  (marks only)
+        for key in keys:
+            changed = self._changed.get(key)
+            if changed is not None:
+                out[key] = changed
+        return out
+
+    def put(self, offset: int, key: bytes, row: bytes | None) -> None:
+        """Note a row, or that it is gone; it is kept with the next commit that passes its offset."""
+        self._changed[key] = row
+        self._log.append((offset, key, row))
+
+    def commit(self, position: int) -> None:
+        """Keep what came before this offset, forget the rest."""
+        last: dict[bytes, bytes | None] = {key: row for offset, key, row in self._log if offset < position}
+        self._changed.clear()
+        self._log.clear()
+        with self._kept():
+            self._file.execute("BEGIN IMMEDIATE")
+            self._file.executemany(
+                "INSERT INTO rows VALUES (?, ?) ON CONFLICT (k) DO UPDATE SET v = excluded.v",
+                [(key, row) for key, row in last.items() if row is not None],
+            )
+            self._file.executemany("DELETE FROM rows WHERE k = ?", [(key,) for key, row in last.items() if row is None])
+            self._file.execute("DELETE FROM at")
+            self._file.execute("INSERT INTO at VALUES (?)", (position,))
+            self._file.execute("COMMIT")
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+class Changelog:
+    """A task's way from upserts to a full changelog."""
+
+    def __init__(self, scope: str, ids: Mapping[str, str]) -> None:
+        """`ids`: of the topics; a recreated one has other rows."""
+        self._folder = folder(scope)
+        self._ids = ids
+        self._rows: dict[Split, Rows] = {}
+
+    def prepare(
+        self,
+        starts: Mapping[Split, int],
+        reader: Reader,
+        decode: Callable[[Split, str, Sequence[Record]], list[Decoded]],
+    ) -> None:
+        """Open the rows of these splits, and bring them to where the ranges begin. Raises IngestError."""
+        behind: dict[Split, tuple[int, int]] = {}
+        for split, start in starts.items():
+            name = f"{split[0]}/{split[1]}/{self._ids.get(split[0], '')}"
+            rows = Rows(self._folder / f"{hashlib.sha256(name.encode()).hexdigest()[:32]}.db")
+            self._rows[split] = rows
+            position = rows.position
+            if position is not None and position > start:
+                rows.clear()
+                position = None
+            if position is None:
+                position = min(reader.first(split), start)
+            if position < start:
+                behind[split] = (position, start)
+        if behind:
+            self._catch_up(behind, reader, decode)
+
+    def _catch_up(
+        self,
+        behind: Mapping[Split, tuple[int, int]],
+        reader: Reader,
+        decode: Callable[[Split, str, Sequence[Record]], list[Decoded]],
+    ) -> None:
+        chunks = reader.read(behind)
+        try:
+            for chunk in chunks:
+                if chunk is not None:
+                    self.normalise(chunk.split, decode(chunk.split, chunk.topic, chunk.messages), chunk.messages)
+                    self._rows[chunk.split].commit(reader.position(chunk.split))
+        finally:
+            chunks.close()
+        for split, (_, end) in behind.items():
+            self._rows[split].commit(end)
+
+    def normalise(self, split: Split, changes: list[Decoded], messages: Sequence[Record]) -> list[Decoded]:
+        """The changes, as they change the rows: inserts that are updates have the row before them, deletes theirs."""
+        rows = self._rows[split]
+        keys = [message.key() or b"" for message in messages]
+        known = rows.find(keys)
+        out: list[Decoded] = []
+        for key, change, message in zip(keys, changes, messages, strict=True):
+            if type(change) is not tuple:
+                out.append(change)
+                continue
+            table, kind, before, after, told, declared = change
+            old = known.get(key)
+            offset = message.offset() or 0
+            if kind is Kind.DELETE:
+                known.pop(key, None)
+                rows.put(offset, key, None)
+                image = before if old is None else msgspec.Raw(old)
+                out.append(_NOTHING if old is None else (table, kind, image, None, told, declared))
+                continue
+            row = bytes(after or b"")
+            known[key] = row
+            rows.put(offset, key, row)
+            if old is None:
+                out.append(change)
+            else:
+                out.append((table, Kind.UPDATE, msgspec.Raw(old), after, told, declared))
+        return out
+
+    def commit(self, positions: Mapping[Split, int]) -> None:
+        """Keep the rows up to these offsets."""
+        for split, rows in self._rows.items():
+            rows.commit(positions[split])
+
+    def close(self) -> None:
+        """Close the files; what was not committed is forgotten."""
+        for rows in self._rows.values():
+            rows.close()
+        self._rows = {}

@@ -1,0 +1,251 @@
+"""Rows of a chunk, column by column: what of them stays on this side of Spark, and what goes to expressions.
+
+In: what every row has (program, destination, offset, what it is, its text, its key), and its slots. Out: columns that
+stay, and an Arrow batch of those rows that have a program, with their slots: by C where it is there, in Python
+otherwise.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import pyarrow as pa
+
+from ingest.encode.transform import MARKS
+from ingest.errors import InternalError
+from ingest.model.reject import RowError
+from ingest.native import native
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ingest.encode.transform import Programs
+    from ingest.model.record import Record
+    from ingest.native._native import Lane, Parts
+
+META: Final = (pa.int32(), pa.int32(), pa.int64(), pa.int32(), pa.binary(), pa.binary())
+"""What every row has: program (`READY` if it has none), destination, offset, what it is, its text, its key."""
+READY: Final = -1
+"""In the place of a program's number: a record that is ready to be written."""
+MARK: Final = -2
+"""A row that only says that a chunk ends."""
+PROGRAM: Final = "_program"
+BATCH_ROWS: Final = 10_000
+"""Spark hands rows on when it has so many."""
+_SLOTS: Final = {"s": pa.string(), "l": pa.int64(), "d": pa.float64(), "b": pa.bool_()}
+
+Stayed: TypeAlias = "tuple[int, list[Parts]]"
+"""How many rows, and the columns of `META`, each as Arrow has it: validity, offsets, data."""
+
+
+def layout(programs: Programs) -> pa.Schema:
+    """What goes to expressions."""
+    return pa.schema([(PROGRAM, pa.int32()), *((slot, _SLOTS[slot[0]]) for slot in programs.inputs)])
+
+
+class Rows:
+    """Rows of a chunk, in Python."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        """None yet."""
+        self._schema = schema
+        self._stay: list[tuple[Any, ...]] = []
+        self._go: list[tuple[Any, ...]] = []
+        self._nothing = (None,) * (len(schema) - 1)
+
+    def add(self, meta: tuple[Any, ...], values: tuple[Any, ...]) -> None:
+        """Add a row: all slots, or none."""
+        self._stay.append(meta)
+        if meta[0] >= 0:
+            self._go.append((meta[0], *(values or self._nothing)))
+
+    def mark(self, code: int, count: int = 1) -> None:
+        """Add rows that only go, with this in the place of a program."""
+        self._go += [(code, *self._nothing)] * count
+
+    def size(self) -> tuple[int, int]:
+        """How many rows go, and how many bytes the texts have that stay."""
+        return len(self._go), sum(len(row[4] or b"") for row in self._stay)
+
+    def take(self) -> tuple[Stayed, pa.RecordBatch]:
+        """All rows; none are left."""
+        stay = [_parts_of(pa.array(column, kind)) for column, kind in zip(_turned(self._stay, META), META, strict=True)]
+        types = [field.type for field in self._schema]
+        go = [pa.array(column, kind) for column, kind in zip(_turned(self._go, types), types, strict=True)]
+        stayed = len(self._stay), stay
+        self._stay, self._go = [], []
+        return stayed, pa.RecordBatch.from_arrays(go, schema=self._schema)
+
+
+def _turned(rows: list[tuple[Any, ...]], columns: Sequence[Any]) -> Sequence[Sequence[Any]]:
+    return [*zip(*rows, strict=True)] if rows else [()] * len(columns)
+
+
+def _parts_of(array: pa.Array) -> Parts:
+    buffers = [None if buffer is None else buffer.to_pybytes() for buffer in array.buffers()]
+    return buffers[0], None if len(buffers) == 2 else buffers[1] or bytes(4), buffers[-1] or b""
+
+
+class RowsInC(Rows):
+    """The same, in C."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        """None yet."""
+        super().__init__(schema)
+        self._made = native.rows("".join(field.name[0] for field in schema)[1:].encode())
+
+    def add(self, meta: tuple[Any, ...], values: tuple[Any, ...]) -> None:
+        """Add a row: all slots, or none."""
+        self._made.add(meta, values)
+
+    def mark(self, code: int, count: int = 1) -> None:
+        """Add rows that only go, with this in the place of a program."""
+        self._made.mark(code, count)
+
+    def feed(self, lane: Lane, messages: Sequence[Record], start: int) -> int:
+        """Take messages in C; the index of the first one that is left to others."""
+        return lane.feed(messages, start, self._made)
+
+    def size(self) -> tuple[int, int]:
+        """How many rows go, and how many bytes the texts have that stay."""
+        return self._made.size()
+
+    def take(self) -> tuple[Stayed, pa.RecordBatch]:
+        """All rows; none are left."""
+        stay, columns, go, slots = self._made.take()
+        made = [
+            pa.Array.from_buffers(field.type, go, [part if part is None else pa.py_buffer(part) for part in parts])
+            for field, parts in zip(self._schema, map(_buffers, slots), strict=True)
+        ]
+        return (stay, columns), pa.RecordBatch.from_arrays(made, schema=self._schema)
+
+
+def _buffers(column: Parts) -> list[bytes | None]:
+    valid, ends, data = column
+    return [valid, data] if ends is None else [valid, ends, data]
+
+
+def rows_of(schema: pa.Schema) -> Rows:
+    """Rows of batches like this."""
+    return RowsInC(schema) if native.BUILT else Rows(schema)
+
+
+class Texts:
+    """A column of bytes, some of which may be missing."""
+
+    def __init__(self, parts: Parts) -> None:
+        """Take validity, offsets, data."""
+        valid, ends, data = parts
+        self._valid, self._data = valid, data
+        self._ends = memoryview(ends or bytes(4)).cast("i")
+
+    def __getitem__(self, i: int) -> bytes | None:
+        if self._valid is not None and not self._valid[i >> 3] >> (i & 7) & 1:
+            return None
+        return self._data[self._ends[i] : self._ends[i + 1]]
+
+
+class Kept:
+    """What of a chunk's rows stayed."""
+
+    def __init__(self, stayed: Stayed) -> None:
+        """Look at columns."""
+        self.size, columns = stayed
+        self.columns = [(0, *parts) for parts in columns]
+        """For C: each with where its values begin."""
+        self.programs, self.heads = _whole(columns[0], "i"), _whole(columns[1], "i")
+        self.offsets, self.whats = _whole(columns[2], "q"), _whole(columns[3], "i")
+        self.texts, self.keys = Texts(columns[4]), Texts(columns[5])
+
+
+def _whole(parts: Parts, kind: str) -> Sequence[int]:
+    return memoryview(parts[2]).cast(kind)  # type: ignore[call-overload,no-any-return]  # of the two kinds above
+
+
+class Results:
+    """What came back of a chunk's rows: program, masks of failures, results, and what functions say."""
+
+    def __init__(self, batch: pa.RecordBatch, results: Sequence[str], *, told: bool) -> None:
+        """`results`: the slots of the results; `told`: whether functions say something. Raises InternalError."""
+        _check(batch, results, told=told)
+        columns = batch.columns
+        self.size = batch.num_rows
+        self._said = columns.pop() if told else None
+        first = len(columns) - len(results)
+        self._programs, *self._masks = columns[:first]
+        self._values = columns[first:]
+        self.kinds = bytes(_KINDS[column.type] for column in self._values)
+        """For C: the kinds of the results."""
+        self._asked = 0
+        self._lists: list[list[Any]] | None = None
+
+    @property
+    def simple(self) -> bool:
+        """Whether C can read them."""
+        return len(self._masks) == 1
+
+    def columns(self) -> list[tuple[int, Any, Any, Any]]:
+        """For C: program, mask, results."""
+        return [_given(column) for column in (self._programs, *self._masks, *self._values)]
+
+    def row(self, row: int) -> tuple[int, int, list[Any]]:
+        """The program of a row, which has to be that of the row that went; its failures; its results.
+
+        Raises RowError.
+        """
+        self._asked += 1
+        columns = (self._programs, *self._masks, *self._values)
+        if self._asked == _FEW:
+            with suppress(UnicodeDecodeError):
+                self._lists = [column.to_pylist() for column in columns]
+        if self._lists is not None:
+            number, *given = (column[row] for column in self._lists)
+        else:
+            try:
+                number, *given = (column[row].as_py() for column in columns)
+            except UnicodeDecodeError as exc:
+                raise RowError("expression-failed", "a result is a text that is not UTF-8") from exc
+        failed = 0
+        for shift, mask in enumerate(given[: len(self._masks)]):
+            failed |= mask << (MARKS * shift)
+        return number, failed, given[len(self._masks) :]
+
+    def said(self, start: int, stop: int) -> str:
+        """What functions say of rows."""
+        said = [] if self._said is None else self._said.slice(start, stop - start).to_pylist()
+        return "; ".join(dict.fromkeys(filter(None, said)))
+
+
+def _check(batch: pa.RecordBatch, results: Sequence[str], *, told: bool) -> None:
+    """Stop where what comes back is not what a plan gives: C reads memory by it. Raises InternalError."""
+    masks = max(1, -(-len(results) // MARKS))
+    expected = [
+        pa.int32(),
+        *[pa.int64()] * masks,
+        *(_SLOTS[slot[0]] for slot in results),
+        *([pa.string()] if told else []),
+    ]
+    wrong = ""
+    if batch.schema.types != expected:
+        wrong = f"columns of {', '.join(map(str, batch.schema.types))} instead of {', '.join(map(str, expected))}"
+    elif any(column.null_count for column in batch.columns[: 1 + masks]):
+        wrong = "a row without its program or its marks"
+    else:
+        try:
+            batch.validate()
+        except pa.ArrowInvalid as exc:
+            wrong = str(exc)
+    if wrong:
+        msg = f"what came back from Spark is not what the transforms give: {wrong}"
+        raise InternalError(msg, "please report this with the pipeline's transforms")
+
+
+_FEW: Final = 64
+"""So many rows are read by themselves before all are."""
+_KINDS: Final = {kind: ord(name) for name, kind in _SLOTS.items()}
+
+
+def _given(array: pa.Array) -> tuple[int, Any, Any, Any]:
+    buffers = array.buffers()
+    return array.offset, buffers[0], None if len(buffers) == 2 else buffers[1], buffers[-1]
