@@ -7,19 +7,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql.types import DecimalType, DoubleType, FloatType
-
 from ingest.checkpoint.history import history
 from ingest.model import types
+from ingest.model.data_type import DecimalType, DoubleType, FloatType
 from ingest.model.table import show
 from ingest.model.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql.types import DataType
-
     from ingest.checkpoint.checkpoint import Checkpoint
+    from ingest.model.data_type import DataType
     from ingest.model.table import TableId
 
 MAX_TOLD: Final = 20

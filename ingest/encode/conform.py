@@ -19,9 +19,9 @@ from ingest.schema.infer import said_of
 
 if TYPE_CHECKING:
     import msgspec
-    from pyspark.sql.types import DataType
 
     from ingest.model.change import Declared
+    from ingest.model.data_type import DataType
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.schema.infer import Inference

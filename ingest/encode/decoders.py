@@ -9,16 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
-from pyspark.sql.types import BooleanType, DoubleType, FloatType, NullType, StringType, VarcharType
 
 from ingest.model import types
 from ingest.model.cache import Cache
+from ingest.model.data_type import BooleanType, DoubleType, FloatType, NullType, StringType, VarcharType
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark.sql.types import DataType
-
+    from ingest.model.data_type import DataType
     from ingest.model.schema import Column
 
 

@@ -12,12 +12,12 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import msgspec
-from pyspark.sql.types import StringType, VarcharType
 
 from ingest.encode.conform import Conformer, KeyChanged
 from ingest.encode.decoders import annotation_of, decoder_of, field_of, plain_name, refuse
 from ingest.model import types
 from ingest.model.change import Kind
+from ingest.model.data_type import StringType, VarcharType
 from ingest.model.jsontext import MALFORMED, check_text, object_of
 from ingest.model.keytext import key_text
 from ingest.model.reject import RowError
@@ -27,9 +27,8 @@ from ingest.model.values import fits, written
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark.sql.types import DataType
-
     from ingest.model.change import Declared
+    from ingest.model.data_type import DataType
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.schema.infer import Inference

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pyspark.sql.types import TimestampNTZType, TimeType
-
 from ingest.encode.conform import Conformer, KeyChanged
 from ingest.encode.decoders import plain_name
 from ingest.formats.writing import Cell, fill
 from ingest.model import temporal
 from ingest.model.change import Kind
+from ingest.model.data_type import TimestampNTZType, TimeType
 from ingest.model.keytext import key_text
 from ingest.model.reject import RowError
 from ingest.model.rowtext import key_image, parse_row

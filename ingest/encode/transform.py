@@ -15,13 +15,13 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
-from pyspark.sql.types import BinaryType, DateType, FloatType, TimestampNTZType, TimestampType, TimeType
 
 from ingest.encode.conform import Conformer, KeyChanged
 from ingest.encode.decoders import annotation_of, decoder_of, field_of, plain_name, refuse
 from ingest.expressions.rewrites import DICE, NOW, TAG
 from ingest.model import temporal, types
 from ingest.model.change import Kind
+from ingest.model.data_type import BinaryType, DateType, FloatType, TimestampNTZType, TimestampType, TimeType
 from ingest.model.jsontext import MALFORMED, object_of
 from ingest.model.reject import Failure, RowError
 from ingest.model.rowtext import key_image, parse_row
@@ -29,9 +29,8 @@ from ingest.model.rowtext import key_image, parse_row
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from pyspark.sql.types import DataType
-
     from ingest.model.change import Declared
+    from ingest.model.data_type import DataType
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.schema.evolve import SourceTable

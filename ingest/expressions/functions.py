@@ -14,20 +14,17 @@ import re
 import sys
 import types as python_types
 import typing
-from contextlib import suppress
 from dataclasses import dataclass
-from decimal import ROUND_HALF_UP, Context, Decimal
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType
-
 from ingest.model import types
+from ingest.model.data_type import ArrayType, DataType, DecimalType, MapType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import pyarrow as pa
 
 _PLACE: Final = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)", re.ASCII)
 _TYPES: Final[dict[Any, DataType]] = {
@@ -78,7 +75,7 @@ def load(name: str, python: str) -> Function:
     try:
         module = importlib.import_module(module_name)
     except (Exception, SystemExit) as exc:
-        msg = f"module {module_name!r} cannot be imported: {_told(exc)}"
+        msg = f"module {module_name!r} cannot be imported: {message_of(exc)}"
         raise FunctionError(msg) from exc
     found = getattr(module, attribute, None)
     if found is None:
@@ -94,7 +91,7 @@ def _read(name: str, python: str, function: Callable[..., Any]) -> Function:
     try:
         hints = typing.get_type_hints(function, include_extras=True)
     except Exception as exc:
-        msg = f"its annotations cannot be understood: {_told(exc)}"
+        msg = f"its annotations cannot be understood: {message_of(exc)}"
         raise FunctionError(msg) from exc
     takes = []
     batches = set()
@@ -195,126 +192,7 @@ def travelling(functions: Sequence[Function], folder: Path | None) -> None:
             register(module)
 
 
-# -- on a worker -----------------------------------------------------------------------------------------------------
-
-
-def caller(function: Function, takes: Sequence[DataType]) -> Callable[..., pa.Array]:
-    """What calls a function for a batch: `wanted` tells for which rows, the rest are its arguments.
-
-    Gives a struct for each row: whether it has a result (`ok`), the result (`v`), and what went wrong (`e`).
-    """
-    from pyspark.sql.pandas.types import to_arrow_type  # noqa: PLC0415  (slow to import, and few runs need it)
-
-    gives = to_arrow_type(function.gives, timezone="UTC")
-    one = _by_row if not function.batch else _by_batch
-    scale = function.gives.scale if isinstance(function.gives, DecimalType) else None
-    strict = tuple(not p.nullable for p in function.takes[: len(takes)])
-    call, name, batch = function.call, function.name, function.batch
-
-    def results(wanted: pa.Array, *arguments: pa.Array) -> pa.Array:
-        import pyarrow as pa  # noqa: PLC0415
-
-        if batch and wanted.true_count == len(wanted):
-            with suppress(Exception):  # what went wrong is found out below
-                found = _called(call, batch, arguments)
-                if found.type == gives and len(found) == len(wanted):
-                    return pa.StructArray.from_arrays(
-                        [pa.repeat(True, len(wanted)), found, pa.nulls(len(wanted), pa.string())], ["ok", "v", "e"]
-                    )
-        rows = [i for i, is_wanted in enumerate(wanted.to_pylist()) if is_wanted]
-        ok: list[bool] = [False] * len(wanted)
-        why: list[str | None] = [None] * len(wanted)
-        made: list[Any] = [None] * len(wanted)
-        for i, value, error in one(call, batch, arguments, rows, strict, gives, scale):
-            made[i], why[i], ok[i] = value, None if error is None else f"{name}: {error}", error is None
-        return pa.StructArray.from_arrays(
-            [pa.array(ok, pa.bool_()), pa.array(made, gives), pa.array(why, pa.string())], ["ok", "v", "e"]
-        )
-
-    return results
-
-
-def _by_row(
-    call: Callable[..., Any], _batch: str, arguments: Sequence[pa.Array], rows: Sequence[int],
-    strict: Sequence[bool], gives: pa.DataType, scale: int | None,
-) -> Any:  # noqa: ANN401  (an iterator of triples)  # fmt: skip
-    """Call once for each row."""
-    columns = [argument.to_pylist() for argument in arguments]
-    for i in rows:
-        values = [column[i] for column in columns]
-        if any(value is None and is_strict for value, is_strict in zip(values, strict, strict=True)):
-            yield i, None, None
-            continue
-        try:
-            yield i, _fitting(call(*values), gives, scale), None
-        except Exception as exc:  # noqa: BLE001  (whatever the user's code does is the row's fault)
-            yield i, None, _told(exc)
-
-
-def _by_batch(
-    call: Callable[..., Any], batch: str, arguments: Sequence[pa.Array], rows: Sequence[int],
-    strict: Sequence[bool], gives: pa.DataType, scale: int | None,
-) -> Any:  # noqa: ANN401  (an iterator of triples)  # fmt: skip
-    """Call for all rows; for each half of them where that fails, down to the row that is at fault."""
-    import pyarrow as pa  # noqa: PLC0415
-
-    if not rows:
-        return
-    some = [argument.take(pa.array(rows)) for argument in arguments]
-    try:
-        values = _called(call, batch, some).to_pylist()
-        if len(values) != len(rows):
-            msg = f"it gave {len(values)} results for {len(rows)} rows"
-            raise ValueError(msg)  # noqa: TRY301  (it is the row's fault if it is alone)
-        fitting = [_fitting(value, gives, scale) for value in values]
-    except Exception as exc:  # noqa: BLE001  (as above)
-        if len(rows) == 1:
-            yield rows[0], None, _told(exc)
-            return
-        middle = len(rows) // 2
-        yield from _by_batch(call, batch, arguments, rows[:middle], strict, gives, scale)
-        yield from _by_batch(call, batch, arguments, rows[middle:], strict, gives, scale)
-    else:
-        for i, value in zip(rows, fitting, strict=True):
-            yield i, value, None
-
-
-def _called(call: Callable[..., Any], batch: str, arguments: Sequence[pa.Array]) -> pa.Array:
-    """The results of a function of batches."""
-    import pyarrow as pa  # noqa: PLC0415
-
-    if batch == "arrow":
-        found = call(*arguments)
-        return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
-    return pa.Array.from_pandas(call(*(argument.to_pandas() for argument in arguments)))
-
-
-def _fitting(value: Any, gives: pa.DataType, scale: int | None) -> Any:  # noqa: ANN401  (anything)
-    """A result as Arrow takes it; raises TypeError where it is of another type."""
-    import pyarrow as pa  # noqa: PLC0415
-
-    if value is None:
-        return None
-    kind = _PLAIN.get(str(gives))
-    if kind is not None and type(value) is kind and kind is not int:
-        return value
-    if scale is not None and isinstance(value, Decimal) and value.is_finite():
-        value = value.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, _WIDE)
-    try:
-        if isinstance(value, bool) and not pa.types.is_boolean(gives):
-            raise pa.ArrowTypeError
-        pa.scalar(value, gives)
-    except pa.ArrowException as exc:
-        msg = f"it gave {value!r}, which is no {gives}"
-        raise TypeError(msg) from exc
-    return value
-
-
-_PLAIN: Final = {"string": str, "double": float, "bool": bool, "binary": bytes, "int64": int}
-_WIDE: Final = Context(prec=80)
-
-
-def _told(exc: BaseException) -> str:
-    """An error in one line."""
+def message_of(exc: BaseException) -> str:
+    """Return an error as one line of at most 300 characters."""
     text = str(exc).strip().splitlines()
     return f"{type(exc).__name__}{': ' + text[0] if text else ''}"[:_SAID]

@@ -11,16 +11,15 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from pyspark.sql.types import CharType, DecimalType, TimeType, VarcharType
 
 from ingest.formats.typed import Column, Reads, quoted, reads_quoted, texts
 from ingest.model import types
+from ingest.model.data_type import CharType, DecimalType, TimeType, VarcharType
 from ingest.model.spelling import number, plain_number
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import DataType
-
     from ingest.formats.typed import Convert
+    from ingest.model.data_type import DataType
 
 
 def _inner(raw: bytes) -> bytes:

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import msgspec
-from pyspark.sql.types import MapType
 
 from ingest.model import temporal, types
 from ingest.model.cache import Cache
 from ingest.model.change import Bad, Declared
+from ingest.model.data_type import MapType
 from ingest.model.jsontext import MALFORMED, check_text, fields_of, object_of, reason
 from ingest.model.keytext import key_text
 from ingest.model.record import origin
@@ -26,9 +26,8 @@ from ingest.model.values import fits
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pyspark.sql.types import DataType
-
     from ingest.model.change import Change, Decoded
+    from ingest.model.data_type import DataType
     from ingest.model.record import Record
 
 _PREFIXES: Final = "set key.fields-prefix or value.fields-prefix to have both"

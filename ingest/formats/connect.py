@@ -13,18 +13,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
-from pyspark.sql.types import DecimalType, TimeType
 
 from ingest.formats.typed import Column, Reads, plain, reads_plain, texts
 from ingest.model import temporal, types
+from ingest.model.data_type import DecimalType, TimeType
 from ingest.model.reject import RowError
 from ingest.model.table import show
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark.sql.types import DataType
-
+    from ingest.model.data_type import DataType
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
 

@@ -14,17 +14,17 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import msgspec
-from pyspark.sql.types import BooleanType, CharType, DecimalType, DoubleType, FloatType, StringType, VarcharType
 
 from ingest.model import types, values
 from ingest.model.change import Declared
+from ingest.model.data_type import BooleanType, CharType, DecimalType, DoubleType, FloatType, StringType, VarcharType
 from ingest.model.jsontext import MALFORMED, fields_of, reason
 from ingest.model.reject import Contradiction, RowError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from pyspark.sql.types import DataType
+    from ingest.model.data_type import DataType
 
     Convert: TypeAlias = Callable[[bytes], bytes]
     """The JSON text of a value, from how the message has it; raises ValueError for what is none of its type."""

@@ -14,7 +14,7 @@ from ingest.model.table import TableId  # noqa: TC001  (msgspec reads the annota
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from pyspark.sql.types import DataType
+    from ingest.model.data_type import DataType
 
 
 class Kind(StrEnum):

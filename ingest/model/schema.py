@@ -12,8 +12,7 @@ from ingest.model.text import one_line
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pyspark.sql.types import DataType
-
+    from ingest.model.data_type import DataType
     from ingest.model.table import TableId
 
 

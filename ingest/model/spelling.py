@@ -11,7 +11,9 @@ import re
 from typing import TYPE_CHECKING, Final
 
 import msgspec
-from pyspark.sql.types import (
+
+from ingest.model import temporal
+from ingest.model.data_type import (
     ArrayType,
     BinaryType,
     BooleanType,
@@ -32,15 +34,13 @@ from pyspark.sql.types import (
     TimeType,
     VarcharType,
 )
-
-from ingest.model import temporal
 from ingest.model.jsontext import MALFORMED, fields_of, object_of
 from ingest.model.values import elements_of, fits, fits_inside, written
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark.sql.types import DataType
+    from ingest.model.data_type import DataType
 
 _NUMBER: Final = re.compile(rb"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?").fullmatch
 _LOOSE: Final = re.compile(rb"(?:\+|(-))?(?=\.?\d)0*(\d*)(\.\d*)?((?:[eE][+-]?\d+)?)").fullmatch
@@ -178,21 +178,21 @@ def _array(data_type: DataType, raw: bytes, standard: str) -> bytes | None:
     assert isinstance(data_type, ArrayType)
     if raw[:1] != b"[":
         return None
-    return b"[" + b",".join(_inside(data_type.elementType, bytes(e), standard) for e in elements_of(raw)) + b"]"
+    return b"[" + b",".join(_inside(data_type.element, bytes(e), standard) for e in elements_of(raw)) + b"]"
 
 
 def _map(data_type: DataType, raw: bytes, standard: str) -> bytes | None:
     assert isinstance(data_type, MapType)
     if raw[:1] != b"{":
         return None
-    return object_of({name: _inside(data_type.valueType, bytes(v), standard) for name, v in fields_of(raw).items()})
+    return object_of({name: _inside(data_type.value, bytes(v), standard) for name, v in fields_of(raw).items()})
 
 
 def _row(data_type: DataType, raw: bytes, standard: str) -> bytes | None:
     assert isinstance(data_type, StructType)
     if raw[:1] != b"{":
         return None
-    types_of = {field.name: field.dataType for field in data_type.fields}
+    types_of = {field.name: field.type for field in data_type.fields}
     values = fields_of(raw)
     if not values.keys() <= types_of.keys():
         return None

@@ -1,7 +1,7 @@
 """The type lattice: how two types of one column merge, and which type a JSON value has.
 
-Types are Spark's own, named as Flink SQL names them. Merging is associative, commutative and idempotent, so the
-order in which tasks report what they saw cannot matter. Rules: decisions, "Types and merging".
+Types are named as Flink SQL names them. Merging is associative, commutative and idempotent, so the order in which tasks
+report what they saw cannot matter. Rules: decisions, "Types and merging".
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import re
 from functools import lru_cache
 from typing import Final
 
-from pyspark.sql.types import (
+from ingest.model import temporal
+from ingest.model.data_type import (
     ArrayType,
     BinaryType,
     BooleanType,
@@ -34,8 +35,6 @@ from pyspark.sql.types import (
     TimeType,
     VarcharType,
 )
-
-from ingest.model import temporal
 
 NULL = NullType()
 BOOLEAN = BooleanType()
@@ -95,11 +94,11 @@ def name(data_type: DataType) -> str:
     if isinstance(data_type, TimeType):
         return f"TIME({data_type.precision})"
     if isinstance(data_type, ArrayType):
-        return f"ARRAY<{name(data_type.elementType)}>"
+        return f"ARRAY<{name(data_type.element)}>"
     if isinstance(data_type, MapType):
-        return f"MAP<{name(data_type.keyType)}, {name(data_type.valueType)}>"
+        return f"MAP<{name(data_type.key)}, {name(data_type.value)}>"
     if isinstance(data_type, StructType):
-        return f"ROW<{', '.join(f'{quoted(field.name)} {name(field.dataType)}' for field in data_type.fields)}>"
+        return f"ROW<{', '.join(f'{quoted(field.name)} {name(field.type)}' for field in data_type.fields)}>"
     msg = f"{data_type} is no type of a column"
     raise TypeError(msg)
 
@@ -156,7 +155,7 @@ def _parse_nested(text: str) -> tuple[DataType, str]:
             data_type, rest = _parse_nested(rest[found.end() :].lstrip())
             fields.append(StructField(field, data_type))
             rest = rest.removeprefix(", ")
-        return StructType(fields), rest[1:]
+        return StructType(tuple(fields)), rest[1:]
     first, rest = _parse_nested(rest)
     if kind == "ARRAY":
         return ArrayType(first), rest.removeprefix(">")
@@ -206,10 +205,10 @@ def is_whole(data_type: DataType) -> bool:
 
 
 def sort_of(data_type: DataType) -> str:
-    """What values of this type are in a key: numbers, texts, or what the type's name says."""
+    """What values of this type are in a key: numbers, texts, or what the type's class says."""
     if isinstance(data_type, (*INTEGERS, *_FLOATS, DecimalType)):
         return "number"
-    return "text" if is_text(data_type) else data_type.typeName()
+    return "text" if is_text(data_type) else type(data_type).__name__
 
 
 def decimal_of(raw: bytes) -> DataType:

@@ -10,7 +10,9 @@ import re
 from typing import TYPE_CHECKING, Final
 
 import msgspec
-from pyspark.sql.types import (
+
+from ingest.model import temporal
+from ingest.model.data_type import (
     ArrayType,
     BinaryType,
     BooleanType,
@@ -31,15 +33,13 @@ from pyspark.sql.types import (
     TimeType,
     VarcharType,
 )
-
-from ingest.model import temporal
 from ingest.model.jsontext import MALFORMED, fields_of
 from ingest.model.types import INTEGER_BITS, TEXTS, TIMES, is_text, merge
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark.sql.types import DataType
+    from ingest.model.data_type import DataType
 
 
 def fits(data_type: DataType, raw: bytes, standard: str = temporal.SQL) -> bool:
@@ -119,7 +119,7 @@ def fits_inside(data_type: DataType, raw: bytes, standard: str) -> bool:
 def _fits_array(data_type: DataType, raw: bytes, standard: str) -> bool:
     assert isinstance(data_type, ArrayType)
     try:
-        return raw[:1] == b"[" and all(fits_inside(data_type.elementType, bytes(e), standard) for e in elements_of(raw))
+        return raw[:1] == b"[" and all(fits_inside(data_type.element, bytes(e), standard) for e in elements_of(raw))
     except MALFORMED:
         return False
 
@@ -128,7 +128,7 @@ def _fits_map(data_type: DataType, raw: bytes, standard: str) -> bool:
     assert isinstance(data_type, MapType)
     try:
         return raw[:1] == b"{" and all(
-            fits_inside(data_type.valueType, bytes(v), standard) for v in fields_of(raw).values()
+            fits_inside(data_type.value, bytes(v), standard) for v in fields_of(raw).values()
         )
     except MALFORMED:
         return False
@@ -142,7 +142,7 @@ def _fits_row(data_type: DataType, raw: bytes, standard: str) -> bool:
         return False
     if values is None:
         return False
-    types_of = {field.name: field.dataType for field in data_type.fields}
+    types_of = {field.name: field.type for field in data_type.fields}
     return all(
         name in types_of and fits_inside(types_of[name], bytes(value), standard) for name, value in values.items()
     )

@@ -11,7 +11,16 @@ import os
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
-from pyspark.sql.types import (
+
+from ingest.encode.conform import Drift
+from ingest.encode.decoders import plain_name
+from ingest.encode.plan import TablePlan
+from ingest.encode.rows import RowPlan
+from ingest.encode.transform import EVENT, FeedPlan
+from ingest.formats.writing import Cell, Pattern, Side, json_cells
+from ingest.model import temporal
+from ingest.model.change import Kind
+from ingest.model.data_type import (
     BinaryType,
     BooleanType,
     CharType,
@@ -26,28 +35,18 @@ from pyspark.sql.types import (
     TimeType,
     VarcharType,
 )
-
-from ingest.encode.conform import Drift
-from ingest.encode.decoders import plain_name
-from ingest.encode.plan import TablePlan
-from ingest.encode.rows import RowPlan
-from ingest.encode.transform import EVENT, FeedPlan
-from ingest.formats.writing import Cell, Pattern, Side, json_cells
-from ingest.model import temporal
-from ingest.model.change import Kind
 from ingest.model.jsontext import MALFORMED
 from ingest.model.types import INTEGER_BITS, TIMES, is_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pyspark.sql.types import DataType
-
     from ingest.encode.plan import Plan
     from ingest.encode.plans import Plans
     from ingest.encode.transform import Composer
     from ingest.formats import Format
     from ingest.formats.writing import Pieces
+    from ingest.model.data_type import DataType
     from ingest.model.table import TableId
     from ingest.native._native import Lane, Saying, Table
 

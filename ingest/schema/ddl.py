@@ -10,18 +10,26 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql.types import ArrayType, CharType, DecimalType, MapType, StructField, StructType, TimeType, VarcharType
-
 from ingest.model import types
+from ingest.model.data_type import (
+    ArrayType,
+    CharType,
+    DecimalType,
+    MapType,
+    StructField,
+    StructType,
+    TimeType,
+    VarcharType,
+)
 from ingest.model.schema import Column, TableSchema
 from ingest.model.text import TextError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyspark.sql.types import DataType
     from sqlglot import exp
 
+    from ingest.model.data_type import DataType
     from ingest.model.table import TableId
 
 _PREFIX: Final = "CREATE TABLE t ("
@@ -200,7 +208,7 @@ class _Statements:
             first, second = (self._type(part, column, depth + 1) for part in inner)
             return MapType(first, second)
         if name == "STRUCT" and inner:
-            return StructType([StructField(part.name, self._type(part, column, depth + 1)) for part in inner])
+            return StructType(tuple(StructField(part.name, self._type(part, column, depth + 1)) for part in inner))
         numbers = [int(part.name) for part in inner if _NUMBER.fullmatch(part.name)]
         made = _with_numbers(name, numbers) if len(numbers) == len(inner) else None
         if made is None:

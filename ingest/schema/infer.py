@@ -9,9 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql.types import NullType
-
 from ingest.model import types
+from ingest.model.data_type import NullType
 from ingest.model.reject import RowError
 from ingest.model.rowtext import key_image, parse_row
 from ingest.model.schema import MAX_NAME, Column, TableSchema
@@ -24,9 +23,8 @@ from ingest.schema.reading import Reading
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from pyspark.sql.types import DataType
-
     from ingest.model.change import Change, Declared
+    from ingest.model.data_type import DataType
     from ingest.model.table import TableId
 
 MAX_NAMED: Final = 5

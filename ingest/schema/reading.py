@@ -10,7 +10,7 @@ from ingest.model import temporal
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyspark.sql.types import DataType
+    from ingest.model.data_type import DataType
 
 
 @dataclass(frozen=True, slots=True)

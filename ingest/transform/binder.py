@@ -11,31 +11,22 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    DataType,
-    MapType,
-    NullType,
-    StringType,
-    StructType,
-    TimestampType,
-    VariantType,
-)
-
 from ingest.encode.transform import METADATA, Input, Output, Program, is_ours, slot_of
 from ingest.errors import TransformError
 from ingest.expressions.clauses import ALL, Call, calls, template
 from ingest.expressions.rewrites import DICE, NOW
 from ingest.model import types
+from ingest.model.data_type import ArrayType, BinaryType, MapType, NullType, StructType, TimestampType
 from ingest.model.schema import Column, TableSchema
 from ingest.model.table import show
 from ingest.spark.readable import place_of, readable
+from ingest.transform.spark_types import VARIANT, sql_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ingest.expressions.clauses import Expression
+    from ingest.model.data_type import DataType
     from ingest.model.table import TableId
     from ingest.schema.routes import TransformRule
     from ingest.transform.compiler import Compiler
@@ -136,7 +127,7 @@ class Binder:
             try:
                 types.name(_kept(data_type))
             except TypeError:
-                why = f"a column cannot be of the type {data_type.simpleString()}: cast it to another"
+                why = f"a column cannot be of the type {sql_name(data_type)}: cast it to another"
                 raise self.error("projection", name, texts[name], 0, len(texts[name]), why) from None
         results: dict[str, str] = {}
         outputs = []
@@ -369,7 +360,7 @@ class Binder:
         takes = [p.type or (types.STRING if isinstance(t, NullType) else t)
                  for p, t in zip(function.takes, found, strict=False)]  # fmt: skip
         sent = tuple(
-            sql if want == is_so else f"CAST({sql} AS {want.simpleString()})"
+            sql if want == is_so else f"CAST({sql} AS {sql_name(want)})"
             for sql, want, is_so in zip(arguments, takes, found, strict=True)
         )
         known = self.called.get((given.function, sent))
@@ -384,8 +375,7 @@ class Binder:
     def columns(self) -> tuple[str, ...]:
         """What expressions may be made of so far, for the compiler to find their types."""
         gives = {
-            called.column: self.compiler.functions[called.function].gives.simpleString()
-            for called in self.called.values()
+            called.column: sql_name(self.compiler.functions[called.function].gives) for called in self.called.values()
         }
         made = (f"{column} struct<ok: boolean, v: {given}, e: string>" for column, given in gives.items())
         literals = (f"{name} {literal_type(name)}" for name, _ in self.literals)
@@ -490,8 +480,8 @@ def _received(slot: str, data_type: DataType) -> str:
     if isinstance(data_type, BinaryType):
         return f"unbase64({slot})"
     if isinstance(data_type, (ArrayType, MapType, StructType)):
-        return f"from_json({slot}, '{quoted(data_type.simpleString())}')"
-    return f"CAST({slot} AS {data_type.simpleString()})"
+        return f"from_json({slot}, '{quoted(sql_name(data_type))}')"
+    return f"CAST({slot} AS {sql_name(data_type)})"
 
 
 def literal_type(column: str) -> str:
@@ -515,15 +505,11 @@ def _sent(sql: str, data_type: DataType) -> str:
         return f"base64({sql})"
     if isinstance(data_type, TimestampType):
         return f"CAST(unix_micros({sql}) AS STRING)"
-    if isinstance(data_type, (ArrayType, MapType, StructType, VariantType)):
+    if data_type == VARIANT or isinstance(data_type, (ArrayType, MapType, StructType)):
         return f"to_json({sql}, {_JSON})"
     return f"CAST({sql} AS STRING)"
 
 
 def _kept(data_type: DataType) -> DataType:
-    """The type of the column that a result becomes."""
-    if isinstance(data_type, VariantType):
-        return types.STRING
-    if isinstance(data_type, StringType) and not types.is_text(data_type):
-        return types.STRING
-    return data_type
+    """Return the type of the column that a result becomes."""
+    return types.STRING if data_type == VARIANT else data_type

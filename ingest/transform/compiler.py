@@ -13,27 +13,29 @@ import warnings
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from pyspark.sql.types import NullType, StructField, StructType
+from pyspark.sql import types as spark
 
 from ingest.encode.transform import MARKS, Programs, together
 from ingest.errors import ConfigError, TransformError
-from ingest.expressions.functions import caller
 from ingest.model import types
 from ingest.model.cache import Cache
+from ingest.model.data_type import NullType
 from ingest.model.table import show
 from ingest.schema.routes import rule_of
 from ingest.spark.readable import readable
 from ingest.transform.binder import Binder, Called, Made, Name, literal_type, quoted
 from ingest.transform.rows import BATCH_ROWS, PROGRAM
+from ingest.transform.spark_types import from_spark, sql_name, to_spark
+from ingest.transform.user_functions import caller
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import DataType
 
     from ingest.expressions.functions import Function
+    from ingest.model.data_type import DataType
     from ingest.model.reject import Failure
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
@@ -151,7 +153,7 @@ class Compiler:
                 return made
             program = made.program
             involved = [*(given.type for given in program.inputs), *(output.type for output in program.outputs)]
-            if not any("decimal" in data_type.simpleString() for data_type in involved):
+            if not any("decimal" in sql_name(data_type) for data_type in involved):
                 return made
         return Binder(self, rule, table, source, templates=False).compile(number)
 
@@ -190,8 +192,9 @@ class Compiler:
         if known is None:
             from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf  # noqa: PLC0415  (slow to import)
 
-            gives = StructType([
-                StructField("ok", types.BOOLEAN), StructField("v", function.gives), StructField("e", types.STRING),
+            gives = spark.StructType([
+                spark.StructField("ok", spark.BooleanType()), spark.StructField("v", to_spark(function.gives)),
+                spark.StructField("e", spark.StringType()),
             ])  # fmt: skip
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # it would rather have annotations than be told
@@ -220,7 +223,7 @@ class Compiler:
         if not all(values.apply(i).deterministic() for i in range(values.size())):
             msg = "a function here gives another result each time it is called"
             raise ValueError(msg)
-        found = [field.dataType for field in made.schema.fields]
+        found = [from_spark(field.dataType) for field in made.schema.fields]
         size = 500 + sum(300 + 4 * len(text) for text in (*expressions, *slots))
         return self._types.put((tuple(expressions), slots), found, size)
 
@@ -396,7 +399,7 @@ def _is_steady(old: DataType, new: DataType, *, as_text: bool) -> bool:
 
 
 def _key(function: str, takes: Sequence[DataType]) -> tuple[str, tuple[str, ...]]:
-    return function, tuple(data_type.simpleString() for data_type in takes)
+    return function, tuple(sql_name(data_type) for data_type in takes)
 
 
 _LEAVES: Final = frozenset({

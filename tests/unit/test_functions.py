@@ -13,8 +13,9 @@ import pyarrow.compute as pc
 import pytest
 
 from ingest.expressions.clauses import calls
-from ingest.expressions.functions import FunctionError, caller, load
+from ingest.expressions.functions import FunctionError, load
 from ingest.model import types
+from ingest.transform.user_functions import caller
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,0 +1,129 @@
+"""Calls of the user's own functions for a batch of rows, on a worker.
+
+In: a function with its types, and Arrow arrays of arguments. Out: for each row a
+struct with a result or an error: an error is a failed row, not a failed batch.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from decimal import ROUND_HALF_UP, Context, Decimal
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_type
+
+from ingest.expressions.functions import message_of
+from ingest.model.data_type import DataType, DecimalType
+from ingest.transform.spark_types import to_spark
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ingest.expressions.functions import Function
+
+
+def caller(function: Function, takes: Sequence[DataType]) -> Callable[..., pa.Array]:
+    """What calls a function for a batch: `wanted` tells for which rows, the rest are its arguments.
+
+    Gives a struct for each row: whether it has a result (`ok`), the result (`v`), and what went wrong (`e`).
+    """
+    gives = to_arrow_type(to_spark(function.gives), timezone="UTC")
+    one = _by_row if not function.batch else _by_batch
+    scale = function.gives.scale if isinstance(function.gives, DecimalType) else None
+    strict = tuple(not p.nullable for p in function.takes[: len(takes)])
+    call, name, batch = function.call, function.name, function.batch
+
+    def results(wanted: pa.Array, *arguments: pa.Array) -> pa.Array:
+        if batch and wanted.true_count == len(wanted):
+            with suppress(Exception):  # what went wrong is found out below
+                found = _called(call, batch, arguments)
+                if found.type == gives and len(found) == len(wanted):
+                    return pa.StructArray.from_arrays(
+                        [pa.repeat(True, len(wanted)), found, pa.nulls(len(wanted), pa.string())], ["ok", "v", "e"]
+                    )
+        rows = [i for i, is_wanted in enumerate(wanted.to_pylist()) if is_wanted]
+        ok: list[bool] = [False] * len(wanted)
+        why: list[str | None] = [None] * len(wanted)
+        made: list[Any] = [None] * len(wanted)
+        for i, value, error in one(call, batch, arguments, rows, strict, gives, scale):
+            made[i], why[i], ok[i] = value, None if error is None else f"{name}: {error}", error is None
+        return pa.StructArray.from_arrays(
+            [pa.array(ok, pa.bool_()), pa.array(made, gives), pa.array(why, pa.string())], ["ok", "v", "e"]
+        )
+
+    return results
+
+
+def _by_row(
+    call: Callable[..., Any], _batch: str, arguments: Sequence[pa.Array], rows: Sequence[int],
+    strict: Sequence[bool], gives: pa.DataType, scale: int | None,
+) -> Any:  # noqa: ANN401  (an iterator of triples)  # fmt: skip
+    """Call once for each row."""
+    columns = [argument.to_pylist() for argument in arguments]
+    for i in rows:
+        values = [column[i] for column in columns]
+        if any(value is None and is_strict for value, is_strict in zip(values, strict, strict=True)):
+            yield i, None, None
+            continue
+        try:
+            yield i, _fitting(call(*values), gives, scale), None
+        except Exception as exc:  # noqa: BLE001  (whatever the user's code does is the row's fault)
+            yield i, None, message_of(exc)
+
+
+def _by_batch(
+    call: Callable[..., Any], batch: str, arguments: Sequence[pa.Array], rows: Sequence[int],
+    strict: Sequence[bool], gives: pa.DataType, scale: int | None,
+) -> Any:  # noqa: ANN401  (an iterator of triples)  # fmt: skip
+    """Call for all rows; for each half of them where that fails, down to the row that is at fault."""
+    if not rows:
+        return
+    some = [argument.take(pa.array(rows)) for argument in arguments]
+    try:
+        values = _called(call, batch, some).to_pylist()
+        if len(values) != len(rows):
+            msg = f"it gave {len(values)} results for {len(rows)} rows"
+            raise ValueError(msg)  # noqa: TRY301  (it is the row's fault if it is alone)
+        fitting = [_fitting(value, gives, scale) for value in values]
+    except Exception as exc:  # noqa: BLE001  (as above)
+        if len(rows) == 1:
+            yield rows[0], None, message_of(exc)
+            return
+        middle = len(rows) // 2
+        yield from _by_batch(call, batch, arguments, rows[:middle], strict, gives, scale)
+        yield from _by_batch(call, batch, arguments, rows[middle:], strict, gives, scale)
+    else:
+        for i, value in zip(rows, fitting, strict=True):
+            yield i, value, None
+
+
+def _called(call: Callable[..., Any], batch: str, arguments: Sequence[pa.Array]) -> pa.Array:
+    """The results of a function of batches."""
+    if batch == "arrow":
+        found = call(*arguments)
+        return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+    return pa.Array.from_pandas(call(*(argument.to_pandas() for argument in arguments)))
+
+
+def _fitting(value: Any, gives: pa.DataType, scale: int | None) -> Any:  # noqa: ANN401  (anything)
+    """A result as Arrow takes it; raises TypeError where it is of another type."""
+    if value is None:
+        return None
+    kind = _PLAIN.get(str(gives))
+    if kind is not None and type(value) is kind and kind is not int:
+        return value
+    if scale is not None and isinstance(value, Decimal) and value.is_finite():
+        value = value.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, _WIDE)
+    try:
+        if isinstance(value, bool) and not pa.types.is_boolean(gives):
+            raise pa.ArrowTypeError
+        pa.scalar(value, gives)
+    except pa.ArrowException as exc:
+        msg = f"it gave {value!r}, which is no {gives}"
+        raise TypeError(msg) from exc
+    return value
+
+
+_PLAIN: Final = {"string": str, "double": float, "bool": bool, "binary": bytes, "int64": int}
+_WIDE: Final = Context(prec=80)
