@@ -12,6 +12,8 @@ import msgspec
 from pydantic import Field, field_validator
 
 from ingest.component.options import TypedOptions
+from ingest.formats.canal_types import by_code, by_mysql_name
+from ingest.formats.typed import Typed
 from ingest.formats.writing import Pattern, Side
 from ingest.model.cache import Cache
 from ingest.model.change import TOMBSTONE, Bad, Kind, Skip
@@ -23,7 +25,7 @@ from ingest.schema.reading import Reading
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from ingest.formats.typed import Column, Typed
+    from ingest.formats.typed import Column
     from ingest.formats.writing import Pieces, Value
     from ingest.model.change import Change, Decoded
     from ingest.model.schema import TableSchema
@@ -101,13 +103,9 @@ class CanalJson(TypedOptions):
 
     @staticmethod
     def _by_code(text: bytes) -> Mapping[str, Column]:
-        from ingest.formats.canal_types import by_code  # noqa: PLC0415  (pyspark's types are slow to import; `check` needs none)
-
         return by_code(_codes(text))
 
     def _by_mysql_name(self, text: bytes) -> Mapping[str, Column]:
-        from ingest.formats.canal_types import by_mysql_name  # noqa: PLC0415  (as above)
-
         return by_mysql_name(
             _names(text),
             timestamp_ltz=not self.timestamp_as_datetime, tinyint1_boolean=self.tinyint1_boolean,
@@ -257,8 +255,6 @@ class CanalDecoder:
         saying = (self._flags, tuple(message.pkNames or ()), said)
         found = _SAYINGS.get(saying)
         if found is None:
-            from ingest.formats.typed import Typed  # noqa: PLC0415  (pyspark's types are slow to import; `check` needs none)
-
             columns = {} if self._said_in is None else self._said_in[1](said)
             typed = Typed(columns, saying[1], overlay=True, as_string=self._options.as_string)
             found = _SAYINGS.put(saying, (msgspec.Raw(said), typed), len(said) + typed.size)

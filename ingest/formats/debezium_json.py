@@ -14,6 +14,7 @@ import msgspec
 from pydantic import Field
 
 from ingest.component.options import TypedOptions
+from ingest.formats.connect import envelope_schema, key_columns, payload_of, row_columns
 from ingest.formats.writing import Pattern, Side
 from ingest.model.cache import Cache
 from ingest.model.change import TOMBSTONE, Bad, Kind, Skip
@@ -76,8 +77,6 @@ class DebeziumJson(TypedOptions):
     @property
     def said(self) -> tuple[str, Callable[[bytes], Mapping[str, Column]]]:
         """The envelope's schema."""
-        from ingest.formats.connect import row_columns  # noqa: PLC0415  (pyspark's types are slow to import; `check` needs none)
-
         return "schema", row_columns
 
     def decoder(self, _topic: str, *, keyed: bool = False) -> DebeziumDecoder:  # noqa: ARG002  (for the rows' columns only)
@@ -241,7 +240,6 @@ class DebeziumDecoder:
         key = (self._options.as_string, of_key, schema)
         found = _SAYINGS.get(key)
         if found is None:
-            from ingest.formats.connect import key_columns  # noqa: PLC0415  (pyspark's types are slow to import; `check` needs none)
             from ingest.formats.typed import Typed  # noqa: PLC0415
 
             columns = key_columns(schema) if of_key else self._options.said[1](schema)
@@ -335,8 +333,6 @@ def _value_of(table: TableId, schema: TableSchema, *, include_schema: bool) -> V
     )  # fmt: skip
     if not include_schema:
         return plain
-    from ingest.formats.connect import envelope_schema, payload_of  # noqa: PLC0415  (pyspark's types are slow to import; `check` needs none)
-
     begin = b'{"schema":' + envelope_schema(table, schema) + b',"payload":'
     row = payload_of(schema)
 

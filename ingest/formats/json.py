@@ -70,7 +70,7 @@ class Json(Options):
     @classmethod
     def _check_types(cls, value: str | None) -> str | None:
         if value is not None:
-            from ingest.schema.ddl import parse_columns  # noqa: PLC0415  (pyspark's types are slow to import; `check` needs none)
+            from ingest.schema.ddl import parse_columns  # noqa: PLC0415  (sqlglot is slow to import)
 
             parse_columns(value)
         return value
@@ -79,7 +79,7 @@ class Json(Options):
         """Types that are seldom meant."""
         if self.fixed_types is None:
             return []
-        from ingest.schema.ddl import remarks  # noqa: PLC0415  (as above)
+        from ingest.schema.ddl import remarks  # noqa: PLC0415  (sqlglot is slow to import)
 
         return [("json.infer-schema.fixed-types", remark) for remark in remarks(self.fixed_types, columns=True)]
 
@@ -88,7 +88,7 @@ class Json(Options):
         """What inference goes by."""
         if self.fixed_types is None:
             return Reading(self.as_string, self.standard, not self.as_string)
-        from ingest.schema.ddl import parse_columns  # noqa: PLC0415  (pyspark's types are slow to import; `check` needs none)
+        from ingest.schema.ddl import parse_columns  # noqa: PLC0415  (sqlglot is slow to import)
 
         fixed = parse_columns(self.fixed_types)
         return Reading(self.as_string, self.standard, not self.as_string, fixed)

@@ -10,6 +10,10 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
+from sqlglot import TokenType, exp, parser, tokens
+from sqlglot.dialects.dialect import Dialect
+from sqlglot.errors import ErrorLevel, ParseError, TokenError
+
 from ingest.model import types
 from ingest.model.data_type import (
     ArrayType,
@@ -26,8 +30,6 @@ from ingest.model.text import TextError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from sqlglot import exp
 
     from ingest.model.data_type import DataType
     from ingest.model.table import TableId
@@ -105,19 +107,17 @@ class _Statements:
         return out
 
     def _parse(self) -> list[exp.Expression | None]:
-        import sqlglot.errors  # noqa: PLC0415  (slow to import, and few pipelines have DDL)
-
-        parser = _parser()
+        flink = _parser()
         try:
-            return list(parser.parse(parser.dialect.tokenize(self._text), self._text))
-        except sqlglot.errors.ParseError as exc:
+            return list(flink.parse(flink.dialect.tokenize(self._text), self._text))
+        except ParseError as exc:
             found = exc.errors[0]
             lines = self._text.splitlines(keepends=True)
             word = str(found.get("highlight") or "")
             end = sum(len(line) for line in lines[: int(found["line"]) - 1]) + int(found["col"])
             why = str(found["description"]).partition(" but got <")[0].rstrip(".")
             raise self._text_error(f"not Flink SQL: {why}", end - len(word), len(word)) from None
-        except sqlglot.errors.TokenError:
+        except TokenError:
             msg = "not Flink SQL: a quote or a comment is not closed"
             raise TextError(msg, 0, len(self._text) - self._shift) from None
         except RecursionError:
@@ -129,8 +129,6 @@ class _Statements:
         return TextError(why, min(max(0, at - self._shift), max(0, end - 1)), length)
 
     def _error(self, why: str, node: exp.Expression) -> TextError:
-        from sqlglot import exp  # noqa: PLC0415  (as above)
-
         for found in node.find_all(exp.Identifier):
             if "start" in found.meta:
                 start = int(found.meta["start"])
@@ -138,8 +136,6 @@ class _Statements:
         return self._text_error(why, self._shift, len(self._text))
 
     def _table(self, statement: exp.Expression) -> tuple[TableId, TableSchema]:
-        from sqlglot import exp  # noqa: PLC0415  (as above)
-
         schema = statement.this if isinstance(statement, exp.Create) and statement.kind == "TABLE" else None
         if not isinstance(schema, exp.Schema) or not isinstance(schema.this, exp.Table):
             raise self._error("only CREATE TABLE with its columns is understood here", statement)
@@ -166,8 +162,6 @@ class _Statements:
         return table, TableSchema(made, tuple(key))
 
     def _key(self, part: exp.Expression) -> list[str]:
-        from sqlglot import exp  # noqa: PLC0415  (as above)
-
         keys = [part] if isinstance(part, exp.PrimaryKey) else part.expressions
         if not isinstance(part, (exp.PrimaryKey, exp.Constraint)) or not all(
             isinstance(k, exp.PrimaryKey) for k in keys
@@ -176,8 +170,6 @@ class _Statements:
         return [column.name for k in keys for column in k.expressions]
 
     def _column(self, part: exp.ColumnDef, key: list[str]) -> DataType:
-        from sqlglot import exp  # noqa: PLC0415  (as above)
-
         kind = part.args.get("kind")
         if kind is None:
             raise self._error(f"column {part.name!r} has no type (computed columns are not understood here)", part)
@@ -189,8 +181,6 @@ class _Statements:
         return self._type(kind, part, 0)
 
     def _type(self, kind: Any, column: exp.ColumnDef, depth: int) -> DataType:  # noqa: ANN401  (sqlglot's tree)
-        from sqlglot import exp  # noqa: PLC0415  (as above)
-
         if isinstance(kind, exp.ColumnDef):  # a field of a row
             kind = kind.args.get("kind")
         if not isinstance(kind, exp.DataType) or depth > _MAX_DEPTH:
@@ -234,29 +224,28 @@ def _with_numbers(name: str, numbers: list[int]) -> DataType | None:
     return None
 
 
+class _Flink(Dialect):
+    """Flink's way of writing types and keys."""
+
+    class Tokenizer(tokens.Tokenizer):
+        IDENTIFIERS = ["`"]  # noqa: RUF012  (as its base has it)
+        QUOTES = ["'"]  # noqa: RUF012
+        KEYWORDS = {  # noqa: RUF012
+            **tokens.Tokenizer.KEYWORDS,
+            "ROW": TokenType.STRUCT,
+            "BYTES": TokenType.VARBINARY,
+            "STRING": TokenType.TEXT,
+            "TIMESTAMP_LTZ": TokenType.TIMESTAMPLTZ,
+        }
+
+    class Parser(parser.Parser):
+        def _parse_primary_key(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401  (sqlglot's)
+            found = super()._parse_primary_key(*args, **kwargs)
+            self._match_text_seq("NOT", "ENFORCED")
+            return found
+
+
 @lru_cache(maxsize=1)
-def _parser() -> Any:  # noqa: ANN401  (sqlglot's parser, of a class that is made here)
-    """A parser for Flink's way of writing types and keys."""
-    from sqlglot import TokenType, parser, tokens  # noqa: PLC0415  (as above)
-    from sqlglot.dialects.dialect import Dialect  # noqa: PLC0415
-    from sqlglot.errors import ErrorLevel  # noqa: PLC0415
-
-    class Flink(Dialect):
-        class Tokenizer(tokens.Tokenizer):
-            IDENTIFIERS = ["`"]  # noqa: RUF012  (as its base has it)
-            QUOTES = ["'"]  # noqa: RUF012
-            KEYWORDS = {  # noqa: RUF012
-                **tokens.Tokenizer.KEYWORDS,
-                "ROW": TokenType.STRUCT,
-                "BYTES": TokenType.VARBINARY,
-                "STRING": TokenType.TEXT,
-                "TIMESTAMP_LTZ": TokenType.TIMESTAMPLTZ,
-            }
-
-        class Parser(parser.Parser):
-            def _parse_primary_key(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401  (sqlglot's)
-                found = super()._parse_primary_key(*args, **kwargs)
-                self._match_text_seq("NOT", "ENFORCED")
-                return found
-
-    return Flink.Parser(dialect=Flink(), error_level=ErrorLevel.IMMEDIATE)
+def _parser() -> Any:  # noqa: ANN401  (sqlglot's parser has no types of its own)
+    """Return the parser of Flink's DDL."""
+    return _Flink.Parser(dialect=_Flink(), error_level=ErrorLevel.IMMEDIATE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ingest.model import temporal
+from ingest.model import temporal, types
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,8 +30,6 @@ class Reading:
 
     def infer(self, raw: bytes) -> DataType:
         """The type of a value that nothing else describes."""
-        from ingest.model import types  # noqa: PLC0415  (pyspark's types are slow to import; `check` needs none)
-
         if self.as_string:
             return types.STRING
         if self.settled and temporal.is_date(raw):

@@ -66,7 +66,7 @@ class FileSink(SinkOptions):
         self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference
     ) -> RowPlan:
         """How rows of a table are written."""
-        from ingest.encode.rows import RowPlan  # noqa: PLC0415  (pyspark's types are slow to import; `check` needs none)
+        from ingest.encode.rows import RowPlan  # noqa: PLC0415  (`check` needs no encoders)
 
         name = _file_name(target)
         made = value_of(self.value_format, target, sink)

@@ -119,7 +119,7 @@ class KafkaSink(TopicsOptions):
         self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference
     ) -> RowPlan:
         """How changes of a table are written; raises RowError for an id that cannot be a topic's name."""
-        from ingest.encode.rows import Layout, RowPlan  # noqa: PLC0415  (pyspark's types are slow to import; `check` needs none)
+        from ingest.encode.rows import Layout, RowPlan  # noqa: PLC0415  (`check` needs no encoders)
 
         to = self.destination(target)
         value = value_of(self.value_format, target, sink, include_schema=self.include_schema)

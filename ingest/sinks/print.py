@@ -46,7 +46,7 @@ class PrintSink(SinkOptions):
         self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference
     ) -> RowPlan:
         """How rows of a table are shown."""
-        from ingest.encode.rows import RowPlan  # noqa: PLC0415  (pyspark's types are slow to import; `check` needs none)
+        from ingest.encode.rows import RowPlan  # noqa: PLC0415  (`check` needs no encoders)
 
         name = one_line(show(target))
         columns = [column.name for column in sink.columns]

@@ -12,14 +12,14 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from ingest.component.options import OptionErrors, Options, TypedOptions
 from ingest.formats import FormatName
+from ingest.formats.columns import Extra
 from ingest.formats.debezium_json import DebeziumJson
 from ingest.model.record import METADATA
 from ingest.model.text import TextError
+from ingest.schema.infer import Inference
 
 if TYPE_CHECKING:
     from ingest.formats import Format
-    from ingest.formats.columns import Extra
-    from ingest.schema.infer import Inference
 
 
 class RecordOptions(Options):
@@ -93,7 +93,7 @@ class RecordOptions(Options):
     @classmethod
     def _check_ddls(cls, value: str | None) -> str | None:
         if value is not None:
-            from ingest.schema.ddl import parse_tables  # noqa: PLC0415  (pyspark's types are slow to import; `check` needs none)
+            from ingest.schema.ddl import parse_tables  # noqa: PLC0415  (sqlglot is slow to import)
 
             parse_tables(value)
         return value
@@ -120,7 +120,7 @@ class RecordOptions(Options):
             text = "json.infer-schema.fixed-types needs scan.max.pre.fetch.records: 0"
             problems.append(("json.infer-schema.fixed-types", text))
         if self.ddls is not None and isinstance(chosen, TypedOptions):
-            from ingest.schema.ddl import parse_tables  # noqa: PLC0415  (as above)
+            from ingest.schema.ddl import parse_tables  # noqa: PLC0415  (sqlglot is slow to import)
 
             declared = {
                 table: frozenset(column.name.removeprefix(self.value_prefix) for column in schema.columns)
@@ -142,7 +142,7 @@ class RecordOptions(Options):
         """Types that are seldom meant."""
         if self.ddls is None:
             return []
-        from ingest.schema.ddl import remarks  # noqa: PLC0415  (as above)
+        from ingest.schema.ddl import remarks  # noqa: PLC0415  (sqlglot is slow to import)
 
         return [("scan.value.initial-schemas.ddls", remark) for remark in remarks(self.ddls)]
 
@@ -154,8 +154,6 @@ class RecordOptions(Options):
     @property
     def extra(self) -> Extra:
         """The columns that come from elsewhere than the value."""
-        from ingest.formats.columns import Extra  # noqa: PLC0415  (pyspark's types are slow to import; `check` needs none)
-
         return Extra(
             self.key_format is not None,
             self.value_format == "json",
@@ -168,8 +166,7 @@ class RecordOptions(Options):
 
     def inference(self, max_columns: int) -> Inference:
         """How schemas are found."""
-        from ingest.schema.ddl import parse_tables  # noqa: PLC0415
-        from ingest.schema.infer import Inference  # noqa: PLC0415  (pyspark's types are slow to import; `check` needs none)
+        from ingest.schema.ddl import parse_tables  # noqa: PLC0415  (sqlglot is slow to import)
 
         reading = self.format.reading
         if self.value_prefix:
