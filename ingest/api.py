@@ -1,0 +1,85 @@
+"""Everything that a format, a sink or a source of another package imports; nothing else of `ingest` is public.
+
+docs/extending.md has a whole package that is made of these names. They may change until version 1.0, and the change log
+tells each change.
+"""
+
+from __future__ import annotations
+
+from ingest.component.options import Duration, Options
+from ingest.encode.plan import Plan, Record
+from ingest.encode.rows import Layout, RowPlan
+from ingest.errors import ConfigError, DataLoss, IngestError, Unavailable
+from ingest.formats import Decoder, Format
+from ingest.formats.typed import Column as TypedColumn
+from ingest.formats.writing import Cell, Pattern, Side, json_key
+from ingest.model import types
+from ingest.model.change import TOMBSTONE, Bad, Change, Declared, Decoded, Kind, Skip
+from ingest.model.portion import Portion, Resumed
+from ingest.model.record import Headers
+from ingest.model.record import Record as SourceRecord
+from ingest.model.reject import RowError
+from ingest.model.schema import AddColumn, AlterColumnType, Column, CreateTable, SchemaChange, TableSchema
+from ingest.model.table import TableId, show
+from ingest.schema.infer import Inference
+from ingest.schema.reading import Reading
+from ingest.sinks import Control as SinkControl
+from ingest.sinks import Sink, Writer
+from ingest.sinks.sink import PlainControl, PlainWriter, SinkOptions
+from ingest.sources import Chunk, Reader, Source
+from ingest.sources import Control as SourceControl
+from ingest.sources.records import RecordOptions
+
+__all__ = [
+    "TOMBSTONE",
+    "AddColumn",
+    "AlterColumnType",
+    "Bad",
+    "Cell",
+    "Change",
+    "Chunk",
+    "Column",
+    "ConfigError",
+    "CreateTable",
+    "DataLoss",
+    "Declared",
+    "Decoded",
+    "Decoder",
+    "Duration",
+    "Format",
+    "Headers",
+    "Inference",
+    "IngestError",
+    "Kind",
+    "Layout",
+    "Options",
+    "Pattern",
+    "PlainControl",
+    "PlainWriter",
+    "Plan",
+    "Portion",
+    "Reader",
+    "Reading",
+    "Record",
+    "RecordOptions",
+    "Resumed",
+    "RowError",
+    "RowPlan",
+    "SchemaChange",
+    "Side",
+    "Sink",
+    "SinkControl",
+    "SinkOptions",
+    "Skip",
+    "Source",
+    "SourceControl",
+    "SourceRecord",
+    "TableId",
+    "TableSchema",
+    "TypedColumn",
+    "Unavailable",
+    "Writer",
+    "json_key",
+    "show",
+    "types",
+]
