@@ -155,6 +155,7 @@ def test_a_rate_limit_narrows_ranges_and_saves_up_a_second() -> None:
         ("CREATE TABLE x (a INT, b CHAR(²))", "has wrong numbers", "b"),
         ("CREATE TABLE x (a INT, b INTERVAL YEAR TO MONTH)", "INTERVAL cannot be read here; declare it STRING", "b"),
         ("CREATE TABLE x (a ARRAY<INTERVAL DAY>)", "INTERVAL cannot be read here; declare it STRING", "a"),
+        ("CREATE TABLE x (a INT, PRIMARY KEY ())", "something is missing here", ")"),
         ("DROP TABLE x", "only CREATE TABLE", "x"),
         ("CREATE TABLE x (a 'INT)", "is not closed", "CREATE TABLE x (a 'INT)"),
         ("", "no table is named", ""),
@@ -164,6 +165,16 @@ def test_ddl_that_is_not_understood_says_what_and_where(text: str, why: str, pla
     with pytest.raises(TextError, match=why) as caught:
         parse_tables(text)
     assert text[caught.value.at : caught.value.at + caught.value.length] == place
+
+
+@pytest.mark.parametrize(
+    "text", ['CREATE TABLE "hunter2" (i INT)', "CREATE TABLE a.b (i INT) hunter2 c", "ALTER TABLE a hunter2", "GRANT x"]
+)
+def test_the_parser_of_ddl_prints_nothing_of_it(text: str, caplog: pytest.LogCaptureFixture) -> None:
+    parse_tables.cache_clear()
+    with pytest.raises(TextError, match="only CREATE TABLE"):
+        parse_tables(text)
+    assert caplog.records == []
 
 
 def test_types_of_other_databases_are_refused_with_their_place() -> None:
