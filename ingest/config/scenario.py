@@ -7,7 +7,6 @@ docs/testing.md; `tests/spec` has some dozens of them.
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import warnings
 from collections.abc import Collection
@@ -34,6 +33,10 @@ _MESSAGE: Final = frozenset({
     "topic", "partition", "key", "value", "headers", "timestamp", "key-base64", "value-base64", "repeat",
 })  # fmt: skip
 _PIPELINE: Final = ("source", "sink", "route", "transform")
+_LISTS: Final = ("records", "lines", "rejects", "letters", "changes", "warnings")
+_MAPS: Final = ("set", "skipped", "withheld", "cut", "schema")
+_MOST: Final[dict[str, int]] = {"partition": (1 << 31) - 1, "repeat": 1_000_000, "timestamp": (1 << 63) - 1}
+"""The largest of each number in a message; the smallest is 0."""
 _MAX_BYTES: Final = 10 << 20
 _TOPIC: Final = "topic"
 
@@ -118,16 +121,27 @@ def _refuse(file: Path, found: Any) -> None:  # noqa: ANN401  (whatever the file
     if wrong:
         hint = did_you_mean(wrong[0], _KEYS)
         raise ScenarioError(f"{file}: unknown key {wrong[0]!r}{hint} (known: {', '.join(sorted(_KEYS))})")
-    for key, kind, what in (("messages", list, "a list"), ("set", dict, "a map"), ("look-ahead", int, "a number")):
-        if not isinstance(found.get(key, kind()), (kind, type(None) if key == "set" else kind)):
+    kinds: dict[str, tuple[type | tuple[type, ...], str]] = {
+        "messages": (list, "a list"),
+        "look-ahead": (int, "a number"),
+        "error": ((str, int), "a text"),
+    }
+    kinds |= dict.fromkeys(_LISTS, ((list, str), "a list, or a text with one entry a line"))
+    kinds |= dict.fromkeys(_MAPS, (dict, "a map"))
+    for key, (kind, what) in kinds.items():
+        if key in keys and not isinstance(found[key], kind) and not (key == "set" and found[key] is None):
             raise ScenarioError(f"{file}: {key} is {what}")
     if "messages" not in keys:
         raise ScenarioError(f"{file}: a test is a map with at least `messages`, a list")
+    if found.get("look-ahead", 1) < 1:
+        raise ScenarioError(f"{file}: look-ahead is 1 or more")
 
 
 def _pipeline(file: Path, given: Any, messages: list[Message], variables: dict[str, str]) -> Loaded:  # noqa: ANN401
     """The pipeline of another file, or of this one, with what is not said filled in."""
     if isinstance(given, str):
+        if "\0" in given:
+            raise ScenarioError(f"{file}: pipeline: a path has no NUL character")
         return load(file.parent / given, variables)
     if given is not None and not isinstance(given, dict):
         raise ScenarioError(f"{file}: pipeline: must be a map, or the path of a pipeline file")
@@ -147,19 +161,26 @@ def _pipeline(file: Path, given: Any, messages: list[Message], variables: dict[s
     if sink["type"] in ("kafka", "upsert-kafka"):
         sink.setdefault("properties.bootstrap.servers", "memory:1")
     sections.update(source=source, sink=sink)
-    # JSON is YAML
-    return load_text(
-        f"{file} (pipeline)", json.dumps(sections, default=str, indent=1), file.stem, variables, file.resolve().parent
-    )
+    try:
+        text = json.dumps(sections, default=str, indent=1)  # JSON is YAML
+    except (TypeError, ValueError, RecursionError) as exc:
+        raise ScenarioError(f"{file}: pipeline: {_unusable(exc)}") from exc
+    return load_text(f"{file} (pipeline)", text, file.stem, variables, file.resolve().parent)
 
 
 def _messages(file: Path, index: int, item: Any) -> list[Message]:  # noqa: ANN401
     where = f"{file}: message {index}"
     if not isinstance(item, dict) or item.keys() - _MESSAGE:
         raise ScenarioError(f"{where}: a message is a map with some of {', '.join(sorted(_MESSAGE))}")
-    for key in ("partition", "repeat", "timestamp"):
-        if not isinstance(item.get(key, 0), int):
+    for key, most in _MOST.items():
+        number = item.get(key, 0)
+        if not isinstance(number, int):
             raise ScenarioError(f"{where}: {key} is a number")
+        if not 0 <= number <= most:
+            raise ScenarioError(f"{where}: {key} is a number from 0 to {most:,}")
+    for key in ("key", "value"):
+        if key in item and f"{key}-base64" in item:
+            raise ScenarioError(f"{where}: give either {key} or {key}-base64")
     headers = item.get("headers") or {}
     pairs = headers.items() if isinstance(headers, dict) else headers
     if not isinstance(pairs, Collection) or any(not isinstance(p, (list, tuple)) or len(p) != 2 for p in pairs):
@@ -169,7 +190,7 @@ def _messages(file: Path, index: int, item: Any) -> list[Message]:  # noqa: ANN4
         item.get("partition", 0),
         _content(where, item, "key"),
         _content(where, item, "value"),
-        [(str(name), None if value is None else str(value).encode()) for name, value in pairs],
+        [(str(name), None if value is None else _bytes(where, "headers", str(value))) for name, value in pairs],
         item.get("timestamp"),
     )
     return [message] * item.get("repeat", 1)
@@ -181,9 +202,29 @@ def _content(where: str, item: dict[str, Any], name: str) -> bytes | None:
     if coded is not None:
         try:
             return base64.b64decode(str(coded), validate=True)
-        except binascii.Error as exc:
+        except ValueError as exc:
             raise ScenarioError(f"{where}: {name}-base64 is not base64") from exc
     value = item.get(name)
     if value is None or isinstance(value, str):
-        return None if value is None else value.encode()
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+        return None if value is None else _bytes(where, name, value)
+    try:
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError) as exc:
+        raise ScenarioError(f"{where}: {name}: {_unusable(exc)}") from exc
+    return _bytes(where, name, text)
+
+
+def _bytes(where: str, name: str, text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as exc:
+        raise ScenarioError(
+            f"{where}: {name}: half of a surrogate pair is no character; give the bytes as Base64"
+        ) from exc
+
+
+def _unusable(error: Exception) -> str:
+    """Return why YAML could not become JSON, and what to do."""
+    if isinstance(error, TypeError):  # a date, a list as a key, …
+        return "JSON has no dates, and only texts as keys; put what is no text, number or boolean in quotes"
+    return "it is within itself, or nested too deep, which JSON cannot say; remove the alias"

@@ -33,6 +33,7 @@ _WHERE_SEEN: Final[tuple[tuple[str, str], ...]] = (
     ("sequence entries are not allowed", f"a list begins on a line of its own; or {_QUOTES}"),
     ("mapping keys are not allowed", f"no '? ' is possible here; {_QUOTES}"),
     ("expected the node content", f"a value is missing here; or {_QUOTES}"),
+    ("duplicate key", "this key is there twice in one map"),
     ("directive", "a line that begins with '%' in front of a document is a directive of YAML's: remove it"),
 )
 """What is said where the parser noticed."""

@@ -80,7 +80,8 @@ def _letters(ran: Rehearsed) -> list[dict[str, Any]]:
 
 
 def _schema(ran: Rehearsed) -> dict[str, list[str]]:
-    assert ran.schemas is not None
+    if ran.schemas is None:  # it ended before there were any
+        return {}
     return {show(table): [str(column) for column in schema.columns] for table, schema in ran.schemas.sinks.items()}
 
 
