@@ -132,6 +132,8 @@ _WORDS: Final = {
     "auto.offset.reset": ("none",),
 }
 """Values of properties that are taken beside those of the listing."""
+_IPV6: Final = re.compile(r"[0-9A-Fa-f:.]+(%\w+)?")
+_LISTENERS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI", "OAUTHBEARER")
 
 
@@ -217,11 +219,33 @@ def _impossible(name: str, value: str) -> str:
             if value in _MECHANISMS
             else f"{name}: {value[:60]!r} is not possible (possible: {', '.join(_MECHANISMS)})"
         )
+    if name == BOOTSTRAP:
+        return _no_servers(value)
     known = CLIENT.get(NAMED.get(name, name))
     if known is None or value.lower() in _WORDS.get(name, ()) or (name == _ENDPOINT and not value):
         return ""
     why = known.refuse(value)
     return f"{name}: {why}" if why else ""
+
+
+def _no_servers(value: str) -> str:
+    """Return why a list of servers names none that can be asked; empty where each can. Quotes nothing of it."""
+    servers = [part.strip() for part in value.split(",") if part.strip()]
+    if not servers:
+        return f"{BOOTSTRAP}: no server is named; write host:port,host:port"
+    if ";" in value:
+        return f"{BOOTSTRAP}: servers are separated by ','; write host:port,host:port"
+    for server in servers:
+        protocol, scheme, address = server.rpartition("://")
+        if scheme and protocol.upper() not in _LISTENERS:
+            return f"{BOOTSTRAP}: only {', '.join(_LISTENERS)} can stand before '://'; write host:port,host:port"
+        host, colon, port = address.rpartition(":")
+        if not address or (colon and not host):
+            return f"{BOOTSTRAP}: a server has no name; write host:port,host:port"
+        alone = not colon or address.endswith("]") or (":" in host and bool(_IPV6.fullmatch(address)))
+        if not alone and not (port.isascii() and port.isdigit() and 0 < int(port[:6]) < 1 << 16):
+            return f"{BOOTSTRAP}: a port is a number from 1 to 65535; write host:port,host:port"
+    return ""
 
 
 def _store(name: str, value: str, properties: Mapping[str, str], problems: list[tuple[str, str]]) -> dict[str, str]:

@@ -23,6 +23,7 @@ from ingest.kafka.properties import (
     RENAMED,
     STORES,
     PropertyError,
+    check,
     shared,
     translate,
 )
@@ -226,3 +227,33 @@ def test_a_source_never_lets_brokers_create_topics() -> None:
     properties = {**SERVERS, "allow.auto.create.topics": "true"}
     source = KafkaSource.model_validate({"type": "kafka", "topic": "t", "properties.*": properties})
     assert "allow.auto.create.topics" not in source.client("p")
+
+
+@pytest.mark.parametrize(
+    ("servers", "why"),
+    [
+        ("", "no server is named"),
+        (" , ", "no server is named"),
+        ("a:9092,b:99999", "a port is a number from 1 to 65535"),
+        ("a:0", "a port is a number"),
+        ("a:9o92", "a port is a number"),
+        ("a:9092;b:9092", "servers are separated by ','"),
+        ("[::1]:x", "a port is a number"),
+        ("a:\u0661", "a port is a number"),
+        (":9092", "a server has no name"),
+        ("http://a:9092", "only PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL can stand before"),
+        ("SSL://", "a server has no name"),
+    ],
+)
+def test_servers_that_cannot_be_asked_are_refused(servers: str, why: str) -> None:
+    with pytest.raises(PropertyError) as caught:
+        check({"bootstrap.servers": servers})
+    assert caught.value.problems[0][0] == "bootstrap.servers"
+    assert why in caught.value.problems[0][1]
+
+
+@pytest.mark.parametrize(
+    "servers", ["a", "a:1", " a:9092 , b:65535", "SASL_SSL://a:9092", "[::1]:9092", "::1", "a:1,,b:1"]
+)
+def test_servers_that_the_client_takes_are_taken(servers: str) -> None:
+    assert check({"bootstrap.servers": servers})
