@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ingest.cli.check import SetOption, parse_variables
+from ingest.cli.letters import teller
 from ingest.cli.sandbox import Format, FormatOption
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def _opened(
     pipeline = load_strictly(Path(target), parse_variables(variables))
     where = checkpoint or str(Path(".ingest") / pipeline.pipeline.name)
     with opened(where, settings, write=write) as found:
-        source = pipeline.source.control(pipeline.pipeline.name, lambda text: typer.echo(f"warning: {text}", err=True))
+        source = pipeline.source.control(pipeline.pipeline.name, teller(pipeline))
         try:
             source.connect()
             yield found, source

@@ -18,7 +18,7 @@ from ingest.cli.table import rows_as_text
 from ingest.model.text import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from ingest.config.pipeline import Pipeline
     from ingest.deadletter.source import Selection
@@ -86,6 +86,13 @@ def _loaded(file: Path, variables: list[str] | None) -> Iterator[Pipeline]:
         yield pipeline
 
 
+def teller(pipeline: Pipeline) -> Callable[[str], None]:
+    """Return what says on standard error what somebody who waits wants to know, without the pipeline's secrets."""
+    from ingest.config.visible import mask  # noqa: PLC0415  (as above)
+
+    return lambda text: typer.echo(f"warning: {one_line(mask(text, pipeline.secrets))}", err=True)
+
+
 @app.command(name="list")
 def list_(
     file: FileArgument,
@@ -117,7 +124,7 @@ def list_(
             yield letter
 
     with _loaded(file, variables) as pipeline:
-        counts = tally(kept(letters(pipeline.dead_letters(selection))))
+        counts = tally(kept(letters(pipeline.dead_letters(selection), teller(pipeline))))
     entries = [said for _, _, said in sorted(newest, key=lambda entry: entry[:2])]
     if form is Format.JSON:
         typer.echo(json.dumps(entries, indent=2))
@@ -166,7 +173,7 @@ def show(
         msg = f"{letter[:60]!r} is not PARTITION:OFFSET; `ingest letters list` shows them"
         raise typer.BadParameter(msg, param_hint="PARTITION:OFFSET")
     with _loaded(file, variables) as pipeline:
-        found = whole(find(pipeline.dead_letters(Selection()), int(place[1]), int(place[2])))
+        found = whole(find(pipeline.dead_letters(Selection()), teller(pipeline), int(place[1]), int(place[2])))
     if form is Format.JSON:
         typer.echo(json.dumps(found, indent=2))
         return

@@ -33,10 +33,11 @@ def plan(
     """
     from ingest.config.visible import mask, masked  # noqa: PLC0415
     from ingest.inmemory.preview import preview  # noqa: PLC0415  (`--help` should not wait for any of this)
+    from ingest.observe.events import Warned  # noqa: PLC0415
 
     values, spark = parse_variables(variables), parse_variables(conf)
-    with running(file, values, spark, checkpoint, "local[1]", once=True, start=None) as (pipeline, settings, _):
-        found, error = preview(pipeline, settings)
+    with running(file, values, spark, checkpoint, "local[1]", once=True, start=None) as (pipeline, settings, observer):
+        found, error = preview(pipeline, settings, lambda text: observer(Warned(text)))
         if form is Format.JSON:
             typer.echo(json.dumps(masked(asdict(found), pipeline.secrets), indent=2))
         else:

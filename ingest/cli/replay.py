@@ -41,7 +41,7 @@ def replay(
         if not dry_run:
             run_replay(pipeline, settings, observer, selection)
             return
-        counts = plan_replay(pipeline, settings, selection)
+        counts = plan_replay(pipeline, settings, observer, selection)
     if form is Format.JSON:
         typer.echo(json.dumps(counts, indent=2))
         return

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ingest.errors import ConfigError, Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from ingest.deadletter.source import Letter, LetterSource
     from ingest.kafka.admin import Split
@@ -23,10 +23,15 @@ PATIENCE_S: Final = 30.0
 """How long to wait for the next letter, in seconds: there is one, as the topic has not ended."""
 
 
-def letters(source: LetterSource, ranges: Mapping[Split, tuple[int, int]] | None = None) -> Iterator[Letter]:
-    """Yield the selected letters: all that there are now, or those of some ranges. Raises IngestError."""
+def letters(
+    source: LetterSource, tell: Callable[[str], None], ranges: Mapping[Split, tuple[int, int]] | None = None
+) -> Iterator[Letter]:
+    """Yield the selected letters: all that there are now, or those of some ranges. Raises IngestError.
+
+    `tell` gets to know what somebody who waits wants to know: that the cluster does not answer yet.
+    """
     if ranges is None:
-        ranges = extent(source)
+        ranges = extent(source, tell)
     reader = source.reader(source.pipeline)
     since = time.monotonic()
     reading = reader.read({split: span for split, span in ranges.items() if span[0] < span[1]})
@@ -45,9 +50,9 @@ def letters(source: LetterSource, ranges: Mapping[Split, tuple[int, int]] | None
         reader.close()
 
 
-def extent(source: LetterSource) -> dict[Split, tuple[int, int]]:
+def extent(source: LetterSource, tell: Callable[[str], None]) -> dict[Split, tuple[int, int]]:
     """Return the first position and the end of each partition of the topic; raises ConfigError where there is none."""
-    control = source.control(source.pipeline, lambda _: None)
+    control = source.control(source.pipeline, tell)
     try:
         control.connect()
         starts = control.start()
@@ -57,16 +62,16 @@ def extent(source: LetterSource) -> dict[Split, tuple[int, int]]:
     return {split: (at, ends[split]) for split, at in starts.items()}
 
 
-def find(source: LetterSource, partition: int, offset: int) -> Letter:
+def find(source: LetterSource, tell: Callable[[str], None], partition: int, offset: int) -> Letter:
     """Return one letter, by its place in the topic; raises ConfigError where there is none of this pipeline."""
     split = (source.letters_topic, partition)
-    there = extent(source)
+    there = extent(source, tell)
     if split not in there:
         msg = f"topic {split[0]} has no partition {partition}"
         raise ConfigError(msg, f"it has {len(there)}: 0 to {len(there) - 1}")
     first, end = there[split]
     if first <= offset < end:
-        for letter in letters(source, {split: (offset, offset + 1)}):
+        for letter in letters(source, tell, {split: (offset, offset + 1)}):
             return letter
     msg = f"there is no dead letter of pipeline {source.pipeline} at offset {offset} of {split[0]}[{partition}]"
     raise ConfigError(msg, f"it holds offsets {first} to {end}; see which there are: ingest letters list")

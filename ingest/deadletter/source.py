@@ -188,9 +188,9 @@ class LetterSource:
         """The pipeline's."""
         return self.source.inference(max_columns)
 
-    def control(self, _pipeline: str, _warn: Callable[[str], None]) -> LetterControl:
-        """The driver's side."""
-        return LetterControl(self)
+    def control(self, _pipeline: str, warn: Callable[[str], None]) -> LetterControl:
+        """Return the driver's side; `warn` gets to know that the cluster does not answer yet."""
+        return LetterControl(self, warn)
 
     def reader(self, _pipeline: str) -> LetterReader:
         """A task's side."""
@@ -202,9 +202,10 @@ class LetterSource:
 class LetterControl:
     """What the driver asks about the letters."""
 
-    def __init__(self, options: LetterSource) -> None:
+    def __init__(self, options: LetterSource, warn: Callable[[str], None]) -> None:
         """Connect to nothing yet."""
         self.options = options
+        self._warn = warn
         self.ids: dict[str, str] = {}
         self._cluster: Cluster | None = None
 
@@ -215,11 +216,11 @@ class LetterControl:
         return self._cluster
 
     def connect(self) -> str:
-        """The cluster's id; raises ConfigError where there is no such topic."""
+        """Return the cluster's id; raises ConfigError where there is no such topic."""
         from ingest.kafka.admin import Cluster  # noqa: PLC0415  (as above)
 
         self._cluster = Cluster(self.options.conf)
-        identity = self._cluster.connect(CONNECT_S)
+        identity = self._cluster.connect(CONNECT_S, self._warn)
         name = self.options.letters_topic
         found = self._cluster.topics([name])
         if name not in found:

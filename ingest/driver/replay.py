@@ -19,7 +19,7 @@ from ingest.deadletter.browse import letters, tally
 from ingest.deadletter.source import Replayed, Selection
 from ingest.driver.loop import Loop, carry_out
 from ingest.errors import ConfigError
-from ingest.observe.events import RunEnded
+from ingest.observe.events import RunEnded, Warned
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,12 +38,14 @@ def replay(pipeline: Pipeline, settings: Settings, observer: Observer, selection
     return carry_out(_Replay, staged, settings, observer, RunEnded(f"{pipeline.pipeline.name} (replay)"))
 
 
-def plan_replay(pipeline: Pipeline, settings: Settings, selection: Selection) -> list[dict[str, Any]]:
+def plan_replay(
+    pipeline: Pipeline, settings: Settings, observer: Observer, selection: Selection
+) -> list[dict[str, Any]]:
     """Count what `replay` would send back, by table, code and topic; writes nothing. Raises IngestError."""
     source = pipeline.dead_letters(selection)
     with opened(settings.checkpoint, settings.conf, write=False) as checkpoint:
         earlier, _ = replays(checkpoint, lambda *_: False)
-    return tally(letters(replace(source, earlier=tuple(earlier))))
+    return tally(letters(replace(source, earlier=tuple(earlier)), lambda text: observer(Warned(text))))
 
 
 class _Replay(Loop):

@@ -29,7 +29,7 @@ from ingest.spark.session import Session
 from ingest.task import worker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -92,13 +92,17 @@ class Preview:
     """What the run would end with: exit code, message, hint."""
 
 
-def preview(pipeline: Pipeline, settings: Settings) -> tuple[Preview, IngestError | None]:
+def preview(
+    pipeline: Pipeline, settings: Settings, tell: Callable[[str], None] = lambda _: None
+) -> tuple[Preview, IngestError | None]:
     """Run without a trace: what it would do, and the error that it would end with, if the sample shows one.
+
+    `tell` gets to know at once what is said before everything is connected: that a broker does not answer yet.
 
     Raises IngestError where a run would end before it read anything.
     """
     with ExitStack() as resources:
-        staged = _Stage(pipeline, settings, resources)
+        staged = _Stage(pipeline, settings, resources, tell)
         run = ended = staged.run()
         if isinstance(run.error, DirtyData):
             # It stops at a reject; what else there is to know shows when it goes on
@@ -109,8 +113,11 @@ def preview(pipeline: Pipeline, settings: Settings) -> tuple[Preview, IngestErro
 class _Stage:
     """What the dry runs of a pipeline share: one sample, one connection to everything."""
 
-    def __init__(self, pipeline: Pipeline, settings: Settings, resources: ExitStack) -> None:
-        self.pipeline, self.settings, self._resources = pipeline, settings, resources
+    def __init__(
+        self, pipeline: Pipeline, settings: Settings, resources: ExitStack, tell: Callable[[str], None]
+    ) -> None:
+        self.pipeline, self.settings, self._resources, self._tell = pipeline, settings, resources, tell
+        self.connected = False
         self.warnings: dict[str, None] = {}
         name = pipeline.pipeline.name
         self.source = SampledSource(pipeline.source, name, self.warn)
@@ -121,6 +128,8 @@ class _Stage:
 
     def warn(self, text: str) -> None:
         self.warnings[text] = None
+        if not self.connected:
+            self._tell(text)
 
     def session(self) -> Session:
         """Spark, where it is needed after all."""
@@ -200,6 +209,7 @@ class _DryRun(Inline):
 
     def connect(self) -> None:
         super().connect()
+        self.stage.connected = True
         self.known = self.checkpoint.where if self.resumed else None
 
     def take_schemas(self) -> None:

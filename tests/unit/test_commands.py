@@ -89,3 +89,34 @@ def test_a_pipeline_without_dead_letters_has_none_to_look_at(
     more = ["0:1"] if arguments[-1] == "show" else []
     assert command(*arguments, str(file), *more) == 78
     assert "no topic of dead letters" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["plan"], ["letters", "list"], ["letters", "show"], ["replay", "--dry-run"], ["checkpoint", "show"]],
+    ids=" ".join,
+)
+def test_every_command_that_waits_for_a_broker_says_so(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for place in ("deadletter.source", "sources.kafka_control", "sinks.topics"):
+        monkeypatch.setattr(f"ingest.{place}.CONNECT_S", 2.0)
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "p.yaml"
+    file.write_text(
+        "source: {type: kafka, topic: t, properties.bootstrap.servers: '127.0.0.1:1'}\n"
+        "sink: {type: upsert-kafka, properties.bootstrap.servers: '127.0.0.1:1'}\n"
+        "pipeline: {dirty-data.collector: {type: kafka, topic: dead}}\n"
+    )
+    if arguments[0] in {"replay", "checkpoint"}:  # they want one
+        folder = tmp_path / ".ingest" / "p"
+        folder.mkdir(parents=True)
+        (folder / "checkpoint.json").write_text('{"format": 1, "id": "x", "fingerprint": {}}')
+    assert (
+        command(*arguments, str(file), *(["0:1"] if arguments[-1] == "show" and arguments[0] == "letters" else []))
+        == 75
+    )
+    said = capsys.readouterr().err
+    assert (
+        said.index("no answer from the broker at 127.0.0.1:1") < said.index("; trying until ") < said.index("error: ")
+    )
