@@ -55,7 +55,14 @@ def explain(error: MarkedYAMLError, line_of: Callable[[int], str]) -> tuple[Stri
     for part, why in _AT_BEGIN:
         if part in said:
             return error.context_mark or seen, why
+    if "expected '<document start>'" in said:
+        return (
+            seen,
+            "this follows the end of the file's map; remove it, or the quotes or brackets that end it",
+        )
     if "expected <block end>" in said:
+        if line[len(before) : len(before) + 1] in {"]", "}"}:
+            return seen, f"this bracket closes nothing; remove it, or {_QUOTES}"
         if before.rstrip().endswith(("'", '"')):
             return seen, "something follows a closing quote; put all of the value in quotes"
         return seen, "the indentation does not fit: keys of one map, and entries of one list, begin in the same column"
