@@ -25,6 +25,7 @@ from ingest.model.data_type import BinaryType, DateType, FloatType, TimestampNTZ
 from ingest.model.jsontext import MALFORMED, object_of
 from ingest.model.reject import Failure, RowError
 from ingest.model.rowtext import key_image, parse_row
+from ingest.model.values import coarse, has_times
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -199,9 +200,8 @@ class FeedPlan:
         self.was = [] if self.images else [(i.name, i.slot[0], places[i.slot]) for i in program.was_inputs]
         """Columns of the row before an update that travel with the row after it, where both have the same key."""
         self.declared = self._conformer.declared
-        fine = {i.name for i in program.inputs if isinstance(i.type, (TimestampNTZType, TimestampType, TimeType))}
-        self._fine = fine & self.declared
-        """Times that may be finer than a microsecond, as expressions are not."""
+        self._fine = {i.name: i.type for i in program.inputs if i.name in self.declared and has_times(i.type)}
+        """Times, and nested values with times, that may be finer than a microsecond, as expressions are not."""
         self.cut: dict[str, int] = {}
         """By column: values that expressions got without what is finer than a microsecond."""
         self._compile(source.schema)
@@ -357,7 +357,7 @@ class FeedPlan:
                 msg = f"column {name!r} is {types.name(self._conformer.source_types[name])}, and the row before holds "
                 raise RowError("type-mismatch", msg + raw[:60].decode("utf-8", "backslashreplace")) from None
             if name in self._fine:
-                values[place], cut = temporal.coarse(value)
+                values[place], cut = coarse(self._fine[name], value)
                 if cut:
                     self.cut[name] = self.cut.get(name, 0) + 1
         return tuple(values)

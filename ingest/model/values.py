@@ -33,8 +33,8 @@ from ingest.model.data_type import (
     TimeType,
     VarcharType,
 )
-from ingest.model.jsontext import MALFORMED, fields_of
-from ingest.model.types import INTEGER_BITS, TEXTS, TIMES, is_text, merge
+from ingest.model.jsontext import MALFORMED, fields_of, object_of
+from ingest.model.types import INTEGER_BITS, STRING, TEXTS, TIMES, is_text, merge
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -202,3 +202,40 @@ def written(raw: bytes, before: DataType, after: DataType, standard: str = tempo
     if raw[:1] in (b"{", b"["):
         return msgspec.json.encode(msgspec.json.format(raw, indent=-1).decode())
     return b'"' + raw + b'"'
+
+
+def has_times(data_type: DataType) -> bool:
+    """Tell whether values of a type are times that a fraction may make too fine for expressions, or hold such times."""
+    if isinstance(data_type, ArrayType):
+        return has_times(data_type.element)
+    if isinstance(data_type, MapType):
+        return has_times(data_type.value)
+    if isinstance(data_type, StructType):
+        return any(has_times(field.type) for field in data_type.fields)
+    return isinstance(data_type, (TimestampNTZType, TimestampType, TimeType))
+
+
+def coarse(data_type: DataType, text: str) -> tuple[str, bool]:
+    """Return a time, or the JSON text of a value with times in it, in microseconds, and whether anything was cut.
+
+    Raises one of MALFORMED where nested text is not of its type.
+    """
+    if not isinstance(data_type, (ArrayType, MapType, StructType)):
+        return temporal.coarse(text)
+    found, cut = _coarse_inside(data_type, text.encode())
+    return found.decode(), cut
+
+
+def _coarse_inside(data_type: DataType, raw: bytes) -> tuple[bytes, bool]:
+    if raw[:1] == b"n" or not has_times(data_type):
+        return raw, False
+    if isinstance(data_type, ArrayType):
+        elements = [_coarse_inside(data_type.element, bytes(value)) for value in elements_of(raw)]
+        return b"[" + b",".join(text for text, _ in elements) + b"]", any(cut for _, cut in elements)
+    if isinstance(data_type, (MapType, StructType)):
+        of = {} if isinstance(data_type, MapType) else {field.name: field.type for field in data_type.fields}
+        other = data_type.value if isinstance(data_type, MapType) else STRING
+        values = {n: _coarse_inside(of.get(n, other), bytes(value)) for n, value in fields_of(raw).items()}
+        return object_of({name: text for name, (text, _) in values.items()}), any(cut for _, cut in values.values())
+    text, cut = temporal.coarse(raw.decode())
+    return text.encode(), cut
