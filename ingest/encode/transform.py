@@ -241,6 +241,8 @@ class FeedPlan:
         """The fast way, for rows that have all columns, each of a type that a decoder can check."""
         names = {column.name: f"c{i}" for i, column in enumerate(source.columns)}
         checked = all(annotation_of(column.type) is not None for column in source.columns)
+        # A FLOAT is decoded as a number, and travels as a text
+        checked = checked and not any(isinstance(i.type, FloatType) for i in self.program.inputs)
         self._decode: Callable[[Any], Any] = refuse
         if checked and all(map(plain_name, names)) and not self._conformer.static:
             fields = [field_of(c, i, required=not c.nullable) for i, c in enumerate(source.columns)]
