@@ -6,6 +6,7 @@ beyond columns and keys (computed columns, watermarks, LIKE) is refused, not pas
 
 from __future__ import annotations
 
+import logging
 import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
@@ -253,4 +254,6 @@ class _Flink(Dialect):
 @lru_cache(maxsize=1)
 def _parser() -> Any:  # noqa: ANN401  (sqlglot's parser has no types of its own)
     """Return the parser of Flink's DDL."""
+    # It warns with the text, in which secrets may have been put, of what is refused here without it
+    logging.getLogger("sqlglot").disabled = True
     return _Flink.Parser(dialect=_Flink(), error_level=ErrorLevel.IMMEDIATE)

@@ -354,6 +354,19 @@ def test_the_name_of_a_secret_that_was_filled_in_is_not_shown(monkeypatch: pytes
         assert "is the name of no secret" in text
 
 
+@pytest.mark.parametrize("ddl", ["CREATE TABLE ${x} (", "DROP TABLE ${x}", "ALTER TABLE t ${x}", "GRANT ${x} TO x"])
+def test_no_library_logs_the_text_of_an_option(
+    ddl: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("INGEST_SECRET_DDL", MARK)
+    bad = tmp_path / "bad.yaml"
+    bad.write_text(file(f"  scan.value.initial-schemas.ddls: {ddl}".replace("${x}", "${secret_values.ddl}")))
+    with pytest.raises(SystemExit) as ended:
+        main(["check", str(bad)])
+    assert ended.value.code == 78
+    assert MARK not in caplog.text
+
+
 def test_a_path_has_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     """Checkpoints keep the names of files."""
     text = "source: {type: file, value.format: json, path: '%s/*'}\nsink: {type: print}\n"
