@@ -80,6 +80,9 @@ class Interpolation:
             where = f"environment variable {name[4:]} is not set"
         elif name.startswith("file:"):
             got, where = read_text(Path(name[5:]).expanduser())
+        elif name.startswith(_SECRET) and not _NAME.fullmatch(name[len(_SECRET) :]):
+            # Not what stands there: it may be the secret itself
+            return _Missing("this names no secret: a name has letters, digits, '_', '-' and '.' only")
         elif name.startswith(_SECRET):
             try:
                 got, where = self.secrets.find(name[len(_SECRET) :]), ""

@@ -67,7 +67,8 @@ _QUOTATION: Final = re.compile(
 _MODULES: Final = frozenset({"PlainLoginModule", "ScramLoginModule", "Krb5LoginModule", "OAuthBearerLoginModule"})
 _FRAGMENT: Final = 6
 """So many characters of a value in a row are taken for a part of it, wherever they stand in a message about it."""
-_PLACEHOLDERS: Final = re.compile(r"[\"']?(?:\$\{(?:(?!:-)[\w.:/-])+\})+[\"']?")
+_PLACEHOLDERS: Final = re.compile(r"[\"']?(?:\$\{(?:(?:env:)?[A-Za-z0-9_][\w.-]*|file:[\w.:/~-]+)\})+[\"']?", re.ASCII)
+"""Placeholders and nothing else; `${vault:…}` is none, so that what stands in it may be a value."""
 _KEY: Final = re.compile(r"[\w.*<-]{1,100}")
 _STRUCTURE: Final = frozenset(" \t-:[]{},?|>\"'")
 _LINE: Final = re.compile(r"([\s-]*)([A-Za-z0-9_.-]+)(\s*:)(?=\s|$)")

@@ -354,6 +354,13 @@ def test_the_name_of_a_secret_that_was_filled_in_is_not_shown(monkeypatch: pytes
         assert "is the name of no secret" in text
 
 
+@pytest.mark.parametrize("given", [f"${{vault:{MARK}}}", f"${{secret_values.{MARK}/x}}", f"${{secret_values.{MARK} }}"])
+def test_what_is_no_placeholder_is_a_value(given: str) -> None:
+    said = shown(file(f"  properties.sasl.password: {given}"))
+    assert "note: this " in said
+    assert MARK not in said
+
+
 @pytest.mark.parametrize("ddl", ["CREATE TABLE ${x} (", "DROP TABLE ${x}", "ALTER TABLE t ${x}", "GRANT ${x} TO x"])
 def test_no_library_logs_the_text_of_an_option(
     ddl: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
