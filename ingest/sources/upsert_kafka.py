@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 FROM_THE_BEGINNING: Final = "an upsert-kafka source is always read from its beginning"
 
 
+_ENDS: Final = frozenset({"latest", "largest", "end"})
+"""Values of `properties.auto.offset.reset` that say another start."""
+
+
 class UpsertKafkaSource(KafkaSource):
     """Options of `source:` with `type: upsert-kafka`; those of `type: kafka` that fit are options here, too."""
 
@@ -69,6 +73,10 @@ class UpsertKafkaSource(KafkaSource):
             ("scan.startup.specific-offsets", self.startup_offsets),
         )
         problems = [(key, f"{key} is not possible: {FROM_THE_BEGINNING}") for key, value in given if value is not None]
+        reset = self.properties.get("auto.offset.reset")
+        if reset in _ENDS:
+            key = "properties.auto.offset.reset"
+            problems.append((key, f"{key}: {reset!r} is not possible: {FROM_THE_BEGINNING}"))
         if problems:
             raise OptionErrors(*problems)
         return self
