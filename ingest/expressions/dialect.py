@@ -33,7 +33,8 @@ def translated(tokens: Words, text: str) -> str:
     i = 0
     while i < len(tokens):
         new = last = None
-        if is_plain(tokens[i]) and not (i and kind(tokens[i - 1]) == "DOT"):
+        called = kind(tokens[i]) == "IDENTIFIER" and opens(tokens, i)  # `LTRIM`(s, x) is LTRIM(s, x)
+        if (called or is_plain(tokens[i])) and not (i and kind(tokens[i - 1]) == "DOT"):
             new, last = _rewritten(tokens, i, text)
         if new is None or last is None:
             i += 1
@@ -53,7 +54,7 @@ def _rewritten(tokens: Words, i: int, text: str) -> tuple[str | None, int | None
     if opens(tokens, i):
         close = closing(tokens, i + 1)
         inner = tokens[i + 2 : close]
-        if word in CASTS:
+        if word in CASTS and is_plain(tokens[i]):
             return _cast(word, inner, text), close
         arguments = arguments_of(inner, text)
         made = CALLS.get((word, len(arguments))) or CALLS.get((word, -1))

@@ -147,6 +147,9 @@ def check(tokens: Words) -> None:
             raise TextError(why, token.start, len(upper))
         if opens(tokens, i) and token.text.lower() in OUTSIDE:
             raise TextError(f"function {token.text} reaches outside of the row", token.start, len(upper))
+        if part_of and is_word(token) and opens(tokens, i):
+            why = "a function is called by its name alone: leave out what is before the point"
+            raise TextError(why, token.start, token.end - token.start + 1)
         if upper == "IDENTIFIER" and opens(tokens, i) and opens(tokens, closing(tokens, i + 1)):
             raise TextError("a function is called by its name, not by IDENTIFIER", token.start, len(upper))
         if upper in _NO_TYPES and i + 1 < len(tokens) and kind(tokens[i + 1]) == "LT" and _begins_type(tokens, i):

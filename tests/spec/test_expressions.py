@@ -57,7 +57,8 @@ CASES: list[tuple[str, Any]] = [
     ("LOWER('ABC')", "abc"), ("TRIM('  a ')", "a"), ("TRIM(BOTH 'x' FROM padded)", "a"),
     ("TRIM(LEADING 'x' FROM padded)", "axx"), ("TRIM(TRAILING 'yx' FROM padded)", "xxa"), ("LTRIM('  a ')", "a "),
     ("RTRIM('  a ')", "  a"), ("LTRIM(padded, 'x')", "axx"), ("RTRIM(padded, 'yx')", "xxa"),
-    ("BTRIM(padded, 'x')", "a"), ("LTRIM(padded, gone)", None), ("LPAD('hi', 4, '?!')", "?!hi"),
+    ("BTRIM(padded, 'x')", "a"), ("LTRIM(padded, gone)", None),
+    ("`LTRIM`(padded, 'x')", "axx"), ("`rtrim` (padded, 'yx')", "xxa"), ("LPAD('hi', 4, '?!')", "?!hi"),
     ("LPAD('hi', 1, '??')", "h"), ("RPAD('hi', 5, '?!')", "hi?!?"), ("LPAD('hi', m, '?')", None),
     ("RPAD('hi', 4, '')", None), ("LPAD('hi', n - 3, s)", "abhi"), ("LPAD('hi', CAST(gone AS INT), '?')", None),
     ("LEFT(s, 2)", "ab"), ("RIGHT(s, 2)", "bc"), ("LEFT(s, m)", ""), ("REPLACE(s, 'b', 'x')", "axc"),
@@ -208,6 +209,7 @@ CASES: list[tuple[str, Any]] = [
 ]  # fmt: skip
 REFUSED: list[tuple[str, str]] = [
     ("n BETWEEN SYMMETRIC 8 AND 5", "LEAST(b, c) AND GREATEST(b, c)"),
+    ("builtin.LTRIM('x', padded)", "by its name alone"),
     ("s SIMILAR TO list", "RLIKE"),
     ("s SIMILAR TO 'a' ESCAPE 'ab'", "one character"),
     ("s SIMILAR TO 'a(' ", "not a pattern"),

@@ -58,7 +58,7 @@ def test_projections(text: str, items: list[tuple[str, str | None]]) -> None:
         ("CAST(a AS TIMESTAMP_LTZ(3))", "CAST(a AS TIMESTAMP)"),
         ("CAST(a AS TIMESTAMP(3) WITH LOCAL TIME ZONE)", "CAST(a AS TIMESTAMP)"),
         ("FLOOR(at TO DAY) = FLOOR(n)", "date_trunc('DAY', at) = FLOOR(n)"),
-        ("a.now() || `ROW`(1)", "a.now() || `ROW`(1)"),
+        ("a.now || `ROW`(1)", "a.now || named_struct('col1', 1)"),
         ("exists(a, x -> x > 1)", "exists(a, x -> x > 1)"),
     ],
 )
