@@ -6,6 +6,7 @@ are. Spark takes any word for one, and gives NULL for what it does not know, or 
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from ingest.expressions.words import kind
@@ -45,6 +46,24 @@ def _rounded(words: Words, what: str) -> str | None:
     return words[-1].text.upper()
 
 
+NO_TIME_OF_DAY: Final = "CAST(NULL AS TIMESTAMP)"
+"""What a TIME cannot be compared with."""
+_OF_TIME: Final = re.compile(r"\b(?:FLOOR|CEIL|CEILING)\s*\(.*\bTO\s+(\w+)\s*\)", re.IGNORECASE | re.DOTALL)
+
+
+def _no_time_of_day(value: str) -> str:
+    """Return SQL that is the value itself, and no SQL at all for a TIME: Spark would give it the day of today."""
+    return f"nullif({value}, {NO_TIME_OF_DAY})"
+
+
+def of_a_time(text: str) -> str:
+    """Return why an expression that does something with a TIME has no result, and what to write."""
+    found = _OF_TIME.search(text)
+    if found is None:
+        return "TIMESTAMPADD has no result of a TIME: write t + INTERVAL '1' HOUR"
+    return f"FLOOR and CEIL have no result of a TIME: write TIME_TRUNC('{found[1].upper()}', t)"
+
+
 def _truncated(unit: str, value: str) -> str:
     """A time, rounded down. A week begins on Sunday in Flink, on Monday in Spark; centuries with the year 1."""
     if unit == "WEEK":
@@ -58,7 +77,7 @@ def _truncated(unit: str, value: str) -> str:
 def floor(arguments: list[Words], say: Callable[[Words], str]) -> str | None:
     """`FLOOR(t TO DAY)` of a time."""
     unit = _rounded(arguments[0], "FLOOR")
-    return None if unit is None else _truncated(unit, say(arguments[0][:-2]))
+    return None if unit is None else _truncated(unit, _no_time_of_day(say(arguments[0][:-2])))
 
 
 def ceil(arguments: list[Words], say: Callable[[Words], str]) -> str | None:
@@ -66,7 +85,7 @@ def ceil(arguments: list[Words], say: Callable[[Words], str]) -> str | None:
     unit = _rounded(arguments[0], "CEIL")
     if unit is None:
         return None
-    before = f"{say(arguments[0][:-2])} - INTERVAL '0.000001' SECOND"
+    before = f"{_no_time_of_day(say(arguments[0][:-2]))} - INTERVAL '0.000001' SECOND"
     step = f"YEAR, {_YEARS[unit][0]}" if unit in _YEARS else f"{unit}, 1"
     return _truncated(unit, f"timestampadd({step}, {before})")
 
@@ -136,9 +155,12 @@ def _bare(what: str) -> Made:
         unit = given[0].text.upper().removeprefix("SQL_TSI_")
         if unit not in _STEPS:
             refuse(given[0], what, _STEPS[:-1])
-        if unit == given[0].text.upper():
+        values = [say(words) for words in rest]
+        if what == "TIMESTAMPADD":
+            values[1] = _no_time_of_day(values[1])
+        elif unit == given[0].text.upper():
             return None
-        return f"{what}({', '.join((unit, *map(say, rest)))})"
+        return f"{what}({', '.join((unit, *values))})"
 
     return checked
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ingest.encode.transform import METADATA, Input, Output, Program, is_ours, slot_of
 from ingest.errors import TransformError
+from ingest.expressions import units
 from ingest.expressions.clauses import ALL, Call, calls, template
 from ingest.expressions.rewrites import DICE, NOW
 from ingest.model import types
@@ -438,6 +439,8 @@ class Binder:
         if "[INVALID_EXTRACT_BASE_FIELD_TYPE]" in str(exc):
             base = next((text for text in re.findall(r'from "([^"]+)"', str(exc))), "")
             return self.error(option, name, text, 0, length, _no_fields(self.shown().get(base, base)), expression.at)
+        if units.NO_TIME_OF_DAY in str(exc) and '"TIME(' in str(exc):
+            return self.error(option, name, text, 0, length, units.of_a_time(text), expression.at)
         place = place_of(exc)
         if place is not None and expression.sql == text and "\n" not in text:
             start, length = min(place, length), 1

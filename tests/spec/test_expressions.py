@@ -170,6 +170,9 @@ CASES: list[tuple[str, Any]] = [
     (f"TIMESTAMPADD(hour, -1, {T})", "2020-01-31 11:13:14.5"),
     ("TIMESTAMPDIFF(WEEK, DATE '2020-01-01', DATE '2020-01-31')", 4),
     ("DATE_ADD(DAY, 1, DATE '2020-01-31')", "2020-02-01 00:00:00Z"),
+    ("TIMESTAMPADD(DAY, 1, DATE '2020-01-31')", "2020-02-01 00:00:00Z"),
+    ("FLOOR('2020-01-31 12:13:14' TO HOUR)", "2020-01-31 12:00:00Z"), ("FLOOR(NULL TO HOUR)", None),
+    ("TIME_TRUNC('MINUTE', TIME '12:44:31')", "12:44:00"), ("TIME '12:44:31' + INTERVAL '1' HOUR", "13:44:31"),
     # Collections
     ("ARRAY['a', 'b'][0]", "a"), ("ELEMENT_AT(ARRAY['a', 'b'], 1)", "a"), ("MAP['k', 1]['k']", 1),
     ("ROW(n, 'y')", {"n": 7, "col2": "y"}), ("CARDINALITY(ARRAY[1, 2, 3])", 3), ("CARDINALITY(MAP['k', 1])", 1),
@@ -370,6 +373,9 @@ WRONG: list[tuple[str, str, str]] = [
     ("n BETWEEN 1", "syntax error at its end\n", "           ^"),
     ("n s z", "syntax error at 'z'", "    ^"),
     ("CAST(flag AS DATE)", 'cannot cast "BOOLEAN" to "DATE".\n', ""),
+    ("FLOOR(TIME '12:44:31' TO MINUTE)", "of a TIME: write TIME_TRUNC('MINUTE', t)", ""),
+    ("CEIL(CAST(s AS TIME) TO HOUR)", "of a TIME: write TIME_TRUNC('HOUR', t)", ""),
+    ("TIMESTAMPADD(HOUR, 1, TIME '12:44:31')", "of a TIME: write t + INTERVAL '1' HOUR", ""),
 ]
 NOISE = re.compile(r"SQLSTATE|\[[A-Z_]+\]|java|spark\.|\bat \w+\.\w+\(|Project|== SQL|\b[sldb]0\b")
 

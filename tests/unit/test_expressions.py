@@ -57,7 +57,7 @@ def test_projections(text: str, items: list[tuple[str, str | None]]) -> None:
         ("TRY_CAST(f(a, SHA256(b)) AS TIMESTAMP(3))", "TRY_CAST(f(a, sha2(b, 256)) AS TIMESTAMP_NTZ)"),
         ("CAST(a AS TIMESTAMP_LTZ(3))", "CAST(a AS TIMESTAMP)"),
         ("CAST(a AS TIMESTAMP(3) WITH LOCAL TIME ZONE)", "CAST(a AS TIMESTAMP)"),
-        ("FLOOR(at TO DAY) = FLOOR(n)", "date_trunc('DAY', at) = FLOOR(n)"),
+        ("FLOOR(at TO DAY) = FLOOR(n)", "date_trunc('DAY', nullif(at, CAST(NULL AS TIMESTAMP))) = FLOOR(n)"),
         ("a.now || `ROW`(1)", "a.now || named_struct('col1', 1)"),
         ("exists(a, x -> x > 1)", "exists(a, x -> x > 1)"),
     ],
