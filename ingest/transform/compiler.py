@@ -388,6 +388,10 @@ def _check_key(rule: TransformRule, before: Made, after: Made, was: TableSchema,
                 "written before could get other keys"
             )
             hint = f"take it as CAST({name} AS STRING), which is one text for whole numbers and texts, and start anew"
+            if name in output.as_texts:  # a number with a fraction has another text in each of its types
+                hint = f"declare {name} STRING in scan.value.initial-schemas.ddls, and start anew"
+            elif name == output.name:
+                hint = f"make its result a text, CAST({output.text} AS STRING), and start anew"
             raise TransformError(msg, hint)
 
 
