@@ -9,7 +9,7 @@ import pytest
 from harness import INGEST, Kafka, Pipeline, free_port
 from hypothesis import HealthCheck, settings
 
-from ingest.config.visible import SEEN
+from ingest.config.masking import SEEN
 from ingest.paths import alone
 from ingest.sandbox import broker as sandbox
 from ingest.spark import archive

@@ -85,8 +85,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _masked(text: str) -> str:
     """The text without the secrets of the pipeline files that this process has read."""
-    visible = sys.modules.get("ingest.config.visible")  # not loaded where no file was read
-    return text if visible is None else str(visible.mask(text, visible.SEEN))
+    masking = sys.modules.get("ingest.config.masking")  # not loaded where no file was read
+    return text if masking is None else str(masking.mask(text, masking.SEEN))
 
 
 def _text(exc: IngestError) -> str:

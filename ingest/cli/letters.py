@@ -88,7 +88,7 @@ def _loaded(file: Path, variables: list[str] | None) -> Iterator[Pipeline]:
 
 def teller(pipeline: Pipeline) -> Callable[[str], None]:
     """Return what says on standard error what somebody who waits wants to know, without the pipeline's secrets."""
-    from ingest.config.visible import mask  # noqa: PLC0415  (as above)
+    from ingest.config.masking import mask  # noqa: PLC0415  (as above)
 
     return lambda text: typer.echo(f"warning: {one_line(mask(text, pipeline.secrets))}", err=True)
 

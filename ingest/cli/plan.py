@@ -31,7 +31,7 @@ def plan(
 
     Ends as the run would end, as far as the sample shows: with the same exit code and error.
     """
-    from ingest.config.visible import mask, masked  # noqa: PLC0415
+    from ingest.config.masking import mask, masked  # noqa: PLC0415
     from ingest.inmemory.preview import preview  # noqa: PLC0415  (`--help` should not wait for any of this)
     from ingest.observe.events import Warned  # noqa: PLC0415
 

@@ -18,7 +18,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from ingest.config.visible import mask, masked
+from ingest.config.masking import mask, masked
 from ingest.model.text import one_line
 from ingest.observe.events import (
     BatchDone,

@@ -103,7 +103,7 @@ def placed(file: Path) -> Iterator[None]:
 @contextmanager
 def masked(secrets: frozenset[str]) -> Iterator[None]:
     """Let errors leave without these secrets, which a client's message may hold."""
-    from ingest.config.visible import mask  # noqa: PLC0415  (as above)
+    from ingest.config.masking import mask  # noqa: PLC0415  (as above)
 
     try:
         yield

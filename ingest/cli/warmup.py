@@ -10,8 +10,8 @@ def warmup() -> None:
 
     Optional; about a minute, and some 70 MB. Repeat it after an update of Java or pyspark.
     """
-    from ingest.spark import archive  # noqa: PLC0415  (`--help` should not wait for it)
+    from ingest.spark.warmup import write  # noqa: PLC0415  (`--help` should not wait for it)
     from ingest.transform.warm import warm  # noqa: PLC0415
 
-    written = archive.write(warm)
+    written = write(warm)
     typer.echo(f"{written}: {written.stat().st_size >> 20} MiB")

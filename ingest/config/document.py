@@ -19,8 +19,9 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.reader import ReaderError
 
 from ingest.config.diagnostics import Diagnostic, did_you_mean
+from ingest.config.masking import forms, mask
 from ingest.config.syntax import explain
-from ingest.config.visible import Visible, covered, forms, line_alone, line_of, mask, shown_key, words
+from ingest.config.visible import Visible, covered, line_alone, line_of, shown_key, words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

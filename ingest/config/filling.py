@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 from ingest.config.document import Document, Mapping, Scalar, Sequence, Value
 from ingest.config.interpolate import Interpolation
+from ingest.config.masking import MIN_MASKED, opaque, secrets_in
 from ingest.config.secrets import SecretError, Secrets
-from ingest.config.visible import MIN_MASKED, conceal, opaque, secrets_in, shown_key
+from ingest.config.visible import conceal, shown_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence as Names

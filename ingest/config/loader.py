@@ -18,9 +18,10 @@ from ingest.config import elsewhere
 from ingest.config.diagnostics import Diagnostic, render
 from ingest.config.document import MAX_BYTES, MAX_FOUND, Document, Mapping, Scalar, Sequence, Span, Value
 from ingest.config.filling import PREFIX, Filling, unresolved
+from ingest.config.masking import SEEN, opaque
 from ingest.config.pipeline import Pipeline, PipelineOptions, Route, Transform, UserFunction
 from ingest.config.secrets import SecretError, Secrets, installed
-from ingest.config.visible import SEEN, opaque, shown_key
+from ingest.config.visible import shown_key
 from ingest.config.wording import FUNCTIONS, SECTIONS, Wording, names
 from ingest.deadletter.collector import DirtyDataCollector
 from ingest.errors import ConfigError, PipelineFileError

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from ingest.component.options import Duration, Options
-from ingest.config.visible import HIDDEN, concealed, mask
+from ingest.config.masking import HIDDEN, concealed, mask
 from ingest.deadletter.collector import DirtyDataCollector
 from ingest.errors import ConfigError
 from ingest.kafka.properties import translate

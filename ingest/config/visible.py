@@ -7,57 +7,36 @@ says the same to users. In: names and texts. Out: whether they may be shown, and
 
 from __future__ import annotations
 
-import json
 import re
-from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from functools import cache
+from typing import TYPE_CHECKING, Final
 
-from ingest.kafka.properties import KNOWN, SECRET
+from ingest.config.masking import (
+    HARMLESS,
+    HIDDEN,
+    HOLDERS,
+    PLACEHOLDERS,
+    PROPERTIES,
+    UNTIL_KNOWN,
+    escaped,
+    forms,
+    mask,
+    opaque,
+    sensitive,
+)
+from ingest.kafka.properties import KNOWN
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Collection, Iterable
 
-HIDDEN: Final = "********"
-"""What stands in the place of a value that is not shown, however long the value is."""
-SEEN: Final[set[str]] = set()
-"""The secrets of all files that this process has read, for errors that end it."""
-MIN_MASKED: Final = 3
-"""A secret shorter than this is not looked for in other texts: it would turn every text into asterisks."""
-
-_MAX_LINES: Final = 1_000
-"""Lines of a secret that are looked for one by one."""
-
-_NAMES_ONLY: Final = frozenset({"dew.csms.secretName", "properties-from-secret"})
-"""Options that name a secret and hold none."""
-
-HARMLESS: Final = frozenset({
-    "security.protocol", "sasl.mechanism", "sasl.mechanisms", "sasl.username", "sasl.kerberos.service.name",
-    "sasl.kerberos.principal", "sasl.kerberos.keytab", "ssl.truststore.type", "ssl.truststore.location",
-    "ssl.keystore.type", "ssl.keystore.location", "ssl.ca.location", "ssl.certificate.location", "ssl.key.location",
-    "ssl.protocol", "ssl.enabled.protocols", "ssl.endpoint.identification.algorithm",
-    *(n for n in KNOWN if not SECRET.search(n) and not n.startswith(("sasl.", "ssl.", "security.", "http"))),
-})  # fmt: skip
-"""Client properties whose values are shown in the lines of a file; those of all others are not."""
-
-_UNTIL_KNOWN: Final = frozenset({"sasl.password", "sasl.jaas.config", "ssl.key.password", "ssl.keystore.password",
-                                 "ssl.truststore.password", "ssl.key.pem", "ssl.keystore.key"})  # fmt: skip
-_HOLDERS: Final = tuple(f"{name}." for name in {*KNOWN, *_UNTIL_KNOWN} if SECRET.search(name))
-_PROPERTIES: Final = "properties."
 _COLLECTOR: Final = "dirty-data.collector."
 _FUNCTION: Final = "user-defined-function."
-_FAMILIES: Final = re.compile(r"properties\.(?:sasl|ssl|security|https?)\.|aliyun\.kafka\.|variables(?:\.|$)")
-_SETTINGS: Final = re.compile(r"(?:true|false|none|default|oidc|pem|jks|pkcs12|https?://\S*|\d{1,9})", re.IGNORECASE)
-"""Texts that no secret is, in options that may hold one."""
 _CREDENTIALS: Final = re.compile(
     r"(?<![^\s/@])[^\s/:@]*:[^\s/@]+@"  # a URL's, or a server's; tried once a word, so that long texts take no time
     r"|(?:pass\w{0,24}+|pwd|secret|token|api.?key)\s*[=:]\s*\S|LoginModule|PRIVATE KEY",
     re.IGNORECASE,
 )
 _SECRET_WORD: Final = re.compile(r"pass|pwd|secret|token|key", re.IGNORECASE)
-_URL_PASSWORD: Final = re.compile(r"(?:://|^)[^\s/@:,]*:([^\s/@]+)@")
-_JAAS_SECRET: Final = re.compile(
-    r"""(?:pass|secret|token|key|pwd)\w*\s*[=:]?\s*(?:"([^"]+)"?|'([^']+)'?|([^\s;"']+))""", re.IGNORECASE
-)
 _QUOTATION: Final = re.compile(
     r"(?<!\w)b?(?:'((?:[^'\\]|\\.)*)(?:'|\\?$)|\"((?:[^\"\\]|\\.)*)(?:\"|\\?$))"
     r"|\b(?:Plain|Scram|Krb5|OAuthBearer)LoginModule\b",
@@ -67,46 +46,9 @@ _QUOTATION: Final = re.compile(
 _MODULES: Final = frozenset({"PlainLoginModule", "ScramLoginModule", "Krb5LoginModule", "OAuthBearerLoginModule"})
 _FRAGMENT: Final = 6
 """So many characters of a value in a row are taken for a part of it, wherever they stand in a message about it."""
-_PLACEHOLDERS: Final = re.compile(r"[\"']?(?:\$\{(?:(?:env:)?[A-Za-z0-9_][\w.-]*|file:[\w.:/~-]+)\})+[\"']?", re.ASCII)
-"""Placeholders and nothing else; `${vault:…}` is none, so that what stands in it may be a value."""
 _KEY: Final = re.compile(r"[\w.*<-]{1,100}")
 _STRUCTURE: Final = frozenset(" \t-:[]{},?|>\"'")
 _LINE: Final = re.compile(r"([\s-]*)([A-Za-z0-9_.-]+)(\s*:)(?=\s|$)")
-
-
-def mask(text: str, secrets: Iterable[str]) -> str:
-    """The text without the secrets in it, also where they are quoted, or only some of their lines are there."""
-    for form in forms(frozenset(secrets)):
-        text = text.replace(form, HIDDEN)
-    return text
-
-
-@lru_cache(maxsize=20)
-def forms(secrets: frozenset[str]) -> tuple[str, ...]:
-    """How secrets look in a text, longest first: whole and by line, as they are, and as `repr` and JSON write them."""
-    found: set[str] = set()
-    for secret in secrets:
-        for part in (secret, *(line.strip() for line in secret.splitlines()[:_MAX_LINES])):
-            found.update((part, *_escaped(part)))
-    return tuple(sorted((form for form in found if len(form) >= MIN_MASKED), key=len, reverse=True))
-
-
-def _escaped(text: str) -> Iterator[str]:
-    yield repr(text)[1:-1]
-    yield repr(f"\"'{text}")[4:-1]  # in a longer text with both kinds of quotes
-    yield json.dumps(text)[1:-1]
-    yield json.dumps(text, ensure_ascii=False)[1:-1]
-
-
-def masked(value: Any, secrets: Iterable[str]) -> Any:  # noqa: ANN401  (what JSON has)
-    """A plain value, of maps and lists as well, with every text in it masked; not the keys, which are words of ours."""
-    if isinstance(value, str):
-        return mask(value, secrets)
-    if isinstance(value, dict):
-        return {key: masked(item, secrets) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [masked(item, secrets) for item in value]
-    return value
 
 
 def conceal(text: str, values: Iterable[str], shown: Iterable[str] = ()) -> str:
@@ -117,8 +59,8 @@ def conceal(text: str, values: Iterable[str], shown: Iterable[str] = ()) -> str:
     found = [value for value in values if value.strip()]
     if not found:
         return text
-    written = {form for value in found for form in (value, *_escaped(value))}
-    seen = [form for value in shown for form in (value, *_escaped(value))]
+    written = {form for value in found for form in (value, *escaped(value))}
+    seen = [form for value in shown for form in (value, *escaped(value))]
     words = {word for value in found for word in re.findall(r"\w{3,}", value)}
 
     def clean(plain: str) -> str:
@@ -148,34 +90,6 @@ def _without_fragments(text: str, values: Collection[str]) -> str:
     return covered(text, marks, ())[0]
 
 
-def sensitive(option: str) -> bool:
-    """Whether an option is one that holds a secret, or is called as if it were."""
-    return option not in _NAMES_ONLY and SECRET.search(option) is not None
-
-
-def opaque(option: str) -> bool:
-    """Whether an option holds a text in any case, so that what is nested in it is a text that YAML took for a map."""
-    return sensitive(option) or (option.count(".") > 1 and option.startswith(_PROPERTIES)) or concealed(option)
-
-
-def concealed(option: str) -> bool:
-    """Whether the value of an option that is understood may be a secret, so that a checkpoint does not keep it."""
-    if sensitive(option):
-        return True
-    return _FAMILIES.match(option) is not None and option.removeprefix(_PROPERTIES) not in HARMLESS
-
-
-def secrets_in(option: str, value: str) -> Iterator[str]:
-    """The texts of an option's value that are to be masked wherever else they turn up."""
-    yield from _URL_PASSWORD.findall(value)
-    if not sensitive(option) or _SETTINGS.fullmatch(value.strip()):
-        return
-    found = [value, value.strip()]
-    if "jaas" in option.lower() or "LoginModule" in value:
-        found += [next(filter(None, groups)) for groups in _JAAS_SECRET.findall(value)]
-    yield from (text for text in found if not _PLACEHOLDERS.fullmatch(text))
-
-
 def shown_key(key: str) -> str:
     """A key as messages show it; not where a value may have got into it."""
     return key if _is_key(key) else HIDDEN
@@ -183,8 +97,8 @@ def shown_key(key: str) -> str:
 
 def _is_key(key: str) -> bool:
     """Whether it looks like a key; not where something follows the name of an option that holds a secret."""
-    name = key.removeprefix(_COLLECTOR).removeprefix(_PROPERTIES)
-    return _KEY.fullmatch(key) is not None and (name in KNOWN or not name.startswith(_HOLDERS))
+    name = key.removeprefix(_COLLECTOR).removeprefix(PROPERTIES)
+    return _KEY.fullmatch(key) is not None and (name in KNOWN or not name.startswith(HOLDERS))
 
 
 class Visible:
@@ -200,14 +114,14 @@ class Visible:
 
     def value(self, section: str, option: str, text: str) -> bool:
         """Whether the value of an option of a section may be shown; `text` as the file has it."""
-        if _PLACEHOLDERS.fullmatch(text.strip()):
+        if PLACEHOLDERS.fullmatch(text.strip()):
             return True
         name = option.removeprefix(_COLLECTOR)
         default = text[text.find("${") : text.rfind(":-")] if "${" in text and ":-" in text else ""
         if sensitive(option) or _CREDENTIALS.search(text) or _SECRET_WORD.search(default):
             return False
-        if name.startswith(_PROPERTIES):
-            return name.removeprefix(_PROPERTIES) in HARMLESS
+        if name.startswith(PROPERTIES):
+            return name.removeprefix(PROPERTIES) in HARMLESS
         return name in _known().get(section, ()) or name in self._more
 
     def key(self, section: str, parent: str, key: str) -> bool:
@@ -216,7 +130,7 @@ class Visible:
 
     def option(self, section: str, key: str) -> bool:
         """Whether a section has such an option."""
-        name = key.removeprefix(_COLLECTOR).removeprefix(_PROPERTIES)
+        name = key.removeprefix(_COLLECTOR).removeprefix(PROPERTIES)
         return key in _known().get(section, ()) or key in self._more or name in KNOWN
 
 
@@ -247,7 +161,7 @@ def _known() -> dict[str, frozenset[str]]:
 @cache
 def _names() -> frozenset[str]:
     """The names of all options, which messages propose."""
-    return frozenset({*KNOWN, *(_PROPERTIES + name for name in KNOWN)}.union(*_known().values()))
+    return frozenset({*KNOWN, *(PROPERTIES + name for name in KNOWN)}.union(*_known().values()))
 
 
 @cache
@@ -284,10 +198,10 @@ def line_alone(line: str) -> list[bool]:
     end = 0
     if found is not None:
         key = found.group(2)
-        name = key.removeprefix(_PROPERTIES)
+        name = key.removeprefix(PROPERTIES)
         sections = _known()
         known = key in sections or any(key in names for names in sections.values())
-        if known or (name != key and name in HARMLESS | _UNTIL_KNOWN):
+        if known or (name != key and name in HARMLESS | UNTIL_KNOWN):
             end = found.end()
     start = len(line) - len(line.lstrip(" \t-"))
     return [i < max(start, end and end + 1) for i in range(len(line))]

@@ -13,7 +13,8 @@ from ingest.config import elsewhere
 from ingest.config.diagnostics import did_you_mean
 from ingest.config.document import Document, Mapping, Scalar, Span, Value
 from ingest.config.filling import PREFIX
-from ingest.config.visible import conceal, opaque, shown_key
+from ingest.config.masking import opaque
+from ingest.config.visible import conceal, shown_key
 from ingest.kafka.properties import PropertyError
 from ingest.model.text import TextError
 

@@ -13,10 +13,11 @@ import pytest
 from scale import growth
 
 from ingest.cli.app import main
-from ingest.config import visible
+from ingest.config import masking, visible
 from ingest.config.loader import load, load_text
+from ingest.config.masking import HIDDEN, concealed, mask, masked, sensitive
 from ingest.config.pipeline import PipelineOptions, Route, Transform
-from ingest.config.visible import HIDDEN, conceal, concealed, mask, masked, sensitive
+from ingest.config.visible import conceal
 from ingest.errors import InternalError, Unavailable
 from ingest.formats import FORMATS
 from ingest.kafka.properties import KNOWN, MANAGED, MEANINGLESS, NAMED, RENAMED
@@ -131,7 +132,7 @@ def test_no_mistake_shows_a_secret(mistake: str) -> None:
 def test_no_client_property_that_is_refused_shows_its_value() -> None:
     for name in sorted({*MANAGED, *MEANINGLESS, *RENAMED, *NAMED}):
         text = shown(file(f"  properties.{name}: {MARK}\n  topicc: x"))
-        assert name in visible.HARMLESS or MARK not in text, text
+        assert name in masking.HARMLESS or MARK not in text, text
 
 
 def test_many_errors_show_no_secret_and_are_not_all_shown() -> None:
@@ -409,7 +410,7 @@ def test_a_large_file_is_checked_in_time_by_its_length(piece: str) -> None:
     def look(size: int) -> None:
         text = piece * (size // len(piece))
         visible.Visible().value("source", "topic", text)
-        list(visible.secrets_in("properties.sasl.jaas.config", text))
+        list(masking.secrets_in("properties.sasl.jaas.config", text))
 
     assert growth(look, 1 << 14) < 3  # what looks again from each character on is 8, or never done
 

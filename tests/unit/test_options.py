@@ -9,8 +9,8 @@ import pytest
 
 from ingest.config.interpolate import Filled, Interpolation
 from ingest.config.loader import load
+from ingest.config.masking import mask
 from ingest.config.secrets import Secrets
-from ingest.config.visible import mask
 from ingest.kafka.properties import PropertyError, translate
 from ingest.sinks.upsert_kafka import UpsertKafka
 

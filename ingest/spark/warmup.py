@@ -1,0 +1,56 @@
+"""The making of the archive of Spark's classes, with which Java starts in half the time.
+
+In: some work of a run. Out: the archive's file, which `spark/archive.py` finds from then on.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ingest.errors import ConfigError
+from ingest.spark.archive import path
+from ingest.spark.session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+
+def write(work: Callable[[Session], None]) -> Path:
+    """Start Spark once, do some work of a run on it, and keep the classes that it loaded; raises ConfigError."""
+    archive = path()
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    for old in archive.parent.glob(f"{archive.name.rpartition('-')[0]}-*.jsa"):
+        old.unlink(missing_ok=True)  # of this place, before Java or Spark was installed anew
+    with tempfile.TemporaryDirectory() as folder:
+        fresh = Path(folder) / "spark.jsa"
+        conf = {"spark.driver.extraJavaOptions": f"-XX:ArchiveClassesAtExit={fresh}"}
+        lock = os.open(Path(folder) / "lock", os.O_RDWR | os.O_CREAT)
+        log = Path(folder) / "spark.log"
+        try:
+            session = Session("ingest warmup", "local[2]", conf, lock=lock, log=log, sql=True)
+            session.broadcast({})
+            session.run(_touch, [1, 2])  # any task will do
+            work(session)
+            session.exit()
+        finally:
+            os.close(lock)
+        if not fresh.is_file():
+            lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+            raise ConfigError(
+                f"Java did not write its archive: {lines[-1] if lines else 'no output'}", "check the Java version"
+            )
+        with suppress(OSError):
+            fresh.chmod(0o644)
+        temporary = archive.with_suffix(".tmp")
+        temporary.write_bytes(fresh.read_bytes())
+        temporary.replace(archive)
+    return archive
+
+
+def _touch(items: Iterable[int]) -> Iterator[int]:
+    """A task that does nothing."""
+    yield from items

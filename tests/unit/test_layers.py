@@ -1,0 +1,79 @@
+"""The order of the packages where the linter cannot see it: circles of modules, and what is loaded at run time."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import grimp
+import pytest
+
+ROOT = next(folder for folder in Path(__file__).parents if (folder / "pyproject.toml").is_file())
+GRAPH = grimp.build_graph("ingest", exclude_type_checking_imports=True)
+(CONTRACT,) = [
+    contract
+    for contract in tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    if contract["type"] == "layers"
+]
+LAYERS: list[set[str]] = [set(layer.split(" | ")) for layer in CONTRACT["layers"]]
+LOAD_BY_NAME = {
+    "ingest.component.registry": "components are loaded when a pipeline names them",
+    "ingest.expressions.functions": "user functions are loaded when a pipeline names them",
+}
+"""Modules that import others by their names, and why."""
+
+
+def circles() -> list[list[str]]:
+    """Return groups of modules that import each other, at their heads or inside of functions (Tarjan's algorithm)."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[list[str]] = []
+
+    def visit(module: str) -> None:
+        index[module] = low[module] = len(index)
+        stack.append(module)
+        for other in sorted(GRAPH.find_modules_directly_imported_by(module)):
+            if other not in index:
+                visit(other)
+                low[module] = min(low[module], low[other])
+            elif other in stack:
+                low[module] = min(low[module], index[other])
+        if low[module] == index[module]:
+            group = stack[stack.index(module) :]
+            del stack[stack.index(module) :]
+            if len(group) > 1:
+                found.append(sorted(group))
+
+    for module in sorted(GRAPH.modules):
+        if module not in index:
+            visit(module)
+    return found
+
+
+def test_no_modules_import_each_other() -> None:
+    assert circles() == []
+
+
+@pytest.mark.parametrize("package", sorted(set.union(*LAYERS)))
+def test_a_package_loads_nothing_of_those_above_it(package: str) -> None:
+    place = next(i for i, layer in enumerate(LAYERS) if package in layer)
+    above = {name for layer in LAYERS[:place] for name in layer}
+    modules = sorted(m for m in GRAPH.modules if m == f"ingest.{package}" or m.startswith(f"ingest.{package}."))
+    code = "import importlib, sys\nfor name in sys.argv[1:]: importlib.import_module(name)\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code, *modules], capture_output=True, text=True, check=True, cwd=ROOT)
+    packages = {name.split(".")[1] for name in done.stdout.split() if name.startswith("ingest.")}
+    assert package in packages
+    assert packages & above == set()
+
+
+def test_few_modules_import_others_by_name() -> None:
+    """Names in texts would go around the order of the packages, which is checked by reading imports."""
+    found = {
+        "ingest." + ".".join(path.relative_to(ROOT / "ingest").with_suffix("").parts)
+        for path in (ROOT / "ingest").rglob("*.py")
+        if any(word in path.read_text(encoding="utf-8") for word in ("import_module(", "__import__("))
+    }
+    assert found == set(LOAD_BY_NAME)
