@@ -1,3 +1,3 @@
-"""ingest: change messages of many tables out of Kafka, to upserts, as Spark jobs, from one YAML file."""
+"""A command-line tool that turns change messages in Kafka into upserts, as Spark jobs described by one YAML file."""
 
 __version__ = "0.1.0"

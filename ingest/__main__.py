@@ -1,4 +1,4 @@
-"""`python -m ingest` is the command `ingest`."""
+"""Entry point of `python -m ingest`: runs the command `ingest`."""
 
 from ingest.cli.app import main
 

@@ -1,4 +1,4 @@
-"""Where this tool keeps things on this machine, and where Java is."""
+"""Places on this machine: the directory that this tool keeps its files in, and the Java launcher."""
 
 from __future__ import annotations
 
@@ -16,14 +16,20 @@ if TYPE_CHECKING:
 
 
 def cache() -> Path:
-    """The user's cache directory of this tool."""
+    """Return this tool's cache directory of the user.
+
+    INGEST_CACHE_DIR comes first, then XDG_CACHE_HOME, then `~/.cache`.
+    """
     root = os.environ.get("INGEST_CACHE_DIR")
     return Path(root) if root else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ingest"
 
 
 @contextmanager
 def alone(name: str) -> Iterator[None]:
-    """Keep other processes of this user from filling the same part of the cache at the same time."""
+    """Hold the lock of this name.
+
+    Another process of this user waits, so that two processes never fill the same part of the cache.
+    """
     cache().mkdir(parents=True, exist_ok=True)
     with (cache() / f"{name}.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -31,7 +37,7 @@ def alone(name: str) -> Iterator[None]:
 
 
 def java() -> str:
-    """The Java launcher; raises ConfigError where there is none."""
+    """Return the path of the Java launcher. Raise ConfigError where there is none."""
     home = os.environ.get("JAVA_HOME")
     found = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if found is None or not Path(found).exists():

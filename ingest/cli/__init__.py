@@ -1,1 +1,1 @@
-"""The commands and what they print. One file per command; no logic that a test would need Spark for."""
+"""The commands and the texts that they print. Each command has its own file; no logic here needs Spark in its tests."""

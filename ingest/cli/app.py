@@ -1,4 +1,4 @@
-"""The command `ingest`: its commands by name, and the one place where an error becomes an exit code."""
+"""The command `ingest`: the list of its commands, and the one place that turns an error into an exit code."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except IngestError as exc:
         typer.echo(_masked(_text(exc)), err=True)
         raise SystemExit(exc.exit_code) from None
-    except Exception as exc:  # noqa: BLE001  (a bug; its text may hold what a pipeline has)
+    except Exception as exc:  # noqa: BLE001  (this is a bug, and its text may hold values of a pipeline)
         typer.echo(_masked(f"{traceback.format_exc()}error: {type(exc).__name__}\n{_BUG}"), err=True)
         raise SystemExit(InternalError.exit_code) from None
     except KeyboardInterrupt:
@@ -84,8 +84,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _masked(text: str) -> str:
-    """The text without the secrets of the pipeline files that this process has read."""
-    masking = sys.modules.get("ingest.config.masking")  # not loaded where no file was read
+    """Return the text without the secrets of the pipeline files that this process has read."""
+    masking = sys.modules.get("ingest.config.masking")  # the module is loaded only where a file was read
     return text if masking is None else str(masking.mask(text, masking.SEEN))
 
 

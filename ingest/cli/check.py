@@ -1,4 +1,4 @@
-"""`ingest check FILE…`: everything that is wrong with pipeline files, without Java and without a broker."""
+"""`ingest check FILE…`: reports all mistakes in pipeline files, without Java and without a broker."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Format(StrEnum):
-    """How findings are printed."""
+    """The formats in which findings are printed."""
 
     TEXT = "text"
     JSON = "json"
@@ -63,12 +63,12 @@ def _summary(files: int, found: list[Diagnostic], errors: list[Diagnostic]) -> s
 
 
 def parse_variables(pairs: Iterable[str] | None) -> dict[str, str]:
-    """`NAME=VALUE` pairs as a map; raises typer.BadParameter (exit code 2)."""
+    """Return pairs of the form `NAME=VALUE` as a dict. Raise typer.BadParameter (exit code 2) for anything else."""
     out = {}
     for number, pair in enumerate(pairs or (), 1):
         name, equals, value = pair.partition("=")
         if not equals or not name:
-            msg = f"number {number} is not NAME=VALUE"  # what it is may be a password
+            msg = f"number {number} is not NAME=VALUE"  # the text itself is not shown: it may be a password
             raise typer.BadParameter(msg)
         out[name.strip()] = value
     return out

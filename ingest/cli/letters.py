@@ -1,4 +1,4 @@
-"""`ingest letters list | show`: the records that a pipeline rejected, in its topic of dead letters."""
+"""`ingest letters list | show`: shows the records that a pipeline rejected, from its dead-letter topic."""
 
 from __future__ import annotations
 
@@ -41,11 +41,14 @@ SinceOption = Annotated[
 UntilOption = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Only rejected before then.")]
 
 SHOWN = 100
-"""Letters that a list shows people, where they do not say how many."""
+"""Number of letters that a list for people shows where the command line gives no limit."""
 
 
 def selection_of(table: str | None, codes: list[str] | None, since: str | None, until: str | None) -> Selection:
-    """Return the letters that the command line means; raises typer.BadParameter (exit code 2)."""
+    """Return the selection of letters that the command line asks for.
+
+    Raise typer.BadParameter (exit code 2) if it is wrong.
+    """
     from ingest.deadletter.source import Selection  # noqa: PLC0415
     from ingest.model.table import SelectorError, selector  # noqa: PLC0415  (`--help` should not wait for any of this)
 
@@ -61,7 +64,7 @@ def selection_of(table: str | None, codes: list[str] | None, since: str | None, 
 
 def _check_code(code: str) -> None:
     from ingest.config.diagnostics import did_you_mean  # noqa: PLC0415
-    from ingest.formats import FORMATS  # noqa: PLC0415  (as above)
+    from ingest.formats import FORMATS  # noqa: PLC0415  (`--help` should not wait for it)
     from ingest.model.reject import CODES  # noqa: PLC0415
     from ingest.sinks import SINKS  # noqa: PLC0415
 
@@ -79,7 +82,7 @@ def _check_code(code: str) -> None:
 
 @contextmanager
 def _loaded(file: Path, variables: list[str] | None) -> Iterator[Pipeline]:
-    from ingest.config.loader import load_strictly  # noqa: PLC0415  (as above)
+    from ingest.config.loader import load_strictly  # noqa: PLC0415  (`--help` should not wait for it)
 
     pipeline = load_strictly(file, parse_variables(variables))
     with masked(pipeline.secrets):
@@ -87,8 +90,8 @@ def _loaded(file: Path, variables: list[str] | None) -> Iterator[Pipeline]:
 
 
 def teller(pipeline: Pipeline) -> Callable[[str], None]:
-    """Return what says on standard error what somebody who waits wants to know, without the pipeline's secrets."""
-    from ingest.config.masking import mask  # noqa: PLC0415  (as above)
+    """Return a function that prints a warning on standard error, without the pipeline's secrets."""
+    from ingest.config.masking import mask  # noqa: PLC0415  (`--help` should not wait for it)
 
     return lambda text: typer.echo(f"warning: {one_line(mask(text, pipeline.secrets))}", err=True)
 
@@ -107,7 +110,7 @@ def list_(
     variables: SetOption = None,
 ) -> None:
     """List dead letters, the newest last, and count them by table and code. Replayed ones stay in the topic."""
-    from ingest.deadletter.browse import about, letters, tally  # noqa: PLC0415  (as above)
+    from ingest.deadletter.browse import about, letters, tally  # noqa: PLC0415  (`--help` should not wait for it)
 
     selection = selection_of(table, code, since, until)
     most = limit or (SHOWN if form is Format.TEXT else None)
@@ -147,7 +150,7 @@ def _row(said: dict[str, Any]) -> tuple[str, ...]:
 
 
 def counted(counts: list[dict[str, Any]]) -> list[str]:
-    """How many letters there are of each table, code and topic, a line each."""
+    """Return one line of text for each table, code and topic, with its number of letters."""
     return [
         one_line(
             f"{count['count']} of table {count['table'] or '(not known)'}, {count['stage']}/{count['code']}, "
@@ -165,7 +168,7 @@ def show(
     variables: SetOption = None,
 ) -> None:
     """Show one dead letter: why it was rejected, and the record as it was. What is not printable is escaped."""
-    from ingest.deadletter.browse import find, whole  # noqa: PLC0415  (as above)
+    from ingest.deadletter.browse import find, whole  # noqa: PLC0415  (`--help` should not wait for it)
     from ingest.deadletter.source import Selection  # noqa: PLC0415
 
     place = re.fullmatch(r"(\d{1,9}):(\d{1,18})", letter, re.ASCII)

@@ -1,4 +1,4 @@
-"""`ingest sandbox up | down | status`: a real Kafka on this machine, for development, tests and the demo."""
+"""`ingest sandbox up | down | status`: runs a real Kafka on this machine, for development, tests and the demo."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ app = typer.Typer(
 
 
 class Format(StrEnum):
-    """How the state is printed."""
+    """The formats in which the state is printed."""
 
     TEXT = "text"
     JSON = "json"
@@ -53,7 +53,7 @@ def down(
     wipe: Annotated[bool, typer.Option("--wipe", help="Delete its topics, too.")] = False,
 ) -> None:
     """Stop it cleanly. Its topics stay, unless --wipe."""
-    from ingest.sandbox import broker  # noqa: PLC0415  (as above)
+    from ingest.sandbox import broker  # noqa: PLC0415  (`--help` should not wait for it)
 
     stopped = broker.down(folder or broker.default_folder(), wipe=wipe)
     typer.echo("stopped" if stopped else "no sandbox is running")
@@ -62,7 +62,7 @@ def down(
 @app.command()
 def status(folder: FolderOption = None, form: FormatOption = Format.TEXT) -> None:
     """Say whether it runs, where it listens and where its log is. Exit code 1 where it does not run."""
-    from ingest.sandbox import broker  # noqa: PLC0415  (as above)
+    from ingest.sandbox import broker  # noqa: PLC0415  (`--help` should not wait for it)
 
     found = broker.status(folder or broker.default_folder())
     _show(found, form)
@@ -82,7 +82,7 @@ def _show(found: Broker | None, form: Format) -> None:
 
 
 def _show_secure(found: Broker) -> None:
-    from ingest.sandbox.secure import Secure, client_properties  # noqa: PLC0415  (only here)
+    from ingest.sandbox.secure import Secure, client_properties  # noqa: PLC0415  (only --secure needs it)
 
     guarded = Secure(found.secure or {}, f"{found.folder}/secure")
     typer.echo(f'\nthe password: export INGEST_SECRET_SANDBOX="$(cat {guarded.folder}/password)"')

@@ -1,4 +1,4 @@
-"""`ingest schema show | history | diff`: the schemas that a pipeline found."""
+"""`ingest schema show | history | diff`: shows the table schemas that a pipeline inferred, from its checkpoint."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def show(
     conf: ConfOption = None,
 ) -> None:
     """Show each table's columns and primary key."""
-    from ingest.checkpoint.history import check_version, current, history  # noqa: PLC0415  (as above)
+    from ingest.checkpoint.history import check_version, current, history  # noqa: PLC0415  (`--help` should not wait)
 
     with _opened(target, checkpoint, variables, conf) as found:
         if version is not None:
@@ -78,7 +78,7 @@ def history_(
     conf: ConfOption = None,
 ) -> None:
     """Show every version of each table: what changed, and when."""
-    from ingest.checkpoint.history import history  # noqa: PLC0415  (as above)
+    from ingest.checkpoint.history import history  # noqa: PLC0415  (`--help` should not wait for it)
     from ingest.model.schema import changes  # noqa: PLC0415
     from ingest.model.table import show as shown  # noqa: PLC0415
 
@@ -110,7 +110,7 @@ def diff(
     conf: ConfOption = None,
 ) -> None:
     """Show what changed between two versions."""
-    from ingest.checkpoint.history import check_version, difference, history  # noqa: PLC0415  (as above)
+    from ingest.checkpoint.history import check_version, difference, history  # noqa: PLC0415  (slow to import)
     from ingest.model.table import show as shown  # noqa: PLC0415
 
     with _opened(target, checkpoint, variables, conf) as found:

@@ -1,4 +1,4 @@
-"""Rows of texts in columns, for people."""
+"""Layout of rows of text in columns, for people."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def rows_as_text(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield a line for each row, its columns under each other."""
+    """Yield one line of text for each row. All columns are as wide as their longest text. `rows` must not be empty."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     for row in rows:
         yield "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()

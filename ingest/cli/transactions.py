@@ -1,4 +1,4 @@
-"""`ingest transactions list | abort`: for the operator who has to clean up by hand."""
+"""`ingest transactions list | abort`: shows and ends Kafka transactions, where an operator has to clean up by hand."""
 
 from __future__ import annotations
 
@@ -30,7 +30,13 @@ ServersOption = Annotated[
 
 
 def _connection(pipeline: Path | None, servers: str | None, variables: list[str] | None) -> tuple[dict[str, str], str]:
-    """The client's configuration, and the prefix of the pipeline's transactions where there is a pipeline."""
+    """Return the client's configuration, and the prefix of the pipeline's transactional ids.
+
+    The prefix is empty without a pipeline.
+
+    Raise typer.BadParameter unless exactly one of the two options is given, and ConfigError where the sink is not in
+    Kafka.
+    """
     if (pipeline is None) == (servers is None):
         msg = "give --pipeline FILE, or --bootstrap-servers HOST:PORT"
         raise typer.BadParameter(msg)
@@ -88,7 +94,7 @@ def abort(
 
     A run that still writes under the prefix loses what it has not committed, and writes it again.
     """
-    from ingest.kafka.transaction_log import OPEN, transactions  # noqa: PLC0415  (as above)
+    from ingest.kafka.transaction_log import OPEN, transactions  # noqa: PLC0415  (`--help` should not wait)
     from ingest.kafka.transaction_log import abort as end  # noqa: PLC0415
 
     conf, _ = _connection(pipeline, servers, variables)

@@ -1,4 +1,4 @@
-"""`ingest warmup`: make later starts faster."""
+"""`ingest warmup`: prepares the cache, so that later starts are faster."""
 
 from __future__ import annotations
 

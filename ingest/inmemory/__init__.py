@@ -1,1 +1,1 @@
-"""A pipeline in this process, on given records: what tests of pipelines and dry runs use."""
+"""Runs of a pipeline inside this process, on given records, for tests of pipelines and for dry runs."""

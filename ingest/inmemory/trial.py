@@ -1,6 +1,7 @@
-"""Runs a test of a pipeline and says where what happened differs from what it expects.
+"""The check of a pipeline's test: runs the pipeline and compares the result with the expected one.
 
-In: a scenario. Out: differences, each a few lines for people; none where all is as expected.
+In: a scenario. Out: a list of differences, each a text of a few lines for people. The list is empty where the result is
+as expected.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _ALWAYS: Final = ("records", "rejects", "lines")
 
 
 def differences(scenario: Scenario) -> list[str]:
-    """Run it; where it does not do what it shall, say so."""
+    """Run the scenario, and return a text for each difference from its expected result."""
     expected = scenario.expected
     if scenario.loaded.pipeline is None:
         text = render(scenario.loaded.diagnostics)
@@ -80,7 +81,7 @@ def _letters(ran: Rehearsed) -> list[dict[str, Any]]:
 
 
 def _schema(ran: Rehearsed) -> dict[str, list[str]]:
-    if ran.schemas is None:  # it ended before there were any
+    if ran.schemas is None:  # the run ended before it had any schemas
         return {}
     return {show(table): [str(column) for column in schema.columns] for table, schema in ran.schemas.sinks.items()}
 
@@ -99,13 +100,13 @@ _HAPPENED: Final[dict[str, Callable[[Rehearsed], Any]]] = {
 }
 
 
-def _difference(key: str, wanted: Any, happened: Any) -> str:  # noqa: ANN401  (whatever the file holds)
-    """What was expected (-) and what happened (+), line by line."""
+def _difference(key: str, wanted: Any, happened: Any) -> str:  # noqa: ANN401  (a value of a YAML file)
+    """Return the lines that were expected (-) and those that happened (+), as a diff."""
     lines = unified_diff(_lines(wanted), _lines(happened), lineterm="", n=2)
     return "\n".join([f"{key}: expected (-), happened (+)", *list(lines)[2:]])
 
 
-def _lines(value: Any) -> list[str]:  # noqa: ANN401  (as above)
+def _lines(value: Any) -> list[str]:  # noqa: ANN401  (a value of a YAML file)
     if isinstance(value, dict):
         return [f"{name}: {item}" for name, item in value.items()]
     return [str(item) for item in value]
