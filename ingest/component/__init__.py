@@ -1,1 +1,1 @@
-"""What every component is made of: an options model, and a registry that finds it by its name."""
+"""The two parts of every component: an options model, and a registry that finds the component by its name."""

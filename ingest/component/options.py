@@ -1,4 +1,7 @@
-"""What every options model of a component has in common: the reference documents' keys, and nothing unknown."""
+"""The parent class of the options models of all components.
+
+Keys are as the reference documents spell them; unknown keys are errors.
+"""
 
 from __future__ import annotations
 
@@ -14,43 +17,47 @@ if TYPE_CHECKING:
 
 
 def key(attribute: str) -> str:
-    """The option key of an attribute where no alias says otherwise: `group_id` is `group-id`."""
+    """Return the option key of an attribute that has no alias: `group_id` becomes `group-id`."""
     return attribute.replace("_", "-")
 
 
 class Options(BaseModel):
-    """Frozen; unknown keys are errors; keys are aliases; attribute docstrings are the documentation.
+    """Parent of all options models. Models are frozen, unknown keys are errors, and keys are the fields' aliases.
 
-    They are the fields' descriptions where the environment has INGEST_DOCS, as `make docs` sets it.
+    Attribute docstrings are the documentation. They become the fields' descriptions only where the environment has
+    INGEST_DOCS, which `make docs` sets.
     """
 
     model_config = ConfigDict(
         frozen=True,
         extra="forbid",
-        # Errors are shown by what the file says, if at all
+        # Pydantic would quote the value, which may be a secret: errors quote the file themselves, where that is safe
         hide_input_in_errors=True,
         alias_generator=key,
-        # Pydantic reads the sources for them, which a start need not wait for
+        # Pydantic reads the source files for these descriptions, and a start should not wait for that
         use_attribute_docstrings="INGEST_DOCS" in os.environ,
     )
 
     def warnings(self) -> list[tuple[str, str]]:
-        """Options that are understood and do nothing: the key to point at, and why."""
+        """Return the options that are accepted but have no effect: for each its key, and why it has none."""
         return []
 
     def remarks(self) -> list[tuple[str, TextError]]:
-        """Places in options' texts that probably mean something else than was meant: the key, and what and where."""
+        """Return the places in options where the text probably does not mean what its author meant.
+
+        Each entry has the option's key, and an error with the reason and the place.
+        """
         return []
 
 
 class Labelled(Options):
-    """Options of what may have a name, which is for people only."""
+    """Options of a component that may have a name. The name is for people only."""
 
     name: str | None = None
     """A label for people; it has no effect."""
 
     def warnings(self) -> list[tuple[str, str]]:
-        """What the file says and what does nothing."""
+        """Return the options that are accepted but have no effect: for each its key, and why it has none."""
         found = super().warnings()
         if self.name is not None:
             found.append(("name", "name has no effect: it is a label for people"))
@@ -63,13 +70,19 @@ class TypedOptions(Options):
     _declared: Mapping[tuple[str, ...], frozenset[str]] = PrivateAttr(default_factory=dict)
 
     def beside(self, declared: Mapping[tuple[str, ...], frozenset[str]]) -> Self:
-        """Make the same options for a pipeline that declares types itself, of these columns of each table."""
+        """Return a copy of these options for a pipeline that declares types itself.
+
+        `declared` names those columns of each table.
+        """
         made = self.model_copy()
-        made._declared = declared  # noqa: SLF001  (its own)
+        made._declared = declared  # noqa: SLF001  (an attribute of the same class)
         return made
 
     def declared(self, table: tuple[str, ...]) -> frozenset[str]:
-        """Name the columns of a table that are of the types that the pipeline declares, whatever messages say."""
+        """Return the names of those columns of a table whose types the pipeline declares.
+
+        What messages say about these types does not count.
+        """
         return self._declared.get(table, _NONE)
 
 
@@ -77,10 +90,10 @@ _NONE: Final[frozenset[str]] = frozenset()
 
 
 class OptionErrors(ValueError):
-    """What is wrong with options together: for each the option to point at, and why."""
+    """Error about several options together. `problems` has the option's key and a message for each problem."""
 
     def __init__(self, *problems: tuple[str, str]) -> None:
-        """Keep the options' keys, so that their positions in the file can be found."""
+        """Keep the options' keys, so that the loader can find their positions in the file."""
         super().__init__("; ".join(text for _, text in problems))
         self.problems = problems
 
@@ -108,4 +121,7 @@ def _duration(value: object) -> float:
 Duration = Annotated[
     float, BeforeValidator(_duration), WithJsonSchema({"type": ["string", "integer"], "examples": ["5 s", "5 min"]})
 ]
-"""Seconds, written as a number and a unit (`5 min`); a bare number is milliseconds, as in Flink."""
+"""Duration in seconds.
+
+It is written as a number and a unit (`5 min`); a number without a unit is milliseconds, as in Flink.
+"""

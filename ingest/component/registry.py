@@ -1,6 +1,8 @@
-"""Components by their names, each loaded when it is asked for: a pipeline has one of each kind, and starts faster.
+"""Registry that finds components by their names.
 
-Those of other packages are found by their entry points, and only where the package's own has no such name.
+In: a name. Out: the component's class. A component is imported only when it is asked for: a pipeline uses one of each
+kind, so the program starts faster. Components of other packages are found by their entry points; they never replace a
+component of this package.
 """
 
 from __future__ import annotations
@@ -18,20 +20,21 @@ T = TypeVar("T")
 
 
 class ComponentError(ValueError):
-    """A component of another package that cannot be used: which, and why."""
+    """Error about a component of another package that cannot be used. Its text says which one, and why."""
 
 
 class Registry(Mapping[str, type[T]], Generic[T]):
-    """The components that come with the package: names, and where the class of each is, `package.module:Class`.
+    """Map from the names of this package's components to their classes.
 
-    `find` and `names` know those of other packages as well.
+    The map (`registry[name]`, iteration, length) has this package's components only. `find` and `names` also cover
+    those of other packages.
     """
 
     def __init__(self, group: str, base: str, needed: Sequence[str], places: Mapping[str, str]) -> None:
-        """Load nothing yet.
+        """Keep the places of the classes, and import nothing yet.
 
-        Those of others have entry points in `group`, are of the class `base` (a place as in `places`), and have the
-        attributes `needed`.
+        `places` maps each name to the place of a class, `package.module:Class`. Components of other packages have entry
+        points in `group`. They must derive from the class at the place `base` and have all attributes in `needed`.
         """
         self._group = group
         self._base = base
@@ -40,24 +43,28 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         self._others: dict[str, list[EntryPoint]] | None = None
 
     def __getitem__(self, name: str) -> type[T]:
-        """The class of a name; raises KeyError."""
+        """Return the class with this name, from this package. Raise KeyError where there is none."""
         found: type[T] = _load(self._places[name])
         return found
 
     def __iter__(self) -> Iterator[str]:
-        """The names, in the order in which they were given."""
+        """Yield the names of this package's components, in the order in which they were given."""
         return iter(self._places)
 
     def __len__(self) -> int:
-        """How many names there are."""
+        """Return the number of this package's components."""
         return len(self._places)
 
     def __contains__(self, name: object) -> bool:
-        """Whether there is such a name; loads nothing."""
+        """Tell whether this package has a component with this name. Imports nothing."""
         return name in self._places
 
     def find(self, name: str) -> type[T] | None:
-        """The class of a name, here or in another package; None where nobody has it. Raises ComponentError."""
+        """Return the class with this name, from this or another package, or None where no package has it.
+
+        Raise ComponentError where several packages have the name, or where the class cannot be loaded or is not a
+        component of this kind.
+        """
         if name in self._places:
             return self[name]
         entries = self._installed().get(name)
@@ -84,12 +91,12 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         return found
 
     def names(self) -> list[str]:
-        """All names: those that come with the package, then the others."""
+        """Return all names: first those of this package, then those of other packages in alphabetical order."""
         return [*self._places, *sorted(self._installed().keys() - self._places.keys())]
 
     def _installed(self) -> dict[str, list[EntryPoint]]:
         if self._others is None:
-            from importlib.metadata import entry_points  # noqa: PLC0415  (slow, and few need it)
+            from importlib.metadata import entry_points  # noqa: PLC0415  (slow to import, and few pipelines need it)
 
             self._others = {}
             for entry in set(entry_points(group=self._group)):
