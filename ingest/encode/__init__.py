@@ -1,1 +1,1 @@
-"""A row against its table's schema, and the records that a sink writes for it: the reference, in Python."""
+"""The reference implementation of encoding: checks a row against its table's schema and makes the sink's records."""

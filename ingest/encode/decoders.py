@@ -1,7 +1,7 @@
-"""Compiled decoders for rows: decoding is the check of conformance, as far as msgspec can say what a type takes.
+"""Compiled decoders that parse a row and check its values' types in one step, as far as msgspec can express the types.
 
-In: columns. Out: decoders, shared by all tables that look alike. What msgspec cannot say comes as raw text, to be
-looked at by `model/values.py`.
+In: columns. Out: decoders, which tables with equal columns share. A value whose type msgspec cannot express stays raw
+JSON text; `model/values.py` checks it later.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def plain_name(name: str) -> bool:
-    """Whether msgspec can name a struct's field so."""
+    """Tell whether msgspec accepts the name as a field's name in a struct."""
     return '"' not in name and "\\" not in name and all(c >= " " for c in name)
 
 
@@ -33,7 +33,10 @@ _INTEGER: dict[type[DataType], Any] = {
 
 
 def annotation_of(data_type: DataType) -> Any:  # noqa: ANN401  (a type expression)
-    """What msgspec shall accept for a type; None where it cannot say it exactly, so that the value is looked at."""
+    """Return the annotation that makes msgspec accept exactly the values of a type.
+
+    Return None where msgspec has no exact annotation: the value is then checked by `model/values.py`.
+    """
     if isinstance(data_type, NullType):
         return type(None)
     if type(data_type) in _INTEGER:
@@ -50,7 +53,10 @@ def annotation_of(data_type: DataType) -> Any:  # noqa: ANN401  (a type expressi
 
 
 def field_of(column: Column, index: int, *, required: bool, raw: bool = False) -> tuple[str, str, DataType, bool, bool]:
-    """A field of a decoder: attribute, column, type, whether null is refused, whether the value is not looked at."""
+    """Return the description of one field of a decoder.
+
+    It has the attribute, the column name, the type, whether null is refused, and whether the value stays raw.
+    """
     return f"c{index}", column.name, column.type, required, raw
 
 
@@ -60,7 +66,10 @@ _decoders: Cache[tuple[Any, ...], Callable[[Any], Any]] = Cache(10_000, 256 << 2
 def decoder_of(
     fields: tuple[tuple[str, str, DataType, bool, bool], ...], *, forbid_unknown: bool
 ) -> Callable[[Any], Any]:
-    """A decoder for rows with these fields. Tables that look alike share it: of a thousand, few differ."""
+    """Return a decoder for rows with these fields.
+
+    Tables with equal fields share a decoder: of a thousand tables, few are different.
+    """
     key = (forbid_unknown, *fields)
     found = _decoders.get(key)
     if found is None:
@@ -85,5 +94,5 @@ def _decoder(
 
 
 def refuse(_: object) -> Any:  # noqa: ANN401  (it never returns)
-    """Stand in for the fast way to a key that has none."""
+    """Take the place of the fast key decoder of a table that has none. Raise msgspec.DecodeError always."""
     raise msgspec.DecodeError

@@ -1,7 +1,7 @@
-"""From changes to a sink's records, by the plans of their tables.
+"""Encoding of changes as a sink's records, by the plans of their tables.
 
-The hot loop. In: the changes of one chunk of one split. Out: records, as far as the first change that does not fit
-the schema. A message of several rows is taken as a whole or not at all.
+This is the hot loop. In: the changes of one chunk of one split. Out: records, up to the first change that does not fit
+its table's schema. All rows of one message are encoded, or none of them.
 """
 
 from __future__ import annotations
@@ -26,26 +26,30 @@ _DELETE = Kind.DELETE
 
 @dataclass(slots=True)
 class Encoded:
-    """What became of a chunk. `stop` is the index of the first change that was not taken, or the chunk's length."""
+    """Result of encoding a chunk.
+
+    `stop` is the index of the first change that was not encoded, or the chunk's length.
+    """
 
     records: list[Record] = field(default_factory=list)
     stop: int = 0
     why: Drift | KeyChanged | None = None
-    """What the change at `stop` came with, where it is not a reject."""
+    """The exception that the change at `stop` raised. None where that change is a reject, or where nothing stopped."""
     rejects: list[tuple[int, str, Bad]] = field(default_factory=list)
-    """Index, stage, and why."""
+    """The rejects: the index of the change, the stage, and the reason."""
     skipped: dict[str, int] = field(default_factory=dict)
     marks: list[int] | None = None
-    """How many records there were before each change, where that is asked for."""
+    """The number of records before each change; None unless `encode` was called with `marked`."""
 
 
 def encode(
     changes: Sequence[Decoded], plans: Plans, tolerated: int, *, ignore_decode: bool = False, marked: bool = False
 ) -> Encoded:
-    """Encode up to the first drift, or up to the first reject past `tolerated` ones (it is in `rejects` then).
+    """Encode changes up to the first drift, or up to the first reject after `tolerated` ones.
 
-    With `ignore_decode`, records that could not be decoded are rejects that do not count. With `marked`, the result
-    tells which records are of which change.
+    The reject that stops the loop is in `rejects`, too. With `ignore_decode`, records that could not be decoded are
+    rejects that do not count. With `marked`, `marks` of the result says which records belong to which change. Raises
+    nothing for the content of a record.
     """
     result = Encoded(marks=[] if marked else None)
     marks = result.marks
@@ -93,12 +97,19 @@ def encode(
 
 
 def stage_of(bad: Bad) -> str:
-    """Where a row was refused: what is not JSON at all is the format's affair, whoever notices."""
+    """Return the stage that a row's reject belongs to.
+
+    A text that is not JSON is an error of the format, so its stage is "decode", although encoding found it.
+    """
     return "decode" if bad.code == "malformed" else "conform"
 
 
 def _encode_all(changes: list[Change], plans: Plans, records: list[Record]) -> Bad | None:
-    """Encode the rows of one message, all or none; returns why not. Raises Drift or KeyChanged, having emitted none."""
+    """Encode the rows of one message: all of them or none.
+
+    Return the reject where a row is refused, else None. Raise Drift or KeyChanged. Where a row is refused or an error
+    is raised, `records` and the plans' counters are as they were before.
+    """
     mark = len(records)
     done: list[tuple[Plan, int, int, int]] = []
     complete = False

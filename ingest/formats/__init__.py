@@ -1,6 +1,7 @@
-"""One file per wire format, both directions in it. A format is its options model, registered here by name.
+"""The registry of message formats. A format is an options model, registered here under its name.
 
-Third parties add theirs under the entry point `ingest.formats`.
+Each format has one file, with reading and writing in it. Other packages add theirs under the entry point
+`ingest.formats`.
 """
 
 from __future__ import annotations
@@ -26,44 +27,47 @@ if TYPE_CHECKING:
 
 
 class Decoder(Protocol):
-    """Turns the records of one chunk into changes; holds what it learned of the topic so far, nothing else."""
+    """Object that turns the records of one chunk into changes. It keeps only what it learned about the topic."""
 
     def decode(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> list[Decoded]:
-        """One result per record, in order. Never raises for what a record holds."""
+        """Return one result for each record, in order. Raise nothing for the content of a record."""
 
 
 class Format(Protocol):
-    """What a format's options model offers."""
+    """Interface of a format's options model."""
 
     @property
     def name(self) -> str:
-        """As `value.format` has it."""
+        """The name of the format, as in the option `value.format`."""
 
     @property
     def ignore_parse_errors(self) -> bool:
-        """Whether records that cannot be parsed are skipped and counted."""
+        """Whether records that cannot be parsed are skipped and counted, instead of rejected."""
 
     @property
     def reading(self) -> Reading:
-        """How values are understood where no message says it."""
+        """The rules for values whose types no message declares."""
 
     @staticmethod
     def value_of(table: TableId, schema: TableSchema, *, include_schema: bool = False) -> Value:
-        """What makes the values of a table's records, where the format is written."""
+        """Return the function that makes the values of a table's records, where the format can be written."""
 
     @property
     def form(self) -> str | None:
-        """Which of the forms that `flow/native.py` reads the messages mostly have; None: none of them."""
+        """The native message form that most messages of this format have, or None.
+
+        The native decoder knows these forms.
+        """
 
     @property
     def said(self) -> tuple[str, Callable[[bytes], Mapping[str, Column]]] | None:
-        """The member in which messages of that form say what columns' types are, and what reads it; None: they do not.
+        """The member in which messages declare their columns' types, and the function that reads it; or None.
 
-        It raises one of MALFORMED.
+        None means that messages of this form declare no types. The function raises one of MALFORMED.
         """
 
     def decoder(self, topic: str, *, keyed: bool = False) -> Decoder:
-        """A decoder for one split's records; `keyed`: their keys are columns, too."""
+        """Return a decoder for the records of one split. With `keyed`, the records' keys give columns, too."""
 
 
 FORMATS: Registry[Options] = Registry(
@@ -76,7 +80,7 @@ FORMATS: Registry[Options] = Registry(
         "json": "ingest.formats.json:Json",
     },
 )
-"""The formats that come with the package."""
+"""The formats that come with this package."""
 
 
 def _name(value: str) -> str:
@@ -95,13 +99,16 @@ def _written(value: str) -> str:
 
 _SCHEMA: Final = WithJsonSchema({"enum": list(FORMATS), "type": "string"})
 FormatName = Annotated[str, AfterValidator(_name), _SCHEMA]
-"""The name of a format, here or in another package."""
+"""The name of a format of this or another package."""
 WrittenFormatName = Annotated[str, AfterValidator(_written), _SCHEMA]
-"""The name of a format that has the other direction, too."""
+"""The name of a format that can also be written."""
 
 
 def value_of(name: str, table: TableId, schema: TableSchema, *, include_schema: bool = False) -> Value:
-    """What makes the values of a table's records in a format."""
+    """Return the function that makes the values of a table's records in the named format.
+
+    Raise ConfigError where the format is not installed on the worker's machine.
+    """
     made: Any = FORMATS.find(name)
     if made is None:
         msg = f"the format {name!r} is not installed on the machine of this worker"

@@ -1,6 +1,7 @@
-"""What a format makes of a change when it is written: the other direction.
+"""The writing direction of formats: how a change becomes the bytes of a record's value.
 
-A format's module offers what makes a `Value` for a table; a sink asks for one for each table that it writes.
+A format's module has a function that makes a `Value` for a table. A sink asks for one `Value` for each table that it
+writes.
 """
 
 from __future__ import annotations
@@ -22,44 +23,50 @@ if TYPE_CHECKING:
     from ingest.model.table import TableId
 
 Image: TypeAlias = dict[str, bytes]
-"""The JSON text of each column; one that is not there is not known."""
+"""The JSON text of each column. The value of a column that is missing here is not known."""
 Value: TypeAlias = "Callable[[Kind, Image | None, Image | None], bytes | None]"
-"""The value of a record for a change, from its images; none is Kafka's null. An update may lack its before image."""
+"""Function that makes a record's value for a change, from the row before and the row after it.
+
+It returns None for Kafka's null. The row before an update may be missing.
+"""
 
 
 class Side(Enum):
-    """An image as a whole, or null."""
+    """Piece of a pattern that is a whole image of the row, or JSON's null."""
 
     BEFORE = 0
     AFTER = 1
 
 
 class Cell(NamedTuple):
-    """A column of the row after a change, or before a delete."""
+    """Piece of a pattern that is one column of the row after the change; for a delete, of the row before it."""
 
     name: str
     csv: bool = False
-    """Whether it is a field of a line, and not JSON."""
+    """Whether the value is written as a field of a CSV line, and not as JSON."""
 
 
 Pieces: TypeAlias = tuple[bytes | Cell | Side, ...]
-"""What a text is put together of: texts, columns, images."""
+"""The pieces that a text is built from, in order: fixed bytes, columns, and whole images."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """The values of a table's records, by what happened: a `Value`, and one that C can make as well."""
+    """Patterns of the values of a table's records, one for each kind of change.
+
+    It is a `Value` that native code can use, too.
+    """
 
     insert: Pieces
     update: Pieces
-    """Where the row before it is known."""
+    """Pattern of an update whose row before the change is known."""
     alone: Pieces
-    """An update where it is not."""
+    """Pattern of an update whose row before the change is not known."""
     delete: Pieces | None
-    """None is Kafka's null."""
+    """Pattern of a delete. None means that the value is Kafka's null."""
 
     def __call__(self, kind: Kind, before: Image | None, after: Image | None) -> bytes | None:
-        """The value of a record for a change."""
+        """Return the value of a record for a change. None is Kafka's null."""
         if kind is Kind.DELETE:
             pieces = self.delete
         elif kind is Kind.INSERT:
@@ -73,12 +80,16 @@ _NULL: Final = b"null"
 
 
 def object_or_null(image: Image | None) -> bytes:
-    """An image as JSON text."""
+    """Return an image as a JSON object, or JSON's null where there is no image."""
     return _NULL if image is None else object_of(image)
 
 
 def fill(pieces: Pieces, before: Image | None, after: Image | None) -> bytes:
-    """Put a text together."""
+    """Return the text of a pattern for one change.
+
+    A column that the image lacks becomes JSON's null. The columns are those of `after`, or of `before` where there is
+    no `after`.
+    """
     row = (before if after is None else after) or {}
     parts = []
     for piece in pieces:
@@ -93,7 +104,10 @@ def fill(pieces: Pieces, before: Image | None, after: Image | None) -> bytes:
 
 
 def json_cells(cells: Iterable[tuple[str, Cell]], first: bytes = b"") -> Pieces:
-    """An object of these columns, each under a name; `first`: what it has already, after its brace."""
+    """Return a pattern of a JSON object with these columns, each under its given name.
+
+    `first` is JSON text of members that the object begins with, without the brace.
+    """
     parts: list[bytes | Cell | Side] = []
     begin = b"{" + first
     for name, cell in cells:
@@ -103,7 +117,7 @@ def json_cells(cells: Iterable[tuple[str, Cell]], first: bytes = b"") -> Pieces:
 
 
 def csv_cells(cells: Iterable[Cell], first: bytes | None = None) -> Pieces:
-    """A line of these columns; `first`: its first field."""
+    """Return a pattern of a CSV line with these columns. `first` is the text of the line's first field."""
     parts: list[bytes | Cell | Side] = [] if first is None else [first]
     for cell in cells:
         parts += [b",", cell] if parts else [cell]
@@ -111,18 +125,21 @@ def csv_cells(cells: Iterable[Cell], first: bytes | None = None) -> Pieces:
 
 
 def json_key(table: TableId, schema: TableSchema) -> Pieces:
-    """Keys like `{"TableId":"shop.orders","id":1}`."""
+    """Return the pattern of keys like `{"TableId":"shop.orders","id":1}`."""
     first = b'"TableId":' + msgspec.json.encode(show(table))
     return json_cells(((name, Cell(name)) for name in schema.primary_key), first)
 
 
 def csv_key(table: TableId, schema: TableSchema) -> Pieces:
-    """Keys like `"shop.orders",1`."""
+    """Return the pattern of keys like `"shop.orders",1`."""
     return csv_cells((Cell(name, csv=True) for name in schema.primary_key), csv_field(msgspec.json.encode(show(table))))
 
 
 def csv_field(value: bytes) -> bytes:
-    """A JSON value as a field of a line: texts in quotes, null empty, numbers as they are, nested values as texts."""
+    """Return a JSON value as a field of a CSV line.
+
+    Texts and nested values stand in quotes, null becomes empty, numbers and booleans stay as they are.
+    """
     if value == _NULL:
         return b""
     if value[:1] == b'"':
