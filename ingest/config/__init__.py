@@ -1,1 +1,1 @@
-"""The pipeline file: YAML with positions to frozen models, with all errors at once."""
+"""The pipeline file: reads YAML with positions into frozen models, and reports all errors at once."""

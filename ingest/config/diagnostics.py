@@ -1,4 +1,4 @@
-"""What is wrong with a pipeline file, as values: where, what, and what was probably meant."""
+"""Findings about a pipeline file, as values: the place, the problem, and a suggestion. Also their forms for output."""
 
 from __future__ import annotations
 
@@ -10,27 +10,30 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 MAX_SHOWN = 160
-"""Longest source line that is shown, in characters."""
+"""Number of characters of a source line that are shown at most."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Diagnostic:
-    """One finding. Lines and columns count from 1; `length` is how far the caret reaches."""
+    """One finding about a file.
+
+    Lines and columns count from 1; `length` is the number of characters under the caret.
+    """
 
     file: str
     line: int
     column: int
     length: int
     severity: Literal["error", "warning", "note"]
-    """Errors stop everything, notes (a placeholder that nothing fills in) stop a run, warnings stop nothing."""
+    """Errors stop everything. Notes (a placeholder that nothing fills in) stop a run only. Warnings stop nothing."""
     message: str
     source: str = ""
-    """The line it is about, with asterisks for values that may be secrets."""
+    """The line of the finding, with asterisks in place of values that may be secrets."""
     caret: tuple[int, int] = (0, 0)
-    """Where the caret begins and ends in `source`, counted from 0."""
+    """The begin and the end of the marked part in `source`, counted from 0."""
 
     def text(self) -> str:
-        """`file:line:column: error: message`, then the line with a caret under it."""
+        """Return `file:line:column: error: message`, followed by the source line with carets under the marked part."""
         head = f"{self.file}:{self.line}:{self.column}: {self.severity}: {self.message}"
         start, end = self.caret
         if not self.source.strip() or start >= MAX_SHOWN:
@@ -42,12 +45,12 @@ class Diagnostic:
         return f"{head}\n{margin}{shown}\n{' ' * (len(margin) - 2)}| {' ' * start}{'^' * room}"
 
     def github(self) -> str:
-        """As an annotation of a GitHub workflow."""
+        """Return the finding as an annotation of a GitHub workflow."""
         kind = "notice" if self.severity == "note" else self.severity
         return f"::{kind} file={_property(self.file)},line={self.line},col={self.column}::{_data(self.message)}"
 
     def as_json(self) -> dict[str, object]:
-        """Plain values."""
+        """Return the finding as a map of plain values."""
         return {key: value for key, value in asdict(self).items() if key != "caret"}
 
 
@@ -60,11 +63,11 @@ def _property(text: str) -> str:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`, did you mean 'topic'?`, or nothing."""
+    """Return `, did you mean 'topic'?` with the most similar known word, or an empty text if none is similar."""
     close = get_close_matches(word, list(known), n=1, cutoff=0.6)
     return f", did you mean {close[0]!r}?" if close else ""
 
 
 def render(diagnostics: Sequence[Diagnostic]) -> str:
-    """All of them, for people."""
+    """Return all findings as text for people."""
     return "\n".join(d.text() for d in diagnostics)

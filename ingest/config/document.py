@@ -1,8 +1,9 @@
-"""YAML text → a tree of values that know where they stand.
+"""The YAML reader of pipeline files.
 
-Scalars stay text, as written: the models turn them into what they want, so no value loses its spelling on the way.
-Limits keep a hostile file from costing more than a moment. Refuses duplicate keys, tags, and merge keys. What is shown
-of the text in errors is decided by `visible`.
+In: a file's text. Out: a tree of values that know their positions, and diagnostics. Scalars stay text as the file has
+it: the models convert them, so no value loses its spelling on the way. Limits of size, depth and number keep the cost
+of a hostile file small. Duplicate keys, tags and merge keys are refused. The module `visible` decides which parts of
+the text errors may show.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ MAX_BYTES: Final = 1 << 20
 MAX_DEPTH: Final = 40
 MAX_VALUES: Final = 50_000
 MAX_FOUND: Final = 200
-"""More findings than this are counted, not shown."""
+"""Number of findings that are shown at most; more are only counted."""
 _LONGEST_WORD: Final = 100
 _YAML: Final = "tag:yaml.org,2002:"
 _KNOWN_TAGS: Final = {_YAML + t for t in ("str", "int", "float", "bool", "null", "timestamp", "seq", "map")}
@@ -41,7 +42,7 @@ _REFUSED_TAGS: Final = {_YAML + t for t in ("binary", "omap", "pairs", "set")}
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Where something stands: line and column from 1, and its length on that line."""
+    """Position of a text: line and column, both from 1, and the length on that line."""
 
     line: int
     column: int
@@ -50,21 +51,21 @@ class Span:
 
 @dataclass(slots=True)
 class Scalar:
-    """A leaf: its text, or None for null."""
+    """A leaf of the tree: its text, or None for null."""
 
     value: str | None
     span: Span
     unresolved: bool = False
-    """Whether it holds a placeholder that nothing filled in: what it will be is not known."""
+    """Whether the text holds a placeholder that nothing filled in. The final value is not known then."""
     written: str | None = None
-    """The text as the file has it, where placeholders were filled in."""
+    """The text as the file has it, where placeholders were filled in; else None."""
     filled: tuple[str, ...] = ()
-    """What was filled in. Messages do not show it: it may be a secret."""
+    """The texts that placeholders put in. Messages do not show them: they may be secrets."""
 
 
 @dataclass(slots=True)
 class Sequence:
-    """A list."""
+    """A list of values."""
 
     items: list[Value]
     span: Span
@@ -72,7 +73,7 @@ class Sequence:
 
 @dataclass(slots=True)
 class Mapping:
-    """A map; `keys` says where each key stands."""
+    """A map of values; `keys` has the position of each key."""
 
     items: dict[str, Value]
     span: Span
@@ -83,10 +84,10 @@ Value: TypeAlias = "Scalar | Sequence | Mapping"
 
 
 class Document:
-    """A parsed file with what is wrong with it so far."""
+    """A parsed file, and the problems that were found in it so far."""
 
     def __init__(self, file: str, text: str) -> None:
-        """Parse; what is wrong goes to `diagnostics`, and `root` is None when nothing could be read."""
+        """Parse the text. Problems go to `diagnostics`; `root` stays None when nothing could be read."""
         self.file = file
         self.visible = Visible()
         self.diagnostics: list[Diagnostic] = []
@@ -104,19 +105,26 @@ class Document:
     # -- what is wrong -----------------------------------------------------------------------------------------------
 
     def report(self, span: Span, message: str, *, severity: Literal["error", "warning", "note"] = "error") -> None:
-        """Add a diagnostic."""
+        """Add a diagnostic. Errors over the limit MAX_FOUND are only counted."""
         if len(self.diagnostics) >= MAX_FOUND:
             self._left_out += severity == "error"
             return
         self.diagnostics.append(Diagnostic(self.file, span.line, span.column, max(1, span.length), severity, message))
 
     def suggest(self, word: str, known: Iterable[str]) -> str:
-        """`, did you mean 'topic'?`, or nothing; nothing where the file has too many errors to care."""
+        """Return `, did you mean 'topic'?`, or an empty text.
+
+        The text is also empty after MAX_FOUND suggestions: in a file with so many errors the search would take too
+        long.
+        """
         self._suggested += 1
         return "" if self._suggested > MAX_FOUND or len(word) > _LONGEST_WORD else did_you_mean(word, known)
 
     def findings(self, secrets: Iterable[str] = ()) -> list[Diagnostic]:
-        """All that is wrong, in the file's order, with the lines; none shows a secret or what may be one."""
+        """Return all diagnostics with their source lines, sorted by position.
+
+        None of them shows a secret or a possible secret.
+        """
         found = sorted(set(self.diagnostics))
         if self._left_out:
             text = f"and {self._left_out} more errors"
@@ -129,7 +137,11 @@ class Document:
         return [self._with_line(diagnostic, places, seen) for diagnostic in found]
 
     def within(self, value: Scalar, at: int, length: int) -> Span:
-        """Where a part of a text stands: exactly if the file has the text as it is, else the whole of it."""
+        """Return the position of a part of a text.
+
+        The result is the position of the whole text where the file spells the text differently, with escapes for
+        example.
+        """
         span = value.span
         line = self._line(span.line)
         begin = span.column - 1
@@ -153,12 +165,12 @@ class Document:
         end = min(start + found.length, len(line))
         last = where[end] if end == len(line) or visible[end] or visible[end - 1] else where[-1]
         caret = (where[start], max(where[start] + 1, last))
-        # Asterisks in a list of known names would say which of them is a password
+        # Asterisks in place of a known name would tell that this name is a password: messages list these names
         message = mask(found.message, [secret for secret in secrets if secret not in words()])
         return replace(found, message=message, source=source, caret=caret)
 
     def _places(self, root: Node) -> _Places:
-        """The texts in the file, line by line, and whether they may be shown."""
+        """Return the places of all texts of the file, by line. Texts that may be shown are apart from the others."""
         text = "".join(self._lines)
         starts = list(accumulate((len(line) for line in self._lines), initial=0))
         places = _Places({}, {})
@@ -198,7 +210,7 @@ class Document:
         yaml.Composer = _Composer
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of an anchor that is given twice, with its line
+                warnings.simplefilter("ignore")  # the warning about an anchor that is given twice would show its line
                 node: Node | None = yaml.compose(text)
             self.root = None if node is None else self._value(node, 0, "", "")
             self._node = node
@@ -215,7 +227,7 @@ class Document:
             ends = before[-1].endswith(("\n", "\r"))
             span = Span(len(before) + ends, 1 if ends else len(before[-1]) + 1, 1)
             self.report(span, f"not YAML: the control character U+{ord(text[exc.position]):04X} is not allowed")
-        except Exception as exc:  # noqa: BLE001  (whatever a parser of somebody else's does with a broken file)
+        except Exception as exc:  # noqa: BLE001  (a foreign parser may raise anything for a broken file)
             self.report(_at(yaml.reader.get_mark()), f"not YAML: nothing that can be read ({type(exc).__name__})")
 
     def _value(self, node: Node, depth: int, section: str, option: str) -> Value:
@@ -259,7 +271,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class _Places:
-    """Where texts stand in each line, from character to character: those that may be shown, and the others."""
+    """Places of texts in each line, as pairs of character positions: the texts that may be shown, and the others."""
 
     shown: dict[int, list[tuple[int, int]]]
     hidden: dict[int, list[tuple[int, int]]]
@@ -272,7 +284,7 @@ class _TooMuchError(Exception):
 
 
 class _Composer(Composer):
-    """Ends before a file with too many values has cost much."""
+    """Composer that stops at a limited number of values, before a large file costs much time."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:  # noqa: ANN401  (ruamel's)
         self.count = getattr(self, "count", 0) + 1
@@ -282,14 +294,14 @@ class _Composer(Composer):
 
 
 def _below(section: str, option: str, key: str) -> tuple[str, str]:
-    """The section and the option that the value of a key belongs to."""
+    """Return the section and the option of a key's value. `section` and `option` are those around the key."""
     if not section:
         return key or "?", option
     return section, f"{option}.{key}" if option else key
 
 
 def _leaves(node: Node, section: str, option: str) -> Iterator[tuple[ScalarNode, str, str, bool]]:
-    """Each text with the section and the option it belongs to, and whether it is a key in that option."""
+    """Yield each text with its section, its option, and whether it is a key in that option."""
     if isinstance(node, ScalarNode):
         yield node, section, option, False
     elif isinstance(node, SequenceNode):

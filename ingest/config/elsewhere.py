@@ -1,4 +1,7 @@
-"""Names that pipelines of other engines have and that this one does not: said as such, not taken for a misspelling."""
+"""Names of formats and connectors that other engines have and this one lacks.
+
+Messages say that they are missing, and not that they are misspelt.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ FORMATS: Final = frozenset({
     "json_sr", "maxwell-json", "msgpack", "ogg-json", "orc", "parquet", "protobuf", "protobuf-confluent", "raw",
     "singlestore-json", "text", "ticdc-json", "ticdc-open-protocol", "xml",
 })  # fmt: skip
-"""Formats of records in Kafka."""
+"""Formats of records in Kafka that this program lacks."""
 
 CONNECTORS: Final = frozenset({
     "activemq", "adb", "adbpg", "amqp", "azure-eventhubs", "bigquery", "blackhole", "cassandra", "clickhouse",
@@ -23,4 +26,4 @@ CONNECTORS: Final = frozenset({
     "postgresql", "pulsar", "rabbitmq", "rds", "redis", "redshift", "rocketmq", "s3", "selectdb", "sls", "snowflake",
     "sqlserver", "sqlserver-cdc", "starrocks", "tablestore", "tidb", "tidb-cdc", "vitess", "yugabytedb",
 })  # fmt: skip
-"""Sources and sinks."""
+"""Sources and sinks that this program lacks."""

@@ -1,7 +1,7 @@
-"""Placeholders and secrets put into a parsed pipeline file, before its models see it.
+"""Filling of placeholders and secrets into a parsed pipeline file, before the models check it.
 
-In: the tree of a file. Out: the same tree with its texts filled in, and a note for each that could not be. Remembers
-every secret, so that it can be masked wherever it turns up.
+In: the tree of a file. Out: the same tree with its texts filled in, and a note for each placeholder that nothing fills
+in. All secrets are remembered, so that every later message can mask them.
 """
 
 from __future__ import annotations
@@ -19,26 +19,29 @@ if TYPE_CHECKING:
     from collections.abc import Sequence as Names
 
 PREFIX: Final = "properties."
-"""What client properties begin with."""
+"""Prefix of the options that are Kafka client properties."""
 _MOST_NOTES: Final = 20
-"""Placeholders of one text that notes are about."""
+"""Number of placeholders of one text that get a note at most."""
 _WHOLE: Final = "properties-from-secret"
 _SECRET: Final = "dew.csms.secretName"  # noqa: S105  (an option)
 _FIELDS: Final = "dew.csms.decrypt.fields"
 
 
 class Filling:
-    """Fills in the values of one document."""
+    """Filler of the placeholders and secrets of one document."""
 
     def __init__(self, document: Document, variables: dict[str, str], secrets: Secrets) -> None:
-        """Take `variables` before those of the file."""
+        """Keep the parts. `variables` come before those that the file itself has."""
         self._document = document
         self._set = variables
         self._secrets = secrets
         self._interpolation = Interpolation(variables, secrets=secrets)
 
     def fill(self, root: Mapping, options: Mapping | None) -> None:
-        """Fill in all texts of a file; `options` are those of `pipeline:`, where they were put together anew."""
+        """Fill in all texts of a file, and remember its secrets.
+
+        `options` is the map of `pipeline:` with flattened keys, or None where the file has none.
+        """
         self._interpolation.variables = {**self._variables(options), **self._set}
         self._fill(root)
         if options is not None:
@@ -49,7 +52,7 @@ class Filling:
             self._secrets.known.update(secrets_in(name, text))
 
     def _variables(self, options: Mapping | None) -> dict[str, str]:
-        """`pipeline.variables`; they may hold secrets and `${env:…}`, but no other variables."""
+        """Return `pipeline.variables`. They may hold secrets and `${env:…}`, but no other variables."""
         variables = None if options is None else options.items.get("variables")
         if not isinstance(variables, Mapping):
             return {}
@@ -70,9 +73,9 @@ class Filling:
             self._fill(item)
 
     def _learn(self, value: Value, option: str, named: Names[str], section: str) -> None:
-        """Remember what options that hold secrets have, so that it is masked wherever else it turns up.
+        """Remember the values of options that hold secrets, so that they are masked in all other texts.
 
-        Those `named` hold the key of a secret.
+        The options in `named` are left out: they hold the name of a key in a secret, not the secret.
         """
         if isinstance(value, Scalar):
             if value.value is not None and option not in named:
@@ -84,13 +87,18 @@ class Filling:
             before = ""
             for key, item in value.items.items():
                 if before and not self._document.visible.option(section, key):
-                    self._secrets.known.add(key)  # written one line too low, and as far to the left as a key
+                    self._secrets.known.add(key)  # a secret on the next line may look like a key
                 empty = isinstance(item, Scalar) and item.value is None
                 before = key if empty and opaque(key) else ""
                 self._learn(item, f"{option}.{key}" if option else key, named, section)
 
     def reveal(self, section: Mapping) -> None:
-        """Put in what secrets with several values hold: whole sets of properties, and fields that name a key."""
+        """Put in the values of secrets that have several values.
+
+        Such a secret is a whole set of properties, or it has the keys that the options named in
+        `dew.csms.decrypt.fields` hold. Problems are reported to the document. Options that depend on an unknown secret
+        are marked as unresolved.
+        """
         names = _named(section)
         try:
             if self._open(section, _WHOLE):
@@ -113,7 +121,7 @@ class Filling:
                 text = f"{_FIELDS} names {name!r}, which is not given here"
                 self._document.report(fields.span, conceal(text, fields.filled if isinstance(fields, Scalar) else ()))
             elif target.value not in values:
-                # Not what is given: where somebody wrote the secret itself, it would show
+                # The message does not quote the text: somebody may have written the secret itself there
                 self._document.report(target.span, f"the secret has no value under the key that {name} names")
                 target.unresolved = True
             else:
@@ -121,28 +129,38 @@ class Filling:
                 target.filled = (target.value,)
 
     def _missing(self, section: Mapping, key: str, why: SecretError) -> None:
-        """Say that there is no secret; not by its name where that was filled in, as a variable's name is made of it."""
+        """Report that there is no secret of the given name.
+
+        Where a placeholder put the name in, the message does not show it.
+        """
         given = section.items[key]
         filled = isinstance(given, Scalar) and given.filled
         text = f"{key}: what placeholders put in here is the name of no secret" if filled else str(why)
         self._document.report(given.span, text, severity="note")
 
     def holds_secret(self, value: Value) -> bool:
-        """Whether a text has a secret that a placeholder put in, or will put in once it is set."""
+        """Tell whether a text contains a secret that a placeholder put in, or will put in once the secret is set."""
         if not isinstance(value, Scalar):
             return False
         known = [secret for secret in self._secrets.known if len(secret) >= MIN_MASKED]
         return "${secret_values." in (value.written or "") or any(k in text for text in value.filled for k in known)
 
     def _open(self, section: Mapping, key: str) -> bool:
-        """Whether it is known what an option about secrets says; where not, what hangs on it has to wait."""
+        """Tell whether the value of an option about secrets is known.
+
+        If not, mark it and all client properties of the section as unresolved.
+        """
         if unresolved(section, key):
             self._wait(section, *(name for name in section.items if name.startswith(PREFIX)), key)
             return False
         return True
 
     def _wait(self, section: Mapping, *names: str) -> None:
-        """What the client would be is not known, so nothing can be said about these options."""
+        """Mark options as unresolved.
+
+        The client's properties are not known yet, so nothing can be reported about these options. The section also gets
+        a stand-in for `bootstrap.servers`, so that nobody reports this option as missing.
+        """
         for name in names:
             item = section.items.get(name)
             if isinstance(item, Scalar):
@@ -167,13 +185,13 @@ class Filling:
 
 
 def unresolved(section: Value, key: str) -> bool:
-    """Whether an option holds a placeholder that nothing filled in."""
+    """Tell whether an option holds a placeholder that nothing filled in."""
     value = section.items.get(key) if isinstance(section, Mapping) else None
     return isinstance(value, Scalar) and value.unresolved
 
 
 def _named(section: Value) -> list[str]:
-    """The options that name a key of a secret."""
+    """Return the names of the options whose values are keys of a secret."""
     fields = _scalar(section, _FIELDS) if isinstance(section, Mapping) else None
     return [name for part in re.split("[,;]", fields or "") if (name := part.strip())]
 

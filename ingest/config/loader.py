@@ -1,6 +1,7 @@
-"""The text of a pipeline file → a Pipeline, or everything that is wrong with it.
+"""The loader of pipeline files.
 
-In: a path and variables. Out: the frozen model and its diagnostics. Starts no client, no Java.
+In: a path and variables. Out: the frozen model and its diagnostics; the model is None where there is an error. Starts
+neither a Kafka client nor Java.
 """
 
 from __future__ import annotations
@@ -43,14 +44,18 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What became of a file: `pipeline` is None where there is an error."""
+    """Result of loading a file: `pipeline` is None where there is an error."""
 
     pipeline: Pipeline | None
     diagnostics: list[Diagnostic]
 
 
 def load(path: Path, variables: dict[str, str] | None = None, secrets: Secrets | None = None) -> Loaded:
-    """Read, fill in and check a pipeline file. A placeholder that nothing fills in is a note."""
+    """Read a pipeline file, fill in its placeholders, and check it.
+
+    Errors are diagnostics of the result; nothing is raised. A placeholder that nothing fills in is a note, not an
+    error.
+    """
     try:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
@@ -65,26 +70,37 @@ def load(path: Path, variables: dict[str, str] | None = None, secrets: Secrets |
 def load_text(
     name: str, text: str, stem: str, variables: dict[str, str] | None = None, folder: Path | None = None
 ) -> Loaded:
-    """As `load`, for a text that is not a file of its own; `name` is what errors call it."""
+    """Load a pipeline from a text that is not a file of its own.
+
+    Errors name the file `name`. `stem` is the pipeline's default name. `folder` is the directory of user-defined
+    functions.
+    """
     return _Loader(Document(name, text), variables or {}, Secrets(), folder).load(stem)
 
 
 def load_strictly(path: Path, variables: dict[str, str] | None = None) -> Pipeline:
-    """The pipeline, ready to run, asking providers for secrets; raises PipelineFileError, for notes as well."""
+    """Return the pipeline ready to run, with secrets from the installed providers.
+
+    Raise PipelineFileError for errors and for notes, and ConfigError where the providers cannot be loaded.
+    """
     try:
         secrets = Secrets(providers=installed(os.environ))
     except SecretError as exc:
         raise ConfigError(str(exc), "see the documentation of secrets") from exc
     loaded = load(path, variables, secrets)
     if loaded.pipeline is None or any(d.severity != "warning" for d in loaded.diagnostics):
-        # What a check can leave open a run cannot
+        # A check accepts placeholders without a value, but a run needs every value
         errors = [replace(d, severity="error") if d.severity == "note" else d for d in loaded.diagnostics]
         raise PipelineFileError(render(errors))
     return loaded.pipeline
 
 
 def locate(path: Path, rule: int, option: str, start: int, end: int, message: str) -> Diagnostic | None:
-    """An error in the text of a transform's option, with its place in the file; None where it cannot be told."""
+    """Return an error about the text of a transform's option, with its position in the file.
+
+    `start` and `end` are character positions in the option's text. Return None where the file cannot be read or has no
+    such option any more.
+    """
     try:
         document = Document(str(path), path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError):
@@ -166,7 +182,10 @@ class _Loader:
     # -- filling in --------------------------------------------------------------------------------------------------
 
     def _flat(self, value: Value | None) -> Mapping | None:
-        """`pipeline:` with nested keys joined by dots; `variables` stays a map of its own."""
+        """Return the map of `pipeline:` with nested keys joined by dots; `variables` stays a map.
+
+        Return None where there is none.
+        """
         if value is None or (isinstance(value, Scalar) and value.value is None):
             return None
         if not isinstance(value, Mapping):
@@ -189,7 +208,7 @@ class _Loader:
 
     # -- models ------------------------------------------------------------------------------------------------------
 
-    def _plain(self, value: Value) -> Any:  # noqa: ANN401  (what pydantic takes)
+    def _plain(self, value: Value) -> Any:  # noqa: ANN401  (the plain values that pydantic takes)
         if isinstance(value, Scalar):
             return value.value
         if isinstance(value, Sequence):
@@ -197,7 +216,10 @@ class _Loader:
         return {key: self._plain(item) for key, item in value.items.items()}
 
     def _component(self, root: Mapping, section: str, registry: Registry[Any]) -> Any:  # noqa: ANN401
-        """A source or sink: its class by its type, its format's options set apart."""
+        """Return the options of a source or sink, of the class that its type names.
+
+        Return None where there is an error.
+        """
         value = root.items.get(section)
         if value is None:
             return None
@@ -231,7 +253,10 @@ class _Loader:
         return self._of_class(cls, value, section)
 
     def _of_class(self, cls: Any, value: Mapping, section: str) -> Any:  # noqa: ANN401
-        """A component's options, its client properties and its format's options set apart."""
+        """Return a component's options, with its client properties and its format's options checked.
+
+        Return None on an error.
+        """
         connects = "properties" in cls.model_fields
         self._document.visible.allow(names(cls))
         if connects:
@@ -280,7 +305,10 @@ class _Loader:
             self._warnings.append(f"{section}: {text}")
 
     def _collector(self, options: Mapping, sink: Any) -> DirtyDataCollector | None:  # noqa: ANN401  (a sink's options)
-        """`pipeline.dirty-data.collector.*`, taken out of the pipeline's options."""
+        """Remove `dirty-data.collector.*` from the pipeline's options, and return it as a model.
+
+        Return None where it is not given.
+        """
         names = [name for name in options.items if name.startswith(_COLLECTOR)]
         if not names:
             return None
@@ -299,12 +327,15 @@ class _Loader:
         return collector
 
     def _functions(self, options: Mapping) -> tuple[UserFunction, ...]:
-        """`pipeline.user-defined-function`, taken out of the pipeline's options, with what can be called only."""
+        """Remove `user-defined-function` from the pipeline's options, and return the functions that can be loaded.
+
+        The directory of the pipeline file becomes part of Python's search path.
+        """
         given = options.items.pop(FUNCTIONS, None)
         if given is None:
             return ()
         if self._folder is not None and str(self._folder) not in sys.path:
-            sys.path.append(str(self._folder))  # last, so that no file here stands in for a module of Python's own
+            sys.path.append(str(self._folder))  # last, so that no file in this directory replaces a module of Python
         models = [*self._list(Mapping({FUNCTIONS: given}, given.span), FUNCTIONS, UserFunction)]
         if self._has_errors() or not isinstance(given, Sequence):
             return ()
@@ -325,7 +356,10 @@ class _Loader:
         return tuple(models)
 
     def _check_calls(self, root: Mapping, given: Value | None) -> None:
-        """Expressions call functions that there are: Spark's, Flink's or the pipeline's own."""
+        """Report each call of an unknown function in an expression.
+
+        Known are the functions of Spark, of Flink, and of the pipeline itself.
+        """
         entries = given.items if isinstance(given, Sequence) else []
         names = (entry.items.get("name") for entry in entries if isinstance(entry, Mapping))
         own = {str(name.value).lower() for name in names if isinstance(name, Scalar)}
@@ -341,13 +375,13 @@ class _Loader:
                 for error in unknown_functions(text.value, own, guesses):
                     guesses -= 1
                     said = str(error)
-                    if guesses >= 0:  # more than these are counted, not shown
+                    if guesses >= 0:  # errors over this limit are only counted
                         said = self._wording.discreet(said, text, "transform", option)
                     span = self._document.within(text, error.at, error.length)
                     self._document.report(span, f"{option}: {said}")
 
     def _check_files(self, root: Mapping, source: Any, sink: Any) -> None:  # noqa: ANN401  (options models)
-        """A pipeline that reads files must not write among them."""
+        """Report an error where a pipeline would read the files that it writes."""
         if source.type == "file" == sink.type and source.matches(sink.example()):
             section = root.items["sink"]
             if unresolved(root.items["source"], "path") or unresolved(section, "path"):
@@ -366,7 +400,7 @@ class _Loader:
 
     @staticmethod
     def _chosen(component: Any, section: Mapping) -> str | None:  # noqa: ANN401  (an options model)
-        """The name of the format that a component's values are in."""
+        """Return the name of the format of a component's values. Return None where it is not a text."""
         chosen = section.items.get(component.formats)
         name = chosen.value if isinstance(chosen, Scalar) else component.model_fields["value_format"].default
         return name if isinstance(name, str) else None
@@ -374,7 +408,7 @@ class _Loader:
     def _format(self, name: str, option: str, section: Mapping, options: dict[str, Value]) -> BaseModel | None:
         try:
             cls = FORMATS.find(name)
-        except ComponentError:  # which the option itself says
+        except ComponentError:  # the check of the option itself reports this error
             return None
         if cls is None:
             return None
@@ -401,7 +435,7 @@ class _Loader:
             model = self._model(cls, item, self._plain(item), section)
             if model is not None:
                 out.append(model)
-                self._warn(model, item, section)  # type: ignore[arg-type]  # they are all `Options`
+                self._warn(model, item, section)  # type: ignore[arg-type]  # all these classes derive from `Options`
         return out
 
     def _model(
@@ -424,7 +458,7 @@ class _Loader:
         problems = dict.fromkeys(p for error in wrong for p in say(error))
         open_ = [key for key, value in where.items.items() if isinstance(value, Scalar) and value.unresolved]
         if open_:
-            # What is not wrong without the options that are not known yet hangs on them: it has to wait
+            # An error that disappears without the unknown options may depend on their values, so it is not reported yet
             settled = self._without(cls, plain, open_)
             same = {p for error in settled for p in say(error)}
             problems = {p: None for p in problems if p in same and p[0] not in open_}
@@ -434,7 +468,7 @@ class _Loader:
 
     @staticmethod
     def _without(model: type[BaseModel], plain: dict[str, Any], keys: list[str]) -> list[Any]:
-        """What is wrong when these options are left out."""
+        """Return the validation errors that remain when the options with these keys are left out."""
         left = {key: value for key, value in plain.items() if key not in keys}
         if "properties.*" in left:
             properties = left["properties.*"].items()

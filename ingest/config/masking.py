@@ -1,7 +1,7 @@
-"""Secrets in texts: which options hold one, and texts without them.
+"""Masking of secrets: which options hold secrets, and texts with the secrets hidden.
 
-In: names of options, their values, texts. Out: the secrets to mask, and texts with asterisks in their place.
-`config/visible.py` says what of a pipeline file may be shown at all.
+In: names of options, their values, texts. Out: the secrets to mask, and texts with asterisks in their place. The module
+`config/visible.py` decides which parts of a pipeline file may be shown at all.
 """
 
 from __future__ import annotations
@@ -17,17 +17,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 HIDDEN: Final = "********"
-"""What stands in the place of a value that is not shown, however long the value is."""
+"""Text that replaces a hidden value, however long the value is."""
 SEEN: Final[set[str]] = set()
-"""The secrets of all files that this process has read, for errors that end it."""
+"""Secrets of all files that this process has read. The error that ends the process is masked with them."""
 MIN_MASKED: Final = 3
-"""A secret shorter than this is not looked for in other texts: it would turn every text into asterisks."""
+"""Length in characters of the shortest secret that is masked in other texts.
+
+Shorter ones would hide parts of almost every text.
+"""
 
 _MAX_LINES: Final = 1_000
-"""Lines of a secret that are looked for one by one."""
+"""Number of lines of a secret that are masked one by one."""
 
 _NAMES_ONLY: Final = frozenset({"dew.csms.secretName", "properties-from-secret"})
-"""Options that name a secret and hold none."""
+"""Options that hold the name of a secret, and not the secret itself."""
 
 HARMLESS: Final = frozenset({
     "security.protocol", "sasl.mechanism", "sasl.mechanisms", "sasl.username", "sasl.kerberos.service.name",
@@ -36,7 +39,7 @@ HARMLESS: Final = frozenset({
     "ssl.protocol", "ssl.enabled.protocols", "ssl.endpoint.identification.algorithm",
     *(n for n in KNOWN if not SECRET.search(n) and not n.startswith(("sasl.", "ssl.", "security.", "http"))),
 })  # fmt: skip
-"""Client properties whose values are shown in the lines of a file; those of all others are not."""
+"""Client properties whose values may be shown in the lines of a file. The values of all others are hidden."""
 
 UNTIL_KNOWN: Final = frozenset({"sasl.password", "sasl.jaas.config", "ssl.key.password", "ssl.keystore.password",
                                  "ssl.truststore.password", "ssl.key.pem", "ssl.keystore.key"})  # fmt: skip
@@ -44,17 +47,20 @@ HOLDERS: Final = tuple(f"{name}." for name in {*KNOWN, *UNTIL_KNOWN} if SECRET.s
 PROPERTIES: Final = "properties."
 _FAMILIES: Final = re.compile(r"properties\.(?:sasl|ssl|security|https?)\.|aliyun\.kafka\.|variables(?:\.|$)")
 _SETTINGS: Final = re.compile(r"(?:true|false|none|default|oidc|pem|jks|pkcs12|https?://\S*|\d{1,9})", re.IGNORECASE)
-"""Texts that no secret is, in options that may hold one."""
+"""Texts that are certainly no secret, in options that may hold one."""
 _URL_PASSWORD: Final = re.compile(r"(?:://|^)[^\s/@:,]*:([^\s/@]+)@")
 _JAAS_SECRET: Final = re.compile(
     r"""(?:pass|secret|token|key|pwd)\w*\s*[=:]?\s*(?:"([^"]+)"?|'([^']+)'?|([^\s;"']+))""", re.IGNORECASE
 )
 PLACEHOLDERS: Final = re.compile(r"[\"']?(?:\$\{(?:(?:env:)?[A-Za-z0-9_][\w.-]*|file:[\w.:/~-]+)\})+[\"']?", re.ASCII)
-"""Placeholders and nothing else; `${vault:…}` is none, so that what stands in it may be a value."""
+"""Text of placeholders only. `${vault:…}` is not one of them, because its content may be a value."""
 
 
 def mask(text: str, secrets: Iterable[str]) -> str:
-    """The text without the secrets in it, also where they are quoted, or only some of their lines are there."""
+    """Return the text with asterisks in place of secrets.
+
+    Quoted secrets and single lines of a secret are masked, too.
+    """
     for form in forms(frozenset(secrets)):
         text = text.replace(form, HIDDEN)
     return text
@@ -62,7 +68,10 @@ def mask(text: str, secrets: Iterable[str]) -> str:
 
 @lru_cache(maxsize=20)
 def forms(secrets: frozenset[str]) -> tuple[str, ...]:
-    """How secrets look in a text, longest first: whole and by line, as they are, and as `repr` and JSON write them."""
+    """Return all spellings of secrets in a text, longest first.
+
+    The spellings are the whole secret and each of its lines, as they are, and as `repr` and JSON write them.
+    """
     found: set[str] = set()
     for secret in secrets:
         for part in (secret, *(line.strip() for line in secret.splitlines()[:_MAX_LINES])):
@@ -71,15 +80,18 @@ def forms(secrets: frozenset[str]) -> tuple[str, ...]:
 
 
 def escaped(text: str) -> Iterator[str]:
-    """Yield a text as `repr` and JSON write it, without the quotes around it."""
+    """Yield the text as `repr` and JSON write it, without the quotes around it."""
     yield repr(text)[1:-1]
-    yield repr(f"\"'{text}")[4:-1]  # in a longer text with both kinds of quotes
+    yield repr(f"\"'{text}")[4:-1]  # the spelling of a longer text that has both kinds of quotes
     yield json.dumps(text)[1:-1]
     yield json.dumps(text, ensure_ascii=False)[1:-1]
 
 
-def masked(value: Any, secrets: Iterable[str]) -> Any:  # noqa: ANN401  (what JSON has)
-    """A plain value, of maps and lists as well, with every text in it masked; not the keys, which are words of ours."""
+def masked(value: Any, secrets: Iterable[str]) -> Any:  # noqa: ANN401  (the plain values of JSON)
+    """Return a plain value with every text in it masked, also in maps and lists. The keys of maps are not masked.
+
+    Keys are names that this program chose.
+    """
     if isinstance(value, str):
         return mask(value, secrets)
     if isinstance(value, dict):
@@ -90,24 +102,24 @@ def masked(value: Any, secrets: Iterable[str]) -> Any:  # noqa: ANN401  (what JS
 
 
 def sensitive(option: str) -> bool:
-    """Whether an option is one that holds a secret, or is called as if it were."""
+    """Tell whether an option holds a secret, or has a name as if it held one."""
     return option not in _NAMES_ONLY and SECRET.search(option) is not None
 
 
 def opaque(option: str) -> bool:
-    """Whether an option holds a text in any case, so that what is nested in it is a text that YAML took for a map."""
+    """Tell whether an option always holds a text. A map below such an option is a text that YAML mistook for a map."""
     return sensitive(option) or (option.count(".") > 1 and option.startswith(PROPERTIES)) or concealed(option)
 
 
 def concealed(option: str) -> bool:
-    """Whether the value of an option that is understood may be a secret, so that a checkpoint does not keep it."""
+    """Tell whether an option's value may be a secret. Checkpoints do not keep such values."""
     if sensitive(option):
         return True
     return _FAMILIES.match(option) is not None and option.removeprefix(PROPERTIES) not in HARMLESS
 
 
 def secrets_in(option: str, value: str) -> Iterator[str]:
-    """The texts of an option's value that are to be masked wherever else they turn up."""
+    """Yield the parts of an option's value that must be masked in all other texts."""
     yield from _URL_PASSWORD.findall(value)
     if not sensitive(option) or _SETTINGS.fullmatch(value.strip()):
         return

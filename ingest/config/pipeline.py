@@ -1,4 +1,8 @@
-"""The models of a pipeline file. Components bring their own; what they have in common with each other is here."""
+"""The models of a pipeline file.
+
+In: plain values of the file's sections. Out: frozen, checked models. The options of components are in the components'
+own files; the models that all pipelines share are here.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +55,7 @@ class Route(Options):
     _check_selector = field_validator("source_table")(_selector)
 
     def warnings(self) -> list[tuple[str, str]]:
-        """What the file says and what does nothing."""
+        """Return the options that are accepted but have no effect: for each its key, and why it has none."""
         if self.replace_symbol is None or self.replace_symbol in self.sink_table:
             return []
         return [("replace-symbol", "replace-symbol has no effect: sink-table does not contain it")]
@@ -93,7 +97,7 @@ class Transform(Options):
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The primary key's columns."""
+        """Return the names of the primary key's columns. Empty where the option is not given."""
         return tuple(part.strip() for part in (self.primary_keys or "").split(",") if part.strip())
 
     @field_validator("projection")
@@ -109,13 +113,13 @@ class Transform(Options):
     @classmethod
     def _check_filter(cls, value: str | None) -> str | None:
         if value is not None:
-            from ingest.expressions.clauses import condition  # noqa: PLC0415  (as above)
+            from ingest.expressions.clauses import condition  # noqa: PLC0415  (few pipelines need it)
 
             condition(value)
         return value
 
     def warnings(self) -> list[tuple[str, str]]:
-        """What the sinks that there are do not do."""
+        """Return the options that no installed sink uses: for each its key, and why it has no effect."""
         given = [("partition-keys", self.partition_keys), ("table-options", self.table_options)]
         found = [(key, f"{key} has no effect: it is for sinks that create tables") for key, value in given if value]
         if self.table_options is None and "table_options_delimiter" in self.model_fields_set:
@@ -123,12 +127,12 @@ class Transform(Options):
         return found
 
     def rule(self, number: int) -> TransformRule:
-        """What bears on rows."""
+        """Return the rule for this entry's rows. `number` is the position of the entry in the list."""
         plain = self.projection is None or self.projection.strip() in {"*", "\\*"}
         items: tuple[Item, ...] = ()
         wanted = None
         if not plain or self.filter is not None:
-            from ingest.expressions.clauses import condition, projection  # noqa: PLC0415  (as above)
+            from ingest.expressions.clauses import condition, projection  # noqa: PLC0415  (few pipelines need it)
 
             items = () if plain or self.projection is None else projection(self.projection)
             wanted = None if self.filter is None else condition(self.filter)
@@ -162,8 +166,11 @@ class UserFunction(Options):
         return value
 
     def load(self) -> Function:
-        """The function; raises FunctionError. Imports the module."""
-        from ingest.expressions.functions import load  # noqa: PLC0415  (as above)
+        """Return the function. Imports its module.
+
+        Raise FunctionError where that fails, or where the function is not suitable.
+        """
+        from ingest.expressions.functions import load  # noqa: PLC0415  (few pipelines need it)
 
         return load(self.name, self.python)
 
@@ -220,25 +227,28 @@ class PipelineOptions(Options):
 
 
 class Pipeline(BaseModel):
-    """A pipeline file, checked and filled in."""
+    """A pipeline file after the check, with all placeholders filled in."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     source: Any
-    """One of `ingest.sources.SOURCES`."""
+    """Options of the source, an instance of a class in `ingest.sources.SOURCES`."""
     sink: Any
-    """One of `ingest.sinks.SINKS`."""
+    """Options of the sink, an instance of a class in `ingest.sinks.SINKS`."""
     route: tuple[Route, ...] = ()
     transform: tuple[Transform, ...] = ()
     pipeline: PipelineOptions
     warnings: tuple[str, ...] = Field(default=(), exclude=True)
-    """What its author should know and what stops nothing."""
+    """Warnings for the file's author. They do not stop a run."""
     secrets: frozenset[str] = Field(default=frozenset(), exclude=True, repr=False)
     folder: Any = Field(default=None, exclude=True)
-    """Where the file is, as a Path; None for a text that is in no file."""
+    """Directory of the file, as a Path. None for a text that is in no file."""
 
     def describe(self) -> dict[str, str]:
-        """The options that are set, by their place in the file, without any secret: for people and checkpoints."""
+        """Return the options that are set, by their place in the file, without any secret.
+
+        People and checkpoints read it.
+        """
         out: dict[str, str] = {}
 
         def add(prefix: str, value: Any) -> None:  # noqa: ANN401
@@ -264,7 +274,7 @@ class Pipeline(BaseModel):
         return out
 
     def dead_letters(self, selection: Selection) -> LetterSource:
-        """Return the pipeline's dead letters as a source; raises ConfigError where it collects none."""
+        """Return the source that reads the pipeline's dead letters. Raise ConfigError where it collects none."""
         from ingest.deadletter.source import LetterSource  # noqa: PLC0415  (few commands need it)
 
         collector = self.pipeline.collector
@@ -279,7 +289,10 @@ class Pipeline(BaseModel):
 
     @property
     def functions(self) -> tuple[Function, ...]:
-        """The user's own functions, ready to be called by workers."""
+        """Return the user-defined functions, ready to be sent to workers.
+
+        Raise FunctionError where one cannot be loaded.
+        """
         if not self.pipeline.functions:
             return ()
         from ingest.expressions.functions import travelling  # noqa: PLC0415  (few pipelines need it)
@@ -290,7 +303,7 @@ class Pipeline(BaseModel):
 
     @property
     def rules(self) -> Rules:
-        """What bears on whole tables."""
+        """Return the rules for whole tables: routes, keys and transforms."""
         return Rules(
             tuple(RouteRule(r.source_table, r.sink_table, r.replace_symbol) for r in self.route),
             self.pipeline.route_mode == "FIRST_MATCH",

@@ -1,7 +1,7 @@
-"""Tests of pipelines: a YAML file with a pipeline, the messages it gets, and what shall become of them.
+"""Tests of pipelines: a YAML file with a pipeline, its input messages, and the expected results.
 
-In: a file. Out: a `Scenario`, or a ScenarioError that says where it is not as it has to be. The format is described in
-docs/testing.md; `tests/spec` has some dozens of them.
+In: a file. Out: a `Scenario`, or a ScenarioError that says what is wrong, and where. Runs nothing. docs/testing.md
+describes the format; the files in `tests/spec` are examples.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _PIPELINE: Final = ("source", "sink", "route", "transform")
 _LISTS: Final = ("records", "lines", "rejects", "letters", "changes", "warnings")
 _MAPS: Final = ("set", "skipped", "withheld", "cut", "schema")
 _MOST: Final[dict[str, int]] = {"partition": (1 << 31) - 1, "repeat": 1_000_000, "timestamp": (1 << 63) - 1}
-"""The largest of each number in a message; the smallest is 0."""
+"""The largest value of each number in a message. The smallest is 0."""
 _MAX_BYTES: Final = 10 << 20
 _TOPIC: Final = "topic"
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message that the pipeline gets."""
+    """One input message of the pipeline."""
 
     topic: str
     partition: int
@@ -55,27 +55,30 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One test."""
+    """One test of a pipeline."""
 
     file: Path
     title: str
     loaded: Loaded
     messages: list[Message]
     expected: dict[str, Any] = field(default_factory=dict)
-    """What the file says, by its keys; only what is there is compared, `records` and `rejects` in any case."""
+    """The expected results, by the keys of the file.
+
+    Only keys that the file has are compared; `records`, `rejects` and `lines` are always compared.
+    """
     look_ahead: int = 1
 
 
 class ScenarioError(ConfigError):
-    """A test that is not as it has to be."""
+    """Error about a test file whose content is wrong."""
 
 
 class NoTest(ScenarioError):
-    """A file that is no test at all."""
+    """Error about a file that is not a test."""
 
 
 def read(file: Path) -> Scenario:
-    """Read a test; raises ScenarioError."""
+    """Return the test in a file. Raise ScenarioError where it has a mistake, and NoTest where it is no test."""
     try:
         with file.open("rb") as opened:
             text = opened.read(_MAX_BYTES)
@@ -93,7 +96,7 @@ def read(file: Path) -> Scenario:
     )  # fmt: skip
 
 
-def _parsed(file: Path, text: bytes) -> Any:  # noqa: ANN401  (whatever the file has)
+def _parsed(file: Path, text: bytes) -> Any:  # noqa: ANN401  (any value of a YAML file)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -109,12 +112,12 @@ def _parsed(file: Path, text: bytes) -> Any:  # noqa: ANN401  (whatever the file
         raise ScenarioError(f"{file}: not YAML: {type(exc).__name__}") from exc
 
 
-def _refuse(file: Path, found: Any) -> None:  # noqa: ANN401  (whatever the file has)
-    """Raise ScenarioError for what is no test: NoTest where it is meant to be something else."""
+def _refuse(file: Path, found: Any) -> None:  # noqa: ANN401  (any value of a YAML file)
+    """Raise ScenarioError for a test with a mistake, and NoTest for a file that is meant to be something else."""
     keys = {str(key) for key in found} if isinstance(found, dict) else set()
     wrong = sorted(keys - _KEYS)
     if "messages" not in keys:
-        # A pipeline has a source and a sink; a test whose messages are misspelt has other keys of a test
+        # A pipeline has the sections source and sink. A test whose key `messages` is misspelt has other keys of a test
         meant = keys & (_KEYS - {"pipeline"}) or any(get_close_matches(key, _KEYS, 1, 0.75) for key in wrong)
         if not meant or keys & {*_PIPELINE}:
             raise NoTest(f"{file}: a test is a map with at least `messages`, a list")
@@ -138,7 +141,10 @@ def _refuse(file: Path, found: Any) -> None:  # noqa: ANN401  (whatever the file
 
 
 def _pipeline(file: Path, given: Any, messages: list[Message], variables: dict[str, str]) -> Loaded:  # noqa: ANN401
-    """The pipeline of another file, or of this one, with what is not said filled in."""
+    """Return the loaded pipeline of a test, from the path or from the map in its file.
+
+    A map gets defaults for a source and a sink in memory. Raise ScenarioError where `given` is neither.
+    """
     if isinstance(given, str):
         if "\0" in given:
             raise ScenarioError(f"{file}: pipeline: a path has no NUL character")
@@ -197,7 +203,11 @@ def _messages(file: Path, index: int, item: Any) -> list[Message]:  # noqa: ANN4
 
 
 def _content(where: str, item: dict[str, Any], name: str) -> bytes | None:
-    """A text is its own bytes, `…-base64` any bytes; other YAML becomes JSON."""
+    """Return the content of a key or value as bytes.
+
+    A text becomes its own bytes, `…-base64` is decoded, other YAML becomes JSON. Raise ScenarioError where that is
+    impossible.
+    """
     coded = item.get(f"{name}-base64")
     if coded is not None:
         try:
@@ -224,7 +234,7 @@ def _bytes(where: str, name: str, text: str) -> bytes:
 
 
 def _unusable(error: Exception) -> str:
-    """Return why YAML could not become JSON, and what to do."""
+    """Return why a YAML value could not become JSON, and what the author can do."""
     if isinstance(error, TypeError):  # a date, a list as a key, …
         return "JSON has no dates, and only texts as keys; put what is no text, number or boolean in quotes"
     return "it is within itself, or nested too deep, which JSON cannot say; remove the alias"

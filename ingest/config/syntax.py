@@ -1,7 +1,7 @@
-"""Errors of the YAML parser in words that say what to do.
+"""Explanations of YAML syntax errors, with advice for the author.
 
-In: the parser's error and the file's lines. Out: a place and a text, which quotes nothing of the file but single
-punctuation marks: what stands there may be a secret.
+In: the parser's error and the file's lines. Out: a position and a text. The text quotes only single punctuation marks
+of the file, because any other part may be a secret.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _AT_BEGIN: Final[tuple[tuple[str, str], ...]] = (
     ("alias", f"a value that begins with '*' is an alias in YAML; {_QUOTES}"),
     ("scanning an anchor", f"a value that begins with '&' is an anchor in YAML; {_QUOTES}"),
 )
-"""What is said where the construct begins that went wrong."""
+"""Parts of the parser's message, and the advice. The advice is shown at the begin of the wrong construct."""
 _WHERE_SEEN: Final[tuple[tuple[str, str], ...]] = (
     (r"found character '\t'", "a tab: YAML is indented with blanks only; replace the tab by blanks"),
     ("that cannot start any token", f"no value begins with this character; {_QUOTES}"),
@@ -36,12 +36,18 @@ _WHERE_SEEN: Final[tuple[tuple[str, str], ...]] = (
     ("duplicate key", "this key is there twice in one map"),
     ("directive", "a line that begins with '%' in front of a document is a directive of YAML's: remove it"),
 )
-"""What is said where the parser noticed."""
+"""Patterns in the parser's message, and the advice.
+
+The advice is shown at the place where the parser noticed the error.
+"""
 _ANY_QUOTED: Final = re.compile(r"'[^']*'|\"[^\"]*\"|<[^>]*>")
 
 
 def explain(error: MarkedYAMLError, line_of: Callable[[int], str]) -> tuple[StringMark | None, str]:
-    """Where an error is best shown, and what to do about it. `line_of`: a line of the file, counted from 1."""
+    """Return the best position to show an error at, and the advice.
+
+    `line_of` returns a line of the file, counted from 1. The position is None where the parser gave none.
+    """
     said = ", ".join(part for part in (error.context, error.problem) if part).replace("\n", " ")
     seen = error.problem_mark or error.context_mark
     line = "" if seen is None else line_of(seen.line + 1)

@@ -1,8 +1,9 @@
-"""Which values of a pipeline file may be shown.
+"""Decision which parts of a pipeline file may be shown.
 
-The rule: structure is shown, a value is shown only where its option is known and can hold no secret. So a misspelt
-option, a value in the wrong place, a comment and a file that is not YAML show none of their values. docs/secrets.md
-says the same to users. In: names and texts. Out: whether they may be shown, and texts without what may not.
+In: names and texts. Out: whether they may be shown, and texts in which the other parts are hidden. The rule: structure
+is shown; a value is shown only where its option is known and cannot hold a secret. So no value is shown of a misspelt
+option, of a value in the wrong place, of a comment, or of a file that is not YAML. docs/secrets.md explains the rule to
+users.
 """
 
 from __future__ import annotations
@@ -42,19 +43,22 @@ _QUOTATION: Final = re.compile(
     r"|\b(?:Plain|Scram|Krb5|OAuthBearer)LoginModule\b",
     re.DOTALL,
 )
-"""What a message puts in quotes, as `repr` does; also where its end is cut off. And the words that it need not hide."""
+"""Quotations in a message, as `repr` writes them, also without their end; and words that need not be hidden."""
 _MODULES: Final = frozenset({"PlainLoginModule", "ScramLoginModule", "Krb5LoginModule", "OAuthBearerLoginModule"})
 _FRAGMENT: Final = 6
-"""So many characters of a value in a row are taken for a part of it, wherever they stand in a message about it."""
+"""Number of successive characters of a value that count as a part of it.
+
+Such a part is hidden in messages about the value.
+"""
 _KEY: Final = re.compile(r"[\w.*<-]{1,100}")
 _STRUCTURE: Final = frozenset(" \t-:[]{},?|>\"'")
 _LINE: Final = re.compile(r"([\s-]*)([A-Za-z0-9_.-]+)(\s*:)(?=\s|$)")
 
 
 def conceal(text: str, values: Iterable[str], shown: Iterable[str] = ()) -> str:
-    """A message about these values without anything of them: neither a quotation, nor a word, nor a part of one.
+    """Return a message without its quotations, words or parts of the given values.
 
-    Kept are quotations of what is `shown` in any case, and of names of options that are not in a value.
+    Quotations of the texts in `shown` stay. Quotations of option names stay, too, unless the name is part of a value.
     """
     found = [value for value in values if value.strip()]
     if not found:
@@ -91,29 +95,32 @@ def _without_fragments(text: str, values: Collection[str]) -> str:
 
 
 def shown_key(key: str) -> str:
-    """A key as messages show it; not where a value may have got into it."""
+    """Return the key as messages show it. Return asterisks where the key may contain a value."""
     return key if _is_key(key) else HIDDEN
 
 
 def _is_key(key: str) -> bool:
-    """Whether it looks like a key; not where something follows the name of an option that holds a secret."""
+    """Tell whether a text looks like a key.
+
+    The name of a secret option with more text after it does not: the rest may be the secret.
+    """
     name = key.removeprefix(_COLLECTOR).removeprefix(PROPERTIES)
     return _KEY.fullmatch(key) is not None and (name in KNOWN or not name.startswith(HOLDERS))
 
 
 class Visible:
-    """What of one file may be shown; knows the options of the components that the file uses."""
+    """The parts of one file that may be shown. It knows the options of the components that the file uses."""
 
     def __init__(self) -> None:
-        """Know the options of the package's own components, once somebody asks."""
+        """Know no options of other packages yet. Those of this package are loaded when they are needed."""
         self._more: set[str] = set()
 
     def allow(self, options: Iterable[str]) -> None:
-        """Know these options, too: of a component of another package."""
+        """Add the options of a component, which may be of another package, to the known ones."""
         self._more.update(options)
 
     def value(self, section: str, option: str, text: str) -> bool:
-        """Whether the value of an option of a section may be shown; `text` as the file has it."""
+        """Tell whether the value of a section's option may be shown. `text` is the value as the file has it."""
         if PLACEHOLDERS.fullmatch(text.strip()):
             return True
         name = option.removeprefix(_COLLECTOR)
@@ -125,18 +132,24 @@ class Visible:
         return name in _known().get(section, ()) or name in self._more
 
     def key(self, section: str, parent: str, key: str) -> bool:
-        """Whether a key may be shown: not below an option that has a secret, nor where it looks like a value."""
+        """Tell whether a key may be shown.
+
+        It may not below an option that has a secret, nor where it looks like a value.
+        """
         return _is_key(key) and not (section and opaque(parent))
 
     def option(self, section: str, key: str) -> bool:
-        """Whether a section has such an option."""
+        """Tell whether a section has an option with this key."""
         name = key.removeprefix(_COLLECTOR).removeprefix(PROPERTIES)
         return key in _known().get(section, ()) or key in self._more or name in KNOWN
 
 
 @cache
 def _known() -> dict[str, frozenset[str]]:
-    """The options of each section whose values are texts; their names only, so that nothing is loaded before."""
+    """Return the names of each section's options that have a text as value.
+
+    It is a function and not a constant, so that components are loaded only when a file has a mistake.
+    """
     from ingest.config.pipeline import PipelineOptions, Route, Transform, UserFunction  # noqa: PLC0415
     from ingest.deadletter.collector import DirtyDataCollector  # noqa: PLC0415
     from ingest.formats import FORMATS  # noqa: PLC0415  (only where something is wrong with a file)
@@ -160,13 +173,16 @@ def _known() -> dict[str, frozenset[str]]:
 
 @cache
 def _names() -> frozenset[str]:
-    """The names of all options, which messages propose."""
+    """Return the names of all options. Messages may propose them."""
     return frozenset({*KNOWN, *(PROPERTIES + name for name in KNOWN)}.union(*_known().values()))
 
 
 @cache
 def words() -> frozenset[str]:
-    """The names that messages list: of options, sections and components. Where a secret is one, they do not show it."""
+    """Return all names that messages list: options, sections and components.
+
+    Masking does not replace them, because asterisks in a list of known names would tell which name is a password.
+    """
     from ingest.formats import FORMATS  # noqa: PLC0415  (only where something is wrong with a file)
     from ingest.sinks import SINKS  # noqa: PLC0415
     from ingest.sources import SOURCES  # noqa: PLC0415
@@ -175,9 +191,10 @@ def words() -> frozenset[str]:
 
 
 def line_of(line: str, shown: list[tuple[int, int]], hidden: list[tuple[int, int]]) -> list[bool]:
-    """Which characters of a line may be shown, given the places of its texts; what is between is structure or hidden.
+    """Return for each character of a line whether it may be shown.
 
-    Where a place is in both lists (an alias), it is hidden.
+    `shown` and `hidden` are the places of texts. A character in both lists (an alias) is hidden. Between texts only the
+    marks of YAML's structure are shown.
     """
     marks: list[bool | None] = [None] * len(line)
     for value, places in ((True, shown), (False, hidden)):
@@ -193,7 +210,10 @@ def line_of(line: str, shown: list[tuple[int, int]], hidden: list[tuple[int, int
 
 
 def line_alone(line: str) -> list[bool]:
-    """Which characters of a line may be shown when nothing is known of the lines around it: a known key."""
+    """Return for each character of a line whether it may be shown, when the lines around it cannot be read.
+
+    Only the indentation and a known key at the begin are shown.
+    """
     found = _LINE.match(line)
     end = 0
     if found is not None:
@@ -208,7 +228,11 @@ def line_alone(line: str) -> list[bool]:
 
 
 def covered(line: str, visible: list[bool], secrets: Iterable[str]) -> tuple[str, list[int]]:
-    """The line with asterisks for what may not be shown, and where each of its characters (and its end) is in it."""
+    """Return the line with asterisks in place of hidden parts, and the new position of each character.
+
+    The last position is that of the line's end. Secrets are hidden wherever they are in the line; `visible` is changed
+    for them.
+    """
     for form in forms(frozenset(secrets)):
         at = line.find(form)
         while at >= 0:

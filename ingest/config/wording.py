@@ -1,7 +1,7 @@
-"""What is wrong with the values of a pipeline file, in the words of the file.
+"""Messages about wrong values of a pipeline file, in the words of the file.
 
-In: errors of pydantic's and of the validators. Out: for each problem the option, where it stands, and what to say. None
-of them quotes a value that may be a secret.
+In: errors of pydantic and of the validators. Out: for each problem the option, its position, and the message. No
+message quotes a value that may be a secret.
 """
 
 from __future__ import annotations
@@ -26,21 +26,24 @@ if TYPE_CHECKING:
 SECTIONS: Final = ("source", "sink", "route", "transform", "pipeline")
 FUNCTIONS: Final = "user-defined-function"
 _LONGEST: Final = 100
-"""Characters of a value that a message quotes."""
+"""Number of characters of a value that a message quotes at most."""
 
 Problem: TypeAlias = tuple[str, Span, str]
-"""The option that is wrong, where it stands, and what to say."""
+"""The option that is wrong, its position, and the message."""
 
 
 class Wording:
-    """Says what is wrong with the values of one document."""
+    """Author of the messages about wrong values in one document."""
 
     def __init__(self, document: Document) -> None:
-        """Ask the document what may be shown."""
+        """Keep the document, which decides what may be shown."""
         self._document = document
 
     def given(self, value: Value | None, section: str, key: str) -> str:
-        """A value as messages name it: not with what placeholders put in, and not where it may be a secret."""
+        """Return a value as messages name it.
+
+        Texts that placeholders put in are not shown, and neither is a value that may be a secret.
+        """
         if not isinstance(value, Scalar) or value.value is None:
             return "this" if value is not None and not isinstance(value, Scalar) else "null"
         text = value.value if value.written is None else value.written
@@ -49,7 +52,7 @@ class Wording:
         return repr(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…")
 
     def discreet(self, message: str, value: Value | None, section: str, key: str) -> str:
-        """What a validator says of a value, without what must not be shown of that."""
+        """Return a validator's message about a value, without the parts of the value that must not be shown."""
         hidden: list[str] = []
         shown = [key, key.removeprefix(PREFIX)] if shown_key(key) == key else []
         for scalar in _scalars(value):
@@ -64,14 +67,14 @@ class Wording:
         return conceal(message, hidden, shown)
 
     def problems(self, error: Any, where: Mapping, known: list[str], section: str) -> list[Problem]:  # noqa: ANN401  (pydantic's)
-        """What an error of pydantic's is about: for each problem the option, where it stands, and what to say."""
+        """Return the problems that a pydantic error stands for."""
         path = [str(part) for part in error["loc"]]
         key = path[0] if path else ""
         inner = error.get("ctx", {}).get("error")
         if isinstance(inner, (PropertyError, OptionErrors)):
             prefix = PREFIX if isinstance(inner, PropertyError) else ""
             problems = [(prefix + name, text) for name, text in inner.problems]
-            # What is no text at all has an error of its own
+            # An option that has no text has an error of its own
             other = {name for name, of in where.items.items() if not isinstance(of, Scalar) or of.value is None}
             return [self._together(name, text, where, section) for name, text in problems if name not in other]
         value = where.items.get(key)
@@ -95,7 +98,7 @@ class Wording:
         return [(key, span, f"{key}: {said}")]
 
     def _together(self, key: str, text: str, where: Mapping, section: str) -> Problem:
-        """A problem that a validator found among several options."""
+        """Return a problem that a validator found among several options."""
         name = key.removeprefix(PREFIX)
         head = f"{name}: " if text.startswith(f"{name}: ") and shown_key(key) == key else ""
         text = head + self.discreet(text.removeprefix(head), where.items.get(key), section, key)
@@ -105,12 +108,12 @@ class Wording:
 
 
 def names(cls: type[BaseModel]) -> list[str]:
-    """The keys of a model's options."""
+    """Return the keys of a model's options."""
     return [f.alias or n for n, f in cls.model_fields.items() if f.alias not in {"*format", "properties.*"}]
 
 
 def _scalars(value: Value | None) -> Iterator[Scalar]:
-    """The texts in a value."""
+    """Yield all texts in a value."""
     if isinstance(value, Scalar):
         yield value
     elif value is not None:
@@ -119,7 +122,7 @@ def _scalars(value: Value | None) -> Iterator[Scalar]:
 
 
 def _place(section: str, key: str) -> tuple[str, str]:
-    """A part of the file, by what messages call it, as a section and an option in it."""
+    """Return the section and the option of a part of the file. `section` is what messages call the part."""
     if section == FUNCTIONS:
         return "pipeline", f"{FUNCTIONS}.{key}"
     root = section.partition(".")[0]
@@ -127,7 +130,7 @@ def _place(section: str, key: str) -> tuple[str, str]:
 
 
 def _nested(key: str, value: Value | None, known: list[str]) -> str:
-    """What to write in the place of keys that are nested where they are to be joined by dots."""
+    """Return advice for a nested key that must be written with dots; an empty text for any other key."""
     while isinstance(value, Mapping) and value.items and not opaque(key):
         below, value = next(iter(value.items.items()))
         key = f"{key}.{below}"
@@ -137,7 +140,10 @@ def _nested(key: str, value: Value | None, known: list[str]) -> str:
 
 
 def _say(error: Any, value: Value | None, given: str, key: str, *, guess: bool) -> str | None:  # noqa: ANN401
-    """Pydantic's message in the words of the file, with no more of the value than `given`; None for a validator's."""
+    """Return pydantic's message in the words of the file, or None where a validator wrote the message.
+
+    The message shows no more of the value than the text `given`.
+    """
     kind, ctx = error["type"], error.get("ctx", {})
     if kind == "literal_error":
         expected = str(ctx["expected"])
