@@ -1,1 +1,1 @@
-"""What a run leaves for the next one: batches, positions, schemas, on any file system."""
+"""Checkpoints: the batches, positions and schemas that a run keeps for the next run, on any file system."""

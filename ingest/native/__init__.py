@@ -1,1 +1,1 @@
-"""The native implementation of decoding and encoding, in C. The packages formats and encode are its reference."""
+"""The native implementation of decoding and encoding. The packages `formats` and `encode` are its reference."""

@@ -1,1 +1,1 @@
-"""Events of a run, and what shows them. Used by the command line and the engine only."""
+"""Events of a run, and their display. Only the command line and the driver use this package."""
