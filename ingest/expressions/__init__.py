@@ -1,1 +1,4 @@
-"""Expressions of transforms as texts: their words, Flink's dialect, what is wrong with them. Needs no Spark."""
+"""Expressions of transforms as texts: their tokens, their translation from Flink SQL, and their errors.
+
+Needs no Spark.
+"""

@@ -1,6 +1,6 @@
-"""Names of functions: those of Spark SQL, so that a file can be checked without Spark, and what others are here.
+"""Names of functions of Spark SQL, so that a pipeline file can be checked without Spark.
 
-The lists of Spark's are those of its registry; a test compares them with the Spark that is installed.
+The lists are those of Spark's registry. A test compares them with the installed Spark.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ SCALAR: Final = _names(
     xpath_long xpath_number xpath_short xpath_string xxhash64 year zeroifnull zip_with
     """
 )
-"""Functions that give one value for one row, those that are refused for other reasons among them."""
+"""Functions that compute one value from one row. Some of them are refused for other reasons."""
 
 AGGREGATES: Final = _names(
     """
@@ -86,7 +86,7 @@ AGGREGATES: Final = _names(
     tuple_sketch_agg_integer tuple_union_agg_double tuple_union_agg_integer var_pop var_samp variance
     """
 )
-"""Functions that see many rows."""
+"""Functions that compute one value from many rows."""
 
 WINDOWS: Final = _names(
     """
@@ -94,7 +94,7 @@ WINDOWS: Final = _names(
     window window_time
     """
 )
-"""Functions that see a row among others, or put rows into windows of time."""
+"""Functions that need the rows around a row, or that put rows into windows of time."""
 
 GENERATORS: Final = _names(
     """
@@ -102,4 +102,4 @@ GENERATORS: Final = _names(
     variant_explode_outer
     """
 )
-"""Functions that make several rows, or columns, of one."""
+"""Functions that make several rows or columns from one row."""

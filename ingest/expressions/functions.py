@@ -1,8 +1,8 @@
-"""Functions of the user's own in expressions: what they take and give, as their annotations say.
+"""User-defined functions in expressions. Their annotations say the types of their parameters and their result.
 
-In: `module:function`. Out: the function with Spark's types for what it takes and gives, and, on a worker, its results
-for a batch of rows: an error in it is a failed row, not a failed batch. A function is called for each row, or once for
-many where it takes Arrow arrays or pandas series.
+In: a text `module:function`. Out: the function with the types of its parameters and of its result. Imports the user's
+module, but never calls the function. A function is called for each row, or once for many rows where its parameters are
+Arrow arrays or pandas series.
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ _TYPES: Final[dict[Any, DataType]] = {
     Decimal: DecimalType(38, 18), dt.date: types.DATE, dt.datetime: types.TIMESTAMP, dt.time: types.parse("TIME(6)"),
 }  # fmt: skip
 _BATCHES: Final = {("pyarrow.lib", "Array"): "arrow", ("pandas", "Series"): "pandas"}
-"""Classes whose values are a batch's; `pandas.core.series` says that it is of `pandas`."""
+"""Classes whose instances hold the values of many rows. The module `pandas.core.series` counts as `pandas`."""
 _SAID: Final = 300
 
 
 class FunctionError(ValueError):
-    """A function that cannot be used, and why."""
+    """Error about a function that cannot be used. Its text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """What a function takes."""
+    """One parameter of a function."""
 
     name: str
     type: DataType | None
-    """None: whatever the expression gives."""
+    """The parameter's type. None accepts any type that the expression has."""
     nullable: bool
-    """Whether it takes a null; where it does not, the result of a null is null and nothing is called."""
+    """Whether the parameter accepts null. If not, a null gives the result null, and the function is not called."""
     optional: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function of the user's own."""
+    """A user-defined function."""
 
     name: str
     python: str
@@ -62,11 +62,15 @@ class Function:
     takes: tuple[Parameter, ...]
     gives: DataType
     batch: str
-    """How it takes many rows: `arrow`, `pandas`, or not at all (empty)."""
+    """How the function takes many rows: `arrow` or `pandas`. Empty where it takes one row."""
 
 
 def load(name: str, python: str) -> Function:
-    """The function that `module:function` names; raises FunctionError. Imports the module, which is the user's code."""
+    """Import the module and return the function that `module:function` names.
+
+    Importing runs the user's code. Raise FunctionError where there is no such function, or where its signature is not
+    suitable.
+    """
     place = _PLACE.fullmatch(python)
     if place is None:
         msg = f"{python!r} is not module:function"
@@ -123,8 +127,11 @@ def _read(name: str, python: str, function: Callable[..., Any]) -> Function:
     return Function(name, python, function, tuple(takes), gives, batch)
 
 
-def _understood(hint: Any, what: str) -> tuple[DataType | None, bool, str]:  # noqa: ANN401  (an annotation)
-    """The type of an annotation (None: any), whether None is one of its values, and how it takes batches."""
+def _understood(hint: Any, what: str) -> tuple[DataType | None, bool, str]:  # noqa: ANN401  (any annotation)
+    """Return the type of an annotation (None for any type), whether it accepts None, and how it takes many rows.
+
+    Raise FunctionError where no column has such a type. `what` names the annotation in the error.
+    """
     given: DataType | None = None
     if typing.get_origin(hint) is Annotated:
         hint, *more = typing.get_args(hint)
@@ -175,7 +182,10 @@ def _type(hint: Any, what: str) -> DataType:  # noqa: ANN401  (an annotation)
 
 
 def travelling(functions: Sequence[Function], folder: Path | None) -> None:
-    """Let modules beside the pipeline file travel to workers as they are: they need not have the files."""
+    """Make the user's modules travel to workers by value, so that workers need no files.
+
+    These are the modules of the functions and all loaded modules in the directory of the pipeline file.
+    """
     if folder is None or not functions:
         return
     from pyspark import cloudpickle  # noqa: PLC0415  (few runs need it)
@@ -193,6 +203,6 @@ def travelling(functions: Sequence[Function], folder: Path | None) -> None:
 
 
 def message_of(exc: BaseException) -> str:
-    """Return an error as one line of at most 300 characters."""
+    """Return the error's class and the first line of its text, as one line of at most 300 characters."""
     text = str(exc).strip().splitlines()
     return f"{type(exc).__name__}{': ' + text[0] if text else ''}"[:_SAID]

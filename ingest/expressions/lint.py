@@ -1,7 +1,7 @@
-"""What is wrong with an expression, as far as its text alone tells.
+"""Checks of an expression that need only its text.
 
-In: its words. Out: nothing, or a TextError with the place and what to write instead. It must never pass on what is no
-scalar expression of one row, or a function that reaches outside of the row.
+In: the expression's tokens. Out: nothing, or a TextError with the place and advice. Anything that is not a scalar
+expression of one row, and any function that reaches outside of the row, must never pass.
 """
 
 from __future__ import annotations
@@ -31,42 +31,45 @@ RESERVED: Final = frozenset({
 _FORBIDDEN: Final = frozenset({
     "SELECT", "UNION", "INTERSECT", "EXCEPT", "JOIN", "LATERAL", "OVER", "HAVING",
 })  # fmt: skip
-"""Words of queries that expressions do not have: an expression is computed from one row."""
+"""Words of queries. Expressions do not have them, because an expression is computed from one row."""
 OUTSIDE: Final = frozenset({
     "reflect", "java_method", "try_reflect", "input_file_name", "input_file_block_start",
     "input_file_block_length", "current_catalog", "current_database", "current_schema", "current_user",
     "session_user", "user", "version", "spark_partition_id", "monotonically_increasing_id", "from_protobuf",
     "to_protobuf", "from_avro", "to_avro", "sql_keywords", "collations",
 })  # fmt: skip
-"""Functions that reach outside of the row: code, files, who runs this and where."""
+"""Functions that reach outside of the row: to code, to files, or to facts about the user and the machine."""
 _MARKS: Final = frozenset({"SEMICOLON", "PARAMETER", "PLACEHOLDER", "HINT"})
 _SYMBOLS: Final = frozenset({
     "PLUS", "DASH", "STAR", "SLASH", "PERCENT", "MOD", "EQ", "NEQ", "NULLSAFE_EQ", "LT", "LTE", "GT", "GTE", "DPIPE",
     "AMP", "PIPE", "CARET", "DCOLON",
 })  # fmt: skip
-"""Signs after which an operand follows."""
+"""Operator signs after which an operand follows."""
 _INFIX: Final = _SYMBOLS | {
     "DIV", "AND", "OR", "NOT", "LIKE", "ILIKE", "RLIKE", "SIMILAR_TO", "ESCAPE", "BETWEEN", "IN", "IS", "WHEN", "THEN",
     "ELSE",
 }  # fmt: skip
-"""Words after which an operand follows, unless they are names of columns: none is reserved in Spark."""
+"""Tokens after which an operand follows, unless they are names of columns. Spark reserves none of these words."""
 _OPERANDS: Final = frozenset({"VAR", "IDENTIFIER", "END", "NULL", "TRUE", "FALSE", *LITERALS, *CLOSE})
-"""Words that an operand ends with."""
+"""Tokens that may be the last of an operand."""
 _BETWEEN: Final = frozenset({"MOD", "COLLATE", "FOR", "FORMAT", "PLACING", "RETURNING", "TO", "BOTH", "LEADING",
     "TRAILING", "ASYMMETRIC", "SYMMETRIC"})  # fmt: skip
-"""Words within an operation that the tokenizer takes for names."""
+"""Words inside an operation that the tokenizer takes for names."""
 _TYPES: Final = frozenset({"ARRAY", "MAP", "STRUCT", "ROW", "MULTISET"})
-"""Types with others in `<` and `>`."""
+"""Types that have other types in `<` and `>`."""
 _NO_TYPES: Final = {"ROW": "STRUCT<name: type>", "MULTISET": "MAP<type, INT>"}
 MAX_NESTED: Final = 100
-"""How many brackets may be open at once: what reads expressions, here and in Spark, calls itself for each."""
+"""Number of brackets that may be open at once.
+
+The parsers of expressions, here and in Spark, are recursive: deeper nesting could overflow their stack.
+"""
 _SPECIAL: Final = frozenset({
     "TRY_CAST", "TIMESTAMPADD", "TIMESTAMPDIFF", "DATEADD", "DATEDIFF", "SIMILAR TO", "DIV", "ILIKE", "REGEXP", "FOR",
     "PLACING", "BOTH", "LEADING", "TRAILING", "TO", "ASYMMETRIC", "SYMMETRIC", "TRIM", "EXTRACT", "OVERLAY",
     "VARCHAR", "CHAR", "CHARACTER", "NUMERIC", "DEC", "TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ", "TIME", "BYTES",
     "VARBINARY", "BINARY", "DECIMAL", "IDENTIFIER",
 })  # fmt: skip
-"""Words besides reserved ones and functions that a bracket may follow: syntax, and types that have a length."""
+"""Words that a bracket may follow although they are neither reserved nor functions: syntax, and types with a length."""
 
 _MANY: Final = "sees many rows, and an expression is computed from one row"
 _INSTEAD: Final = {
@@ -126,11 +129,11 @@ ELSEWHERE: Final = {
     "bitxor": "write a ^ b",
     "bitnot": "write ~a",
 }
-"""Names that others have for what is here, or that have no place here: what to write."""
+"""Advice for function names of other databases: the spelling that works here, or the reason why there is none."""
 
 
 def check(tokens: Words) -> None:
-    """Refuse what is no expression of one row; raises TextError."""
+    """Raise TextError where the tokens are not an expression of one row."""
     depth = 0
     for i, token in enumerate(tokens):
         name, upper = kind(token), token.text.upper()
@@ -164,7 +167,7 @@ def check(tokens: Words) -> None:
 
 
 def _check_rows(token: Token) -> None:
-    """Refuse functions that do not make one value of one row."""
+    """Raise TextError where a function does not make exactly one value from one row."""
     lower, why = token.text.lower(), ""
     if lower in catalog.AGGREGATES:
         why = f"{_MANY}{f': {_INSTEAD[lower]}' if lower in _INSTEAD else ''}"
@@ -177,11 +180,14 @@ def _check_rows(token: Token) -> None:
 
 
 def _check_ends(tokens: Words) -> None:
-    """Refuse an operator without what follows it, and a CASE without its END, where that is certain."""
+    """Raise TextError for an operator without its operand, and for a CASE without its END.
+
+    Only certain mistakes count: a word like END may be the name of a column.
+    """
     typed = sure = False
     last = max((i for i, token in enumerate(tokens) if kind(token) == "WHEN"), default=0)
     cases = [i for i in range(last) if _begins_case(tokens, i)]
-    columns = sum(kind(token) == "END" for token in tokens) > len(cases)  # one END or more may be a column
+    columns = sum(kind(token) == "END" for token in tokens) > len(cases)  # at least one END may be a column's name
     for i, token in enumerate(tokens):
         name = kind(token)
         typed = typed or (name == "LT" and _is_type(tokens, i - 1))
@@ -203,18 +209,18 @@ def _check_ends(tokens: Words) -> None:
 
 
 def _begins_type(tokens: Words, i: int) -> bool:
-    """Whether a type is at `i`: after AS, `::`, or the `<` of another type."""
+    """Tell whether the word at `i` begins a type: it follows AS, `::`, or the `<` of another type."""
     before = kind(tokens[i - 1]) if i else ""
     return before in {"ALIAS", "DCOLON"} or (before == "LT" and _is_type(tokens, i - 2))
 
 
 def _is_type(tokens: Words, i: int) -> bool:
-    """Whether the word at `i` may be the name of a type that `<` follows."""
+    """Tell whether the word at `i` may be the name of a type that has other types in `<` and `>`."""
     return i >= 0 and tokens[i].text.upper() in _TYPES
 
 
 def _begins_case(tokens: Words, i: int) -> bool:
-    """Whether the word at `i`, which a WHEN follows somewhere, surely is a CASE, and no column."""
+    """Tell whether the word at `i` is certainly the keyword CASE, and not a column. A WHEN must follow somewhere."""
     if kind(tokens[i]) != "CASE" or (i and kind(tokens[i - 1]) in {"CASE", "DOT"}) or i + 1 == len(tokens):
         return False
     after = tokens[i + 1]
@@ -224,22 +230,25 @@ def _begins_case(tokens: Words, i: int) -> bool:
 
 
 def _is_operator(tokens: Words, i: int, *, after_one: bool) -> bool:
-    """Whether the word at `i` surely is an operator; `after_one`: whether the word before it is.
+    """Tell whether the token at `i` is certainly an operator.
 
-    Words may be columns where no operand is before them.
+    `after_one` says whether the token before it is an operator. A word without an operand before it may be a column.
     """
     name, before = kind(tokens[i]), kind(tokens[i - 1]) if i else ""
     if name == "STAR":
         return before not in {"", *OPEN, "COMMA", "BACKSLASH", "DOT", "DISTINCT", "ALL"}
     if name in _SYMBOLS:
-        return name != "NEQ" or not _is_type(tokens, i - 1)  # an empty STRUCT<>
+        return name != "NEQ" or not _is_type(tokens, i - 1)  # the `<>` of an empty STRUCT<> is no operator
     if before in {"IS", "NOT"}:
         return after_one
     return before in _OPERANDS and tokens[i - 1].text.upper() not in _BETWEEN
 
 
 def _begins_no_operand(tokens: Words, i: int, *, columns: bool) -> bool:
-    """Whether no operand begins with the word at `i`, which follows an operator; `columns`: END may be one."""
+    """Tell whether the token at `i`, which follows an operator, certainly begins no operand.
+
+    `columns` says whether END may be the name of a column.
+    """
     name, before = kind(tokens[i]), kind(tokens[i - 1])
     if name == "COMMA" or name in CLOSE:
         return True
@@ -257,7 +266,7 @@ def _begins_no_operand(tokens: Words, i: int, *, columns: bool) -> bool:
 
 
 def _calls(tokens: Words, i: int) -> bool:
-    """Whether the word at `i` is the name of a function that is called."""
+    """Tell whether the word at `i` is the name of a called function."""
     token = tokens[i]
     if not opens(tokens, i) or not is_word(token) or kind(token) in LITERALS or (i and kind(tokens[i - 1]) == "DOT"):
         return False
@@ -266,10 +275,10 @@ def _calls(tokens: Words, i: int) -> bool:
 
 
 def unknown_functions(text: str, own: Collection[str], most: int = 100) -> Iterator[TextError]:
-    """Yield an error for each function that neither Spark SQL nor Flink SQL nor the pipeline has.
+    """Yield an error for each called function that neither Spark SQL nor Flink SQL nor the pipeline has.
 
-    `own`: the pipeline's own, in lower case. The first `most` say which one may be meant, which takes its time. A text
-    that is wrong in another way has none: that is said elsewhere.
+    `own` has the names of the pipeline's functions in lower case. The first `most` errors propose a similar name; the
+    search for it is slow. Nothing is yielded for a text that cannot be split into tokens: another check reports it.
     """
     try:
         tokens = tokens_of(text)
@@ -301,7 +310,7 @@ def _known(token: Token, own: Collection[str]) -> bool:
 
 
 _LONGEST: Final = 100
-"""No longer name is a slip of another one."""
+"""Length in characters of the longest name that is compared with known names for a proposal."""
 
 
 def _near(name: str, own: Collection[str]) -> str:
@@ -313,9 +322,12 @@ def _near(name: str, own: Collection[str]) -> str:
 
 
 WORDS: Final = frozenset({word for word, _ in CALLS} | BARE.keys() | CASTS | BRACKETS)
-"""Names that have a meaning of Flink's here."""
+"""Names that have Flink's meaning here."""
 
 
 def taken(name: str) -> bool:
-    """Whether an expression has another meaning for a function's name; Spark's own functions give way to a user's."""
+    """Tell whether a function's name already has another meaning in expressions.
+
+    Spark's own functions do not count: a user's function may replace them.
+    """
     return name.upper() in WORDS | RESERVED | _FORBIDDEN | _SPECIAL or name.lower() in OUTSIDE or name.startswith("__")

@@ -1,7 +1,7 @@
-"""Calls that mean otherwise in Flink SQL than in Spark SQL, and what stands for them: by name and number of arguments.
+"""Calls of functions that Flink SQL and Spark SQL define differently, and their translation to Spark SQL.
 
-In: the words of arguments, and what puts them into Spark's words. Out: Spark SQL, None where the call is Spark's
-already, or a TextError that says what to write instead.
+In: a function's name, its arguments as tokens, and a function that translates tokens. Out: Spark SQL, or None where
+Spark's own meaning is right, or a TextError with advice. Nothing is executed.
 """
 
 from __future__ import annotations
@@ -20,19 +20,25 @@ if TYPE_CHECKING:
     from ingest.expressions.words import Words
 
     Say = Callable[[Words], str]
-    """What puts words into Spark's words."""
+    """Function that translates tokens to Spark SQL."""
 
 NOW: Final = "__ingest.now"
-"""The time of day as a column, in microseconds since 1970: what a plan would compute once is computed for each row."""
+"""Column with the current time, in microseconds since 1970.
+
+Spark would compute the time once for a plan; this column has it for each row.
+"""
 DICE: Final = "__ingest.random."
 TAG: Final = "__ingest.uuid."
-"""Columns with a random number, or a UUID, of each row; a number follows. A plan would repeat its own in each batch."""
+"""Columns with a random number or a UUID for each row. A number follows the prefix.
+
+Spark would repeat its own random numbers in each batch, because the plan has a fixed seed.
+"""
 
 Made: TypeAlias = "str | Callable[[list[Words], Say], str | None]"
 
 
 def literal(value: str) -> str:
-    """Return a text as Spark reads it."""
+    """Return a text as a string literal of Spark SQL."""
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
@@ -48,23 +54,26 @@ def _refused(why: str) -> Callable[[list[Words], Say], str | None]:
 
 
 def _number(words: Words) -> bool:
-    """Whether an argument is a number that is not negative."""
+    """Tell whether an argument is a number literal. Such a literal is never negative."""
     return len(words) == 1 and kind(words[0]) == "NUMBER"
 
 
 def _fixed(words: Words) -> bool:
-    """Whether an argument is a literal."""
+    """Tell whether an argument is a literal."""
     return len(words) == 1 and kind(words[0]) in {"NUMBER", "STRING"}
 
 
 def _counted(words: Words, say: Say) -> str:
-    """A length: a negative one is NULL."""
+    """Return SQL for a length. A negative length becomes NULL, as in Flink."""
     given = say(words)
     return given if _number(words) else f"nullif(greatest({given}, -1), -1)"
 
 
 def _pad(function: str) -> Callable[[list[Words], Say], str]:
-    """`LPAD(s, n, with)`: NULL for a negative length, and where nothing is there to fill up with."""
+    """Return the translation of `LPAD(s, n, fill)` or RPAD.
+
+    The result is NULL for a negative length and for an empty fill text, as in Flink.
+    """
 
     def made(arguments: list[Words], say: Say) -> str:
         value, length, fill = arguments
@@ -77,7 +86,10 @@ def _pad(function: str) -> Callable[[list[Words], Say], str]:
 
 
 def _substring(arguments: list[Words], say: Say) -> str | None:
-    """`SUBSTRING(s, from, n)` and `SUBSTRING(s FROM from FOR n)`: empty where it begins before the text."""
+    """Translate `SUBSTRING(s, from, n)` and `SUBSTRING(s FROM from FOR n)`.
+
+    The result is empty where the start is before the text, as in Flink.
+    """
     if len(arguments) == 1:
         words = arguments[0]
         places = [*outside(words, "FROM", "FOR")]
@@ -98,7 +110,10 @@ def _substring(arguments: list[Words], say: Say) -> str | None:
 
 
 def _of_all(function: str) -> Callable[[list[Words], Say], str | None]:
-    """`GREATEST(a, b)`: NULL where one of them is."""
+    """Return the translation of `GREATEST(a, b)` or LEAST.
+
+    The result is NULL where one argument is NULL, as in Flink.
+    """
 
     def made(arguments: list[Words], say: Say) -> str | None:
         given = [say(a) for a in arguments]
@@ -113,7 +128,10 @@ _NO_REGEX: Final = re.compile(r"[^\\\[\](){}.*+?^$|]+")
 
 
 def _split(arguments: list[Words], _: Say) -> str | None:
-    """`SPLIT(s, ',')`: Flink's delimiter is a text, Spark's a regular expression."""
+    """Refuse `SPLIT(s, '.')` with TextError. Flink splits at a text, Spark at a regular expression.
+
+    Return None where the delimiter means the same in both.
+    """
     by = arguments[1]
     if len(by) == 1 and kind(by[0]) == "STRING" and _NO_REGEX.fullmatch(by[0].text):
         return None
@@ -122,9 +140,10 @@ def _split(arguments: list[Words], _: Say) -> str | None:
 
 
 def _split_index(arguments: list[Words], say: Say) -> str:
-    r"""`SPLIT_INDEX(s, '.', 1)`; a number is the character with that code, an empty text any white space.
+    r"""Translate `SPLIT_INDEX(s, '.', 1)`.
 
-    `\E` would end the quoted delimiter.
+    A number as delimiter is the character with that code. An empty delimiter is any white space. A `\E` in the
+    delimiter is escaped, because it would end the quotation in the regular expression.
     """
     value, by, index = (say(a) for a in arguments)
     space, given = "'\\\\p{javaWhitespace}'", arguments[1][0].text
@@ -139,9 +158,11 @@ def _split_index(arguments: list[Words], say: Say) -> str:
 
 
 def _group(call: str) -> Callable[[list[Words], Say], str]:
-    """A function of a pattern and one of its groups: NULL where the pattern has none of that number.
+    """Return the translation of a function that takes a pattern and the number of a group.
 
-    Nobody tells how many there are. But of groups added behind, the last is number `n` if and only if it was missing.
+    The result is NULL where the pattern has no group of that number, as in Flink. SQL cannot count the groups of a
+    pattern. So `n` empty groups are added behind it in a second alternative, with a reference to group `n`. An empty
+    text matches this if and only if group `n` is an added one, that is, if the pattern lacks it.
     """
 
     def made(arguments: list[Words], say: Say) -> str:
@@ -150,7 +171,7 @@ def _group(call: str) -> Callable[[list[Words], Say], str]:
         words = arguments[1]
         if n == "0":
             return found
-        if n.isdecimal() and len(words) == 1 and kind(words[0]) in TEXTS:  # computed once, not for each row
+        if n.isdecimal() and len(words) == 1 and kind(words[0]) in TEXTS:  # tested once, not for each row
             count = min(int(n), _MOST_GROUPS)
             test = f"(?!)(?:{words[0].text}\n)|{'()' * count}\\{count}"
             return f"IF('' RLIKE {literal(test)}, NULL, {found})"
@@ -168,9 +189,10 @@ _UNITS: Final = {"0": "timestamp_seconds", "3": "timestamp_millis", "6": "timest
 
 
 def _instant(arguments: list[Words], say: Say) -> str:
-    """`TO_TIMESTAMP_LTZ(n, 3)` counts milliseconds, with 0 seconds; a text has a format and a zone, which may be named.
+    """Translate `TO_TIMESTAMP_LTZ(n, 3)` and `TO_TIMESTAMP_LTZ(text, format, zone)`.
 
-    Without either, a number counts milliseconds, and a text is Spark's own.
+    The second argument of a number is its unit: 0 for seconds, 3 for milliseconds, 6 for microseconds. A number alone
+    counts milliseconds. A text alone has Spark's own format.
     """
     value, *more = (say(a) for a in arguments)
     if not more:
@@ -192,7 +214,10 @@ def _instant(arguments: list[Words], say: Say) -> str:
 
 
 def _pattern(made: Made | None = None) -> Made:
-    """A function whose second argument is a pattern of times: letters of weeks would reject each row."""
+    """Return the translation of a function whose second argument is a pattern of times.
+
+    Raise TextError for letters of weeks: Spark refuses them for each row, so all rows would be rejected.
+    """
 
     def checked(arguments: list[Words], say: Say) -> str | None:
         given = arguments[1][0]
@@ -212,7 +237,7 @@ _OF_WEEKS: Final = re.compile(r"[YuwWec]")
 
 
 def _position(arguments: list[Words], say: Say) -> str | None:
-    """`POSITION(a IN b FROM n)`."""
+    """Translate `POSITION(a IN b FROM n)`. Return None for the form without FROM, which Spark has."""
     words = arguments[0]
     places = [*outside(words, "IN", "FROM")]
     if [words[i].text.upper() for i in places] != ["IN", "FROM"]:
@@ -222,9 +247,10 @@ def _position(arguments: list[Words], say: Say) -> str | None:
 
 
 def _array_sort(arguments: list[Words], say: Say) -> str | None:
-    """`ARRAY_SORT(a)`, `ARRAY_SORT(a, ascending)`: NULLs first, or last if descending; with a lambda it is Spark's.
+    """Translate `ARRAY_SORT(a)`, `ARRAY_SORT(a, ascending)` and `ARRAY_SORT(a, ascending, nulls_first)`.
 
-    `ARRAY_SORT(a, ascending, nulls_first)` says where they are.
+    NULLs come first, or last in descending order, unless `nulls_first` says it. Return None for a call with a lambda,
+    which Spark has. Raise TextError where an order is not a literal.
     """
     if any(kind(token) == "ARROW" for token in arguments[-1]):
         return None
@@ -240,7 +266,7 @@ def _array_sort(arguments: list[Words], say: Say) -> str | None:
 
 
 def _array_contains(arguments: list[Words], say: Say) -> str:
-    """`ARRAY_CONTAINS(a, x)`: NULLs are as other values."""
+    """Translate `ARRAY_CONTAINS(a, x)`. In Flink a NULL can be searched for like any other value."""
     value, wanted = (say(a) for a in arguments)
     known = f"array_compact({value})"
     null, found = f"(size({value}) > size({known}))", f"array_contains({known}, {wanted})"
@@ -250,9 +276,10 @@ def _array_contains(arguments: list[Words], say: Say) -> str:
 
 
 def _struct(arguments: list[Words], say: Say) -> str:
-    """`ROW(a, b + 1)`: a struct whose fields are named as its columns are, others by their number, as Spark has it.
+    """Translate `ROW(a, b + 1)` to a struct.
 
-    Spark itself would take the names of the slots that stand for columns.
+    A field is named like its column; another expression is named by its position, as Spark does it. The names are given
+    explicitly, because Spark would take the names of the slots that stand for columns.
     """
     fields = []
     for i, words in enumerate(arguments):
@@ -270,7 +297,10 @@ def _struct(arguments: list[Words], say: Say) -> str:
 
 
 def _path(words: Words, say: Say) -> tuple[str, list[str]]:
-    """Return the path of `'lax $.a' RETURNING INT NULL ON EMPTY`, and the words after it; raises TextError."""
+    """Return the path of `'lax $.a' RETURNING INT NULL ON EMPTY` as SQL, and the words after it.
+
+    Raise TextError for a strict path.
+    """
     first = words[0]
     if kind(first) != "STRING":
         return say(words), []
@@ -285,7 +315,7 @@ def _path(words: Words, say: Say) -> tuple[str, list[str]]:
 
 
 def _clauses(name: str, words: Words, given: list[str], known: tuple[str, ...]) -> str:
-    """Return the type after RETURNING, or nothing; raises TextError for a clause that is not the default one."""
+    """Return the type after RETURNING, or an empty text. Raise TextError for a clause that is not the default one."""
     said = " ".join(given)
     for clause in known:
         said = re.sub(rf"(?i)\b{clause}$", "", said).strip()
@@ -301,7 +331,7 @@ def _clauses(name: str, words: Words, given: list[str], known: tuple[str, ...]) 
 
 
 def _json_value(arguments: list[Words], say: Say) -> str:
-    """`JSON_VALUE(s, '$.a' RETURNING INT)`."""
+    """Translate `JSON_VALUE(s, '$.a' RETURNING INT)`."""
     path, more = _path(arguments[1], say)
     returned = _clauses("JSON_VALUE", arguments[1], more, ("NULL ON ERROR", "NULL ON EMPTY"))
     found = f"get_json_object({say(arguments[0])}, {path})"
@@ -309,7 +339,11 @@ def _json_value(arguments: list[Words], say: Say) -> str:
 
 
 def _json_query(arguments: list[Words], say: Say) -> str:
-    """`JSON_QUERY(s, '$.a')`: an object or an array. Of an element of an array Spark tells a text from its JSON."""
+    """Translate `JSON_QUERY(s, '$.a')`, whose result is an object or an array.
+
+    Spark returns a JSON string without its quotes, which then may look like an object. Only for elements of an array
+    Spark keeps the quotes, so the value is also read as an element of one.
+    """
     path, more = _path(arguments[1], say)
     _clauses("JSON_QUERY", arguments[1], more, ("NULL ON ERROR", "NULL ON EMPTY", "WITHOUT( ARRAY)? WRAPPER"))
     value = say(arguments[0])
@@ -319,7 +353,10 @@ def _json_query(arguments: list[Words], say: Say) -> str:
 
 
 def _json_exists(arguments: list[Words], say: Say) -> str:
-    """`JSON_EXISTS(s, '$.a')`: a null is there, too, which only a VARIANT tells; that knows no `[*]`."""
+    """Translate `JSON_EXISTS(s, '$.a')`.
+
+    A JSON null exists, too. Only a VARIANT of Spark tells a null from a missing value, but it does not know `[*]`.
+    """
     path, more = _path(arguments[1], say)
     _clauses("JSON_EXISTS", arguments[1], more, ("FALSE ON ERROR",))
     value = say(arguments[0])
@@ -340,7 +377,10 @@ _WORDS: Final = (
     "replace(initcap(regexp_replace({0}, '([^\\\\p{{L}}\\\\p{{N}}]+)(?=[\\\\p{{L}}\\\\p{{N}}])', '$1\\u0001 ')), "
     "'\\u0001 ', '')"
 )
-"""Spark's INITCAP begins words after blanks only; so that each gets one before it, which goes again."""
+"""Translation of INITCAP.
+
+Spark begins words only after blanks, so each word gets a blank before it, which is then removed.
+"""
 CALLS: Final[dict[tuple[str, int], Made]] = {
     ("ROW", -1): _struct,
     ("STRUCT", -1): _struct,
@@ -417,4 +457,8 @@ CALLS: Final[dict[tuple[str, int], Made]] = {
     ("RANDOM", 1): _refused(_SEED),
     ("RAND_INTEGER", 2): _refused(_SEED),
 }
-"""What Flink SQL means otherwise than Spark, and what a plan would compute once for all rows: by name and arguments."""
+"""The translations, by function name and number of arguments (-1 for any number).
+
+They are for calls that Flink SQL defines differently from Spark SQL, and for values that a plan would compute once for
+all rows.
+"""

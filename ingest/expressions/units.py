@@ -1,7 +1,8 @@
-"""Units of time: `FLOOR(t TO DAY)`, `EXTRACT(DOW FROM t)`, `TIMESTAMPADD(HOUR, 1, t)`, and those there are for each.
+"""Units of time in expressions: `FLOOR(t TO DAY)`, `EXTRACT(DOW FROM t)`, `TIMESTAMPADD(HOUR, 1, t)`.
 
-In: the words of arguments. Out: Spark SQL, None where it is Spark's already, or a TextError with the units that there
-are. Spark takes any word for one, and gives NULL for what it does not know, or fails only when it runs.
+In: arguments as tokens. Out: Spark SQL, or None where Spark's own meaning is right, or a TextError that lists the
+possible units. The check is needed because Spark accepts any word as a unit: for an unknown one it gives NULL, or fails
+only when it runs.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ if TYPE_CHECKING:
 _SHORT: Final = ("HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND")
 _LONG: Final = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY")
 _YEARS: Final = {"DECADE": (10, 0), "CENTURY": (100, 99), "MILLENNIUM": (1000, 999)}
-"""Units of many years: how many, and how far before its end the year 0 is."""
+"""Units of many years: the number of years, and the distance in years between the year 0 and the begin of its unit."""
 _MONTHS: Final = ("YYYY", "YY", "MON", "MM")
 
 
 def refuse(token: Token, what: str, units: Collection[str]) -> None:
-    """Refuse a word that is none of the units; raises TextError."""
+    """Raise TextError where a word is none of the units."""
     if token.text.upper() not in units:
         why = f"{what} has no unit {token.text!r}: there are {', '.join(units)}"
         raise TextError(why, token.start, token.end - token.start + 1)
@@ -39,7 +40,7 @@ def refuse(token: Token, what: str, units: Collection[str]) -> None:
 
 
 def _rounded(words: Words, what: str) -> str | None:
-    """Return the unit of `t TO DAY`; None for a number."""
+    """Return the unit of `t TO DAY`. Return None for a number. Raise TextError for an unknown unit."""
     if len(words) < 3 or words[-2].text.upper() != "TO":
         return None
     refuse(words[-1], what, (*_YEARS, *_LONG, *_SHORT))
@@ -47,17 +48,20 @@ def _rounded(words: Words, what: str) -> str | None:
 
 
 NO_TIME_OF_DAY: Final = "CAST(NULL AS TIMESTAMP)"
-"""What a TIME cannot be compared with."""
+"""SQL that cannot be compared with a TIME, so that Spark refuses the expression."""
 _OF_TIME: Final = re.compile(r"\b(?:FLOOR|CEIL|CEILING)\s*\(.*\bTO\s+(\w+)\s*\)", re.IGNORECASE | re.DOTALL)
 
 
 def _no_time_of_day(value: str) -> str:
-    """Return SQL that is the value itself, and no SQL at all for a TIME: Spark would give it the day of today."""
+    """Return SQL for the same value, which Spark refuses where the value is a TIME.
+
+    Without this, Spark would take a TIME for a time of the current day.
+    """
     return f"nullif({value}, {NO_TIME_OF_DAY})"
 
 
 def of_a_time(text: str) -> str:
-    """Return why an expression that does something with a TIME has no result, and what to write."""
+    """Return why an expression with a TIME has no result, and what the author can write instead."""
     found = _OF_TIME.search(text)
     if found is None:
         return "TIMESTAMPADD has no result of a TIME: write t + INTERVAL '1' HOUR"
@@ -65,7 +69,10 @@ def of_a_time(text: str) -> str:
 
 
 def _truncated(unit: str, value: str) -> str:
-    """A time, rounded down. A week begins on Sunday in Flink, on Monday in Spark; centuries with the year 1."""
+    """Return SQL that rounds a time down to a unit.
+
+    A week begins on Sunday in Flink, and on Monday in Spark. A century begins with the year 1.
+    """
     if unit == "WEEK":
         return f"(date_trunc('WEEK', {value} + INTERVAL '1' DAY) - INTERVAL '1' DAY)"
     if unit in _YEARS:
@@ -75,13 +82,16 @@ def _truncated(unit: str, value: str) -> str:
 
 
 def floor(arguments: list[Words], say: Callable[[Words], str]) -> str | None:
-    """`FLOOR(t TO DAY)` of a time."""
+    """Translate `FLOOR(t TO DAY)`. Return None for FLOOR of a number."""
     unit = _rounded(arguments[0], "FLOOR")
     return None if unit is None else _truncated(unit, _no_time_of_day(say(arguments[0][:-2])))
 
 
 def ceil(arguments: list[Words], say: Callable[[Words], str]) -> str | None:
-    """`CEIL(t TO DAY)` of a time: one unit after a moment before it, rounded down."""
+    """Translate `CEIL(t TO DAY)`. Return None for CEIL of a number.
+
+    The result is the microsecond before the time, plus one unit, rounded down.
+    """
     unit = _rounded(arguments[0], "CEIL")
     if unit is None:
         return None
@@ -98,7 +108,7 @@ _EPOCH: Final = (
     "IF(typeof({0}) = 'timestamp', unix_seconds(CAST({0} AS TIMESTAMP)), CAST(unix_date(CAST({0} AS DATE)) AS BIGINT)"
     " * 86400 + hour({0}) * 3600 + minute({0}) * 60 + second({0}))"
 )
-"""Seconds since 1970; a time without a zone counts as if it were UTC."""
+"""SQL for the seconds since 1970. A time without a zone counts as UTC."""
 _FIELDS: Final = {
     **dict.fromkeys(("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "DOW", "DOY", "HOUR", "MINUTE")),
     "SECOND": "second({0})",
@@ -110,16 +120,16 @@ _FIELDS: Final = {
     "EPOCH": _EPOCH,
     **{unit: _YEAR.replace("{1}", str(before)).replace("{2}", str(n)) for unit, (n, before) in _YEARS.items()},
 }
-"""What EXTRACT takes in Flink; None where Spark has the same."""
+"""The units that EXTRACT has in Flink, with their translation. None where Spark's own meaning is right."""
 _OF_SPARK: Final = frozenset({
     "Y", "YEARS", "YR", "YRS", "YEAROFWEEK", "QTR", "MON", "MONS", "MONTHS", "W", "WEEKS", "D", "DAYS", "DAYOFWEEK",
     "DAYOFWEEK_ISO", "DOW_ISO", "H", "HOURS", "HR", "HRS", "M", "MIN", "MINS", "MINUTES", "S", "SEC", "SECONDS", "SECS",
 })  # fmt: skip
-"""Names that only Spark has."""
+"""Names of units that only Spark has."""
 
 
 def extract(arguments: list[Words], say: Callable[[Words], str]) -> str | None:
-    """`EXTRACT(SECOND FROM t)`: a whole number."""
+    """Translate `EXTRACT(SECOND FROM t)`, whose result is a whole number in Flink. Return None for other forms."""
     words = arguments[0]
     if len(words) < 3 or kind(words[1]) != "FROM":
         return None
@@ -135,7 +145,10 @@ def extract(arguments: list[Words], say: Callable[[Words], str]) -> str | None:
 
 
 def _quoted(what: str, at: int, units: Collection[str], known: Collection[str] = ()) -> Made:
-    """A function of Spark's with a unit in quotes; `known`: other names for them."""
+    """Return a check of a Spark function that has a unit in quotes. `known` has other names of units.
+
+    The check raises TextError for an unknown unit, and returns None, as Spark's own meaning is right.
+    """
 
     def checked(arguments: list[Words], _: Callable[[Words], str]) -> None:
         given = arguments[at]
@@ -146,7 +159,10 @@ def _quoted(what: str, at: int, units: Collection[str], known: Collection[str] =
 
 
 def _bare(what: str) -> Made:
-    """`TIMESTAMPADD(DAY, 1, t)`; SQL_TSI_DAY is another name for DAY."""
+    """Return the translation of `TIMESTAMPADD(DAY, 1, t)` and similar functions.
+
+    SQL_TSI_DAY is another name for DAY.
+    """
 
     def checked(arguments: list[Words], say: Callable[[Words], str]) -> str | None:
         given, *rest = arguments
@@ -170,7 +186,10 @@ _INTERVALS: Final = ("YEAR", "MONTH", "WEEK", "DAY", *_SHORT)
 
 
 def interval(tokens: Words, i: int) -> tuple[None, None]:
-    """`INTERVAL '1' DAY`."""
+    """Raise TextError where `INTERVAL '1' DAY` at the token `i` has an unknown unit.
+
+    The result stands for no translation.
+    """
     i += 1 + (i + 1 < len(tokens) and kind(tokens[i + 1]) == "DASH")
     if i + 1 < len(tokens) and kind(tokens[i]) in {"STRING", "NUMBER"} and kind(tokens[i + 1]) == "VAR":
         unit = tokens[i + 1]

@@ -1,7 +1,7 @@
-"""The words of an expression: what they are, and how brackets and commas part them.
+"""The tokens of an expression, and its division by brackets and commas.
 
-In: the text of a rule. Out: tokens with their places. Raises TextError with the place in the text. Nothing here knows
-what a word means.
+In: the text of a rule. Out: tokens with their positions. Raises TextError with the position in the text. Nothing here
+knows the meaning of a word.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ Words: TypeAlias = "Sequence[Token]"
 MAX_TOKENS: Final = 10_000
 TEXTS: Final = frozenset({"STRING", "RAW_STRING", "NATIONAL_STRING"})
 LITERALS: Final = TEXTS | {"NUMBER", "HEX_STRING", "BIT_STRING", "BYTE_STRING"}
-"""Kinds of words that stand for a value and whose text is no name."""
+"""Kinds of tokens that are values. Their text is no name."""
 OPEN: Final = {"L_PAREN": "R_PAREN", "L_BRACKET": "R_BRACKET"}
 CLOSE: Final = {close: opening for opening, close in OPEN.items()}
 _NESTS: Final = [["DCOLON", "MAP"], ["DCOLON", "ARRAY"], ["DCOLON", "STRUCT"]]
-"""What is before the `<` of `x::MAP<STRING, INT>`, whose commas part no items."""
+"""Tokens before the `<` of a type like `x::MAP<STRING, INT>`. The commas in such a type do not separate items."""
 _ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
 _ESCAPES: Final = frozenset("0123456789'\"nrtZ\\%_uU")
 
 
 def kind(token: Token) -> str:
-    """Return the kind of a word, as the tokenizer calls it."""
+    """Return the kind of a token, as the tokenizer calls it."""
     return token.token_type.name
 
 
 def tokens_of(text: str) -> list[Token]:
-    """Return the words of a text; raises TextError."""
+    """Return the tokens of a text. Raise TextError for an empty, too long or unclosed text, and for comments."""
     from sqlglot import tokenize  # noqa: PLC0415  (slow to import, and few pipelines need it)
     from sqlglot.errors import TokenError  # noqa: PLC0415
 
@@ -60,7 +60,10 @@ def tokens_of(text: str) -> list[Token]:
 
 
 def _check_escapes(text: str, token: Token) -> None:
-    r"""Refuse `'\d'`, which Spark reads as `d`, and `'\b'`, which is no word boundary."""
+    r"""Raise TextError for `'\d'`, which Spark reads as `d`, and for `'\b'`.
+
+    In a text, `\b` is a backspace and no word boundary.
+    """
     for found in _ESCAPE.finditer(text, token.start + 1, token.end):
         if found[1] not in _ESCAPES:
             why = f"'{found[0]}' in a text would be {found[1]!r} alone" if found[1] != "b" else "'\\b' is a backspace"
@@ -68,7 +71,10 @@ def _check_escapes(text: str, token: Token) -> None:
 
 
 def split(tokens: Words, text: str) -> Iterator[list[Token]]:
-    """Yield the parts between the commas that are in no brackets; raises TextError."""
+    """Yield the parts between the commas outside of brackets.
+
+    Raise TextError for an empty part or an unmatched bracket.
+    """
     part: list[Token] = []
     opened: list[Token] = []
     types = 0
@@ -96,12 +102,12 @@ def split(tokens: Words, text: str) -> Iterator[list[Token]]:
 
 
 def opens(tokens: Words, i: int) -> bool:
-    """Whether the word at `i` is called."""
+    """Tell whether a parenthesis follows the word at `i`."""
     return i + 1 < len(tokens) and kind(tokens[i + 1]) == "L_PAREN"
 
 
 def closing(tokens: Words, i: int) -> int:
-    """Return the place of the bracket that closes the one at `i`."""
+    """Return the index of the bracket that closes the one at `i`, or the last index where none does."""
     depth = 0
     for j in range(i, len(tokens)):
         depth += (kind(tokens[j]) in OPEN) - (kind(tokens[j]) in CLOSE)
@@ -111,12 +117,12 @@ def closing(tokens: Words, i: int) -> int:
 
 
 def arguments_of(tokens: Words, text: str) -> list[Words]:
-    """Return what is between the commas; nothing where nothing is."""
+    """Return the arguments between the commas, or an empty list without tokens. Raise TextError as `split` does."""
     return [*split(tokens, text)] if tokens else []
 
 
 def outside(tokens: Words, *wanted: str) -> Iterator[int]:
-    """Yield the places of words with these texts that are in no brackets."""
+    """Yield the indexes of words outside of brackets whose text is one of those wanted."""
     depth = 0
     for i, token in enumerate(tokens):
         depth += (kind(token) in OPEN) - (kind(token) in CLOSE)
@@ -125,12 +131,12 @@ def outside(tokens: Words, *wanted: str) -> Iterator[int]:
 
 
 def is_word(token: Token) -> bool:
-    """Whether it is a word, in backquotes or of letters, digits and `_`."""
+    """Tell whether a token is a name: in backquotes, or of letters, digits and `_`."""
     if kind(token) == "IDENTIFIER":
         return bool(token.text)
     return kind(token) not in TEXTS and token.text.replace("_", "a").isalnum() and not token.text[0].isdigit()
 
 
 def is_plain(token: Token) -> bool:
-    """Whether a word is neither in quotes nor a number."""
+    """Tell whether a token is neither a literal nor a name in backquotes."""
     return kind(token) not in LITERALS and kind(token) != "IDENTIFIER"
