@@ -1,4 +1,4 @@
-"""What Kafka source, sinks, dead letters and sandbox share: properties, clients, administration, errors.
+"""Access to Kafka for sources, sinks, dead letters and the sandbox: properties, clients, administration, errors.
 
-The only package that imports confluent_kafka.
+Only this package imports confluent_kafka.
 """

@@ -1,6 +1,7 @@
-"""Questions to a cluster and changes of it: topics, their ids and ends, groups' offsets.
+"""Administration of a Kafka cluster: topics, their ids and offsets, and the offsets of consumer groups.
 
-Runs on the driver. Every call is one request for all partitions, has a timeout, and raises IngestError only.
+In: names and positions. Out: plain values. Runs on the driver, never in a task. Every call is one request for all
+partitions, has a timeout, and raises only IngestError.
 """
 
 from __future__ import annotations
@@ -42,19 +43,22 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 Split: TypeAlias = tuple[str, int]
-"""Topic and partition."""
+"""A topic's name and the number of a partition."""
 
 REQUEST_S: Final = 10.0
 PATIENCE_S: Final = 4.0
-"""How long one try to connect lasts, at most, in seconds."""
+"""Longest time of one try to connect, in seconds."""
 SETTLE_S: Final = 15.0
-"""How long a broker that was just started, or a leader that just moved, is given to answer, in seconds."""
+"""Time in seconds that a broker gets to answer after it was started, or after a partition's leader moved."""
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
 
 
 def _settled(ask: Callable[_P, _T]) -> Callable[_P, _T]:
-    """Ask again while the broker that answers needs a moment."""
+    """Return a function that calls `ask` again while the broker starts or a leader moves.
+
+    It gives up after SETTLE_S seconds, and raises the last Unavailable.
+    """
 
     @wraps(ask)
     def patiently(*args: _P.args, **kwargs: _P.kwargs) -> _T:
@@ -72,7 +76,7 @@ def _settled(ask: Callable[_P, _T]) -> Callable[_P, _T]:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic as the cluster has it: a recreated one has another id."""
+    """A topic as the cluster has it. A topic that was deleted and created again has another id."""
 
     name: str
     id: str
@@ -81,10 +85,13 @@ class Topic:
 
 
 class Cluster:
-    """One cluster, asked through one admin client."""
+    """A cluster, and the admin client that asks it."""
 
     def __init__(self, conf: Mapping[str, str]) -> None:
-        """`conf` is librdkafka's; of a consumer's or producer's only what any client knows is used."""
+        """Keep the configuration; connect to nothing yet.
+
+        `conf` has properties of librdkafka. The admin client uses only those that every kind of client knows.
+        """
         self.conf = dict(conf)
         self.servers = conf[BOOTSTRAP]
         self.last_error: KafkaError | None = None
@@ -100,7 +107,10 @@ class Cluster:
 
     @property
     def _admin(self) -> AdminClient:
-        """The admin client; a new one after a failure, as the old one may ask with a leader's epoch that is past."""
+        """Return the admin client.
+
+        After a failure it is a new client: the old one may still use an outdated epoch of a leader.
+        """
         if self._client is None:
             try:
                 self._client = AdminClient(self._shared)
@@ -117,11 +127,11 @@ class Cluster:
 
     def _explain(self, exc: Exception | KafkaError, what: str) -> IngestError:
         if self._client is not None:
-            self._client.poll(0)  # what the connection itself reported waits to be called back with
+            self._client.poll(0)  # deliver the connection's own errors, which wait in the client
         if isinstance(exc, (KafkaException, KafkaError)):
             if is_away(exc):
                 self._client = None
-            # "timed out" says less than what the connection itself reported meanwhile
+            # "timed out" tells less than the error that the connection reported meanwhile
             better, self.last_error = self.last_error, None
             if better is not None and is_away(exc):
                 return self._closer(explain(better, what, self.servers), better)
@@ -132,7 +142,7 @@ class Cluster:
         )
 
     def _closer(self, error: IngestError, cause: KafkaError) -> IngestError:
-        """The same error, with what a look at the certificates adds."""
+        """Return the error with details about the certificates, where a look at them gives any."""
         if isinstance(error, AccessError):
             about_broker = "is not trusted" in error.message
             more = why_untrusted(self.servers, self.conf) if about_broker else ""
@@ -150,14 +160,15 @@ class Cluster:
             raise self._explain(exc, what) from exc
 
     def connect(self, within_s: float, tell: Callable[[str], None] | None = None) -> str:
-        """The cluster's id, once it answers.
+        """Return the cluster's id, once the cluster answers.
 
-        Raises Unavailable after `within_s` seconds, and at once what trying again does not mend: AccessError, and
-        ConfigError for an address at which nobody can answer. `tell` gets to know, once, that there is no answer yet.
+        Raise Unavailable after `within_s` seconds. Raise errors that another try cannot mend at once: AccessError, and
+        ConfigError for an address at which nothing can answer. `tell` is called once with a message for people, when
+        there is no answer yet.
         """
         usable(self.conf)
         deadline = time.monotonic() + within_s
-        patience = 1.0  # short at first, so that a refused login shows soon
+        patience = 1.0  # in seconds; short at first, so that a refused login shows soon
         suspect: ConfigError | None = None
         told = False
         while True:
@@ -172,7 +183,7 @@ class Cluster:
                     tell(f"{error.message.partition(': ')[2]}; trying until {until}")
                 before = suspect
                 suspect = wrong_address(self.conf, "connect") if final or not told or before is not None else None
-                if suspect is not None and (final or before is not None):  # a broker that stops looks so for a moment
+                if suspect is not None and (final or before is not None):  # a stopping broker looks the same briefly
                     raise suspect from exc
                 if final:
                     raise error from exc
@@ -185,7 +196,7 @@ class Cluster:
                 return str(metadata.cluster_id)
 
     def names(self) -> set[str]:
-        """All topics that this user may see."""
+        """Return the names of all topics that this user may see. Raise IngestError."""
         try:
             return set(self._admin.list_topics(timeout=REQUEST_S).topics)
         except KafkaException as exc:
@@ -193,7 +204,10 @@ class Cluster:
 
     @_settled
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
-        """Those of the topics that exist; raises AccessError where one may not be described."""
+        """Return those of the topics that exist, by name.
+
+        Raise AccessError for a topic that this user may not describe.
+        """
         out = {}
         wanted = list(names)
         futures = self._admin.describe_topics(TopicCollection(wanted), request_timeout=REQUEST_S) if wanted else {}
@@ -207,7 +221,11 @@ class Cluster:
 
     @_settled
     def offsets(self, splits: Iterable[Split], spec: OffsetSpec, *, committed: bool = True) -> dict[Split, int]:
-        """The offset that `spec` means in each split; with `committed` the end is the last stable offset."""
+        """Return the offset that `spec` means in each split.
+
+        With `committed`, the end of a split is its last stable offset. Raise IngestError where a leader does not
+        answer.
+        """
         request = {TopicPartition(topic, partition): spec for topic, partition in splits}
         if not request:
             return {}
@@ -217,32 +235,36 @@ class Cluster:
         for tp, future in futures.items():
             what = f"ask for the offsets of {tp.topic}[{tp.partition}]"
             offset = out[tp.topic, tp.partition] = int(self._get(future, what).offset)  # type: ignore[attr-defined]
-            if offset == OFFSET_INVALID:  # what the client gives, without an error, where no leader answered
+            if offset == OFFSET_INVALID:  # the client returns this value without an error where no leader answered
                 cause = KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
                 raise self._explain(cause, what) from cause
         return out
 
     def earliest(self, splits: Iterable[Split]) -> dict[Split, int]:
-        """The first offset that each split still has."""
+        """Return the first offset that each split still has."""
         return self.offsets(splits, OffsetSpec.earliest())
 
     def latest(self, splits: Iterable[Split], *, committed: bool = True) -> dict[Split, int]:
-        """The end of each split: one past the last record, or past the last committed one."""
+        """Return the end of each split: the offset after the last record, or after the last committed record."""
         return self.offsets(splits, OffsetSpec.latest(), committed=committed)
 
     def at_time(self, splits: Iterable[Split], millis: int) -> dict[Split, int]:
-        """The first offset of each split that is not older than a time, -1 where all are older."""
+        """Return the offset of each split's first record at or after a time, or -1 where all records are older.
+
+        `millis` is the time in milliseconds since 1970.
+        """
         return self.offsets(splits, OffsetSpec.for_timestamp(millis))
 
     def group_offsets(self, group: str, splits: Iterable[Split]) -> dict[Split, int]:
-        """What the consumer group committed; splits without are left out."""
+        """Return the offsets that the consumer group committed. Splits without a committed offset are left out."""
         return {split: at for split, (at, _) in self.group_commits(group, splits).items()}
 
     @_settled
     def group_commits(self, group: str, splits: Iterable[Split]) -> dict[Split, tuple[int, str]]:
-        """What the consumer group committed, with the note that came with it; splits without are left out.
+        """Return the offsets that the consumer group committed, each with the note that was committed with it.
 
-        Asks as a consumer: librdkafka's admin request for this crashes while the group's coordinator is loading.
+        Splits without a committed offset are left out. The request is made by a consumer: librdkafka's admin request
+        for it crashes while the group's coordinator is loading.
         """
         what = f"read the offsets of group {group}"
         try:
@@ -255,7 +277,7 @@ class Cluster:
         return {(tp.topic, tp.partition): (tp.offset, tp.metadata or "") for tp in found if tp.offset >= 0}
 
     def _member(self, group: str) -> Consumer:
-        """A consumer of this group; it joins nothing and reads nothing."""
+        """Return a consumer with this group id. It never joins the group and reads nothing."""
         if self._committer is None:
             quiet = {
                 "enable.auto.commit": False, "log_level": 0, "error_cb": self._note, "on_commit": self._committed,
@@ -268,20 +290,20 @@ class Cluster:
 
     @_settled
     def members(self, group: str) -> list[str]:
-        """The client ids of a consumer group's members."""
+        """Return the client ids of a consumer group's members."""
         (future,) = self._admin.describe_consumer_groups([group], request_timeout=REQUEST_S).values()
         found = self._get(future, f"describe consumer group {group}")
         return [str(member.client_id) for member in found.members or []]  # type: ignore[attr-defined]
 
     def commit(self, group: str, positions: Mapping[Split, int], note: str = "", *, wait: bool = True) -> None:
-        """Commit positions to a consumer group, for monitoring, each with a note; raises IngestError.
+        """Commit positions to a consumer group, each with a note, for monitoring tools. Raise IngestError.
 
-        Without `wait`, a failure is raised by the next call.
+        Without `wait`, the call returns at once, and the next call raises the error of a failed commit.
         """
         offsets = [TopicPartition(topic, partition, offset, note) for (topic, partition), offset in positions.items()]
         try:
             member = self._member(group)
-            member.poll(0)  # what became of the commit before
+            member.poll(0)  # deliver the result of the commit before
             if wait:
                 member.commit(offsets=offsets, asynchronous=False)
             else:
@@ -301,10 +323,10 @@ class Cluster:
         *,
         dry_run: bool = False,
     ) -> set[str]:
-        """Create topics; those that exist already are left as they are. Returns the created ones.
+        """Create topics, and return the names of the created ones. Existing topics stay as they are.
 
-        `dry_run`: only ask the brokers whether they would; what they refuse raises as if they were created.
-        Raises TopicMissing where `properties.allow.auto.create.topics` is false.
+        With `dry_run`, brokers only check the request, and a refusal raises the same error. Raise TopicMissing where
+        `properties.allow.auto.create.topics` is false, and another IngestError where the brokers refuse.
         """
         if self.conf.get(CREATE, "").lower() in FALSE and (first := min(names, default=None)) is not None:
             msg = f"topic {first!r} does not exist at {self.servers}, and properties.{CREATE} is false"
@@ -323,7 +345,7 @@ class Cluster:
         return created
 
     def widen(self, name: str, partitions: int) -> None:
-        """See to it that a topic has so many partitions at least."""
+        """Add partitions to a topic until it has at least this number. Do nothing where the topic does not exist."""
         found = self.topics([name]).get(name)
         if found is None or found.partitions >= partitions:
             return
@@ -332,7 +354,7 @@ class Cluster:
         self.wait_until(lambda: self.topics([name])[name].partitions >= partitions, 10)
 
     def topic_config(self, name: str, key: str) -> str | None:
-        """One setting of a topic, None where it may not be read."""
+        """Return one setting of a topic. Return None where this user may not read it, or the topic does not have it."""
         resource = ConfigResource(ConfigResource.Type.TOPIC, name)
         (future,) = self._admin.describe_configs([resource], request_timeout=REQUEST_S).values()
         try:
@@ -342,7 +364,10 @@ class Cluster:
         return None if entry is None else str(entry.value)
 
     def broker_config(self, key: str) -> str | None:
-        """One setting of the brokers, None where it may not be read."""
+        """Return one setting of the brokers.
+
+        Return None where this user may not read it, or the brokers do not have it.
+        """
         try:
             brokers = self._admin.list_topics(timeout=REQUEST_S).brokers
             resource = ConfigResource(ConfigResource.Type.BROKER, str(min(brokers)))
@@ -353,18 +378,21 @@ class Cluster:
         return None if entry is None else str(entry.value)
 
     def set_scram(self, user: str, password: str) -> None:
-        """Give a user a password for SCRAM-SHA-256 and SCRAM-SHA-512."""
+        """Set a user's password for SCRAM-SHA-256 and SCRAM-SHA-512."""
         changes = [
             UserScramCredentialUpsertion(user, ScramCredentialInfo(mechanism, 4096), password.encode())
             for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
         ]
-        # One at a time: a request may change each user once only
+        # One request for each mechanism: a request may change each user only once
         for change in changes:
             (future,) = self._admin.alter_user_scram_credentials([change], request_timeout=REQUEST_S).values()
             self._get(future, f"set the password of user {user}")
 
     def wait_until(self, condition: Callable[[], bool], within_s: float) -> bool:
-        """Poll until true; a created topic takes a moment to be known everywhere."""
+        """Wait until the condition is true, and tell whether that happened in time.
+
+        It is for changes that need a moment to reach all brokers, like a new topic.
+        """
         deadline = time.monotonic() + within_s
         while not condition():
             if time.monotonic() > deadline:
@@ -373,7 +401,7 @@ class Cluster:
         return True
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections of the consumer."""
         if self._committer is not None:
             close(self._committer)
             self._committer = None

@@ -1,7 +1,7 @@
-"""Every property that librdkafka knows, as it lists them itself: for whom, and which values it takes.
+"""The list of all properties of librdkafka: the kind of client that has each, and its possible values.
 
-`ingest check` goes by this list, so that it needs no client. `tests/unit/test_properties.py` compares it with what the
-installed client lists, and writes it anew with UPDATE_GOLDEN=1 (`make golden`).
+`ingest check` uses this list, so that it needs no client. `tests/unit/test_properties.py` compares it with the list of
+the installed client, and writes it anew with UPDATE_GOLDEN=1 (`make golden`).
 """
 
 from __future__ import annotations
@@ -204,24 +204,31 @@ topic.metadata.refresh.sparse * true|false
 transaction.timeout.ms P 1000..2147483647
 transactional.id P text
 """
-"""Name; `C` for consumers, `P` for producers, `*` for both; values: `low..high`, words with `|` between them, `text`,
-or `callback` for what only a program can set. Where a name is there twice (client and topic), the first counts."""
+"""One property a line: name, scope and values.
+
+The scope is `C` for consumers, `P` for producers, `*` for both. Values are `low..high`, words with `|` between them,
+`text`, or `callback` for a property that only a program can set. Where the client has a property twice, for a client
+and for a topic, this is the first one.
+"""
 
 _SHORT: Final = {"t", "f", "1", "0"}
-"""Other words for true and false."""
+"""Other words that librdkafka accepts for true and false."""
 _PLAIN: Final = re.compile(r"\s*[+-]?\d+(\.\d*)?\s*", re.ASCII)
 
 
 class Property(NamedTuple):
-    """A property of librdkafka's."""
+    """A property of librdkafka."""
 
     scope: str
-    """`C`, `P` or `*`."""
+    """The kind of client that has it: `C`, `P` or `*`, as in LISTING."""
     values: str
-    """As in the listing."""
+    """The possible values, as in LISTING."""
 
     def refuse(self, value: str) -> str:
-        """Why the client does not take a value; empty where it does, or where that is not known."""
+        """Return why the client refuses a value.
+
+        Return an empty text where it accepts the value, or where that is not known.
+        """
         low, dots, high = self.values.partition("..")
         if dots:
             return _number(value, low, high)

@@ -1,4 +1,4 @@
-"""Offsets and times that a pipeline file or a command line names. Pure: asks no broker."""
+"""Parsers of offsets and times in a pipeline file or on the command line. They never ask a broker."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ _MAX_OFFSET: Final = (1 << 63) - 1
 
 
 def parse_offsets(text: str, topics: tuple[str, ...] | None) -> dict[Split, int]:
-    """`partition:0,offset:42;partition:1,offset:300`, with `topic:NAME,` in front where there are several topics.
+    """Return the offsets of a text like `partition:0,offset:42;partition:1,offset:300`, by split.
 
-    `topics` are those of the source, None where a pattern chooses them. Raises TextError.
+    Each part begins with `topic:NAME,` where the source has several topics. `topics` are those of the source, or None
+    where a pattern chooses them. Raise TextError.
     """
     out: dict[Split, int] = {}
     for at, part in _parts(text):
@@ -79,9 +80,10 @@ def _number(fields: dict[str, str], name: str, part: str, at: int, most: int) ->
 
 
 def parse_time(text: str) -> int:
-    """Milliseconds since the epoch, from that very number or an ISO-8601 time (UTC where it names no zone).
+    """Return a time in milliseconds since 1970.
 
-    Raises ValueError.
+    `text` is this number itself, or an ISO 8601 time, which is UTC where it names no zone. Raise ValueError for
+    anything else.
     """
     if text.isascii() and text.isdigit():
         return int(text)

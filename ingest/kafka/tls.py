@@ -1,4 +1,4 @@
-"""Why a TLS connection failed, in more words than librdkafka has for it. Asked after a failure only."""
+"""Explanation of a failed TLS connection, with more detail than librdkafka gives. It is used only after a failure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ TRY_S: Final = 3.0
 
 
 def why_untrusted(servers: str, conf: Mapping[str, str]) -> str:
-    """What is wrong with the certificate of the first of the servers that answers; empty where nothing shows."""
+    """Return what is wrong with the certificate of the first server that answers; an empty text where nothing is found.
+
+    Connects to the servers, each for at most TRY_S seconds.
+    """
     context = ssl.create_default_context()
     context.check_hostname = conf.get("ssl.endpoint.identification.algorithm", "https") != "none"
     try:
@@ -42,7 +45,7 @@ def why_untrusted(servers: str, conf: Mapping[str, str]) -> str:
 
 
 def own_certificate(conf: Mapping[str, str]) -> str:
-    """What is wrong with the client's own certificate, as far as its file shows; empty where nothing does."""
+    """Return what is wrong with the client's own certificate; an empty text where its file shows no problem."""
     from cryptography import x509  # noqa: PLC0415  (only after a failure)
 
     try:
