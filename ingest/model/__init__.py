@@ -1,1 +1,1 @@
-"""The nouns: table id and selector, types and schema, change event, reject. Pure values, no input or output."""
+"""Plain values that all other packages use: table id, types, schema, change event, reject. No input or output here."""

@@ -1,6 +1,7 @@
-"""What is kept of what messages say: no more of it than there is room for, however much they say.
+"""Bounded memory for values that depend on the content of messages.
 
-Who looks something up that is not there makes it anew: a limit costs time, and never changes a result.
+A hostile topic cannot fill the memory: there is a limit of entries and of bytes. A missing value is computed again, so
+a limit costs time but never changes a result.
 """
 
 from __future__ import annotations
@@ -14,26 +15,33 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 MAX_COUNTED: Final = 1000
-"""Names that come from messages, are no table's or column's of ours, and are counted one by one."""
+"""Number of names from messages that are counted one by one.
+
+They are names that no table and no column of the pipeline has.
+"""
 
 
 class Cache(Generic[K, V]):
-    """Values by key, at most so many and of so many bytes. Where there is no room for one more, all others go."""
+    """Map with a limit of entries and of bytes. When a new value does not fit, all other values are dropped."""
 
     __slots__ = ("_bytes", "_kept", "_most", "_most_bytes", "get")
 
     def __init__(self, most: int, most_bytes: int) -> None:
-        """Keep nothing yet."""
+        """Begin empty. `most` is the limit of entries, `most_bytes` the limit of bytes."""
         self._kept: dict[K, V] = {}
         self._most, self._most_bytes = most, most_bytes
         self._bytes = 0
         self.get: Callable[[K], V | None] = self._kept.get
-        """The value of a key, or None: at the cost of a dictionary's."""
+        """Function that returns the value of a key, or None.
+
+        It is a dictionary's own method, so it costs no more than that.
+        """
 
     def put(self, key: K, value: V, size: int) -> V:
-        """Keep a value, and return it; `size`: bytes of it and its key, about.
+        """Keep a value, and return it.
 
-        One that needs more than a quarter of all room is not kept.
+        `size` is the approximate number of bytes of key and value. A value that needs more than a quarter of all bytes
+        is returned, but not kept.
         """
         if size * 4 > self._most_bytes:
             return value
@@ -49,7 +57,10 @@ class Cache(Generic[K, V]):
 
 
 def count_up(counts: dict[K, int], key: K, number: int, rest: K) -> None:
-    """Count by a key that messages tell; `rest` has those past the first `MAX_COUNTED`."""
+    """Add a number to the count of a key that comes from messages.
+
+    After the first MAX_COUNTED keys, the number goes to the key `rest`.
+    """
     if key not in counts and len(counts) >= MAX_COUNTED:
         key = rest
     counts[key] = counts.get(key, 0) + number

@@ -1,4 +1,4 @@
-"""What a format makes of one record: row-level changes, or the reason why there is none."""
+"""The results of decoding one record: row-level changes, or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Kind(StrEnum):
-    """What happened to a row; the update's before image travels in the same event."""
+    """Kind of a change to a row. An update has the row before it and the row after it in one event."""
 
     INSERT = "+I"
     UPDATE = "+U"
@@ -27,43 +27,57 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Declared:
-    """What a message says about its rows beside their values. Made once per distinct saying, compared by identity."""
+    """Facts that a message declares about its rows, beside their values.
+
+    Equal facts share one object for speed, so objects are compared by identity.
+    """
 
     types: Mapping[str, DataType] = field(default_factory=dict)
-    """The types of columns, as far as the message tells them. NULL: a DECIMAL, of which its values tell the size."""
+    """Types of columns, as far as the message declares them.
+
+    NULL stands for a DECIMAL whose size only the values show.
+    """
     primary_key: tuple[str, ...] = ()
-    """The primary key's columns; empty where the message does not tell."""
+    """Names of the primary key's columns. Empty where the message does not declare them."""
     overlay: bool = False
-    """A before image holds the changed columns only: what it lacks is as in the after image."""
+    """Whether a before image has only the changed columns. The other columns are as in the after image."""
     read_before: Callable[[msgspec.Raw], msgspec.Raw] | None = None
-    """How such a before image is to be read, where its values are not yet the JSON of their types; raises RowError. It
-    is looked into only where somebody needs it."""
+    """Function that returns such a before image with values in the JSON of their types; None where they are already so.
+
+    It raises RowError. It is called only where the before image is needed.
+    """
     judged: bool = True
-    """Whether each value was found to be of its type; not so where the pipeline declares other types than messages."""
+    """Whether the decoder found each value to be of its type.
+
+    False where the pipeline declares types other than the messages'.
+    """
 
 
 Change: TypeAlias = "tuple[TableId, Kind, msgspec.Raw | None, msgspec.Raw | None, bytes | None, Declared | None]"
-"""One row-level change: table, kind, before image, after image, key, what the message declares. A plain tuple, as there
-are millions of them.
+"""One row-level change: table, kind, before image, after image, key, and what the message declares.
 
-Images are the JSON text of the row, uncopied. A before image may be partial: what it lacks is unknown, never null.
-An insert or update has an after image; `None` stands for an image that the record does not have. The key is the
-record's, where it is the format's way to tell the primary key.
+It is a plain tuple for speed, because there are millions of changes. Images are the JSON text of the row, not copied. A
+before image may be partial: the value of a missing column is unknown, and never null. An insert or update always has an
+after image. None stands for an image that the record does not have. The key is that of the record, where the format
+declares the primary key by it.
 """
 
 
 class Skip(msgspec.Struct, gc=False):
-    """A record that stands for no row, counted under `reason`: a tombstone, a truncate, a heartbeat."""
+    """A record that stands for no row, for example a tombstone, a truncate or a heartbeat.
+
+    It is counted under `reason`.
+    """
 
     reason: str
 
 
 TOMBSTONE: Final = Skip("tombstone")
-"""A record without a value, where that is no row's end."""
+"""A record without a value, in a format where this does not delete a row."""
 
 
 class Bad(msgspec.Struct, gc=False):
-    """A record that is not what its format says; becomes a reject."""
+    """Error in a record that does not follow its format. It becomes a reject."""
 
     code: str
     message: str
@@ -72,4 +86,7 @@ class Bad(msgspec.Struct, gc=False):
 
 
 Decoded: TypeAlias = "Change | list[Change] | Skip | Bad"
-"""What became of one record. A list: a message of several rows, which are taken together or not at all."""
+"""Result of decoding one record.
+
+A list has the rows of one message, which are written together or not at all.
+"""

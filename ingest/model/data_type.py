@@ -1,8 +1,8 @@
 """Types of columns, as plain values.
 
-They have the names of Spark's classes, and are written as Flink SQL names them (`model/types.py`). They are our own:
-importing those of Spark takes longer than the whole of `ingest check`. `transform/spark_types.py` translates between
-the two.
+The classes are named like those of Spark, and written as Flink SQL names the types (`model/types.py`). They are not
+Spark's own classes, because importing those takes longer than the whole of `ingest check`. The module
+`transform/spark_types.py` translates between both.
 """
 
 from __future__ import annotations
@@ -11,104 +11,104 @@ from dataclasses import dataclass
 
 
 class DataType:
-    """The type of a column, or of a value in one. Types are equal where their classes and parameters are."""
+    """Type of a column, or of a value inside a column's value. Types are equal where class and parameters are equal."""
 
     __slots__ = ()
 
     def __eq__(self, other: object) -> bool:
-        """Compare classes: a type with parameters compares them as well."""
+        """Compare the classes. Types with parameters compare these as well."""
         return type(self) is type(other)
 
     def __hash__(self) -> int:
-        """Hash the class."""
+        """Hash the class. Types with parameters hash these as well."""
         return hash(type(self))
 
     def __repr__(self) -> str:
-        """As a call that makes it."""
+        """Return the type as a Python call that makes it."""
         return f"{type(self).__name__}()"
 
 
 class NullType(DataType):
-    """The type of a column of which only nulls were seen."""
+    """Type of a column that had only nulls so far."""
 
     __slots__ = ()
 
 
 class BooleanType(DataType):
-    """True and false."""
+    """Type of true and false: BOOLEAN."""
 
     __slots__ = ()
 
 
 class ByteType(DataType):
-    """Integers of 8 bits: TINYINT."""
+    """Type of integers of 8 bits: TINYINT."""
 
     __slots__ = ()
 
 
 class ShortType(DataType):
-    """Integers of 16 bits: SMALLINT."""
+    """Type of integers of 16 bits: SMALLINT."""
 
     __slots__ = ()
 
 
 class IntegerType(DataType):
-    """Integers of 32 bits: INT."""
+    """Type of integers of 32 bits: INT."""
 
     __slots__ = ()
 
 
 class LongType(DataType):
-    """Integers of 64 bits: BIGINT."""
+    """Type of integers of 64 bits: BIGINT."""
 
     __slots__ = ()
 
 
 class FloatType(DataType):
-    """Binary numbers of 32 bits."""
+    """Type of binary floating-point numbers of 32 bits: FLOAT."""
 
     __slots__ = ()
 
 
 class DoubleType(DataType):
-    """Binary numbers of 64 bits."""
+    """Type of binary floating-point numbers of 64 bits: DOUBLE."""
 
     __slots__ = ()
 
 
 class StringType(DataType):
-    """Texts of any length."""
+    """Type of texts of any length: STRING."""
 
     __slots__ = ()
 
 
 class BinaryType(DataType):
-    """Bytes; base64 in JSON."""
+    """Type of byte strings: BYTES. They are base64 in JSON."""
 
     __slots__ = ()
 
 
 class DateType(DataType):
-    """Days of the calendar."""
+    """Type of days of the calendar: DATE."""
 
     __slots__ = ()
 
 
 class TimestampNTZType(DataType):
-    """Date and time without a zone, to the microsecond: TIMESTAMP."""
+    """Type of a date with a time of day, without a zone, in microseconds: TIMESTAMP."""
 
     __slots__ = ()
 
 
 class TimestampType(DataType):
-    """Points in time, to the microsecond: TIMESTAMP_LTZ."""
+    """Type of points in time, in microseconds: TIMESTAMP_LTZ."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class DecimalType(DataType):
-    """Decimal numbers of `precision` digits, `scale` of them behind the point."""
+    """Type of decimal numbers with `precision` digits, `scale` of them after the point: DECIMAL."""
 
     precision: int = 10
     scale: int = 0
@@ -116,35 +116,35 @@ class DecimalType(DataType):
 
 @dataclass(frozen=True, slots=True)
 class CharType(DataType):
-    """Texts of `length` characters."""
+    """Type of texts of exactly `length` characters: CHAR."""
 
     length: int
 
 
 @dataclass(frozen=True, slots=True)
 class VarcharType(DataType):
-    """Texts of up to `length` characters."""
+    """Type of texts of at most `length` characters: VARCHAR."""
 
     length: int
 
 
 @dataclass(frozen=True, slots=True)
 class TimeType(DataType):
-    """Times of a day, with `precision` digits of a second."""
+    """Type of times of a day, with `precision` digits after the second: TIME."""
 
     precision: int = 6
 
 
 @dataclass(frozen=True, slots=True)
 class ArrayType(DataType):
-    """Lists of values of one type."""
+    """Type of lists of values of one type: ARRAY."""
 
     element: DataType
 
 
 @dataclass(frozen=True, slots=True)
 class MapType(DataType):
-    """Values of one type by keys of another."""
+    """Type of maps with keys of one type and values of one type: MAP."""
 
     key: DataType
     value: DataType
@@ -160,13 +160,13 @@ class StructField:
 
 @dataclass(frozen=True, slots=True)
 class StructType(DataType):
-    """Named values of a type each: ROW."""
+    """Type of structures with named fields, each of its own type: ROW."""
 
     fields: tuple[StructField, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ForeignType(DataType):
-    """A type of Spark's expressions that no column can have, e.g. `interval`, by Spark's name."""
+    """Type of Spark's expressions that no column can have, for example `interval`. `text` is Spark's name of it."""
 
     text: str

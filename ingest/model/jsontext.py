@@ -1,4 +1,7 @@
-"""JSON text taken apart without reading it: a row's columns, each with the very bytes of its value."""
+"""Splitting of JSON objects into their members, without parsing the values.
+
+In: JSON text. Out: the members with exactly the bytes of their values, so that no number loses a digit.
+"""
 
 from __future__ import annotations
 
@@ -11,25 +14,25 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What msgspec raises for text that is not JSON, or not of the shape asked for."""
+"""The exceptions of msgspec for a text that is not JSON, or not of the expected shape."""
 
 fields_of = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-"""A row's columns with the JSON text of each; raises one of MALFORMED."""
+"""Function that returns a row's columns, each with the JSON text of its value. It raises one of MALFORMED."""
 
 
 def object_of(fields: Mapping[str, bytes]) -> bytes:
-    """Undo `fields_of`: an object's text from that of its values."""
+    """Return an object's JSON text from the texts of its values. It is the reverse of `fields_of`."""
     return b"{" + b",".join([msgspec.json.encode(name) + b":" + value for name, value in fields.items()]) + b"}"
 
 
 def reason(exc: BaseException) -> str:
-    """Why text is not JSON, in one line that promises no more than is known."""
+    """Return in one line why a text is not JSON. `exc` is one of MALFORMED."""
     if isinstance(exc, UnicodeDecodeError):
         return "invalid UTF-8"
     if isinstance(exc, RecursionError):
         return "nested too deep"
     text = str(exc)
-    # msgspec says this of a lone surrogate, too
+    # msgspec has the same message for a lone surrogate
     return "truncated, or a lone surrogate" if text == "Input data was truncated" else text
 
 
@@ -37,12 +40,15 @@ _ESCAPE: Final = re.compile(rb"\\(?:u([0-9a-fA-F]{4})|.)")
 
 
 def check_text(text: bytes) -> None:
-    """Raise one of MALFORMED where JSON text is not UTF-8 or has a lone surrogate: slices of it were not looked at."""
+    """Raise one of MALFORMED where a JSON text is not UTF-8 or has a lone surrogate.
+
+    msgspec does not check this for values that it only slices.
+    """
     if not text.isascii():
         text.decode()
     if b"\\ud" not in text and b"\\uD" not in text:
         return
-    high = -1  # where a low surrogate has to begin
+    high = -1  # position where a low surrogate has to begin
     for found in _ESCAPE.finditer(text):
         code = int(found.group(1) or b"0", 16)
         low = 0xDC00 <= code < 0xE000

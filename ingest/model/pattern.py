@@ -1,6 +1,6 @@
-"""Regular expressions that pipeline files hold, to match names from messages and topics: whole names, on RE2.
+"""Regular expressions of pipeline files, for whole names that come from messages and topics.
 
-RE2's time is linear in its input: neither a file nor a name can make it explode.
+They run on RE2, whose time is linear in its input: no pattern and no name can make it slow.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 class PatternError(ValueError):
-    """A text that is no regular expression; says why, in one line."""
+    """Error about a text that is no regular expression. Its text says why, in one line."""
 
 
 @lru_cache(maxsize=1024)
 def whole(text: str) -> Callable[[str], re2._Match | None]:
-    """What matches whole names, compiled once per process; raises PatternError."""
+    """Return a function that matches whole names. It is compiled once in a process. Raise PatternError."""
     options = re2.Options()
     options.log_errors = False
     options.max_mem = 8 << 20
@@ -33,7 +33,7 @@ def whole(text: str) -> Callable[[str], re2._Match | None]:
 
 
 def checked(text: str | None) -> str | None:
-    """The same text, for options; raises ValueError where it is no regular expression."""
+    """Return the text unchanged, for the check of an option. Raise ValueError where it is no regular expression."""
     if text is not None:
         try:
             whole(text)

@@ -1,4 +1,4 @@
-"""What one shard has to do in one batch, as a writer needs to know it, and how far an earlier attempt came."""
+"""The work of one shard in one batch, as a writer needs to know it, and the progress of an earlier attempt."""
 
 from __future__ import annotations
 
@@ -13,27 +13,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """A shard's part of a batch. Every attempt at it, in whatever process, has an equal one but for `kept`."""
+    """A shard's part of a batch. All attempts at it, in any process, have equal values except for `kept`."""
 
     scope: str
-    """Whose progress it is: the checkpoint's id; a replay of dead letters has progress of its own."""
+    """The name of the progress that is committed: the checkpoint's id.
+
+    A replay of dead letters has a progress of its own.
+    """
     run: int
     batch: int
     planned: int
-    """The run that planned the batch."""
+    """The number of the run that planned the batch."""
     shard: int
     starts: Mapping[Split, int]
-    """Where the ranges begin."""
+    """The first offset of each split's range."""
     kept: bool
-    """Whether this very process was the last to write this shard, as far as the driver knows."""
+    """Whether this process was the last one that wrote this shard, as far as the driver knows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """What an earlier attempt at a portion has committed."""
+    """The progress that an earlier attempt at a portion has committed."""
 
     positions: Mapping[Split, int]
     tally: bytes
-    """What it had counted until then."""
+    """The counters at that time, as bytes."""
     final: bool
-    """Whether it had ended: there is nothing left to do, wherever it stopped."""
+    """Whether the attempt was complete. Nothing is left to do then, wherever it stopped."""

@@ -1,4 +1,4 @@
-"""A record that could not go on, as a value: where, why, and the record itself."""
+"""Rejects: records that could not be processed, as values with the place, the reason and the record itself."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ CODES: Final = frozenset({
     "no-data", "no-key", "no-table", "no-types", "not-a-number", "null-key", "too-many-columns", "too-many-tables",
     "type-mismatch", "unavailable-value", "unknown-op", "unknown-type", "withheld-change",
 })  # fmt: skip
-"""Every code that a reject of this package has; formats and sinks of other packages name theirs in `codes`."""
+"""All codes of rejects of this package. Formats and sinks of other packages list their codes in `codes`."""
 
 HEAD = 200
-"""How much of a record an error shows, in characters."""
+"""Number of characters of a record that an error shows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An expression that could not be computed for a row. Why that is, only Spark knows: it is asked on the driver."""
+    """An expression that could not be computed for a row. Only Spark knows the reason; the driver asks it later."""
 
     table: TableId
     slot: str
-    """That of its result."""
+    """Slot of the expression's result."""
     values: dict[str, Any]
-    """By slot: what it would be computed from."""
+    """Values that the expression is computed from, by their slots."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """One rejected record. `stage` is where it was refused, `code` a stable name for why."""
+    """One rejected record. `stage` is the step that refused it, and `code` is a stable name of the reason."""
 
     topic: str
     partition: int
@@ -46,12 +46,12 @@ class Reject:
     key: bytes | None
     value: bytes | None
     passed: bool = True
-    """Whether the run went on after it; if not, the record will be read again."""
+    """Whether the run continued after this reject. If not, the record will be read again."""
     failure: Failure | None = field(default=None, compare=False, repr=False)
-    """What the driver needs to ask Spark why an expression failed."""
+    """Facts that the driver needs to ask Spark why an expression failed. None for other rejects."""
 
     def __str__(self) -> str:
-        """Where and why, and the head of the record, on one line."""
+        """Return the place, the reason and the head of the record, on one line."""
         table = f" (table {show(self.table)})" if self.table else ""
         return (
             f"{self.topic}[{self.partition}] at offset {self.offset}: "
@@ -60,11 +60,11 @@ class Reject:
 
 
 class Contradiction(ValueError):
-    """A value that is not of the type that its message declares."""
+    """Error about a value that is not of the type that its message declares."""
 
 
 class RowError(Exception):
-    """The row cannot be written whatever the schema; `code` and text make a reject."""
+    """Error about a row that cannot be written under any schema. Its code and text make a reject."""
 
     def __init__(self, code: str, message: str) -> None:
         """Keep the reject's code and text."""
@@ -73,7 +73,7 @@ class RowError(Exception):
 
 
 def head(value: bytes | None) -> str:
-    """The start of a record's value, printable on one line whatever it holds."""
+    """Return the first characters of a record's value, at most HEAD. The result is printable and on one line."""
     if value is None:
         return "null"
     text = value[: HEAD * 4].decode("utf-8", "backslashreplace")

@@ -1,6 +1,7 @@
-"""The JSON text of rows and keys, value by value: the slow way, for what no compiled decoder takes.
+"""Rows and keys as JSON text, read value by value.
 
-In: JSON text as it came. Out: JSON text as the sink's column wants it. Numbers keep their digits, always.
+This is the slow way, for rows that no compiled decoder accepts. In: JSON text as it came. Out: the JSON text of each
+column. Numbers always keep their digits.
 """
 
 from __future__ import annotations
@@ -13,11 +14,14 @@ from ingest.model.jsontext import MALFORMED, check_text, fields_of, object_of, r
 from ingest.model.reject import RowError
 
 _SPACED = re.compile(rb"[{:,][ \t\r\n]|[ \t\r\n][},:]")
-"""Where there may be white space between values; it may be within a text, too."""
+"""Place that may have white space between values. The space may also be inside a text."""
 
 
 def is_plain(raw: msgspec.Raw, columns: int) -> bool:
-    """Whether a row of so many columns has no white space and no name twice, as what is written anew has neither."""
+    """Tell whether a row with this number of columns has no white space between values, and no name twice.
+
+    Such a row equals the text that writing it anew would give.
+    """
     if _SPACED.search(raw) is not None and msgspec.json.format(raw, indent=-1) != raw:
         return False
     text = bytes(raw)
@@ -25,7 +29,7 @@ def is_plain(raw: msgspec.Raw, columns: int) -> bool:
 
 
 def parse_row(raw: msgspec.Raw) -> dict[str, bytes]:
-    """A row's columns with the JSON text of each; raises RowError."""
+    """Return a row's columns, each with the JSON text of its value. Raise RowError where the text is no JSON object."""
     text = bytes(raw)
     if text == b"null":
         raise RowError("no-after", "an insert or update needs an after image, and this one is null")
@@ -47,7 +51,10 @@ _key_envelope = msgspec.json.Decoder(_KeyEnvelope).decode
 
 
 def key_image(message_key: bytes) -> msgspec.Raw | None:
-    """The JSON object in a message key, out of its schema envelope; None where the key is something else."""
+    """Return the JSON object in a message key, without its schema envelope.
+
+    Return None where the key is something else.
+    """
     try:
         envelope = _key_envelope(message_key)
         if envelope.payload is msgspec.UNSET or envelope.schema is msgspec.UNSET:

@@ -1,4 +1,4 @@
-"""The schema of a table, how it grows, and the schema change events that follow from that."""
+"""The schema of a table, its merging with another schema, and the schema changes between two versions."""
 
 from __future__ import annotations
 
@@ -17,53 +17,56 @@ if TYPE_CHECKING:
 
 
 MAX_NAME: Final = 1024
-"""Most characters of a column's name that comes from messages."""
+"""Number of characters that a column's name from messages may have at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column; `nullable` is false for primary-key columns only."""
+    """One column. Only columns of the primary key have `nullable` false."""
 
     name: str
     type: DataType
     nullable: bool = True
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Travel between processes as a few plain values: there are hundreds of thousands of columns."""
+        """Return a few plain values for pickling. There may be hundreds of thousands of columns."""
         make = _column if len(self.name) <= _LONG else _new_column
         return make, (self.name, types.name(self.type), self.nullable)
 
     def __str__(self) -> str:
-        """As in DDL."""
+        """Return the column as DDL has it."""
         return f"{one_line(self.name)} {types.name(self.type)}{'' if self.nullable else ' NOT NULL'}"
 
 
-def _new_column(name: str, type_name: str, nullable: bool) -> Column:  # noqa: FBT001  (as `__reduce__` gives it)
+def _new_column(name: str, type_name: str, nullable: bool) -> Column:  # noqa: FBT001  (`__reduce__` gives a tuple)
     return Column(name, types.parse(type_name), nullable)
 
 
 _LONG: Final = 128
-"""Characters of a name above which its column is not kept for others of the same name."""
+"""Length in characters of the longest name whose column is kept and shared. Longer names would fill the memory."""
 
 
 @lru_cache(maxsize=100_000)
-def _column(name: str, type_name: str, nullable: bool) -> Column:  # noqa: FBT001  (as above)
+def _column(name: str, type_name: str, nullable: bool) -> Column:  # noqa: FBT001  (`__reduce__` gives a tuple)
     return _new_column(name, type_name, nullable)
 
 
 @dataclass(frozen=True, slots=True)
 class TableSchema:
-    """Columns in the order in which they appeared, and the primary key in its own order."""
+    """Columns in the order of their first appearance, and the primary key in its own order."""
 
     columns: tuple[Column, ...]
     primary_key: tuple[str, ...]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """As for a column."""
+        """Return a few plain values for pickling."""
         return TableSchema, (self.columns, self.primary_key)
 
     def merge(self, other: TableSchema) -> TableSchema:
-        """This schema, widened so that it takes the other's rows: new columns come last, none goes away."""
+        """Return this schema, widened so that the rows of the other schema fit.
+
+        New columns come last; no column is removed.
+        """
         incoming = {column.name: column for column in other.columns}
         key = self.primary_key or other.primary_key
         columns = []
@@ -78,12 +81,12 @@ class TableSchema:
         return TableSchema(tuple(columns), key)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, types by their Flink SQL names."""
+        """Return plain values for JSON. Types are written by their Flink SQL names."""
         return {"columns": [[c.name, types.name(c.type), c.nullable] for c in self.columns], "key": [*self.primary_key]}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> TableSchema:
-        """Undo `to_json`; raises ValueError or KeyError on anything else."""
+        """Return the schema of a value that `to_json` made. Raise ValueError or KeyError for anything else."""
         columns = tuple(
             (_column if len(name) <= _LONG else _new_column)(name, text, bool(nullable))
             for name, text, nullable in value["columns"]
@@ -93,13 +96,13 @@ class TableSchema:
 
 @dataclass(frozen=True, slots=True)
 class CreateTable:
-    """A table seen for the first time."""
+    """Schema change: a table appeared for the first time."""
 
     table: TableId
     schema: TableSchema
 
     def __str__(self) -> str:
-        """`CREATE TABLE (id BIGINT NOT NULL, …, PRIMARY KEY (id))`."""
+        """Return `CREATE TABLE (id BIGINT NOT NULL, …, PRIMARY KEY (id))`."""
         parts = [str(column) for column in self.schema.columns]
         if self.schema.primary_key:
             parts.append(f"PRIMARY KEY ({', '.join(map(one_line, self.schema.primary_key))})")
@@ -108,19 +111,19 @@ class CreateTable:
 
 @dataclass(frozen=True, slots=True)
 class AddColumn:
-    """A new last column, nullable."""
+    """Schema change: a table got a new last column, which is nullable."""
 
     table: TableId
     column: Column
 
     def __str__(self) -> str:
-        """`ADD COLUMN note STRING`."""
+        """Return `ADD COLUMN note STRING`."""
         return f"ADD COLUMN {self.column}"
 
 
 @dataclass(frozen=True, slots=True)
 class AlterColumnType:
-    """A column whose type became wider."""
+    """Schema change: a column's type became wider."""
 
     table: TableId
     name: str
@@ -128,7 +131,7 @@ class AlterColumnType:
     after: DataType
 
     def __str__(self) -> str:
-        """`ALTER COLUMN n INT -> BIGINT`."""
+        """Return `ALTER COLUMN n INT -> BIGINT`."""
         return f"ALTER COLUMN {one_line(self.name)} {types.name(self.before)} -> {types.name(self.after)}"
 
 
@@ -136,7 +139,7 @@ SchemaChange: TypeAlias = CreateTable | AddColumn | AlterColumnType
 
 
 def changes(table: TableId, before: TableSchema | None, after: TableSchema) -> Iterable[SchemaChange]:
-    """What turns `before` into `after`, in the order in which a sink has to apply it."""
+    """Yield the schema changes from `before` to `after`, in the order in which a sink has to apply them."""
     if before is None:
         yield CreateTable(table, after)
         return

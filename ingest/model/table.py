@@ -1,8 +1,8 @@
-r"""Table ids, and the one matcher that route, transform and topic mapping share.
+r"""Table ids, and the selector that routes, transforms and topic mappings share.
 
-A table id is `namespace.schema.table` with one to three parts. A selector is a regular expression over the whole
-id in which an unescaped `.` is the separator, `\.` is the regex dot, and `,` means *or*. It runs on RE2, whose
-time is linear in its input: neither a pipeline file nor a table name from a message can make it explode.
+A table id is `namespace.schema.table` with one to three parts. A selector is a regular expression for the whole id: an
+unescaped `.` is the separator, `\.` is the regex dot, and `,` means *or*. It runs on RE2, whose time is linear in its
+input: no selector and no table name from a message can make it slow.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from ingest.model.pattern import PatternError, whole
 TableId: TypeAlias = tuple[str, ...]
 
 MAX_PARTS = 3
-"""Parts of a table id, at most."""
+"""Number of parts that a table id has at most."""
 
 MAX_ID = 1024
-"""Longest id, in characters, that a selector looks at: names come from messages."""
+"""Number of characters of the longest id that a selector can match. Names come from messages, so they need a limit."""
 
 
 def show(table: TableId) -> str:
-    """`shop.orders`, for people and for topic names."""
+    """Return a table id as `shop.orders`, for people and for names of topics."""
     return ".".join(table)
 
 
 def table_id(text: str) -> TableId:
-    """`shop.orders` as an id; a text of more than three parts is one part."""
+    """Return the table id of a text like `shop.orders`. A text of more than three parts becomes an id of one part."""
     parts = tuple(text.split("."))
     return parts if len(parts) <= MAX_PARTS else (text,)
 
 
 class SelectorError(ValueError):
-    """A selector that is no regular expression; the text says why, in one line."""
+    """Error about a selector that is no regular expression. Its text says why, in one line."""
 
 
 def to_regex(selector: str) -> str:
-    """Translate a selector to RE2 syntax; raises nothing, what is wrong shows when it is compiled."""
+    """Return a selector in the syntax of RE2. Raise nothing: mistakes show when the result is compiled."""
     out: list[str] = []
     brackets = braces = 0
     i = 0
@@ -69,12 +69,12 @@ def to_regex(selector: str) -> str:
 
 
 class Selector:
-    """A compiled selector; `match` gives its groups, with the whole id first, or None."""
+    """A compiled selector."""
 
     __slots__ = ("_match", "text")
 
     def __init__(self, text: str) -> None:
-        """Compile; raises SelectorError."""
+        """Compile the selector. Raise SelectorError."""
         self.text = text
         try:
             self._match = whole(to_regex(text))
@@ -82,7 +82,10 @@ class Selector:
             raise SelectorError(str(exc)) from exc
 
     def match(self, table: TableId) -> tuple[str, ...] | None:
-        """The whole id and the capture groups (empty where one took no part), or None."""
+        """Return the whole id, followed by the capture groups (empty where a group did not take part).
+
+        Return None where the id does not match, or is longer than MAX_ID characters.
+        """
         text = show(table)
         if len(text) > MAX_ID:
             return None
@@ -92,5 +95,5 @@ class Selector:
 
 @lru_cache(maxsize=1024)
 def selector(text: str) -> Selector:
-    """A selector, compiled once per process; raises SelectorError."""
+    """Return the compiled selector of a text. It is compiled once in a process. Raise SelectorError."""
     return Selector(text)
