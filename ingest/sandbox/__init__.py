@@ -1,1 +1,1 @@
-"""A real single-node Apache Kafka for development, tests and the demo, without Docker."""
+"""A real single-node Apache Kafka for development, tests and the demo. It needs no Docker."""

@@ -1,7 +1,8 @@
-"""Start, find and stop one Kafka broker (KRaft, broker and controller in one process).
+"""Start, search and stop of one Kafka broker, with KRaft: broker and controller are one process.
 
-It outlives the terminal. Its process holds a lock on a file in its folder for as long as it lives: that, and not a
-process id that may be somebody else's by now, is how it is found.
+In: a directory. Out: the address of the broker in it. The process continues after the terminal is closed. It holds a
+lock on a file in its directory as long as it lives. The lock tells whether the broker runs: a process id could belong
+to another program by now.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ appender.out.layout.pattern = [%d] %p %m (%c)%n
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """A broker that runs."""
+    """A running broker."""
 
     bootstrap: str
     pid: int
@@ -82,16 +83,19 @@ class Broker:
     folder: str
     version: str
     secure: Mapping[str, str] | None = None
-    """The secured listeners by their Kafka names, where there are any; the folder `secure` has the credentials."""
+    """Addresses of the secured listeners by their Kafka names, or None.
+
+    Their credentials are in the directory `secure`.
+    """
 
 
 def default_folder() -> Path:
-    """Where the sandbox keeps its broker."""
+    """Return the default directory of the sandbox's broker."""
     return cache() / "sandbox"
 
 
 def status(folder: Path) -> Broker | None:
-    """The broker of that folder, None where none runs."""
+    """Return the broker that runs in this directory, or None."""
     if not _running(folder):
         return None
     try:
@@ -101,10 +105,10 @@ def status(folder: Path) -> Broker | None:
 
 
 def up(folder: Path, port: int | None = None, heap: str = "1g", *, secure: bool = False, extra: str = "") -> Broker:
-    """Start the broker, unless it runs; returns when it answers. Raises IngestError.
+    """Start the broker unless it runs, and return it when it answers. Raise IngestError.
 
-    `secure` adds listeners with TLS and passwords; `extra` is more lines of the broker's own properties, in
-    which `{port}` and `{controller}` stand for its ports.
+    `heap` is the size of Java's heap. `secure` adds listeners with TLS and passwords. `extra` has more lines for the
+    broker's properties, in which `{port}` and `{controller}` stand for its ports.
     """
     there = status(folder)
     if there is not None:
@@ -149,7 +153,7 @@ def _start(folder: Path, classpath: str, lock: int, port: int | None, heap: str,
         log.replace(log.with_name("broker.previous.log"))
     with log.open("ab") as out:
         if not (data / "meta.properties").exists():
-            # An id may begin with a dash, and would look like an option alone
+            # A random id may begin with a dash; as a separate argument it would look like an option
             cluster = "--cluster-id=" + urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
             tool = [*common, "kafka.tools.StorageTool", "format", cluster, "-c", str(properties)]
             done = subprocess.run(tool, stdout=out, stderr=out, check=False)  # noqa: S603
@@ -168,7 +172,7 @@ def _start(folder: Path, classpath: str, lock: int, port: int | None, heap: str,
     connection = _wait(broker, process)
     if guarded is not None:
         connection.set_scram(guarded.user, guarded.password)
-    process.returncode = 0  # it lives on, and is nobody's to wait for: keep Popen from warning of that
+    process.returncode = 0  # the process goes on without us: without this, Popen would warn about it
     return broker
 
 
@@ -187,7 +191,10 @@ def _wait(broker: Broker, process: subprocess.Popen[bytes]) -> Cluster:
 
 
 def down(folder: Path, *, wipe: bool = False) -> bool:
-    """Stop the broker cleanly; whether one ran. With `wipe`, its topics are gone, too. Raises Unavailable."""
+    """Stop the broker cleanly, and tell whether one ran. With `wipe`, delete its topics, too.
+
+    Raise Unavailable where it does not stop within STOP_S seconds.
+    """
     there = status(folder)
     if there is not None:
         os.kill(there.pid, signal.SIGTERM)
@@ -217,7 +224,7 @@ def _running(folder: Path) -> bool:
 
 
 def _kept_port(folder: Path) -> int | None:
-    """The port of the last time, where it is free: checkpoints and shells remember it."""
+    """Return the port of the last start where it is free, else None. Checkpoints and shells remember this port."""
     try:
         port = int(json.loads((folder / "broker.json").read_text(encoding="utf-8"))["bootstrap"].rpartition(":")[2])
     except (OSError, ValueError, KeyError, TypeError):
@@ -240,7 +247,10 @@ def _any_port() -> int:
 
 
 def _any_ports(count: int, taken: set[int]) -> list[int]:
-    """Ports that nobody listens on, all different: each is held until all are found."""
+    """Return different ports that nobody listens on.
+
+    Each port is held until all are found, so that none is found twice.
+    """
     with ExitStack() as held:
         found: list[int] = []
         while len(found) < count:

@@ -1,6 +1,6 @@
-"""The broker's jars: from Maven Central by coordinates, through the Ivy that ships inside pyspark.
+"""The broker's jar files, fetched from Maven Central with the Ivy that pyspark contains.
 
-Names, versions and checksums are pinned in `broker-jars.lock`; a jar that does not match is never used.
+Names, versions and checksums are pinned in `broker-jars.lock`. A jar with another checksum is never used.
 """
 
 from __future__ import annotations
@@ -30,14 +30,17 @@ _SETTINGS: Final = """\
 
 
 def pins() -> list[tuple[str, str, str, str]]:
-    """Organisation, name, version and SHA-256 of every jar."""
+    """Return organisation, name, version and SHA-256 of every jar."""
     text = resources.files("ingest.sandbox").joinpath("broker-jars.lock").read_text(encoding="utf-8")
     rows = [line.split() for line in text.splitlines() if line and not line.startswith("#")]
     return [(*row[0].split(":"), row[1]) for row in rows]  # type: ignore[misc]  # three parts and the checksum
 
 
 def jars() -> Path:
-    """The folder of the broker's jars, fetched on first use and verified each time; raises IngestError."""
+    """Return the directory of the broker's jars. They are fetched on first use, and verified each time.
+
+    Raise IngestError.
+    """
     folder = cache() / f"kafka-{KAFKA_VERSION}"
     with alone("jars"):
         if _verified(folder):
@@ -67,7 +70,7 @@ def _verified(folder: Path) -> bool:
 
 
 def _fetch(folder: Path) -> None:
-    import pyspark  # noqa: PLC0415  (only for where its jars are)
+    import pyspark  # noqa: PLC0415  (only the place of its jars is needed)
 
     spark = Path(next(iter(pyspark.__path__))) / "jars"
     wanted = "\n".join(

@@ -1,10 +1,8 @@
-"""What `ingest sandbox up --secure` adds: certificates, a user, and listeners that want them.
+"""The additions of `ingest sandbox up --secure`: certificates, a user, and secured listeners.
 
-    SASL_SSL        TLS, and SCRAM-SHA-256 or SCRAM-SHA-512
-    SSL             TLS with a client certificate (mTLS)
-    SASL_PLAINTEXT  PLAIN, not encrypted
-
-The certificates' authority is made here and known to nobody else. Keys and passwords are readable by the user only.
+The listener SASL_SSL has TLS and SCRAM-SHA-256 or SCRAM-SHA-512. SSL has TLS with a client certificate (mTLS).
+SASL_PLAINTEXT has PLAIN and no encryption. The certificate authority is made here, and its key is not kept. Only the
+user can read keys and passwords.
 """
 
 from __future__ import annotations
@@ -58,7 +56,7 @@ allow.everyone.if.no.acl.found=true
 
 @dataclass(frozen=True, slots=True)
 class Secure:
-    """The secured listeners of a broker, by their Kafka names, and where its credentials are."""
+    """The secured listeners of a broker by their Kafka names, and the directory of its credentials."""
 
     listeners: Mapping[str, str]
     folder: str
@@ -66,12 +64,12 @@ class Secure:
 
     @property
     def password(self) -> str:
-        """The user's password."""
+        """The password of the user for SCRAM and PLAIN."""
         return (Path(self.folder) / "password").read_text(encoding="ascii").strip()
 
 
 def prepare(folder: Path, host: str, ports: Mapping[str, int]) -> Secure:
-    """Make what is missing of certificates and password."""
+    """Make certificates and password where they are missing, and return the listeners."""
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)
     if not (folder / "password").exists():
@@ -88,7 +86,7 @@ def prepare(folder: Path, host: str, ports: Mapping[str, int]) -> Secure:
 
 
 def properties(secure: Secure, host: str, port: int, controller: int, ports: Mapping[str, int]) -> str:
-    """The broker's settings that differ from those of a plain one."""
+    """Return the lines of the broker's properties that replace those of a broker without security."""
     return _PROPERTIES.format(
         host=host, port=port, controller=controller, folder=Path(secure.folder).resolve(), user=secure.user,
         password=secure.password, mechanisms=_MECHANISMS, **ports,
@@ -96,7 +94,10 @@ def properties(secure: Secure, host: str, port: int, controller: int, ports: Map
 
 
 def client_properties(secure: Secure) -> dict[str, dict[str, str]]:
-    """What a pipeline writes as `properties.*` for each listener; the password is left to a secret."""
+    """Return for each listener the properties that a pipeline writes as `properties.*`.
+
+    The password is a placeholder.
+    """
     ca = {"ssl.ca.location": f"{secure.folder}/ca.pem"}
     user = {"sasl.username": secure.user, "sasl.password": "${secret_values.sandbox}"}
     own = {
@@ -115,10 +116,10 @@ def client_properties(secure: Secure) -> dict[str, dict[str, str]]:
 
 
 class Authority:
-    """An authority that issues certificates, for as long as this object lives."""
+    """A certificate authority. It can issue certificates as long as this object exists."""
 
     def __init__(self, name: str) -> None:
-        """Make a key and a certificate of its own."""
+        """Make a key and a certificate for the authority."""
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         now = dt.datetime.now(dt.UTC)
@@ -137,7 +138,10 @@ class Authority:
         self.pem = self._certificate.public_bytes(serialization.Encoding.PEM)
 
     def issue(self, name: str, address: str | None = None, *, valid: dt.timedelta = VALID) -> tuple[bytes, bytes]:
-        """Key and certificate chain in PEM for a name, valid from an hour ago at least; may be past already."""
+        """Return a private key and a certificate chain, both in PEM, for a name.
+
+        The certificate is valid from at least one hour ago. With a negative `valid` it has already expired.
+        """
         key = ec.generate_private_key(ec.SECP256R1())
         now = dt.datetime.now(dt.UTC)
         names: list[x509.GeneralName] = [x509.DNSName(name)]
