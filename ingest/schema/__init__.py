@@ -1,1 +1,1 @@
-"""Table schemas: how they are inferred, declared, evolved and routed to the sink's tables."""
+"""Table schemas: their inference, declaration, evolution, and routing to the sink's tables."""

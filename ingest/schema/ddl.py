@@ -1,7 +1,7 @@
-"""Flink SQL's CREATE TABLE, as far as it tells a table's columns, types and primary key. Parsed by sqlglot.
+"""Parser of Flink SQL's CREATE TABLE: a table's columns, types and primary key. It uses sqlglot.
 
-In: text from a pipeline file. Out: schemas by table id. Raises TextError with the place in the text; what Flink SQL has
-beyond columns and keys (computed columns, watermarks, LIKE) is refused, not passed over.
+In: text from a pipeline file. Out: schemas by table id. Raises TextError with the place in the text. Other parts of
+Flink's DDL (computed columns, watermarks, LIKE) are refused and never ignored.
 """
 
 from __future__ import annotations
@@ -39,14 +39,17 @@ _PREFIX: Final = "CREATE TABLE t ("
 _MAX_DEPTH: Final = 20
 _NUMBER: Final = re.compile(r"[0-9]{1,10}")
 _LONGEST: Final = (1 << 31) - 1
-"""Characters of a CHAR or VARCHAR, at most: Flink SQL's limit."""
+"""Number of characters that a CHAR or VARCHAR has at most: Flink SQL's limit."""
 _SIMPLE: Final[dict[str, DataType]] = {
     "BOOLEAN": types.BOOLEAN, "TINYINT": types.TINYINT, "SMALLINT": types.SMALLINT, "INT": types.INT,
     "BIGINT": types.BIGINT, "FLOAT": types.FLOAT, "DOUBLE": types.DOUBLE, "TEXT": types.STRING, "DATE": types.DATE,
     "VARBINARY": types.BYTES, "BINARY": types.BYTES, "TIMESTAMP": types.TIMESTAMP, "DATETIME": types.TIMESTAMP,
     "TIMESTAMPLTZ": types.TIMESTAMP_LTZ, "TIMESTAMPTZ": types.TIMESTAMP_LTZ,
 }  # fmt: skip
-"""By sqlglot's names. TIMESTAMP WITH TIME ZONE is read as TIMESTAMP_LTZ; precisions of timestamps are Spark's."""
+"""Types without numbers, by sqlglot's names.
+
+TIMESTAMP WITH TIME ZONE is read as TIMESTAMP_LTZ. Timestamps always have Spark's precision.
+"""
 
 
 _BARE: Final = {
@@ -54,18 +57,21 @@ _BARE: Final = {
     "VARCHAR": "VARCHAR(1) without a length, as in Flink SQL; write VARCHAR(n) or STRING",
     "DECIMAL": "DECIMAL(10, 0) without a precision, as in Flink SQL; write DECIMAL(p, s)",
 }
-"""Types that without their numbers are smaller than most expect."""
+"""Types that are smaller than most authors expect where their numbers are left out."""
 
 
 @lru_cache(maxsize=64)
 def parse_tables(text: str) -> Mapping[TableId, TableSchema]:
-    """The tables of `CREATE TABLE a.b (id BIGINT, PRIMARY KEY (id) NOT ENFORCED); …`; raises TextError."""
+    """Return the tables of `CREATE TABLE a.b (id BIGINT, PRIMARY KEY (id) NOT ENFORCED); …`, by id. Raise TextError."""
     return _Statements(text, 0).tables()
 
 
 @lru_cache(maxsize=64)
 def remarks(text: str, *, columns: bool = False) -> tuple[TextError, ...]:
-    """Types in a text for `parse_tables`, or for `parse_columns`, whose defaults are seldom meant; raises TextError."""
+    """Return a remark for each type whose default size is seldom meant. Raise TextError where the text is wrong.
+
+    The text is one for `parse_columns` with `columns`, else one for `parse_tables`.
+    """
     statements = _Statements(f"{_PREFIX}{text}\n)", len(_PREFIX)) if columns else _Statements(text, 0)
     statements.tables()
     return tuple(statements.remarks)
@@ -73,7 +79,7 @@ def remarks(text: str, *, columns: bool = False) -> tuple[TextError, ...]:
 
 @lru_cache(maxsize=64)
 def parse_columns(text: str) -> Mapping[str, DataType]:
-    """The columns of `id BIGINT, name VARCHAR(10)`; raises TextError."""
+    """Return the types of the columns in `id BIGINT, name VARCHAR(10)`, by name. Raise TextError."""
     if not text.strip():
         msg = "no column is named: write id BIGINT, name VARCHAR(10)"
         raise TextError(msg, 0, len(text))
@@ -86,7 +92,7 @@ def parse_columns(text: str) -> Mapping[str, DataType]:
 
 
 class _Statements:
-    """The statements of one text; `shift` characters in front of it are not the user's."""
+    """The statements of one text. The first `shift` characters were put in front of the user's text."""
 
     def __init__(self, text: str, shift: int) -> None:
         self._text = text
@@ -117,7 +123,7 @@ class _Statements:
             word = str(found.get("highlight") or "")
             end = sum(len(line) for line in lines[: int(found["line"]) - 1]) + int(found["col"])
             why = str(found["description"]).partition(" but got <")[0].rstrip(".")
-            if why.startswith("Required keyword"):  # named by sqlglot's classes, which nobody knows
+            if why.startswith("Required keyword"):  # sqlglot names its own classes here, which users do not know
                 why = "something is missing here"
             raise self._text_error(f"not Flink SQL: {why}", end - len(word), len(word)) from None
         except TokenError:
@@ -228,10 +234,10 @@ def _with_numbers(name: str, numbers: list[int]) -> DataType | None:
 
 
 class _Flink(Dialect):
-    """Flink's way of writing types and keys."""
+    """Flink's syntax of types and keys."""
 
     class Tokenizer(tokens.Tokenizer):
-        IDENTIFIERS = ["`"]  # noqa: RUF012  (as its base has it)
+        IDENTIFIERS = ["`"]  # noqa: RUF012  (sqlglot's base class has plain lists and dicts here, too)
         QUOTES = ["'"]  # noqa: RUF012
         KEYWORDS = {  # noqa: RUF012
             **tokens.Tokenizer.KEYWORDS,
@@ -243,7 +249,10 @@ class _Flink(Dialect):
 
     class Parser(parser.Parser):
         def _warn_unsupported(self) -> None:
-            """Say nothing: the text may hold secrets, and what is no CREATE TABLE is refused with its place."""
+            """Do nothing: a warning would show the text, which may hold secrets.
+
+            Unknown statements are refused elsewhere.
+            """
 
         def _parse_primary_key(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401  (sqlglot's)
             found = super()._parse_primary_key(*args, **kwargs)
@@ -253,7 +262,7 @@ class _Flink(Dialect):
 
 @lru_cache(maxsize=1)
 def _parser() -> Any:  # noqa: ANN401  (sqlglot's parser has no types of its own)
-    """Return the parser of Flink's DDL."""
-    # It warns with the text, in which secrets may have been put, of what is refused here without it
+    """Return the parser of Flink's DDL. It raises an error at the first mistake."""
+    # sqlglot logs the text, which may hold secrets, for statements that are refused here anyway
     logging.getLogger("sqlglot").disabled = True
     return _Flink.Parser(dialect=_Flink(), error_level=ErrorLevel.IMMEDIATE)

@@ -1,7 +1,8 @@
-"""How the schemas of all tables grow from what tasks observed.
+"""Evolution of the schemas of all tables.
 
-In: the schemas as they are, what each task saw, the rules. Out: the next version, and the schema change events that
-the sink has to apply before a row of that version is written. Runs on the driver; touches nothing outside.
+In: the present schemas, the schemas that tasks observed, and the rules. Out: the next version, and the schema changes
+that the sink has to apply before it gets rows of that version. Runs on the driver, and changes nothing outside of its
+result.
 """
 
 from __future__ import annotations
@@ -29,29 +30,29 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SourceTable:
-    """A table as its messages show it, and where it goes."""
+    """A table of the source, and the sink tables that its rows go to."""
 
     schema: TableSchema
     targets: tuple[TableId, ...]
     key_from_message: bool
     output: TableSchema | None = None
-    """What its rows are after a transform; None where they stay as they are."""
+    """Schema of the table's rows after their transform; None where no transform changes them."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Travel between processes as a few plain values: there are ten thousands of tables."""
+        """Return a few plain values for pickling. There may be tens of thousands of tables."""
         return SourceTable, (self.schema, self.targets, self.key_from_message, self.output)
 
     def after(self) -> SourceTable:
-        """The same table after its transform."""
+        """Return the table as it is after its transform."""
         return SourceTable(self.written, self.targets, key_from_message=False)
 
     @property
     def written(self) -> TableSchema:
-        """What reaches its sink tables."""
+        """Schema of the rows that reach the sink tables."""
         return self.schema if self.output is None else self.output
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values; targets and output follow from the rules and are not stored."""
+        """Return plain values for JSON. Targets and output are not stored, because they follow from the rules."""
         return {**self.schema.to_json(), "key_from_message": self.key_from_message}
 
 
@@ -65,29 +66,32 @@ class Schemas:
 
 
 Shape: TypeAlias = "Callable[[TableId, TableSchema], TableSchema | None]"
-"""What a table's rows are after its transform; None where none changes them. Raises TransformError."""
+"""Function that returns the schema of a table's rows after their transform, or None where no transform changes them.
+
+It raises TransformError.
+"""
 
 
 def unchanged(_table: TableId, _schema: TableSchema) -> None:
-    """The shape of rows that no transform changes."""
+    """Return None: the `Shape` of a pipeline without transforms."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Which schema changes a pipeline wants, and which it stops at."""
+    """Rules of a pipeline about schema changes: those that reach the sink, and those that stop the run."""
 
     behavior: str = "lenient"
-    """`pipeline.schema.change.behavior`."""
+    """Value of the option `pipeline.schema.change.behavior`."""
     include: frozenset[str] = frozenset()
-    """Kinds and families of changes that reach the sink; empty: all."""
+    """Kinds and families of the changes that reach the sink. Empty means all."""
     exclude: frozenset[str] = frozenset()
-    """Those that do not, in any case."""
+    """Kinds and families of the changes that never reach the sink."""
     max_tables: int = 10_000
     needs_key: bool = True
-    """Whether the sink takes only tables that have a primary key."""
+    """Whether the sink takes only tables with a primary key."""
 
     def allows(self, event: SchemaChange) -> bool:
-        """Whether a change reaches the sink."""
+        """Tell whether a change reaches the sink."""
         kind = KINDS[type(event)]
         families = {kind, "all", *kind.split(".")[:2]}
         if self.behavior == "ignore" and not isinstance(event, CreateTable):
@@ -100,14 +104,18 @@ KINDS = {CreateTable: "create.table", AddColumn: "add.column", AlterColumnType: 
 
 @dataclass(frozen=True, slots=True)
 class Evolution:
-    """The next version; what changed in it against the one before; what the sink has to apply."""
+    """Result of an evolution.
+
+    `schemas` is the next version; `sources` and `sinks` are the tables that changed in it; `events` are the changes
+    that the sink has to apply.
+    """
 
     schemas: Schemas
     sources: dict[TableId, SourceTable]
     sinks: dict[TableId, TableSchema]
     events: tuple[SchemaChange, ...]
     withheld: tuple[SchemaChange, ...] = ()
-    """Changes that the sink is not to see."""
+    """Changes that do not reach the sink."""
 
 
 def evolve(
@@ -118,9 +126,10 @@ def evolve(
     initial: Mapping[TableId, TableSchema] | None = None,
     shape: Shape = unchanged,
 ) -> Evolution:
-    """Merge what was observed; raises NoPrimaryKey, TransformError, ConfigError or SchemaChangeRefused.
+    """Return the next version, with the observed schemas merged in.
 
-    `initial`: schemas that tables had before their first record, which `observed` has merged in.
+    `initial` has the schemas that tables had before their first record; they are already part of `observed`. New tables
+    over the limit `max_tables` are left out. Raise NoPrimaryKey, TransformError, ConfigError or SchemaChangeRefused.
     """
     sources: dict[TableId, SourceTable] = {}
     for table, seen in observed:
@@ -151,7 +160,7 @@ def evolve(
 def _shaped(
     sources: Mapping[TableId, SourceTable], shape: Shape, policy: Policy, version: int
 ) -> dict[TableId, SourceTable]:
-    """Tables with what their transforms make of them; raises TransformError or NoPrimaryKey."""
+    """Return the tables with the schemas after their transforms. Raise TransformError or NoPrimaryKey."""
     out = {}
     for table, source in sources.items():
         try:
@@ -174,9 +183,10 @@ def reroute(
     initial: Mapping[TableId, TableSchema] | None = None,
     shape: Shape = unchanged,
 ) -> Evolution:
-    """What changes when the rules are not those that the schemas were made with: sink tables that a new route names.
+    """Return the changes that follow from new rules for known schemas, for example sink tables of a new route.
 
-    `initial` as for `evolve`. Raises ConfigError where a known table is given another primary key.
+    `initial` has the schemas that the pipeline file gives tables. Raise ConfigError where a known table gets another
+    primary key.
     """
     for table, source in before.sources.items() if policy.needs_key else ():
         if rules.changes_rows(table):
@@ -197,9 +207,10 @@ def reroute(
 def _sinks(
     sources: Mapping[TableId, SourceTable], before: Schemas, policy: Policy
 ) -> tuple[dict[TableId, TableSchema], tuple[SchemaChange, ...], tuple[SchemaChange, ...]]:
-    """The sink tables that have to change so that they take the rows of these source tables, and how they change.
+    """Return the sink tables that must change to take the rows of these source tables, and how they change.
 
-    The last part are changes that the sink is not to see: its tables stay as they are in that.
+    The second part has the changes that reach the sink. The third part has those that do not: in these, the sink's
+    tables stay as they are.
     """
     sinks: dict[TableId, TableSchema] = {}
     withheld: dict[SchemaChange, None] = {}
@@ -226,7 +237,7 @@ def _sinks(
 
 
 def _without(merged: TableSchema, sink: TableSchema, refused: Iterable[SchemaChange]) -> TableSchema:
-    """The merged schema, but for these changes."""
+    """Return the merged schema without these changes."""
     added = {event.column.name for event in refused if isinstance(event, AddColumn)}
     altered = {event.name for event in refused if isinstance(event, AlterColumnType)}
     known = {column.name: column for column in sink.columns}
@@ -238,7 +249,7 @@ def _new_table(table: TableId, seen: TableSchema, rules: Rules, policy: Policy, 
     shaped = rules.changes_rows(table)
     configured = rules.primary_key(table)
     if shaped and configured:
-        # The key is the result's; whatever the messages say of another one does not matter
+        # The key is that of the result, so another key in the messages does not matter
         columns = tuple(replace(column, nullable=True) for column in seen.columns)
         return SourceTable(TableSchema(columns, ()), rules.targets(table), key_from_message=False)
     key = configured or seen.primary_key

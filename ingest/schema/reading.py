@@ -1,4 +1,4 @@
-"""How the values of a format are to be understood where no message says it: what inference and conformance go by."""
+"""The rules of a format for values whose types no message declares. Inference and conformance follow them."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Made from a format's options."""
+    """Rules for undeclared values, made from a format's options."""
 
     as_string: bool = False
-    """Every column is a STRING (`*.infer-schema.primitive-as-string`)."""
+    """Whether every column is a STRING (`*.infer-schema.primitive-as-string`)."""
     standard: str = temporal.SQL
-    """How timestamps are written."""
+    """The standard in which timestamps are written, one of those in `model/temporal.py`."""
     timestamps: bool = False
-    """Whether texts that look like timestamps are taken for such."""
+    """Whether texts that look like timestamps become timestamps."""
     fixed: Mapping[str, DataType] = field(default_factory=dict)
-    """Types of columns of every table that no value changes."""
+    """Types of columns, in every table, that no value changes."""
     settled: bool = False
-    """Whether rows were checked before, so that a text that looks like a time is one."""
+    """Whether the rows were already checked, so that a text that looks like a time certainly is one."""
 
     def infer(self, raw: bytes) -> DataType:
-        """The type of a value that nothing else describes."""
+        """Return the type of a value that nothing else declares."""
         if self.as_string:
             return types.STRING
         if self.settled and temporal.is_date(raw):
