@@ -1,1 +1,1 @@
-"""All that starts Java: the session, the workers' daemon, the class archive."""
+"""Everything that starts Java: the Spark session, the workers' daemon, the class archive."""

@@ -1,7 +1,7 @@
-"""A class-data-sharing archive of Spark's driver: Java starts in about half the time with it.
+"""The class-data-sharing archive of Spark's driver, with which Java starts in about half the time.
 
-`ingest warmup` writes it into the user's cache; every run uses it where it is there. It belongs to one Java and one
-installation of Spark: Java itself refuses one that does not fit, and starts without.
+`ingest warmup` writes it into the user's cache, and every run uses it where it exists. It belongs to one Java and one
+installation of Spark. Java itself refuses an archive that does not fit, and starts without it.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from ingest.paths import cache, java
 
 
 def path() -> Path:
-    """Where the archive of this Java and this Spark is, or would be."""
+    """Return the path of the archive for this Java and this Spark. The file may not exist."""
     home = Path(java()).resolve().parent.parent
     release = home / "release"
     spark = find_spec("pyspark")
     jars = Path((spark.origin if spark is not None else None) or "pyspark").parent / "jars"
-    # Java compares the class path, and the time of each jar in it: another installation's archive would be refused
+    # Java refuses an archive whose class path or whose jars' times differ, so each installation has its own file
     place = hashlib.sha256(f"{home} {jars}".encode()).hexdigest()[:8]
     stamp = jars.stat().st_mtime_ns if jars.is_dir() else 0
     java_is = release.read_text(encoding="utf-8") if release.is_file() else ""
@@ -29,6 +29,6 @@ def path() -> Path:
 
 
 def options() -> str:
-    """Java's options that use the archive; empty where there is none."""
+    """Return Java's options that use the archive; an empty text where there is none."""
     archive = path()
     return f"-XX:SharedArchiveFile={archive} -Xlog:cds=off -Xlog:cds+dynamic=off" if archive.is_file() else ""

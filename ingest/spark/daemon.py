@@ -1,6 +1,6 @@
-"""PySpark's daemon, with what a task needs imported before it forks workers: they start warm.
+"""PySpark's daemon with early imports: it imports the modules of a task before it forks workers, so these start warm.
 
-Imports only: a Kafka client would not survive the fork.
+It only imports. It creates no Kafka client, because a client does not survive a fork.
 """
 
 import os
@@ -8,10 +8,10 @@ import sys
 
 
 def unpacked(path: list[str]) -> list[str]:
-    """The search path with PySpark's own archives behind the folder that holds the same PySpark unpacked.
+    """Return the search path with PySpark's archives behind the directory that holds the same PySpark unpacked.
 
-    Spark puts its `pyspark.zip` and a jar first. Python keeps no bytecode for what it imports from an archive, so every
-    start would compile PySpark anew, which takes longer than all else that a worker does to start.
+    Spark puts its `pyspark.zip` and a jar first. Python keeps no bytecode for imports from an archive, so each start
+    would compile PySpark again. That takes longer than all the rest of a worker's start.
     """
     inside = tuple(f"{entry}/pyspark/" for entry in path)
     archives = [entry for entry in path if entry.startswith(inside) and entry.endswith((".zip", ".jar"))]
@@ -23,7 +23,7 @@ sys.path[:] = unpacked(sys.path)
 from pyspark.daemon import manager  # noqa: E402
 
 if "INGEST_STAGE" in os.environ:
-    import pandas as pd  # noqa: F401  (pyspark asks for it, whatever a stage uses)
+    import pandas as pd  # noqa: F401  (pyspark imports it for every stage)
     import pyarrow as pa  # noqa: F401
 
 

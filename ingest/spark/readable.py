@@ -1,6 +1,6 @@
-"""Spark's errors in a form that is for people: its message on one line, without classes, plans, stack traces.
+"""Errors of Spark in a form for people: the message on one line, without classes, plans and stack traces.
 
-In: an exception of Spark's, or its text. Out: a sentence or two. Names of slots become those of columns.
+In: an exception of Spark. Out: one or two sentences. Names of slots are replaced by the names of columns.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ENDS: Final = re.compile(
     r"\s*(SQLSTATE: \w+|\n+== |\n+JVM stacktrace|; line \d+ pos \d+|\(line \d+, pos \d+\)|\n\s*at [\w.$/]+\("
     r"|\n'?\w+ \[)"
 )
-"""Where a message ends and what is of use to Spark's own developers begins."""
+"""Begin of the part of a message that only Spark's own developers need."""
 _NOISE: Final = re.compile(
     r"^An error occurred while calling \S+\s+: |\b([\w$]+\.)+\w*(Exception|Error): |\[[A-Z_.0-9]+\] "
     r"| on search path \[[^]]*\]| Please, refer to '[^']*' for a fix\."
@@ -28,7 +28,7 @@ _NOISE: Final = re.compile(
     r"|1\) You can set .*? before Spark 3\.0\.\s+2\) ",
     re.DOTALL,
 )
-"""What is said of settings that are not the user's, and of Spark's insides."""
+"""Parts about settings that users do not have, and about Spark's internals."""
 _PARSED: Final = re.compile(r"\(line 1, pos (\d+)\)")
 _HINTS: Final = {
     "Use `try_cast` to tolerate malformed input and return NULL instead.": "TRY_CAST gives NULL instead.",
@@ -38,7 +38,11 @@ _HINTS: Final = {
 
 
 def readable(exc: BaseException, names: Mapping[str, str] | None = None) -> str:
-    """Return what an error of Spark's says. `names`: by what stands for a column in SQL, the column's name."""
+    """Return the message of an error of Spark.
+
+    `names` maps each text that stands for a column in SQL to the column's name. The result has at most MOST characters,
+    plus "…" where it was cut.
+    """
     text = str(exc)
     if "[PARSE_SYNTAX_ERROR]" in text:
         found = re.search(r"Syntax error at or near (.*?)[.:]?( SQLSTATE|\n| \(line|$)", text)
@@ -55,6 +59,6 @@ def readable(exc: BaseException, names: Mapping[str, str] | None = None) -> str:
 
 
 def place_of(exc: BaseException) -> int | None:
-    """Return at which character of a text of one line the parser stopped, None where it did not."""
+    """Return the character position where Spark's parser stopped in a text of one line, or None for any other error."""
     found = _PARSED.search(str(exc))
     return None if found is None else int(found[1])

@@ -1,6 +1,7 @@
-"""The making of the archive of Spark's classes, with which Java starts in half the time.
+"""Creation of the archive of Spark's classes, with which Java starts in half the time.
 
-In: some work of a run. Out: the archive's file, which `spark/archive.py` finds from then on.
+In: a function that does some work of a run. Out: the archive's file, at the place where `spark/archive.py` looks for
+it.
 """
 
 from __future__ import annotations
@@ -20,11 +21,14 @@ if TYPE_CHECKING:
 
 
 def write(work: Callable[[Session], None]) -> Path:
-    """Start Spark once, do some work of a run on it, and keep the classes that it loaded; raises ConfigError."""
+    """Start Spark once, do some work of a run, and save the loaded classes. Return the path of the archive.
+
+    Raise ConfigError where Java writes no archive. Archives of an earlier Java or Spark at the same place are removed.
+    """
     archive = path()
     archive.parent.mkdir(parents=True, exist_ok=True)
     for old in archive.parent.glob(f"{archive.name.rpartition('-')[0]}-*.jsa"):
-        old.unlink(missing_ok=True)  # of this place, before Java or Spark was installed anew
+        old.unlink(missing_ok=True)  # an archive of this place, from before Java or Spark was installed anew
     with tempfile.TemporaryDirectory() as folder:
         fresh = Path(folder) / "spark.jsa"
         conf = {"spark.driver.extraJavaOptions": f"-XX:ArchiveClassesAtExit={fresh}"}
@@ -33,7 +37,7 @@ def write(work: Callable[[Session], None]) -> Path:
         try:
             session = Session("ingest warmup", "local[2]", conf, lock=lock, log=log, sql=True)
             session.broadcast({})
-            session.run(_touch, [1, 2])  # any task will do
+            session.run(_touch, [1, 2])  # any task loads the classes
             work(session)
             session.exit()
         finally:
@@ -52,5 +56,5 @@ def write(work: Callable[[Session], None]) -> Path:
 
 
 def _touch(items: Iterable[int]) -> Iterator[int]:
-    """A task that does nothing."""
+    """Yield the items unchanged: a task without work."""
     yield from items
