@@ -1,1 +1,1 @@
-"""Transforms on Spark SQL: rules bound to tables, compiled to one plan, and the rows that cross over."""
+"""Transforms on Spark SQL: rules bound to tables and compiled to one plan, and rows on their way to Spark and back."""

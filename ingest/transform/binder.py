@@ -1,7 +1,7 @@
-"""One rule on its way to a program, for one table at one version of its schema.
+"""Binding of one rule to one table at one version of its schema.
 
-In: the rule's expressions. Out: SQL over slots, with the slots that its columns travel in, and what comes of it. Errors
-say where in which expression something is wrong.
+In: the rule's expressions. Out: SQL over slots instead of columns, the slots of the columns that it needs, and the
+schema of the result. Never runs SQL; Spark only analyses it. Errors say which expression is wrong, and where in it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _JSON: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """Where in an expression something is named that may be a column."""
+    """Place in an expression that has a name, which may be that of a column."""
 
     start: int
     stop: int
@@ -53,7 +53,7 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """Where an expression has a column in the place of a literal."""
+    """Place in an expression that has a column instead of a literal."""
 
     start: int
     stop: int
@@ -65,36 +65,36 @@ _Place: TypeAlias = "Name | Literal | Call"
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """One call of a function of the user's own in a rule, whose results are a column of their own."""
+    """One call of a user-defined function in a rule. Its results form a column of their own."""
 
     column: str
     function: str
     takes: tuple[DataType, ...]
     arguments: tuple[str, ...]
-    """SQL over slots, and over the columns of calls in a lower layer."""
+    """SQL of the arguments, over slots and over the columns of calls in lower layers."""
     layer: int
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What became of a rule for a table."""
+    """Result of binding a rule to a table."""
 
     program: Program
     schema: TableSchema
     results: dict[str, str]
-    """By slot: SQL."""
+    """SQL of each result, by its slot."""
     called: tuple[Called, ...]
     literals: tuple[tuple[str, str | int], ...]
-    """Columns that its expressions have in the place of literals, and those."""
+    """The columns that stand for literals in the expressions, each with its literal."""
 
 
 class Binder:
-    """One rule on its way to a program."""
+    """Binder of one rule to one table."""
 
     def __init__(
         self, compiler: Compiler, rule: TransformRule, table: TableId, source: TableSchema, *, templates: bool
     ) -> None:
-        """`templates`: whether literals become columns."""
+        """Keep the parts. With `templates`, literals become columns, so that many rules share their expressions."""
         self.compiler, self.rule, self.table, self.source = compiler, rule, table, source
         self.templates = templates
         self.literals: list[tuple[str, str | int]] = []
@@ -103,14 +103,14 @@ class Binder:
         self.inputs: dict[str, Input] = {}
         self.counts = dict.fromkeys("sldb", 0)
         self.computed: dict[str, tuple[str, frozenset[str]]] = {}
-        """By name: SQL over slots, and the source columns in it."""
+        """Computed columns by name: their SQL over slots, and the source columns that they need."""
         self.copies: dict[str, str] = {}
-        """By name: the source column that it is, under another name."""
+        """Renamed columns: the source column by the new name."""
         self.called: dict[tuple[str, tuple[str, ...]], Called] = {}
-        """By function and arguments."""
+        """Calls by function and arguments, so that equal calls are made once."""
 
     def compile(self, number: int) -> Made:
-        """Make the program, which has this number; raises TransformError."""
+        """Return the rule's program, with this number, and its SQL. Raise TransformError."""
         rule = self.rule
         items = rule.projection
         known = [column.name for column in self.source.columns]
@@ -170,7 +170,10 @@ class Binder:
         return Made(program, schema, results, tuple(self.called.values()), tuple(self.literals))
 
     def project(self, known: Sequence[str]) -> dict[str, str]:
-        """Compute the columns of a table with these that are not as they come; the texts of their expressions."""
+        """Compute those result columns that are not copies, and return the texts of their expressions by name.
+
+        `known` has the names of the table's columns. Raise TransformError.
+        """
         texts: dict[str, str] = {}
         for item in self.rule.projection:
             if item.expression is None:
@@ -192,7 +195,7 @@ class Binder:
         return texts
 
     def as_texts(self, expression: Expression) -> frozenset[str]:
-        """The columns that stand in an expression as CAST(column AS STRING), and nowhere otherwise."""
+        """Return the columns that an expression uses only as CAST(column AS STRING)."""
         cast: set[str] = set()
         other: set[str] = set()
         for name in self.compiler.names(expression.sql):
@@ -202,9 +205,9 @@ class Binder:
         return frozenset(cast - other)
 
     def renamed(self, expression: Expression) -> str | None:
-        """The source column that an expression is, and nothing else."""
+        """Return the source column where an expression is only the name of one, else None."""
         names: tuple[Name, ...] = ()
-        with suppress(Exception):  # what is wrong with it is told where it is bound
+        with suppress(Exception):  # the error is reported where the expression is bound
             names = self.compiler.names(expression.sql)
         if len(names) != 1 or (names[0].start, names[0].stop) != (0, len(expression.sql)):
             return None
@@ -212,17 +215,24 @@ class Binder:
         return name if any(column.name == name for column in self.source.columns) else None
 
     def of_the_row_before(self, needs: frozenset[str]) -> tuple[str, tuple[Input, ...]]:
-        """The filter once more, over slots of its own; none where the row before an update has to go by itself."""
+        """Return the filter again, over its own slots, for the row before an update.
+
+        Return an empty text where that row has to be computed separately: for user-defined functions, and for columns
+        that are not of the table (metadata, time, random numbers).
+        """
         if self.called or any(map(is_ours, needs)) or self.rule.filter is None:
             return "", ()
         again = Binder(self.compiler, self.rule, self.table, self.source, templates=self.templates)
         again.counts = self.counts
-        again.project([column.name for column in self.source.columns])  # literals have the same names again
+        again.project([column.name for column in self.source.columns])  # so that literals get the same names again
         sql, _ = again.expression("filter", "", self.rule.filter)
         return sql, tuple(given for name, given in again.inputs.items() if name in needs)
 
     def schema(self, order: Sequence[str], computed: Mapping[str, DataType]) -> TableSchema:
-        """The result's columns and key."""
+        """Return the columns and the key of the result.
+
+        Raise TransformError where the result lacks a column of the key.
+        """
         rule = self.rule
         key = rule.primary_key or self.source.primary_key
         unknown = [name for name in key if name not in order]
@@ -244,13 +254,13 @@ class Binder:
 
     @staticmethod
     def slot(counts: dict[str, int], data_type: DataType) -> str:
-        """The next free slot for values of a type."""
+        """Return the next free slot for values of a type, and count it."""
         kind = slot_of(data_type)
         counts[kind] += 1
         return f"{kind}{counts[kind] - 1}"
 
     def expression(self, option: str, name: str, expression: Expression) -> tuple[str, frozenset[str]]:
-        """An expression over slots, and the source columns that it needs; raises TransformError."""
+        """Return an expression as SQL over slots, and the source columns that it needs. Raise TransformError."""
         literals: tuple[tuple[str, str | int], ...] = ()
         if self.templates:
             sql, literals = template(expression.sql)
@@ -269,7 +279,10 @@ class Binder:
     def bound(
         self, sql: str, given: Sequence[_Place], option: str, name: str, expression: Expression | None = None
     ) -> tuple[str, frozenset[str]]:
-        """The SQL with slots in the place of names and of calls of the user's own functions."""
+        """Return SQL with slots in place of names, and the source columns that it needs.
+
+        Results of calls replace the calls of user-defined functions. Raise TransformError.
+        """
         needs: set[str] = set()
         places = sorted(given, key=lambda place: (place.start, -place.stop))
         made = self.rendered(sql, (0, len(sql)), places, needs, (option, name, expression))
@@ -280,12 +293,12 @@ class Binder:
     def rendered(
         self, sql: str, part: tuple[int, int], places: Sequence[_Place], needs: set[str], where: _Where
     ) -> str:
-        """A part of an expression, with slots; adds the source columns in it to `needs`."""
+        """Return a part of an expression with slots. Add the source columns in it to `needs`. Raise TransformError."""
         out: list[str] = []
         at, end = part
         for given in places:
             if given.start < at or given.stop > end:
-                continue  # outside of this part, or in a call that was dealt with
+                continue  # outside of this part, or inside a call that is already replaced
             if isinstance(given, Call):
                 out += (sql[at : given.start], self.call(sql, given, places, needs, where))
                 at = given.stop
@@ -321,7 +334,10 @@ class Binder:
         return "".join((*out, sql[at:end]))
 
     def misnamed(self, sql: str, given: Name, why: str, where: _Where) -> TransformError:
-        """The error of a name, which is looked for in the author's text where that is not the SQL."""
+        """Return the error of a wrong name.
+
+        Where the SQL is not the author's text, the name is searched for in the author's text.
+        """
         option, name, expression = where
         text = sql if expression is None else expression.text
         start, length = given.start, given.stop - given.start
@@ -332,7 +348,10 @@ class Binder:
         return self.error(option, name, text, start, length, why, 0 if expression is None else expression.at)
 
     def call(self, sql: str, given: Call, places: Sequence[_Place], needs: set[str], where: _Where) -> str:
-        """The result of a call, which is computed before the expression that it stands in."""
+        """Return SQL for the result of a call. The call itself is computed before the expression around it.
+
+        Raise TransformError for a wrong number of arguments, for wrong types, and for a call in a lambda.
+        """
         option, name, expression = where
         function = self.compiler.functions[given.function]
         text = sql if expression is None else expression.text
@@ -374,7 +393,10 @@ class Binder:
         return f"IF({known.column}.ok, {known.column}.v, raise_error('{known.column}'))"
 
     def columns(self) -> tuple[str, ...]:
-        """What expressions may be made of so far, for the compiler to find their types."""
+        """Return the columns that expressions may use so far: slots, literals and results of calls.
+
+        The compiler needs them to find the types of expressions. A slot is its name only; the others are `name type`.
+        """
         gives = {
             called.column: sql_name(self.compiler.functions[called.function].gives) for called in self.called.values()
         }
@@ -383,7 +405,7 @@ class Binder:
         return (*sorted(given.slot for given in self.inputs.values()), *literals, *made)
 
     def column(self, name: str) -> str:
-        """A column as SQL over slots; takes a slot for it where it has none yet."""
+        """Return a column as SQL over slots. It gets a slot where it has none yet."""
         known = self.inputs.get(name)
         if known is None:
             data_type = self.types.get(name)
@@ -393,7 +415,7 @@ class Binder:
         return _received(known.slot, known.type)
 
     def analyse(self, expressions: list[str]) -> list[DataType]:
-        """The types of all expressions; raises TransformError for the first that Spark does not take."""
+        """Return the types of all expressions. Raise TransformError for the first one that Spark refuses."""
         slots = self.columns()
         if not expressions:
             return []
@@ -423,7 +445,7 @@ class Binder:
     # -- errors ------------------------------------------------------------------------------------------------------
 
     def missing(self, name: str) -> str:
-        """Why a name is none."""
+        """Return why a name is unknown, with the most similar known name."""
         from difflib import get_close_matches  # noqa: PLC0415
 
         names = {known.casefold(): known for known in (*self.computed, *self.types)}
@@ -433,7 +455,7 @@ class Binder:
         return f"table {show(self.table)} has no column {name!r}{hint} (it has {shown or 'none'})"
 
     def explained(self, option: str, name: str, expression: Expression, exc: Exception) -> TransformError:
-        """Spark's words about an expression, without its plan."""
+        """Return the error for an exception of Spark about an expression, without Spark's plan."""
         text = expression.text
         start, length = 0, len(text)
         if "[INVALID_EXTRACT_BASE_FIELD_TYPE]" in str(exc):
@@ -447,14 +469,17 @@ class Binder:
         return self.error(option, name, text, start, length, readable(exc, self.shown()), expression.at)
 
     def shown(self) -> dict[str, str]:
-        """The names of columns by what stands for them."""
+        """Return the names of columns by the SQL that stands for them."""
         given = self.inputs.values()
         return {**{i.slot: i.name for i in given}, **{_received(i.slot, i.type): i.name for i in given}}
 
     def error(
         self, option: str, name: str, text: str, start: int, length: int, why: str, at: int = 0
     ) -> TransformError:
-        """The error of an expression, with a line below it that marks the place. `at`: where the text begins."""
+        """Return the error of an expression, with a line below it that marks the place.
+
+        `start` and `length` are the place in `text`, in characters. `at` is the position of `text` in the option.
+        """
         rule = self.rule
         what = f"{rule.place}.{option}" + (f", column {name!r}" if name else "")
         shown = text.replace("\n", " ")
@@ -466,7 +491,7 @@ class Binder:
 
 
 def _no_fields(name: str) -> str:
-    """Why a text has no fields, and what to do."""
+    """Return why a value has no fields, and what the author can write instead."""
     return (
         f"{name!r} is no object here but a value without fields: nested values are texts unless "
         f"json.infer-schema.flatten-nested-columns.enable makes columns of them; "
@@ -475,7 +500,7 @@ def _no_fields(name: str) -> str:
 
 
 def _received(slot: str, data_type: DataType) -> str:
-    """A slot as an expression of the column's own type."""
+    """Return SQL that turns a slot's value into a value of the column's own type."""
     if slot[0] in "db" or data_type == types.BIGINT or types.is_text(data_type):
         return slot
     if isinstance(data_type, NullType):
@@ -488,17 +513,17 @@ def _received(slot: str, data_type: DataType) -> str:
 
 
 def literal_type(column: str) -> str:
-    """The type of a column that stands in the place of a literal."""
+    """Return the SQL type of a column that stands for a literal."""
     return "string" if column.startswith("_text") else "int"
 
 
 def quoted(text: str) -> str:
-    """A text as it stands between quotes in SQL."""
+    """Return a text as it stands between quotes in SQL."""
     return text.replace("\\", "\\\\").replace("'", "\\'")
 
 
 def _sent(sql: str, data_type: DataType) -> str:
-    """An expression's result as it travels back."""
+    """Return SQL that turns an expression's result into a value of its slot's type."""
     slot = slot_of(data_type)
     if slot == "l":
         return f"CAST({sql} AS BIGINT)"
@@ -514,5 +539,5 @@ def _sent(sql: str, data_type: DataType) -> str:
 
 
 def _kept(data_type: DataType) -> DataType:
-    """Return the type of the column that a result becomes."""
+    """Return the type of the column that a result becomes. A VARIANT becomes a STRING."""
     return types.STRING if data_type == VARIANT else data_type

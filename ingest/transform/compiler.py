@@ -1,8 +1,8 @@
-"""Rules become programs, and programs one plan of Spark's for all tables, on the driver.
+"""Compiler of rules to programs, and of all programs to one Spark plan. It runs on the driver.
 
-In: rules, the schemas of tables. Out: what each rule computes for a table, with types, and a DataFrame between the two
-Python stages. Spark's own parser says where in an expression a column is named; what becomes of it there is for
-`binder`. An expression that fails for a row gives a mark, not a failed job.
+In: rules and the schemas of tables. Out: a program for each table, and a DataFrame between the two Python stages.
+Spark's own parser finds the names of columns in an expression; the module `binder` replaces them. An expression that
+fails for a row gives a mark for that row, and never a failed job.
 """
 
 from __future__ import annotations
@@ -54,23 +54,25 @@ CONF: Final = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.python.sql.dataFrameDebugging.enabled": "false",
 }
-"""What Spark SQL has to be set to. What is computed for several expressions at once would fail outside of their own
-guard, so that nothing is. Of a map's equal keys the last one stays, as in Flink. Batches have no limit of bytes, or
-Spark would look at all columns after each row, which is more work than all else that it does there; the first stage
-sees to their size."""
+"""Settings of Spark SQL that the plan needs.
+
+Subexpression elimination is off: a value that several expressions share would fail outside of their guards. Among equal
+keys of a map the last one wins, as in Flink. Batches have no limit of bytes: with one, Spark would measure all columns
+after each row, which costs more than all its other work here. The first stage limits their size.
+"""
 
 LAST: Final = "_said"
-"""After all results, where there are functions of the user's own: what went wrong in them."""
+"""Column after all results with the errors of user-defined functions. It exists only where there are such functions."""
 Stage: TypeAlias = "Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]"
 FORM: Final = "_form"
-"""Programs that differ in their literals only are one form; this tells which one a row is for."""
+"""Column with the number of the row's form. Programs that differ only in their literals are one form."""
 _TYPES: Final = {"s": "string", "l": "bigint", "d": "double", "b": "boolean"}
 _MAX_KEPT: Final = 20_000
 STAGE: Final = "INGEST_STAGE"
 
 
 class Compiler:
-    """Makes programs; asks Spark, which has to have started by the time of the first question."""
+    """Compiler of rules. It asks Spark, and waits for Spark's start at the first question."""
 
     def __init__(
         self,
@@ -79,7 +81,10 @@ class Compiler:
         spark: Callable[[], SparkSession],
         functions: Iterable[Function] = (),
     ) -> None:
-        """`zone`: what `pipeline.local-time-zone` says; `spark`: waits until there is a session."""
+        """Keep the parts.
+
+        `zone` is the value of `pipeline.local-time-zone`. `spark` is a function that waits until there is a session.
+        """
         self.functions = {function.name.lower(): function for function in functions}
         self._callers: dict[tuple[str, tuple[str, ...]], tuple[int, Any]] = {}
         self._rules = rules
@@ -95,7 +100,10 @@ class Compiler:
 
     @property
     def spark(self) -> SparkSession:
-        """Spark SQL."""
+        """The Spark session, with the settings that the plan needs.
+
+        The first use waits for it. Raises ConfigError where a user-defined function has the name of one of Spark's.
+        """
         if self._session is None:
             self._session = self._start()
             for key, value in {**CONF, "spark.sql.session.timeZone": self._zone}.items():
@@ -109,15 +117,15 @@ class Compiler:
         return self._session
 
     def shape(self, table: TableId, source: TableSchema) -> TableSchema | None:
-        """The columns and the key that a table's rows have after its rule; None where no rule changes them.
+        """Return the schema of a table's rows after its rule. Return None where no rule changes them.
 
-        Raises TransformError.
+        Raise TransformError.
         """
         rule = self._rule_of(table)
         return None if rule is None else self._compile(rule, table, source).schema
 
     def programs(self, sources: Mapping[TableId, SourceTable]) -> Programs:
-        """The programs of all tables whose rows a rule changes."""
+        """Return the programs of all tables whose rows a rule changes."""
         made = [
             self._compile(rule, table, source.schema)
             for table, source in sources.items()
@@ -143,11 +151,12 @@ class Compiler:
         return known
 
     def _compiled(self, rule: TransformRule, table: TableId, source: TableSchema, number: int) -> Made:
-        """A rule for a table, with its literals apart where that changes nothing: many rules share expressions then.
+        """Return a rule bound to a table, with columns in place of literals where that changes no result.
 
-        A literal is not a column of its type where decimals are: their results have as many digits as the literal.
+        Many rules share their expressions then. Literals stay where decimals are involved, because the number of digits
+        of a result depends on the literal.
         """
-        with suppress(TransformError):  # what is wrong with the rule itself is told below, in its own words
+        with suppress(TransformError):  # the second try below reports the error with the author's own literals
             made = Binder(self, rule, table, source, templates=True).compile(number)
             if not made.literals:
                 return made
@@ -158,7 +167,10 @@ class Compiler:
         return Binder(self, rule, table, source, templates=False).compile(number)
 
     def names(self, sql: str) -> tuple[Name, ...]:
-        """Where an expression names what may be a column; raises py4j's and Spark's errors, or ValueError."""
+        """Return the names in an expression that may be columns, with their places.
+
+        Raise ValueError for queries and aggregates. Errors of py4j and Spark pass through.
+        """
         known = self._names.get(sql)
         if known is not None:
             return known
@@ -178,7 +190,7 @@ class Compiler:
             start, stop = origin.startIndex().get(), origin.stopIndex().get() + 1
             parts = tuple(leaf.nameParts().mkString("\0").split("\0"))
             if _ARROW.search(sql, start, stop):
-                own |= {parts[0]}  # the variable of a lambda, which spans all of it
+                own |= {parts[0]}  # the variable of a lambda; its place is the whole lambda
                 continue
             found.append(Name(start, stop, parts))
         both = [name for name in found if name.parts[0] in own]
@@ -186,7 +198,10 @@ class Compiler:
         return self._names.put(sql, names, 500 + 4 * len(sql) + 300 * len(names))
 
     def number(self, function: Function, takes: Sequence[DataType]) -> int:
-        """Which of the functions that are called this is, for arguments of these types."""
+        """Return the number of a user-defined function for arguments of these types.
+
+        The same function and types have the same number.
+        """
         key = _key(function.name.lower(), takes)
         known = self._callers.get(key)
         if known is None:
@@ -197,13 +212,16 @@ class Compiler:
                 spark.StructField("e", spark.StringType()),
             ])  # fmt: skip
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # it would rather have annotations than be told
+                warnings.simplefilter("ignore")  # pyspark warns that it prefers annotations to an explicit type
                 made = arrow_udf(caller(function, takes), gives, ArrowUDFType.SCALAR)
             known = self._callers[key] = (len(self._callers), made)
         return known[0]
 
     def types_of(self, expressions: Sequence[str], slots: tuple[str, ...]) -> list[DataType]:
-        """The types of expressions over slots, and columns `name type`; raises what Spark raises, and ValueError."""
+        """Return the types of expressions over `slots`: names of slots, and columns written `name type`.
+
+        Raise ValueError for expressions that need several rows or are not deterministic. Errors of Spark pass through.
+        """
         known = self._types.get((tuple(expressions), slots))
         if known is not None:
             return known
@@ -213,7 +231,7 @@ class Compiler:
             made = self.spark.createDataFrame([], columns or "nothing int")
             base = self._slots.put(slots, made, 10_000 + 500 * len(slots))
         made = base.selectExpr(*(f"{sql} AS c{i}" for i, sql in enumerate(expressions)))
-        plan = made._jdf.queryExecution().analyzed()  # noqa: SLF001  (what kind of plan it is has no other way)
+        plan = made._jdf.queryExecution().analyzed()  # noqa: SLF001  (the kind of plan cannot be found in another way)
         below = base._jdf.queryExecution().analyzed().getClass().getName()  # noqa: SLF001
         inner = plan.children()
         if plan.getClass().getSimpleName() != "Project" or inner.apply(0).getClass().getName() != below:
@@ -230,9 +248,9 @@ class Compiler:
     # -- what failed -------------------------------------------------------------------------------------------------
 
     def why(self, failed: Failure) -> str:
-        """Ask Spark why an expression fails for a row; returns an empty text where it does not.
+        """Return Spark's reason why an expression fails for a row, or an empty text where it does not fail.
 
-        In a batch a failed expression gives a mark only, so it is computed once more, for that row alone.
+        In a batch a failed expression gives only a mark, so this computes it again for that row alone.
         """
         made = next((m for (table, _), m in self._made.items() if table == failed.table), None)
         sql = None if made is None else made.results.get(failed.slot)
@@ -243,23 +261,26 @@ class Compiler:
         import pyarrow as pa  # noqa: PLC0415  (slow to import)
 
         try:
-            # One row that came as Arrow is computed right here, while its plan is made, and needs no job
+            # Spark computes a single local row while it makes the plan, so that no job is needed
             kinds = {"string": pa.string(), "bigint": pa.int64(), "double": pa.float64(), "boolean": pa.bool_()}
             columns = {name: pa.array([value], kinds.get(kind, pa.int32())) for name, kind, value in values}
             row = self.spark.createDataFrame(pa.table({"one": pa.array([1]), **columns}))
             row.selectExpr(f"{sql} AS result").collect()
-        except Exception as exc:  # noqa: BLE001  (whatever it is, it is what is asked for)
+        except Exception as exc:  # noqa: BLE001  (any exception is the answer to the question)
             return readable(exc)
         return ""
 
     # -- all tables --------------------------------------------------------------------------------------------------
 
     def frame(self, programs: Programs, tasks: int, feed: Stage, drain: Stage) -> DataFrame:
-        """The plan of a batch: the first Python stage, all expressions, the second one."""
+        """Return the plan of a batch: the first Python stage, all expressions, the second Python stage.
+
+        `tasks` is the number of partitions.
+        """
         slots = "".join(f", {slot} {_TYPES[slot[0]]}" for slot in programs.inputs)
         environment = self.spark.sparkContext.environment
         try:
-            # Each stage has workers of its own, which import what it needs before they fork, and keep their clients
+            # Each stage has its own workers: they import their modules before the fork, and keep their Kafka clients
             environment[STAGE] = "1"
             fed = self.spark.range(0, tasks, 1, tasks).mapInArrow(feed, f"{PROGRAM} int{slots}")
             environment[STAGE] = "3"
@@ -270,9 +291,9 @@ class Compiler:
             environment.pop(STAGE, None)
 
     def results(self, programs: Programs, fed: DataFrame) -> DataFrame:
-        """All expressions over the rows of all tables, each with marks for those that failed.
+        """Return all expressions over the rows of all tables, with marks for expressions that failed.
 
-        Programs that compute the same are one form, and the expressions of a plan are as many as there are forms.
+        Programs that compute the same are one form. The plan has as many expressions as there are forms, not as tables.
         """
         from pyspark.sql.functions import expr  # noqa: PLC0415  (slow to import)
 
@@ -308,7 +329,7 @@ class Compiler:
 
     @staticmethod
     def _constants(forms: Sequence[Sequence[Made]]) -> list[str]:
-        """Columns that a row has by its program: which form that is, and its literals."""
+        """Return columns that depend only on a row's program: the number of its form, and its literals."""
         size = 1 + max(made.program.number for of in forms for made in of)
         numbers: list[Any] = [-1] * size
         literals: dict[str, list[Any]] = {}
@@ -319,7 +340,7 @@ class Compiler:
                     literals.setdefault(name, [None] * size)[made.program.number] = value
 
         def looked_up(values: list[Any], kind: str) -> str:
-            # As one text, which Spark reads once: as many literals would be as many expressions to be parsed
+            # One JSON text is parsed once by Spark; an array of literals would be as many expressions to parse
             return f"get(from_json('{quoted(json.dumps(values))}', 'array<{kind}>'), _program)"
 
         form = "IF(_program < 0, -1, 0)" if len(forms) == 1 else f"IF(_program < 0, -1, {looked_up(numbers, 'int')})"
@@ -329,10 +350,10 @@ class Compiler:
         return [f"{form} AS {FORM}", *(f"{text} AS {name}" for name, text in made_of.items())]
 
     def _with_calls(self, fed: DataFrame, columns: Mapping[str, Sequence[tuple[int, Called]]]) -> DataFrame:
-        """The rows with the results of calls, for the forms that make them; each result has a column of its own.
+        """Return the rows with the results of user-defined functions, for the forms that call them.
 
-        A call is made for a whole batch and whatever stands around it, so its arguments are guarded before it, and what
-        went wrong in it is no error until its result is needed.
+        Each result has a column of its own. A function is called for a whole batch, before the expressions around the
+        calls. So its arguments are guarded before it, and its error counts only where the result is needed.
         """
         from pyspark.sql.functions import expr  # noqa: PLC0415  (slow to import)
 
@@ -349,7 +370,10 @@ class Compiler:
         return fed.select("*", *guarded).select(*fed.columns, *results)
 
     def _guarded(self, slot: str, of: Sequence[tuple[int, str]]) -> Any:  # noqa: ANN401  (a Column)
-        """A result for all forms, null where its computation failed; where it is null itself, `v` in it is."""
+        """Return a column with a result for all forms: a struct, or null where the computation failed.
+
+        The result itself is the field `v`, which may be null, too.
+        """
         from pyspark.sql.classic.column import Column  # noqa: PLC0415  (slow to import)
 
         def choose(some: Sequence[tuple[int, str]]) -> str:
@@ -359,17 +383,17 @@ class Compiler:
             return f"IF({FORM} < {some[middle][0]}, {choose(some[:middle])}, {choose(some[middle:])})"
 
         sql = f"named_struct('v', IF({FORM} < 0, NULL, {choose(of)}))"
-        jvm: Any = self.spark.sparkContext._jvm  # noqa: SLF001  (what follows has no name in SQL)
+        jvm: Any = self.spark.sparkContext._jvm  # noqa: SLF001  (Spark's TryEval has no name in SQL)
         parsed = self.spark._jsparkSession.sessionState().sqlParser().parseExpression(sql)  # noqa: SLF001
         guard = jvm.org.apache.spark.sql.catalyst.expressions.TryEval(parsed)
         return Column(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(guard)).alias(slot)
 
 
 def _check_key(rule: TransformRule, before: Made, after: Made, was: TableSchema, now: TableSchema) -> None:
-    """See that a computed key still has the same text for the same row; raises TransformError.
+    """Raise TransformError where a computed key could have another text than before for the same row.
 
-    What an expression makes of a value may hang on the value's type, in every function: so no column that a key is
-    computed from may get another type, unless the expression takes it as a text.
+    The result of any function may depend on the type of its argument. So no column that a key is computed from may get
+    another type, unless the expression takes it as text.
     """
     known = {output.name: output.type for output in before.program.outputs if output.copy_of is None}
     types_were = {column.name: column.type for column in was.columns}
@@ -388,7 +412,7 @@ def _check_key(rule: TransformRule, before: Made, after: Made, was: TableSchema,
                 "written before could get other keys"
             )
             hint = f"take it as CAST({name} AS STRING), which is one text for whole numbers and texts, and start anew"
-            if name in output.as_texts:  # a number with a fraction has another text in each of its types
+            if name in output.as_texts:  # a number with a fraction has another text in each type
                 hint = f"declare {name} STRING in scan.value.initial-schemas.ddls, and start anew"
             elif name == output.name:
                 hint = f"make its result a text, CAST({output.text} AS STRING), and start anew"
@@ -396,7 +420,7 @@ def _check_key(rule: TransformRule, before: Made, after: Made, was: TableSchema,
 
 
 def _is_steady(old: DataType, new: DataType, *, as_text: bool) -> bool:
-    """Tell whether an expression gives the same for a value of a column whose type was another."""
+    """Tell whether an expression gives the same result for a value after the type of its column changed."""
     if old == new or isinstance(old, NullType) or (types.is_text(old) and types.is_text(new)):
         return True
     return as_text and all(types.is_text(t) or types.is_whole(t) for t in (old, new))

@@ -1,7 +1,7 @@
-"""Translation between our types of columns and those of Spark SQL.
+"""Translation between this package's types of columns and those of Spark SQL.
 
-In: a type of `model/data_type.py`, or one of Spark's. Out: the other, or how SQL writes it. Spark's that no column can
-have become a `ForeignType`.
+In: a type of `model/data_type.py`, or one of Spark. Out: the other one, or its name in SQL. A type of Spark that no
+column can have becomes a `ForeignType`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ingest.model.data_type import (
 )
 
 VARIANT: Final = ForeignType("variant")
-"""Spark's type of semi-structured values: its values become texts of JSON."""
+"""Spark's type of semi-structured values. In columns they become JSON texts."""
 
 _SIMPLE: Final[dict[DataType, spark.DataType]] = {
     types.NULL: spark.NullType(),
@@ -46,7 +46,7 @@ _BY_SPARK: Final = {type(theirs): ours for ours, theirs in _SIMPLE.items()}
 
 
 def to_spark(data_type: DataType) -> spark.DataType:
-    """Return Spark's type for one of ours; raises TypeError for a `ForeignType`."""
+    """Return Spark's type for one of this package. Raise TypeError for a `ForeignType`."""
     simple = _SIMPLE.get(data_type)
     if simple is not None:
         return simple
@@ -70,7 +70,7 @@ def to_spark(data_type: DataType) -> spark.DataType:
 
 
 def from_spark(data_type: spark.DataType) -> DataType:
-    """Return our type for one of Spark's; a `ForeignType` where we have none. Collations of texts are left out."""
+    """Return this package's type for one of Spark, a `ForeignType` where there is none. Collations are left out."""
     simple = _BY_SPARK.get(type(data_type))
     if simple is not None:
         return simple
@@ -94,7 +94,7 @@ def from_spark(data_type: spark.DataType) -> DataType:
 
 
 def sql_name(data_type: DataType) -> str:
-    """Return how Spark SQL writes a type, e.g. `decimal(10,2)`; what it cannot be given has Spark's own name."""
+    """Return the name of a type in Spark SQL, for example `decimal(10,2)`. A `ForeignType` has Spark's own name."""
     match data_type:
         case ForeignType(text):
             return text

@@ -1,7 +1,7 @@
-"""Calls of the user's own functions for a batch of rows, on a worker.
+"""Calls of user-defined functions for a batch of rows, on a worker.
 
-In: a function with its types, and Arrow arrays of arguments. Out: for each row a
-struct with a result or an error: an error is a failed row, not a failed batch.
+In: a function with its types, and Arrow arrays of arguments. Out: a struct for each row with a result or an error. An
+error in the function is a failed row, and never a failed batch.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 
 
 def caller(function: Function, takes: Sequence[DataType]) -> Callable[..., pa.Array]:
-    """What calls a function for a batch: `wanted` tells for which rows, the rest are its arguments.
+    """Return a function that calls a user-defined function for a batch of rows.
 
-    Gives a struct for each row: whether it has a result (`ok`), the result (`v`), and what went wrong (`e`).
+    Its argument `wanted` tells for which rows; the others are the arguments of the user's function. It returns a struct
+    for each row: whether there is a result (`ok`), the result (`v`), and the error (`e`).
     """
     gives = to_arrow_type(to_spark(function.gives), timezone="UTC")
     one = _by_row if not function.batch else _by_batch
@@ -36,7 +37,7 @@ def caller(function: Function, takes: Sequence[DataType]) -> Callable[..., pa.Ar
 
     def results(wanted: pa.Array, *arguments: pa.Array) -> pa.Array:
         if batch and wanted.true_count == len(wanted):
-            with suppress(Exception):  # what went wrong is found out below
+            with suppress(Exception):  # the calls below find the row with the error
                 found = _called(call, batch, arguments)
                 if found.type == gives and len(found) == len(wanted):
                     return pa.StructArray.from_arrays(
@@ -59,7 +60,7 @@ def _by_row(
     call: Callable[..., Any], _batch: str, arguments: Sequence[pa.Array], rows: Sequence[int],
     strict: Sequence[bool], gives: pa.DataType, scale: int | None,
 ) -> Any:  # noqa: ANN401  (an iterator of triples)  # fmt: skip
-    """Call once for each row."""
+    """Call the function once for each row. Yield the row's index, its result, and its error as text."""
     columns = [argument.to_pylist() for argument in arguments]
     for i in rows:
         values = [column[i] for column in columns]
@@ -68,7 +69,7 @@ def _by_row(
             continue
         try:
             yield i, _fitting(call(*values), gives, scale), None
-        except Exception as exc:  # noqa: BLE001  (whatever the user's code does is the row's fault)
+        except Exception as exc:  # noqa: BLE001  (any error of the user's code belongs to this row)
             yield i, None, message_of(exc)
 
 
@@ -76,7 +77,10 @@ def _by_batch(
     call: Callable[..., Any], batch: str, arguments: Sequence[pa.Array], rows: Sequence[int],
     strict: Sequence[bool], gives: pa.DataType, scale: int | None,
 ) -> Any:  # noqa: ANN401  (an iterator of triples)  # fmt: skip
-    """Call for all rows; for each half of them where that fails, down to the row that is at fault."""
+    """Call the function for all rows at once. Yield each row's index, its result, and its error as text.
+
+    Where the call fails, it is repeated for each half of the rows, until the wrong row is alone.
+    """
     if not rows:
         return
     some = [argument.take(pa.array(rows)) for argument in arguments]
@@ -84,9 +88,9 @@ def _by_batch(
         values = _called(call, batch, some).to_pylist()
         if len(values) != len(rows):
             msg = f"it gave {len(values)} results for {len(rows)} rows"
-            raise ValueError(msg)  # noqa: TRY301  (it is the row's fault if it is alone)
+            raise ValueError(msg)  # noqa: TRY301  (it belongs to the row if that is the only one)
         fitting = [_fitting(value, gives, scale) for value in values]
-    except Exception as exc:  # noqa: BLE001  (as above)
+    except Exception as exc:  # noqa: BLE001  (any error of the user's code belongs to these rows)
         if len(rows) == 1:
             yield rows[0], None, message_of(exc)
             return
@@ -99,7 +103,7 @@ def _by_batch(
 
 
 def _called(call: Callable[..., Any], batch: str, arguments: Sequence[pa.Array]) -> pa.Array:
-    """The results of a function of batches."""
+    """Return the result of a function that takes many rows."""
     if batch == "arrow":
         found = call(*arguments)
         return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
@@ -107,7 +111,7 @@ def _called(call: Callable[..., Any], batch: str, arguments: Sequence[pa.Array])
 
 
 def _fitting(value: Any, gives: pa.DataType, scale: int | None) -> Any:  # noqa: ANN401  (anything)
-    """A result as Arrow takes it; raises TypeError where it is of another type."""
+    """Return a result as Arrow accepts it. Raise TypeError where it has another type."""
     if value is None:
         return None
     kind = _PLAIN.get(str(gives))

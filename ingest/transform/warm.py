@@ -1,7 +1,7 @@
-"""A little of everything that a pipeline with transforms does in Spark SQL: so that what it loads is loaded, or kept.
+"""A sample of the work of a pipeline with transforms, so that a warm-up keeps the classes that it loads.
 
-In: a session. Out: nothing; Catalyst, code generation and Arrow have been used once. It is for what a warm-up keeps:
-beside the start of a run it saved nothing on two cores, which are busy then.
+In: a session. Out: nothing; Catalyst, code generation and Arrow have been used once. It is not run at the start of a
+pipeline: on two cores, which are busy then, it saved no time.
 """
 
 from __future__ import annotations
