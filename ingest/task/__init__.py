@@ -1,1 +1,1 @@
-"""One Spark task: reads ranges of splits, decodes, encodes, writes, commits."""
+"""One Spark task: it reads ranges of splits, decodes, encodes, writes and commits."""
