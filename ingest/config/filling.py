@@ -87,7 +87,7 @@ class Filling:
             before = ""
             for key, item in value.items.items():
                 if before and not self._document.visible.option(section, key):
-                    self._secrets.known.add(key)  # a secret on the next line may look like a key
+                    self._secrets.known.add(key)  # a secret that is written on the next line looks like a key
                 empty = isinstance(item, Scalar) and item.value is None
                 before = key if empty and opaque(key) else ""
                 self._learn(item, f"{option}.{key}" if option else key, named, section)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _COLLECTOR: Final = "dirty-data.collector."
 _FUNCTION: Final = "user-defined-function."
 _CREDENTIALS: Final = re.compile(
-    r"(?<![^\s/@])[^\s/:@]*:[^\s/@]+@"  # a URL's, or a server's; tried once a word, so that long texts take no time
+    r"(?<![^\s/@])[^\s/:@]*:[^\s/@]+@"  # user and password in an address; tried once a word: long texts are cheap
     r"|(?:pass\w{0,24}+|pwd|secret|token|api.?key)\s*[=:]\s*\S|LoginModule|PRIVATE KEY",
     re.IGNORECASE,
 )
@@ -152,7 +152,7 @@ def _known() -> dict[str, frozenset[str]]:
     """
     from ingest.config.pipeline import PipelineOptions, Route, Transform, UserFunction  # noqa: PLC0415
     from ingest.deadletter.collector import DirtyDataCollector  # noqa: PLC0415
-    from ingest.formats import FORMATS  # noqa: PLC0415  (only where something is wrong with a file)
+    from ingest.formats import FORMATS  # noqa: PLC0415  (only mistakes need it)
     from ingest.sinks import SINKS  # noqa: PLC0415
     from ingest.sources import SOURCES  # noqa: PLC0415
 
@@ -183,7 +183,7 @@ def words() -> frozenset[str]:
 
     Masking does not replace them, because asterisks in a list of known names would tell which name is a password.
     """
-    from ingest.formats import FORMATS  # noqa: PLC0415  (only where something is wrong with a file)
+    from ingest.formats import FORMATS  # noqa: PLC0415  (only mistakes need it)
     from ingest.sinks import SINKS  # noqa: PLC0415
     from ingest.sources import SOURCES  # noqa: PLC0415
 

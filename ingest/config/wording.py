@@ -74,7 +74,7 @@ class Wording:
         if isinstance(inner, (PropertyError, OptionErrors)):
             prefix = PREFIX if isinstance(inner, PropertyError) else ""
             problems = [(prefix + name, text) for name, text in inner.problems]
-            # An option that has no text has an error of its own
+            # An option whose value is not a text has an error of its own
             other = {name for name, of in where.items.items() if not isinstance(of, Scalar) or of.value is None}
             return [self._together(name, text, where, section) for name, text in problems if name not in other]
         value = where.items.get(key)

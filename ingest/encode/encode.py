@@ -68,9 +68,9 @@ def encode(
                     if kind is _DELETE:
                         plan.delete(before, key, declared, emit)
                     else:
-                        plan.upsert(kind, before, after, key, declared, emit)  # type: ignore[arg-type]  # it has one
+                        plan.upsert(kind, before, after, key, declared, emit)  # type: ignore[arg-type]  # `after` is set
                     continue
-                failed = _encode_all(change, plans, result.records)  # type: ignore[arg-type]  # a list
+                failed = _encode_all(change, plans, result.records)  # type: ignore[arg-type]  # a list of changes
                 if failed is None:
                     continue
                 bad = failed
@@ -120,7 +120,7 @@ def _encode_all(changes: list[Change], plans: Plans, records: list[Record]) -> B
             if kind is _DELETE:
                 plan.delete(before, key, declared, records.append)
             else:
-                plan.upsert(kind, before, after, key, declared, records.append)  # type: ignore[arg-type]  # it has one
+                plan.upsert(kind, before, after, key, declared, records.append)  # type: ignore[arg-type]  # `after` is set
         complete = True
     except RowError as exc:
         return Bad(exc.code, str(exc), table)

@@ -172,7 +172,7 @@ def _start(folder: Path, classpath: str, lock: int, port: int | None, heap: str,
     connection = _wait(broker, process)
     if guarded is not None:
         connection.set_scram(guarded.user, guarded.password)
-    process.returncode = 0  # the process goes on without us: without this, Popen would warn about it
+    process.returncode = 0  # the process goes on without us, and Popen would warn about that
     return broker
 
 
