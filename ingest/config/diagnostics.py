@@ -30,7 +30,7 @@ class Diagnostic:
     source: str = ""
     """The line of the finding, with asterisks in place of values that may be secrets."""
     caret: tuple[int, int] = (0, 0)
-    """The begin and the end of the marked part in `source`, counted from 0."""
+    """Start and end of the marked part in `source`, counted from 0."""
 
     def text(self) -> str:
         """Return `file:line:column: error: message`, followed by the source line with carets under the marked part."""

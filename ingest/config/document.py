@@ -56,7 +56,7 @@ class Scalar:
     value: str | None
     span: Span
     unresolved: bool = False
-    """Whether the text holds a placeholder that nothing filled in. The final value is not known then."""
+    """True if the text holds a placeholder that nothing filled in. The final value is not known then."""
     written: str | None = None
     """The text as the file has it, where placeholders were filled in; else None."""
     filled: tuple[str, ...] = ()

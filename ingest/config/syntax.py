@@ -22,7 +22,7 @@ _AT_BEGIN: Final[tuple[tuple[str, str], ...]] = (
     ("alias", f"a value that begins with '*' is an alias in YAML; {_QUOTES}"),
     ("scanning an anchor", f"a value that begins with '&' is an anchor in YAML; {_QUOTES}"),
 )
-"""Parts of the parser's message, and the advice. The advice is shown at the begin of the wrong construct."""
+"""Parts of the parser's message, and the advice. The advice is shown where the wrong construct begins."""
 _WHERE_SEEN: Final[tuple[tuple[str, str], ...]] = (
     (r"found character '\t'", "a tab: YAML is indented with blanks only; replace the tab by blanks"),
     ("that cannot start any token", f"no value begins with this character; {_QUOTES}"),

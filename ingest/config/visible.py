@@ -1,4 +1,4 @@
-"""Decision which parts of a pipeline file may be shown.
+"""Rules for the parts of a pipeline file that may be shown.
 
 In: names and texts. Out: whether they may be shown, and texts in which the other parts are hidden. The rule: structure
 is shown; a value is shown only where its option is known and cannot hold a secret. So no value is shown of a misspelt
@@ -212,7 +212,7 @@ def line_of(line: str, shown: list[tuple[int, int]], hidden: list[tuple[int, int
 def line_alone(line: str) -> list[bool]:
     """Return for each character of a line whether it may be shown, when the lines around it cannot be read.
 
-    Only the indentation and a known key at the begin are shown.
+    Only the indentation and a known key at the start are shown.
     """
     found = _LINE.match(line)
     end = 0

@@ -33,7 +33,7 @@ Problem: TypeAlias = tuple[str, Span, str]
 
 
 class Wording:
-    """Author of the messages about wrong values in one document."""
+    """Writer of the messages about wrong values in one document."""
 
     def __init__(self, document: Document) -> None:
         """Keep the document, which decides what may be shown."""

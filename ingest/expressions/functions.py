@@ -48,7 +48,7 @@ class Parameter:
     type: DataType | None
     """The parameter's type. None accepts any type that the expression has."""
     nullable: bool
-    """Whether the parameter accepts null. If not, a null gives the result null, and the function is not called."""
+    """True if the parameter accepts null. If not, a null gives the result null, and the function is not called."""
     optional: bool
 
 
@@ -62,7 +62,7 @@ class Function:
     takes: tuple[Parameter, ...]
     gives: DataType
     batch: str
-    """How the function takes many rows: `arrow` or `pandas`. Empty where it takes one row."""
+    """Kind of batches that the function takes: `arrow` or `pandas`. Empty where it takes one row at a time."""
 
 
 def load(name: str, python: str) -> Function:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _SHORT: Final = ("HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND")
 _LONG: Final = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY")
 _YEARS: Final = {"DECADE": (10, 0), "CENTURY": (100, 99), "MILLENNIUM": (1000, 999)}
-"""Units of many years: the number of years, and the distance in years between the year 0 and the begin of its unit."""
+"""Units of many years: the number of years, and the distance in years between the year 0 and the start of its unit."""
 _MONTHS: Final = ("YYYY", "YY", "MON", "MM")
 
 

@@ -42,7 +42,7 @@ class Format(Protocol):
 
     @property
     def ignore_parse_errors(self) -> bool:
-        """Whether records that cannot be parsed are skipped and counted, instead of rejected."""
+        """True if records that cannot be parsed are skipped and counted, instead of rejected."""
 
     @property
     def reading(self) -> Reading:

@@ -43,7 +43,7 @@ class Cell(NamedTuple):
 
     name: str
     csv: bool = False
-    """Whether the value is written as a field of a CSV line, and not as JSON."""
+    """True if the value is written as a field of a CSV line, and not as JSON."""
 
 
 Pieces: TypeAlias = tuple[bytes | Cell | Side, ...]

@@ -40,14 +40,14 @@ class Declared:
     primary_key: tuple[str, ...] = ()
     """Names of the primary key's columns. Empty where the message does not declare them."""
     overlay: bool = False
-    """Whether a before image has only the changed columns. The other columns are as in the after image."""
+    """True if a before image has only the changed columns. The other columns are as in the after image."""
     read_before: Callable[[msgspec.Raw], msgspec.Raw] | None = None
     """Function that returns such a before image with values in the JSON of their types; None where they are already so.
 
     It raises RowError. It is called only where the before image is needed.
     """
     judged: bool = True
-    """Whether the decoder found each value to be of its type.
+    """True if the decoder found each value to be of its type.
 
     False where the pipeline declares types other than the messages'.
     """

@@ -28,7 +28,7 @@ class Portion:
     starts: Mapping[Split, int]
     """The first offset of each split's range."""
     kept: bool
-    """Whether this process was the last one that wrote this shard, as far as the driver knows."""
+    """True if this process was the last one that wrote this shard, as far as the driver knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,4 +39,4 @@ class Resumed:
     tally: bytes
     """The counters at that time, as bytes."""
     final: bool
-    """Whether the attempt was complete. Nothing is left to do then, wherever it stopped."""
+    """True if the attempt was complete. Nothing is left to do then, wherever it stopped."""

@@ -46,7 +46,7 @@ class Reject:
     key: bytes | None
     value: bytes | None
     passed: bool = True
-    """Whether the run continued after this reject. If not, the record will be read again."""
+    """True if the run continued after this reject. If not, the record will be read again."""
     failure: Failure | None = field(default=None, compare=False, repr=False)
     """Facts that the driver needs to ask Spark why an expression failed. None for other rejects."""
 

@@ -1,8 +1,10 @@
 """The additions of `ingest sandbox up --secure`: certificates, a user, and secured listeners.
 
-The listener SASL_SSL has TLS and SCRAM-SHA-256 or SCRAM-SHA-512. SSL has TLS with a client certificate (mTLS).
-SASL_PLAINTEXT has PLAIN and no encryption. The certificate authority is made here, and its key is not kept. Only the
-user can read keys and passwords.
+    SASL_SSL        TLS, and SCRAM-SHA-256 or SCRAM-SHA-512
+    SSL             TLS with a client certificate (mTLS)
+    SASL_PLAINTEXT  PLAIN, not encrypted
+
+The certificate authority is made here, and its key is not kept. Only the user can read keys and passwords.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ class Policy:
     """Kinds and families of the changes that never reach the sink."""
     max_tables: int = 10_000
     needs_key: bool = True
-    """Whether the sink takes only tables with a primary key."""
+    """True if the sink takes only tables with a primary key."""
 
     def allows(self, event: SchemaChange) -> bool:
         """Tell whether a change reaches the sink."""

@@ -18,15 +18,15 @@ class Reading:
     """Rules for undeclared values, made from a format's options."""
 
     as_string: bool = False
-    """Whether every column is a STRING (`*.infer-schema.primitive-as-string`)."""
+    """True if every column is a STRING (`*.infer-schema.primitive-as-string`)."""
     standard: str = temporal.SQL
     """The standard in which timestamps are written, one of those in `model/temporal.py`."""
     timestamps: bool = False
-    """Whether texts that look like timestamps become timestamps."""
+    """True if texts that look like timestamps become timestamps."""
     fixed: Mapping[str, DataType] = field(default_factory=dict)
     """Types of columns, in every table, that no value changes."""
     settled: bool = False
-    """Whether the rows were already checked, so that a text that looks like a time certainly is one."""
+    """True if the rows were already checked, so that a text that looks like a time certainly is one."""
 
     def infer(self, raw: bytes) -> DataType:
         """Return the type of a value that nothing else declares."""

@@ -18,7 +18,7 @@ _ENDS: Final = re.compile(
     r"\s*(SQLSTATE: \w+|\n+== |\n+JVM stacktrace|; line \d+ pos \d+|\(line \d+, pos \d+\)|\n\s*at [\w.$/]+\("
     r"|\n'?\w+ \[)"
 )
-"""Begin of the part of a message that only Spark's own developers need."""
+"""Start of the part of a message that only Spark's own developers need."""
 _NOISE: Final = re.compile(
     r"^An error occurred while calling \S+\s+: |\b([\w$]+\.)+\w*(Exception|Error): |\[[A-Z_.0-9]+\] "
     r"| on search path \[[^]]*\]| Please, refer to '[^']*' for a fix\."
