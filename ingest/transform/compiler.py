@@ -248,9 +248,10 @@ class Compiler:
     # -- what failed -------------------------------------------------------------------------------------------------
 
     def why(self, failed: Failure) -> str:
-        """Return Spark's reason why an expression fails for a row, or an empty text where it does not fail.
+        """Return Spark's reason why an expression fails for a row, or an empty text where Spark gives none.
 
-        In a batch a failed expression gives only a mark, so this computes it again for that row alone.
+        In a batch a failed expression gives only a mark, so this computes it again for that row alone. The
+        text is empty, too, for an expression with a user-defined function: results of calls exist in a batch only.
         """
         made = next((m for (table, _), m in self._made.items() if table == failed.table), None)
         sql = None if made is None else made.results.get(failed.slot)
