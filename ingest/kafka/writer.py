@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ingest.errors import IngestError
     from ingest.kafka._client import Client
     from ingest.kafka.admin import Split
-    from ingest.model.portion import Portion, Resumed
+    from ingest.model.commit import CommitScope, ResumePoint
     from ingest.model.record import Headers
 
 DEFAULTS: Final = {
@@ -186,7 +186,7 @@ class KafkaWriter:
         """What takes records out of C code; None where records are to be given to `write`."""
         return self._direct
 
-    def begin(self, _portion: Portion) -> Resumed | None:
+    def begin(self, _scope: CommitScope) -> ResumePoint | None:
         """At-least-once starts where the plan says."""
         return None
 

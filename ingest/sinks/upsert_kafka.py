@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ingest.kafka.admin import Split
     from ingest.kafka.transactions import TransactionalWriter
     from ingest.kafka.writer import KafkaWriter
-    from ingest.model.portion import Portion, Resumed
+    from ingest.model.commit import CommitScope, ResumePoint
     from ingest.model.record import Headers
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
@@ -158,9 +158,9 @@ class Buffer:
         """As the writer does."""
         self._writer.check()
 
-    def begin(self, portion: Portion) -> Resumed | None:
+    def begin(self, scope: CommitScope) -> ResumePoint | None:
         """As the writer does."""
-        return self._writer.begin(portion)
+        return self._writer.begin(scope)
 
     def write(self, records: Sequence[Any]) -> None:
         """Hold records back; raises IngestError when those before could not be written."""

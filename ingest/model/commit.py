@@ -1,4 +1,4 @@
-"""What one shard has to do in one batch, as a writer needs to know it, and how far an earlier attempt came."""
+"""Values of a commit: what one shard has to do in one batch, and how far an earlier attempt at it came."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Portion:
+class CommitScope:
     """A shard's part of a batch. Every attempt at it, in whatever process, has an equal one but for `kept`."""
 
-    scope: str
+    owner: str
     """Whose progress it is: the checkpoint's id; a replay of dead letters has progress of its own."""
     run: int
     batch: int
@@ -29,11 +29,11 @@ class Portion:
 
 
 @dataclass(frozen=True, slots=True)
-class Resumed:
-    """What an earlier attempt at a portion has committed."""
+class ResumePoint:
+    """What an earlier attempt at a shard's part of a batch has committed."""
 
     positions: Mapping[Split, int]
-    tally: bytes
-    """What it had counted until then."""
+    metadata: bytes
+    """What it had counted until then (`ingest/task/counters.py`); empty where nothing was kept."""
     final: bool
     """Whether it had ended: there is nothing left to do, wherever it stopped."""
