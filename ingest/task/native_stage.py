@@ -2,7 +2,7 @@
 
 In: messages of one topic. Out: an `EncodedPart`, as far as there is no doubt about a message; the rest is for the
 reference. Native code still puts records into the writer by itself, where that has a native side: then the part has no
-records, as they are written already.
+records, as they are written already, and the writer is only asked whether it could write them.
 """
 
 from __future__ import annotations
@@ -42,8 +42,6 @@ class NativeToWriter:
         records: list[Written] = []
         direct = self._writer.direct
         stop = lane.take(chunk.messages, start, records if direct is None else direct)
-        if direct is not None:
-            self._writer.check()
         return _part(chunk, start, stop, records, lane.tombstones())
 
 

@@ -31,7 +31,10 @@ class WriteStage:
 
     def write(self, split: Split, part: EncodedPart) -> None:
         """Write the records of a part, and account for the rest. Raises IngestError."""
-        self._writer.write(part.records)
+        if part.records:
+            self._writer.write(part.records)
+        else:
+            self._writer.check()
         for reject in part.rejects:
             self._rejects.add(split, reject)
         for reason, count in part.skipped.items():
