@@ -272,7 +272,7 @@ class _Nowhere(PlainWriter):
     def write(self, _records: Sequence[Any]) -> None:
         return
 
-    def commit(self, _positions: Any, _tally: Any, *, final: bool) -> None:  # noqa: ANN401, ARG002
+    def commit(self, _positions: Any, _metadata: Any, *, final: bool) -> None:  # noqa: ANN401, ARG002
         return
 
     def abort(self) -> None:

@@ -267,13 +267,13 @@ class TransactionalWriter:
         """Queue one record with headers and a time, in the transaction in hand; raises as `write` does."""
         self._writer().send(topic, key, value, headers, timestamp)
 
-    def commit(self, positions: Mapping[Split, int], tally: Callable[[], bytes], *, final: bool) -> None:
+    def commit(self, positions: Mapping[Split, int], metadata: bytes, *, final: bool) -> None:
         """Commit what was written and that it was; raises Unsettled where the outcome is not known."""
         scope = self._scope
         self._writer()
         assert self._channel is not None
         assert self._groups is not None
-        note = Note(scope.run, scope.batch, scope.planned, final=final, tally=msgspec.Raw(tally()))
+        note = Note(scope.run, scope.batch, scope.planned, final=final, tally=msgspec.Raw(metadata))
         texts = progress.pack(note, scope.starts, positions)
         notes = [*zip(self._groups.notes(len(texts)), texts, strict=True)]
         self._channel.commit(scope.shard, notes, scope.batch)

@@ -17,7 +17,7 @@ from ingest.kafka.failures import error_of, explain, is_access, is_away, refuse
 from ingest.kafka.properties import BOOTSTRAP, LARGEST
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from confluent_kafka import Message
 
@@ -228,7 +228,7 @@ class KafkaWriter:
             self._produce(topic, value, key, headers=headers, **more)
         self.check()
 
-    def commit(self, _positions: Mapping[Split, int], _tally: Callable[[], bytes], *, final: bool) -> None:  # noqa: ARG002
+    def commit(self, _positions: Mapping[Split, int], _metadata: bytes, *, final: bool) -> None:  # noqa: ARG002
         """Wait until all is delivered, or has failed for good; raises IngestError for a failure."""
         self.flush()
 

@@ -44,10 +44,11 @@ class Writer(Protocol):
     def check(self) -> None:
         """Raise IngestError where it is known that what was taken will not be written."""
 
-    def commit(self, positions: Mapping[Split, int], tally: Callable[[], bytes], *, final: bool) -> None:
+    def commit(self, positions: Mapping[Split, int], metadata: bytes, *, final: bool) -> None:
         """Make durable all that was written up to these positions. Raises IngestError; then the outcome is unknown.
 
-        `tally`: what was counted so far, for whoever resumes. `final`: the task ends here, wherever that is.
+        `metadata`: the counters so far, at most 1,000 bytes of text, for whoever resumes. `final`: the task ends here,
+        wherever that is.
         """
 
     def delivered(self) -> list[Any]:

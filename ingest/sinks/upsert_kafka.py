@@ -15,7 +15,7 @@ from ingest.formats.writing import Cell, Pattern, csv_cells, json_cells
 from ingest.sinks.topics import TopicsOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from ingest.encode.plan import Plan, Record
     from ingest.formats.writing import Pieces
@@ -188,10 +188,10 @@ class Buffer:
         """Write one record at once."""
         self._writer.send(topic, key, value, headers, timestamp)
 
-    def commit(self, positions: Mapping[Split, int], tally: Callable[[], bytes], *, final: bool) -> None:
+    def commit(self, positions: Mapping[Split, int], metadata: bytes, *, final: bool) -> None:
         """Write what is held back, and commit."""
         self._flush()
-        self._writer.commit(positions, tally, final=final)
+        self._writer.commit(positions, metadata, final=final)
 
     def delivered(self) -> list[Any]:
         """As the writer does."""

@@ -116,14 +116,12 @@ class Committer:
         positions, result = dict(self._positions), self._result
         if self._letters is not None:
             self._letters.commit()
-        self._writer.commit(positions, self._metadata, final=final)
+        self._counters.collect()
+        metadata = CommitMetadata(result.read, result.rejected, result.counts)
+        self._writer.commit(positions, metadata.text(), final=final)
         if self._changelog is not None:
             self._changelog.commit(positions)
         result.delivered += self._writer.delivered()
         if result.first_ack is None and result.read:
             result.first_ack = time.time()
         result.positions = positions
-
-    def _metadata(self) -> bytes:
-        self._counters.collect()
-        return CommitMetadata(self._result.read, self._result.rejected, self._result.counts).text()

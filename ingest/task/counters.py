@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from ingest.task.assignment import TaskResult
 
 MAX_BYTES: Final = 1000
+MIN_TABLE_BYTES: Final = len('[["t"],0,0,0,0],')
+"""Bytes that a table takes at least: the text of many tables need not be tried."""
 OTHERS: Final = ("(other tables)",)
 """Tables of rejects, past those that are counted one by one."""
 UNREPRESENTABLE: Final = "delete-without-key"
@@ -58,7 +60,8 @@ class CommitMetadata:
 
     def text(self) -> bytes:
         """Return the JSON text that a sink keeps, of at most `MAX_BYTES`."""
-        tables = [[list(t), c.inserted, c.updated, c.deleted, c.rejected] for t, c in self.tables.items()]
+        few = self.tables if len(self.tables) <= MAX_BYTES // MIN_TABLE_BYTES else {}
+        tables = [[list(t), c.inserted, c.updated, c.deleted, c.rejected] for t, c in few.items()]
         text = orjson.dumps({"read": self.read, "rejected": self.rejected, "tables": tables})
         if len(text) > MAX_BYTES:
             text = orjson.dumps({"read": self.read, "rejected": self.rejected, "tables": []})

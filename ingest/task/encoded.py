@@ -34,3 +34,5 @@ class EncodedPart:
     """What each message says, from `start` on; nothing if native code has decoded them."""
     marks: Sequence[int] = ()
     """How many records there were before each of these changes, where that is asked for."""
+    full: bool = False
+    """Whether it ends only because it is full: native code goes on at `stop`."""

@@ -77,6 +77,8 @@ class ChunkEncoder:
                 stop = part.stop
                 if stop == len(messages):
                     return
+                if part.full:
+                    continue
                 # What is left to the reference seldom comes alone: twice as much each time, while none is in between
                 for_reference = for_reference * 2 if stop - start < for_reference else 1
             start, stop = stop, min(stop + for_reference, len(messages))

@@ -16,7 +16,7 @@ from ingest.task.commit import Committer, Interval
 from ingest.task.counters import CommitMetadata, EncoderCounters, TableCounters
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 SPLIT = ("topic", 0)
 
@@ -47,7 +47,7 @@ class Steps:
     def commit(
         self,
         positions: Mapping[Any, int] | None = None,
-        metadata: Callable[[], bytes] | None = None,
+        metadata: bytes | None = None,
         *,
         final: bool | None = None,
     ) -> None:
@@ -56,7 +56,7 @@ class Steps:
         elif metadata is None:
             self.done.append(("changelog", dict(positions)))
         else:
-            self.done.append(("data", dict(positions), CommitMetadata.read_from(metadata()), final))
+            self.done.append(("data", dict(positions), CommitMetadata.read_from(metadata), final))
 
     def delivered(self) -> list[str]:
         return ["line"]

@@ -114,6 +114,17 @@ def test_native_code_goes_on_after_what_it_leaves_and_the_reference_takes_more_e
     ]  # fmt: skip
 
 
+def test_native_code_goes_on_by_itself_where_a_part_is_full() -> None:
+    class Full(Every):
+        def encode(self, chunk: ReadChunk, start: int) -> EncodedPart:
+            part = super().encode(chunk, start)
+            part.full = part.stop < len(chunk.messages)
+            return part
+
+    case = Case([fits(i) for i in range(9)], native=lambda case: Full(case, [3, 4]))
+    assert shown(case.parts()) == [(0, 3, 13, True), (3, 7, 17, True), (7, 9, 19, True)]
+
+
 def test_a_reject_too_many_is_where_it_stops() -> None:
     case = Case([fits(0), REJECT, BROKEN, fits(1), REJECT, fits(2)], tolerated=2)
     (part,) = case.parts()

@@ -49,10 +49,11 @@ def test_a_chunk_is_left_to_the_second_stage_as_a_whole(tmp_path: Path) -> None:
     chunk = ReadChunk(SPLIT, "topic", records[:6], 18, records[6:])
     manifest = stage.begin(SPLIT)
     bad = Bad("null-key", "no key", ("a",))
+    made_of: list[Any] = [(0, 0, b"{}", ("x",)), ("there", b"k1", b"{}"), ("there", b"k2", None)]
     reference = EncodedPart(
-        records, 0, 4, 14, [(0, 0, b"{}", ("x",)), ("there", b"k1", b"{}"), ("there", b"k2", None)],
-        [RecordReject(records[2], "conform", bad, passed=True)], {"why": 1},
-        [change("a"), [change("b"), change("b")], bad, Skip("why")], [0, 1, 3, 3],
+        records, 0, 4, 14, made_of,
+        rejects=[RecordReject(records[2], "conform", bad, passed=True)], skipped={"why": 1},
+        changes=[change("a"), [change("b"), change("b")], bad, Skip("why")], marks=[0, 1, 3, 3],
     )  # fmt: skip
     stage.add(manifest, reference)
     stage.add(manifest, EncodedPart(records, 4, 6, 16, [], skipped={TOMBSTONE.reason: 1}))
