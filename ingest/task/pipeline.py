@@ -159,6 +159,7 @@ class TransformWriteStage:
                 if isinstance(spilled.content, TaskResult):
                     self._take_over(spilled.content)
                     if not done:
+                        self._reach(spilled.content)
                         self._committer.commit(final=True)
                     ended = True
                     continue
@@ -191,7 +192,7 @@ class TransformWriteStage:
         self._positions[chunk.split] = max(first, chunk.end) if merged.stop == NEVER else merged.stop
 
     def _take_over(self, read: TaskResult) -> None:
-        """Take over the result of the first half; raises its failure."""
+        """Take over the counters of the first half; raises its failure."""
         result = self._result
         result.cpu_s += read.cpu_s
         add_counts(result.withheld, read.withheld)
@@ -199,8 +200,12 @@ class TransformWriteStage:
         add_counts(result.skipped, read.skipped)
         if read.failure is not None:
             raise read.failure
+
+    def _reach(self, read: TaskResult) -> None:
+        """Take over how far the first half came, unless it has read on where this one stopped at a reject."""
+        result = self._result
         if result.stopped_by_reject:
-            return  # the first half has read on where this one stopped
+            return
         result.observed, result.drifted = read.observed, read.drifted
         for split, position in read.positions.items():
             self._positions[split] = max(self._positions[split], position)

@@ -58,12 +58,12 @@ class RangeReading:
                     yield None
                     continue
                 messages, end = chunk.messages, offset_of(chunk.messages[-1]) + 1
-                if wanted is None:
+                kept = () if wanted is None else [wanted(message.headers()) for message in messages]
+                if all(kept):
                     yield ReadChunk(chunk.split, chunk.topic, messages, end)
-                    continue
-                kept = [wanted(message.headers()) for message in messages]
-                left_out = [*compress(messages, map(not_, kept))]
-                yield ReadChunk(chunk.split, chunk.topic, [*compress(messages, kept)], end, left_out)
+                else:
+                    left_out = [*compress(messages, map(not_, kept))]
+                    yield ReadChunk(chunk.split, chunk.topic, [*compress(messages, kept)], end, left_out)
 
     def position(self, split: Split) -> int:
         """Return the next position that the range of a split would give."""
