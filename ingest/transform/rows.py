@@ -1,8 +1,7 @@
-"""Rows of a chunk, column by column: what of them stays on this side of Spark, and what goes to expressions.
+"""Rows of a chunk, column by column: the columns that stay on this side of Spark, and those that go to expressions.
 
-In: what every row has (program, destination, offset, what it is, its text, its key), and its slots. Out: columns that
-stay, and an Arrow batch of those rows that have a program, with their slots: by C where it is there, in Python
-otherwise.
+In: the columns that every row has, and the values of its slots. Out: columns that stay, and an Arrow batch of the rows
+that have a program, with their slots: natively where that was built, in Python otherwise.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from ingest.native._native import Parts
 
 META: Final = (pa.int32(), pa.int32(), pa.int64(), pa.int32(), pa.binary(), pa.binary())
-"""What every row has: program (`READY` if it has none), destination, offset, what it is, its text, its key."""
+"""The columns of every row: program (`READY` if it has none), target, offset, event, text, key."""
 READY: Final = -1
 """In the place of a program's number: a record that is ready to be written."""
 MARK: Final = -2
@@ -39,7 +38,7 @@ RetainedColumns: TypeAlias = "tuple[int, list[Parts]]"
 
 
 def layout(programs: Programs) -> pa.Schema:
-    """What goes to expressions."""
+    """Return the schema of the rows that go to expressions."""
     return pa.schema([(PROGRAM, pa.int32()), *((slot, _SLOTS[slot[0]]) for slot in programs.inputs)])
 
 
@@ -47,7 +46,7 @@ class Rows(Protocol):
     """Rows of a chunk while it is read. Each stays here; one that has a program also goes to expressions."""
 
     def add(self, meta: tuple[Any, ...], values: tuple[Any, ...]) -> None:
-        """Add a row: what every row has, and the values of all slots, or of none."""
+        """Add a row: the values of `META`, and those of all slots, or of none."""
 
     def mark(self, code: int, count: int = 1) -> None:
         """Add rows that only go, with this in the place of a program."""
@@ -70,7 +69,7 @@ class ReferenceRows:
         self._nothing = (None,) * (len(schema) - 1)
 
     def add(self, meta: tuple[Any, ...], values: tuple[Any, ...]) -> None:
-        """Add a row: what every row has, and the values of all slots, or of none."""
+        """Add a row: the values of `META`, and those of all slots, or of none."""
         self._stay.append(meta)
         if meta[0] >= 0:
             self._go.append((meta[0], *(values or self._nothing)))
@@ -109,10 +108,10 @@ class NativeRows:
         """`schema`: that of the rows that go, as `layout` gives it."""
         self._schema = schema
         self.native = native.rows("".join(field.name[0] for field in schema)[1:].encode())
-        """What native encoders take."""
+        """The rows, for native encoders to add to."""
 
     def add(self, meta: tuple[Any, ...], values: tuple[Any, ...]) -> None:
-        """Add a row: what every row has, and the values of all slots, or of none."""
+        """Add a row: the values of `META`, and those of all slots, or of none."""
         self.native.add(meta, values)
 
     def mark(self, code: int, count: int = 1) -> None:
@@ -139,7 +138,7 @@ def _buffers(column: Parts) -> list[bytes | None]:
 
 
 def rows_of(schema: pa.Schema) -> Rows:
-    """Return what collects rows, natively where that was built."""
+    """Return an empty collection of rows: a native one where that was built."""
     return NativeRows(schema) if native.BUILT else ReferenceRows(schema)
 
 
@@ -165,7 +164,7 @@ class RetainedRows:
         """Look at columns."""
         self.size, columns = retained
         self.columns = [(0, *parts) for parts in columns]
-        """For C: each with where its values begin."""
+        """The same for native code: each column with the index where its values begin."""
         self.programs, self.targets = _whole(columns[0], "i"), _whole(columns[1], "i")
         self.offsets, self.events = _whole(columns[2], "q"), _whole(columns[3], "i")
         self.texts, self.keys = Texts(columns[4]), Texts(columns[5])
@@ -176,7 +175,7 @@ def _whole(parts: Parts, kind: str) -> Sequence[int]:
 
 
 class Results:
-    """What came back of a chunk's rows: program, masks of failures, results, and what functions say."""
+    """The rows of a chunk that came back: program, masks of failures, results, and messages of functions."""
 
     def __init__(self, batch: pa.RecordBatch, results: Sequence[str], *, told: bool) -> None:
         """`results`: the slots of the results; `told`: whether functions say something. Raises InternalError."""
@@ -188,21 +187,21 @@ class Results:
         self._programs, *self._masks = columns[:first]
         self._values = columns[first:]
         self.kinds = bytes(_KINDS[column.type] for column in self._values)
-        """For C: the kinds of the results."""
+        """The kinds of the results, for native code."""
         self._asked = 0
         self._lists: list[list[Any]] | None = None
 
     @property
     def simple(self) -> bool:
-        """Whether C can read them."""
+        """Whether native code can read them."""
         return len(self._masks) == 1
 
     def columns(self) -> list[tuple[int, Any, Any, Any]]:
-        """For C: program, mask, results."""
+        """Return program, mask and results, for native code."""
         return [_given(column) for column in (self._programs, *self._masks, *self._values)]
 
     def row(self, row: int) -> tuple[int, int, list[Any]]:
-        """The program of a row, which has to be that of the row that went; its failures; its results.
+        """Return the program of a row, which has to be that of the row that went; its failures; its results.
 
         Raises RowError.
         """
@@ -224,13 +223,13 @@ class Results:
         return number, failed, given[len(self._masks) :]
 
     def said(self, start: int, stop: int) -> str:
-        """What functions say of rows."""
+        """Return the messages of functions for rows, each once."""
         said = [] if self._said is None else self._said.slice(start, stop - start).to_pylist()
         return "; ".join(dict.fromkeys(filter(None, said)))
 
 
 def _check(batch: pa.RecordBatch, results: Sequence[str], *, told: bool) -> None:
-    """Stop where what comes back is not what a plan gives: C reads memory by it. Raises InternalError."""
+    """Raise InternalError for columns that no plan gives: native code reads memory by them."""
     masks = max(1, -(-len(results) // MARKS))
     expected = [
         pa.int32(),
