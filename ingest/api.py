@@ -15,7 +15,7 @@ from ingest.formats.typed import Column as TypedColumn
 from ingest.formats.writing import Cell, Pattern, Side, json_key
 from ingest.model import types
 from ingest.model.change import TOMBSTONE, Bad, Change, Declared, Decoded, Kind, Skip
-from ingest.model.portion import Portion, Resumed
+from ingest.model.commit import CommitScope, ResumePoint
 from ingest.model.record import Headers
 from ingest.model.record import Record as SourceRecord
 from ingest.model.reject import RowError
@@ -39,6 +39,7 @@ __all__ = [
     "Change",
     "Chunk",
     "Column",
+    "CommitScope",
     "ConfigError",
     "CreateTable",
     "DataLoss",
@@ -57,12 +58,11 @@ __all__ = [
     "PlainControl",
     "PlainWriter",
     "Plan",
-    "Portion",
     "Reader",
     "Reading",
     "Record",
     "RecordOptions",
-    "Resumed",
+    "ResumePoint",
     "RowError",
     "RowPlan",
     "SchemaChange",

@@ -21,9 +21,9 @@ from ingest.model.cache import MAX_COUNTED, count_up
 from ingest.model.reject import head
 from ingest.model.table import show
 from ingest.observe.events import BatchDone, DirtyRecord, Rejected, RunEnded
-from ingest.task.assignment import Task, add_counts, merge_counts
-from ingest.task.output import FILTERED, UNSAID
-from ingest.task.task import run_tasks
+from ingest.task.assignment import Task
+from ingest.task.counters import FILTERED, UNREPRESENTABLE, add_counts, merge_counts
+from ingest.task.pipeline import run_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ingest.kafka.admin import Split
     from ingest.model.reject import Reject
     from ingest.observe.events import Observer
-    from ingest.task.assignment import Outcome
+    from ingest.task.assignment import TaskResult
 
 POLL_S: Final = 0.05
 """How often an idle driver looks for new records, in seconds."""
@@ -182,13 +182,13 @@ class Loop(Starting):
             for shard, spans in by_shard.items()
         ]
 
-    def work(self, tasks: list[Task]) -> list[Outcome]:
+    def work(self, tasks: list[Task]) -> list[TaskResult]:
         """Let Spark do them: with Spark SQL where a transform changes rows of tables that are known."""
         if self.stages is not None and self.stages.needed(self.schemas):
             return self.stages.run(tasks, self.schemas)
         return self.session.run(run_tasks, tasks)
 
-    def finish(self, batch: Batch, outcomes: list[Outcome]) -> None:
+    def finish(self, batch: Batch, outcomes: list[TaskResult]) -> None:
         """Merge what the tasks did, evolve the schemas, store the progress."""
         self.show_life()
         progress = self.progress
@@ -291,7 +291,7 @@ class Loop(Starting):
                 self.warn_once(f"{exc.message}; waiting")
                 time.sleep(1)
 
-    def watch(self, before: Mapping[Split, int], outcomes: list[Outcome], *, changed: bool) -> None:
+    def watch(self, before: Mapping[Split, int], outcomes: list[TaskResult], *, changed: bool) -> None:
         """See that the run gets on: a batch without progress is a broker that is away, or a bug of ours."""
         if changed or any(self.progress.positions[s] != at for s, at in before.items()):
             self.stalled, self.unexplained = 0.0, 0
@@ -308,7 +308,7 @@ class Loop(Starting):
             raise Unavailable(msg, "see whether every partition of the source has a leader")
         self.warn_once("there are records, but none could be read; trying on")
 
-    def report(self, batch: Batch, outcomes: list[Outcome]) -> None:
+    def report(self, batch: Batch, outcomes: list[TaskResult]) -> None:
         """Tell the observer, and size the next batch."""
         read = sum(outcome.read for outcome in outcomes)
         seconds = time.monotonic() - self.batch_started
@@ -316,7 +316,7 @@ class Loop(Starting):
         self.budget.learn(max(o.read for o in outcomes), max(o.seconds for o in outcomes))
         acks = [outcome.first_ack for outcome in outcomes if outcome.first_ack is not None]
         for reason in sorted(self.skipped):
-            if reason == UNSAID:
+            if reason == UNREPRESENTABLE:
                 self.warn_once("deletes are left out and counted: the sink's format cannot say them without key.format")
             elif reason not in {
                 "tombstone",

@@ -17,9 +17,8 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from ingest.spark.session import LUGGAGE
-from ingest.task.drain import drain
-from ingest.task.feed import feed
-from ingest.transform.handover import Handover, of_this_attempt
+from ingest.task.pipeline import run_read_stage, run_write_stage
+from ingest.task.spill import SpillStore, store_of_attempt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from ingest.encode.transform import Programs
     from ingest.schema.evolve import Schemas
     from ingest.spark.session import Session
-    from ingest.task.assignment import Outcome, Task
+    from ingest.task.assignment import Task, TaskResult
     from ingest.transform.compiler import Compiler
 
 MAX_EXPLAINED: Final = 20
@@ -45,7 +44,7 @@ class Explainer:
         self._compiler = compiler
         self._asked = 0
 
-    def explain(self, outcomes: list[Outcome]) -> list[Outcome]:
+    def explain(self, outcomes: list[TaskResult]) -> list[TaskResult]:
         """Return the outcomes, with the messages of their rejects completed."""
         for outcome in outcomes:
             for i, reject in enumerate(outcome.rejects):
@@ -79,7 +78,7 @@ class Stages:
         """Whether rows of a table that is known are changed by a transform."""
         return any(source.output is not None for source in schemas.sources.values())
 
-    def run(self, tasks: Sequence[Task], schemas: Schemas) -> list[Outcome]:
+    def run(self, tasks: Sequence[Task], schemas: Schemas) -> list[TaskResult]:
         """One job. Raises Unavailable when Spark gave up on a task."""
         first = tasks[0]
         programs = self._programs
@@ -107,15 +106,15 @@ class InlineStages(Stages):
         self._compiler = compiler
         self._explainer = Explainer(compiler)
 
-    def run(self, tasks: Sequence[Task], schemas: Schemas) -> list[Outcome]:
+    def run(self, tasks: Sequence[Task], schemas: Schemas) -> list[TaskResult]:
         """One task after the other."""
         programs = self._compiler.programs(schemas.sources)
         out = []
         for task in tasks:
             with tempfile.TemporaryDirectory() as folder:
-                rows = pa.Table.from_batches(feed(task, programs, Handover(Path(folder))))
+                rows = pa.Table.from_batches(run_read_stage(task, programs, SpillStore(Path(folder))))
                 results = self._compiler.results(programs, self._compiler.spark.createDataFrame(rows))
-                out.append(drain(task, programs, Handover(Path(folder)), results.toArrow().to_batches()))
+                out.append(run_write_stage(task, programs, SpillStore(Path(folder)), results.toArrow().to_batches()))
         return self._explainer.explain(out)
 
 
@@ -136,7 +135,7 @@ def fed(setup: Any, base: Any, programs: Any) -> Any:  # noqa: ANN401  (broadcas
             pass
         task = _task(setup, base)
         if task is not None:
-            yield from feed(task, programs.value, of_this_attempt())
+            yield from run_read_stage(task, programs.value, store_of_attempt())
 
     return stage
 
@@ -150,7 +149,7 @@ def drained(setup: Any, base: Any, programs: Any) -> Any:  # noqa: ANN401  (as a
             for _ in batches:
                 pass
             return
-        outcome = drain(task, programs.value, of_this_attempt(), batches)
+        outcome = run_write_stage(task, programs.value, store_of_attempt(), batches)
         yield pa.RecordBatch.from_pydict({"outcome": pa.array([pickle.dumps(outcome)], pa.binary())})
 
     return stage

@@ -33,9 +33,9 @@ from ingest.observe.events import (
 from ingest.schema.evolve import Policy, Schemas, evolve, reroute, unchanged
 from ingest.schema.infer import unmatched
 from ingest.spark.session import Session, Stop
-from ingest.task import worker
-from ingest.task.tally import Tally
-from ingest.task.worker import Delta, Setup
+from ingest.task import native_support
+from ingest.task.assignment import Delta, Setup
+from ingest.task.counters import CommitMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from ingest.model.table import TableId
     from ingest.observe.events import Observer
     from ingest.schema.evolve import Evolution, Shape
-    from ingest.task.tally import Counts
+    from ingest.task.counters import TableCounters
     from ingest.transform.compiler import Compiler
 
 MAX_ASKED = 8
@@ -135,7 +135,7 @@ class Starting:
         """Whether schemas can be sent to workers."""
         self.budget = planner.Budget(most=pipeline.sink.most_per_batch)
         self.rate = planner.Rate(pipeline.source.rate_limit)
-        self.counts: dict[TableId, Counts] = {}
+        self.counts: dict[TableId, TableCounters] = {}
         self.skipped: dict[str, int] = {}
         self.withheld: dict[tuple[TableId, str], int] = {}
         self.cut: dict[tuple[TableId, str], int] = {}
@@ -227,7 +227,7 @@ class Starting:
         progress.ids = dict(known.ids)
         for resumed in found.values():
             progress.positions.update(resumed.positions)
-            progress.errors += Tally.read_from(resumed.tally).rejected
+            progress.errors += CommitMetadata.read_from(resumed.metadata).rejected
         return True
 
     def prepare_letters(self, collector: DirtyDataCollector, read_from: str) -> None:
@@ -332,7 +332,7 @@ class Starting:
     def ask_workers(self) -> list[str]:
         """Return why records pass through Python, as the workers say: they may be other machines than the driver's."""
         many = 1 if self.settings.master.startswith("local") else min(self.session.slots, MAX_ASKED)
-        answers = self.session.run(worker.ask, [self.setup] * many)
+        answers = self.session.run(native_support.ask, [self.setup] * many)
         why = dict.fromkeys(reason for answer in answers for reason in answer)
         several = [show(table) for table, source in self.schemas.sources.items() if len(source.targets) > 1]
         if several:

@@ -50,7 +50,7 @@ class Plan(Protocol):
     updated: int
     deleted: int
 
-    unsaid: int
+    unrepresentable: int
     """Changes that the sink has no way to say."""
 
     @property
@@ -131,7 +131,7 @@ class TablePlan:
         """The same, where values that a decoder cannot check are of their types already because their messages said so:
         that was looked at when the messages were decoded."""
         self._unchecked = {c.name: c.type for c in source.columns if annotation_of(c.type) is None}
-        self.inserted = self.updated = self.deleted = self.unsaid = 0
+        self.inserted = self.updated = self.deleted = self.unrepresentable = 0
         self.source, self.sink, self.destination = source, sink, destination
         self.key_from_message = key_from_message
         self._primary_key = sink.primary_key

@@ -30,7 +30,7 @@ _UPDATE = Kind.UPDATE
 class Refused:
     """The plan of a table whose rows cannot be written at all, e.g. for its name: each is a reject."""
 
-    inserted = updated = deleted = unsaid = 0
+    inserted = updated = deleted = unrepresentable = 0
 
     def __init__(self, table: TableId, code: str, message: str) -> None:
         """Keep the reject's code and text."""
@@ -53,7 +53,7 @@ class Several:
     def __init__(self, table: TableId, plans: Sequence[Plan]) -> None:
         """Keep the plans, one for each sink table."""
         self.table = table
-        self.inserted = self.updated = self.deleted = self.unsaid = 0
+        self.inserted = self.updated = self.deleted = self.unrepresentable = 0
         self._plans = plans
 
     @property
@@ -100,7 +100,7 @@ class Several:
         if made:
             self.deleted += 1
         else:
-            self.unsaid += 1
+            self.unrepresentable += 1
         for record in made:
             emit(record)
 

@@ -90,7 +90,7 @@ class RowPlan:
         """
         self.table = table
         self.source, self.sink, self.layout = source, sink, layout
-        self.inserted = self.updated = self.deleted = self.unsaid = 0
+        self.inserted = self.updated = self.deleted = self.unrepresentable = 0
         self._conformer = Conformer(table, source, sink, inference)
         self.withheld = self._conformer.withheld
         self.strings_in_keys = self._conformer.strings_in_keys
@@ -170,7 +170,7 @@ class RowPlan:
         if said:
             self.deleted += 1
         else:
-            self.unsaid += 1
+            self.unrepresentable += 1
 
     def _key_in(self, image: msgspec.Raw) -> Image:
         """The texts of the primary key's values, as far as an image has them; null is none. Raises RowError."""

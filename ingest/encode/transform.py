@@ -176,7 +176,7 @@ class FeedPlan:
         self.source = source
         places = {slot: i for i, slot in enumerate(programs.inputs)}
         self.table = table
-        self.inserted = self.updated = self.deleted = self.unsaid = 0
+        self.inserted = self.updated = self.deleted = self.unrepresentable = 0
         self._conformer = Conformer(table, source.schema, source.schema, inference)
         self.withheld = self._conformer.withheld
         self.static, self.standard = self._conformer.static, self._conformer.standard
@@ -456,7 +456,7 @@ class ExpressionFailed(RowError):
         self.slot = slot
 
 
-class Composer:
+class ResultMerger:
     """Puts results into the rows that they were computed from."""
 
     def __init__(self, programs: Programs, program: Program, standard: str) -> None:

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from ingest.inmemory.staged import Staged
+from ingest.model.record import offset_of
 from ingest.model.reject import Reject
 from ingest.sinks.sink import PlainControl, PlainWriter
-from ingest.task.output import offset_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -272,7 +272,7 @@ class _Nowhere(PlainWriter):
     def write(self, _records: Sequence[Any]) -> None:
         return
 
-    def commit(self, _positions: Any, _tally: Any, *, final: bool) -> None:  # noqa: ANN401, ARG002
+    def commit(self, _positions: Any, _metadata: Any, *, final: bool) -> None:  # noqa: ANN401, ARG002
         return
 
     def abort(self) -> None:

@@ -174,7 +174,7 @@ class _Writer(PlainWriter):
             topic = getattr(destination, "topic", destination)
             self._queued.append((str(topic), key, None if value is None else bytes(value)))
 
-    def commit(self, _positions: Mapping[Split, int], _tally: Any, *, final: bool) -> None:  # noqa: ANN401, ARG002
+    def commit(self, _positions: Mapping[Split, int], _metadata: Any, *, final: bool) -> None:  # noqa: ANN401, ARG002
         self._out.records += self._queued
         self._queued = []
 

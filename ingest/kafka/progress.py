@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import msgspec
 
 from ingest.errors import ConfigError
-from ingest.model.portion import Resumed
+from ingest.model.commit import ResumePoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -105,7 +105,7 @@ def _read(decode: Callable[[str], _T], text: str, group: str) -> _T:
         raise ConfigError(msg, "choose another sink.transactional-id-prefix") from exc
 
 
-def unpack(notes: Sequence[Note | None], starts: Mapping[Split, int], batch: int, planned: int) -> Resumed | None:
+def unpack(notes: Sequence[Note | None], starts: Mapping[Split, int], batch: int, planned: int) -> ResumePoint | None:
     """What the notes say of a batch; None where they are not of this batch as it was planned by that run."""
     head = notes[0]
     if head is None or (head.batch, head.planned) != (batch, planned):
@@ -115,4 +115,4 @@ def unpack(notes: Sequence[Note | None], starts: Mapping[Split, int], batch: int
     splits = sorted(starts)
     positions = {split: starts[split] + distance for split, distance in zip(splits, distances, strict=True)}
     tally = bytes(head.tally)
-    return Resumed(positions, b"" if tally == b"null" else tally, head.final)
+    return ResumePoint(positions, b"" if tally == b"null" else tally, head.final)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from ingest.kafka._client import Client
     from ingest.kafka.admin import Split
-    from ingest.model.portion import Portion, Resumed
+    from ingest.model.commit import CommitScope, ResumePoint
     from ingest.model.record import Headers
 
 REQUEST_S: Final = 20.0
@@ -214,33 +214,33 @@ class TransactionalWriter:
         self._groups: Groups | None = None
         self._of: tuple[str, int, int] | None = None
         """Scope, run and shard of the channel."""
-        self._portion: Portion
+        self._scope: CommitScope
         self._begun = False
 
-    def begin(self, portion: Portion) -> Resumed | None:
+    def begin(self, scope: CommitScope) -> ResumePoint | None:
         """Take the shard over, unless it is ours already, and see how far an earlier attempt came.
 
         Raises Superseded where a newer run has taken it over.
         """
-        self._portion = portion
-        of = (portion.scope, portion.run, portion.shard)
-        if portion.kept and self._channel is not None and self._of == of:
+        self._scope = scope
+        of = (scope.owner, scope.run, scope.shard)
+        if scope.kept and self._channel is not None and self._of == of:
             return None
         self._close()
-        if self._groups is None or self._groups.scope != portion.scope:
-            self._groups = Groups(self._conf, self._prefix, portion.scope)
+        if self._groups is None or self._groups.scope != scope.owner:
+            self._groups = Groups(self._conf, self._prefix, scope.owner)
         groups = self._groups
-        self._channel = persistently(lambda: Channel(self._conf, self._prefix, portion.shard))
+        self._channel = persistently(lambda: Channel(self._conf, self._prefix, scope.shard))
         self._of = of
-        notes = persistently(lambda: groups.read(portion.shard, progress.parts(portion.starts)))
+        notes = persistently(lambda: groups.read(scope.shard, progress.parts(scope.starts)))
         head = notes[0]
-        if head is not None and (head.run, head.batch) > (portion.run, portion.batch):
+        if head is not None and (head.run, head.batch) > (scope.run, scope.batch):
             msg = (
-                f"run {portion.run} of the pipeline was to write shard {portion.shard}, which has been taken over by "
+                f"run {scope.run} of the pipeline was to write shard {scope.shard}, which has been taken over by "
                 f"run {head.run}, batch {head.batch}"
             )
             raise Superseded(msg, "nothing is lost; see that only one run of a pipeline is started")
-        return progress.unpack(notes, portion.starts, portion.batch, portion.planned)
+        return progress.unpack(notes, scope.starts, scope.batch, scope.planned)
 
     @property
     def direct(self) -> Client | None:
@@ -267,16 +267,16 @@ class TransactionalWriter:
         """Queue one record with headers and a time, in the transaction in hand; raises as `write` does."""
         self._writer().send(topic, key, value, headers, timestamp)
 
-    def commit(self, positions: Mapping[Split, int], tally: Callable[[], bytes], *, final: bool) -> None:
+    def commit(self, positions: Mapping[Split, int], metadata: bytes, *, final: bool) -> None:
         """Commit what was written and that it was; raises Unsettled where the outcome is not known."""
-        portion = self._portion
+        scope = self._scope
         self._writer()
         assert self._channel is not None
         assert self._groups is not None
-        note = Note(portion.run, portion.batch, portion.planned, final=final, tally=msgspec.Raw(tally()))
-        texts = progress.pack(note, portion.starts, positions)
+        note = Note(scope.run, scope.batch, scope.planned, final=final, tally=msgspec.Raw(metadata))
+        texts = progress.pack(note, scope.starts, positions)
         notes = [*zip(self._groups.notes(len(texts)), texts, strict=True)]
-        self._channel.commit(portion.shard, notes, portion.batch)
+        self._channel.commit(scope.shard, notes, scope.batch)
         self._begun = False
 
     def delivered(self) -> list[Any]:

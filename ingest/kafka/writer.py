@@ -17,14 +17,14 @@ from ingest.kafka.failures import error_of, explain, is_access, is_away, refuse
 from ingest.kafka.properties import BOOTSTRAP, LARGEST
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from confluent_kafka import Message
 
     from ingest.errors import IngestError
     from ingest.kafka._client import Client
     from ingest.kafka.admin import Split
-    from ingest.model.portion import Portion, Resumed
+    from ingest.model.commit import CommitScope, ResumePoint
     from ingest.model.record import Headers
 
 DEFAULTS: Final = {
@@ -186,7 +186,7 @@ class KafkaWriter:
         """What takes records out of C code; None where records are to be given to `write`."""
         return self._direct
 
-    def begin(self, _portion: Portion) -> Resumed | None:
+    def begin(self, _scope: CommitScope) -> ResumePoint | None:
         """At-least-once starts where the plan says."""
         return None
 
@@ -228,7 +228,7 @@ class KafkaWriter:
             self._produce(topic, value, key, headers=headers, **more)
         self.check()
 
-    def commit(self, _positions: Mapping[Split, int], _tally: Callable[[], bytes], *, final: bool) -> None:  # noqa: ARG002
+    def commit(self, _positions: Mapping[Split, int], _metadata: bytes, *, final: bool) -> None:  # noqa: ARG002
         """Wait until all is delivered, or has failed for good; raises IngestError for a failure."""
         self.flush()
 

@@ -53,3 +53,9 @@ def origin(record: Record) -> Record:
     """The record at its original position: a dead letter's is not its own."""
     found: Record = getattr(record, "origin", record)
     return found
+
+
+def offset_of(record: Record) -> int:
+    """Return a record's offset; only error events of a client have none."""
+    offset: int = record.offset()  # type: ignore[assignment]
+    return offset

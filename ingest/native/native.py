@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from ingest.encode.plan import Plan
     from ingest.encode.plans import Plans
-    from ingest.encode.transform import Composer
+    from ingest.encode.transform import ResultMerger
     from ingest.formats import Format
     from ingest.formats.writing import Pieces
     from ingest.model.data_type import DataType
@@ -246,7 +246,7 @@ def drain(*arguments: Any) -> tuple[int, int, int, dict[int, int]]:  # noqa: ANN
     return _native.drain(*arguments)
 
 
-def compile_answer(plan: Plan, composer: Composer) -> Table | None:
+def compile_answer(plan: Plan, composer: ResultMerger) -> Table | None:
     """How C makes the records of a table of its rows and their results; None where it cannot, or is not there."""
     made = compile_table(plan)
     if made is None or len(composer.program.outputs) > _MAX_RESULTS:

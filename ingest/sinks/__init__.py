@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from ingest.encode.plan import Plan, Record
     from ingest.kafka.admin import Split
-    from ingest.model.portion import Portion, Resumed
+    from ingest.model.commit import CommitScope, ResumePoint
     from ingest.model.record import Raw
     from ingest.model.schema import SchemaChange, TableSchema
     from ingest.model.table import TableId
@@ -35,8 +35,8 @@ class Writer(Protocol):
     def direct(self) -> Raw | None:
         """What takes records out of C code, as `write` does but for `check`; None where all are given to `write`."""
 
-    def begin(self, portion: Portion) -> Resumed | None:
-        """Get ready to write a portion; how far an earlier attempt came, where that is known (exactly-once)."""
+    def begin(self, scope: CommitScope) -> ResumePoint | None:
+        """Get ready to write; return how far an earlier attempt at the scope came, if that is known (exactly-once)."""
 
     def write(self, records: Sequence[Record]) -> None:
         """Take records; blocks while too much is under way. Raises IngestError."""
@@ -44,10 +44,11 @@ class Writer(Protocol):
     def check(self) -> None:
         """Raise IngestError where it is known that what was taken will not be written."""
 
-    def commit(self, positions: Mapping[Split, int], tally: Callable[[], bytes], *, final: bool) -> None:
+    def commit(self, positions: Mapping[Split, int], metadata: bytes, *, final: bool) -> None:
         """Make durable all that was written up to these positions. Raises IngestError; then the outcome is unknown.
 
-        `tally`: what was counted so far, for whoever resumes. `final`: the portion ends here, wherever that is.
+        `metadata`: the counters so far, at most 1,000 bytes of text, for whoever resumes. `final`: the task ends here,
+        wherever that is.
         """
 
     def delivered(self) -> list[Any]:
@@ -86,7 +87,7 @@ class Control(Protocol):
 
     def settle(
         self, scope: str, number: int, planned: int, starts: Mapping[int, Mapping[Split, int]], age_s: float
-    ) -> dict[int, Resumed]:
+    ) -> dict[int, ResumePoint]:
         """How far each shard has written a batch whose end no driver saw, as far as that is known (exactly-once).
 
         `starts`: where the ranges of each shard begin; `planned`: the run that planned the batch, `age_s` ago. Nothing

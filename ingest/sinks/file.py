@@ -151,7 +151,7 @@ class FileWriter(PlainWriter):
         for name, _, value in records:
             self._lines.setdefault(name, []).append(bytes(value or b""))
 
-    def commit(self, _positions: Mapping[Split, int], _tally: Callable[[], bytes], *, final: bool) -> None:  # noqa: ARG002
+    def commit(self, _positions: Mapping[Split, int], _metadata: bytes, *, final: bool) -> None:  # noqa: ARG002
         """Add the lines to their files; raises Unavailable."""
         for name, lines in self._lines.items():
             path = self._folder / f"{name}.{self._run}.jsonl"

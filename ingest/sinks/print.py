@@ -109,7 +109,7 @@ class PrintWriter(PlainWriter):
         """Keep the lines."""
         self._lines += [bytes(value or b"") for _, _, value in records]
 
-    def commit(self, _positions: Mapping[Split, int], _tally: Callable[[], bytes], *, final: bool) -> None:  # noqa: ARG002
+    def commit(self, _positions: Mapping[Split, int], _metadata: bytes, *, final: bool) -> None:  # noqa: ARG002
         """They are the driver's now."""
         self._committed += self._lines
         self._lines = []

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from ingest.kafka.admin import Split
-    from ingest.model.portion import Portion, Resumed
+    from ingest.model.commit import CommitScope, ResumePoint
     from ingest.model.schema import SchemaChange
     from ingest.model.table import TableId
 
@@ -107,7 +107,7 @@ class PlainControl:
         _planned: int,
         _starts: Mapping[int, Mapping[Split, int]],
         _age_s: float,
-    ) -> dict[int, Resumed]:
+    ) -> dict[int, ResumePoint]:
         """Nothing is known: a batch whose end was not seen is written again."""
         return {}
 
@@ -135,7 +135,7 @@ class PlainWriter:
     def check(self) -> None:
         """What fails is raised at once."""
 
-    def begin(self, _portion: Portion) -> Resumed | None:
+    def begin(self, _scope: CommitScope) -> ResumePoint | None:
         """As the plan says."""
         return None
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ingest.kafka.ownership import Ownership
     from ingest.kafka.transactions import TransactionalWriter
     from ingest.kafka.writer import KafkaWriter
-    from ingest.model.portion import Resumed
+    from ingest.model.commit import ResumePoint
 
 CONNECT_S: Final = 15.0
 BY_KEY: Final = -1
@@ -330,7 +330,7 @@ class TopicsControl(PlainControl):
 
     def settle(
         self, scope: str, number: int, planned: int, starts: Mapping[int, Mapping[Split, int]], age_s: float
-    ) -> dict[int, Resumed]:
+    ) -> dict[int, ResumePoint]:
         """How far each shard has written a batch whose end no driver saw; raises DataLoss where that has expired."""
         if self._ownership is None:
             return {}

@@ -15,14 +15,14 @@ from ingest.formats.writing import Cell, Pattern, csv_cells, json_cells
 from ingest.sinks.topics import TopicsOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from ingest.encode.plan import Plan, Record
     from ingest.formats.writing import Pieces
     from ingest.kafka.admin import Split
     from ingest.kafka.transactions import TransactionalWriter
     from ingest.kafka.writer import KafkaWriter
-    from ingest.model.portion import Portion, Resumed
+    from ingest.model.commit import CommitScope, ResumePoint
     from ingest.model.record import Headers
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
@@ -158,9 +158,9 @@ class Buffer:
         """As the writer does."""
         self._writer.check()
 
-    def begin(self, portion: Portion) -> Resumed | None:
+    def begin(self, scope: CommitScope) -> ResumePoint | None:
         """As the writer does."""
-        return self._writer.begin(portion)
+        return self._writer.begin(scope)
 
     def write(self, records: Sequence[Any]) -> None:
         """Hold records back; raises IngestError when those before could not be written."""
@@ -188,10 +188,10 @@ class Buffer:
         """Write one record at once."""
         self._writer.send(topic, key, value, headers, timestamp)
 
-    def commit(self, positions: Mapping[Split, int], tally: Callable[[], bytes], *, final: bool) -> None:
+    def commit(self, positions: Mapping[Split, int], metadata: bytes, *, final: bool) -> None:
         """Write what is held back, and commit."""
         self._flush()
-        self._writer.commit(positions, tally, final=final)
+        self._writer.commit(positions, metadata, final=final)
 
     def delivered(self) -> list[Any]:
         """As the writer does."""

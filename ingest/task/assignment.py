@@ -1,31 +1,60 @@
-"""What a task is told, and what it says in the end: all that travels between the driver and the workers in a batch."""
+"""Values that travel between the driver and the workers in a batch: a task, what it needs to know, and its result."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
-
-from ingest.task.tally import Counts, counts_for
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pyspark.core.broadcast import Broadcast
 
+    from ingest.deadletter.collector import DirtyDataCollector
     from ingest.errors import IngestError
     from ingest.kafka.admin import Split
     from ingest.model.reject import Reject
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
-    from ingest.schema.evolve import Schemas
-    from ingest.task.worker import Delta, Setup
+    from ingest.schema.evolve import Schemas, SourceTable
+    from ingest.schema.infer import Inference
+    from ingest.schema.routes import Rules
+    from ingest.sinks import Sink
+    from ingest.sources import Source
+    from ingest.task.counters import TableCounters
 
-_Key = TypeVar("_Key")
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """Settings that stay the same for a whole run."""
+
+    scope: str
+    """Whose progress it is: the checkpoint's, or that of a replay."""
+    run: int
+    pipeline: str
+    source: Source
+    sink: Sink
+    collector: DirtyDataCollector | None
+    inference: Inference
+    max_tables: int
+    rules: Rules
+    changelog: bool = False
+    """Whether inserts are to be told from updates, by the rows of upsert topics."""
+    look_ahead: int = 1000
+    """Looking ahead after a drift ends when this many records have brought nothing new."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """The tables that one version of the schemas changed."""
+
+    version: int
+    sources: dict[TableId, SourceTable]
+    sinks: dict[TableId, TableSchema]
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What one shard has to do in one batch."""
+    """The work of one shard in one batch."""
 
     batch: int
     planned: int
@@ -35,8 +64,9 @@ class Task:
     ids: dict[str, str]
     """Of the topics: one that was made again has another."""
     tolerated: int
+    """How many rejects the task may pass."""
     seconds: float
-    """When to end, wherever it is."""
+    """After how many seconds the task ends, wherever it is."""
     last: str
     """The worker that wrote this shard last, in this run."""
     setup: Broadcast[Setup]
@@ -46,19 +76,21 @@ class Task:
 
 
 @dataclass(slots=True)
-class Outcome:
-    """What a task did. Positions are those up to which everything is written and acknowledged."""
+class TaskResult:
+    """The result of a task. Positions are those up to which everything is written and acknowledged."""
 
     shard: int
     positions: dict[Split, int]
     read: int = 0
-    counts: dict[TableId, Counts] = field(default_factory=dict)
+    counts: dict[TableId, TableCounters] = field(default_factory=dict)
     skipped: dict[str, int] = field(default_factory=dict)
+    """By reason: records that stand for no row, and changes that no row came of."""
     rejects: list[Reject] = field(default_factory=list)
     rejected: int = 0
     """Those that count against the tolerance."""
     stopped_by_reject: bool = False
     observed: dict[TableId, TableSchema] = field(default_factory=dict)
+    """The schemas of tables that are new, or changed, by the records that the task saw."""
     drifted: bool = False
     """Whether it stopped at a record that did not fit its table's schema."""
     failure: IngestError | None = None
@@ -67,7 +99,7 @@ class Outcome:
     cut: dict[tuple[TableId, str], int] = field(default_factory=dict)
     """By table and column: times that were taken without what is finer than a microsecond."""
     delivered: list[Any] = field(default_factory=list)
-    """What the sink wants the driver to get."""
+    """Values that the sink's writer has for the driver."""
     lost_deliveries: int = 0
     """Records that the sink's cluster did not take, which only the guarantee `none` goes on after."""
     seconds: float = 0.0
@@ -81,19 +113,12 @@ class Outcome:
     """When, in seconds since the epoch."""
     pid: int = 0
 
+    @classmethod
+    def begun(cls, task: Task) -> TaskResult:
+        """Return the result of a task that has done nothing yet, in this process."""
+        return cls(task.shard, {split: start for split, (start, _) in task.ranges.items()}, pid=os.getpid())
 
-def add_counts(to: dict[_Key, int], counts: Mapping[_Key, int]) -> None:
-    """Add counters to others."""
-    for key, count in counts.items():
-        to[key] = to.get(key, 0) + count
-
-
-def merge_counts(into: dict[TableId, Counts], more: Mapping[TableId, Counts], most: int) -> None:
-    """Add up counters by table, of at most so many tables."""
-    for table, counts in more.items():
-        total = counts_for(into, table, most)
-        total.inserted += counts.inserted
-        total.updated += counts.updated
-        total.deleted += counts.deleted
-        total.rejected += counts.rejected
-        total.read = total.inserted + total.updated + total.deleted + total.rejected
+    def skip(self, reason: str, count: int) -> None:
+        """Count records that stand for no row."""
+        if count:
+            self.skipped[reason] = self.skipped.get(reason, 0) + count

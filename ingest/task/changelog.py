@@ -11,7 +11,7 @@ import hashlib
 import os
 import sqlite3
 import tempfile
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -21,34 +21,38 @@ from ingest.errors import Unavailable
 from ingest.model.change import Kind, Skip
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from ingest.kafka.admin import Split
     from ingest.model.change import Decoded
     from ingest.model.record import Record
     from ingest.sources import Reader
+    from ingest.task.decoding import ChunkDecoder
 
 _AT_ONCE: Final = 500
 _NOTHING: Final = Skip("delete-of-nothing")
 
 
 def folder(scope: str) -> Path:
-    """Where the rows of a checkpoint's splits are: INGEST_STATE_DIR, else Spark's local directory, else a temporary."""
+    """Return the folder of the rows of a checkpoint's splits.
+
+    It is in INGEST_STATE_DIR, else in Spark's local directory, else in a temporary one.
+    """
     spark = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
     root = os.environ.get("INGEST_STATE_DIR") or spark or f"{tempfile.gettempdir()}/ingest-{os.getuid()}"
     return Path(root) / "changelog" / scope
 
 
 def _is_damage(exc: Exception) -> bool:
-    """Whether a file is no such file, or damaged: what else may be wrong has a class of its own."""
+    """Return whether a file is damaged, or none of SQLite's: other errors have classes of their own."""
     return type(exc) is sqlite3.DatabaseError
 
 
-class Rows:
+class SplitRows:
     """The rows of one split: a file, and what a task has changed since its last commit. Methods raise Unavailable."""
 
     def __init__(self, path: Path) -> None:
-        """Open, or begin anew where what is there cannot be read."""
+        """Open the file, or begin anew if it cannot be read."""
         self._path = path
         self._changed: dict[bytes, bytes | None] = {}
         self._log: list[tuple[int, bytes, bytes | None]] = []
@@ -64,7 +68,7 @@ class Rows:
 
     @contextmanager
     def _kept(self) -> Iterator[None]:
-        """Raise Unavailable for what the disk does not do. A damaged file goes: the next run begins anew."""
+        """Raise Unavailable for an error of the disk. A damaged file is removed: the next run begins anew."""
         try:
             yield
         except (OSError, sqlite3.Error) as exc:
@@ -86,7 +90,7 @@ class Rows:
 
     @property
     def position(self) -> int | None:
-        """Up to which offset the file holds the rows; None where it is new."""
+        """The offset up to which the file holds the rows; None if it is new."""
         with self._kept():
             found = self._file.execute("SELECT position FROM at").fetchone()
         return None if found is None else int(found[0])
@@ -100,7 +104,7 @@ class Rows:
             self._file.execute("DELETE FROM at")
 
     def find(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        """The rows of these keys, as far as there are any."""
+        """Return the rows of these keys, as far as there are any."""
         out: dict[bytes, bytes] = {}
         wanted = [key for key in set(keys) if key not in self._changed]
         for first in range(0, len(wanted), _AT_ONCE):
@@ -141,56 +145,46 @@ class Rows:
 
 
 class Changelog:
-    """A task's way from upserts to a full changelog."""
+    """The rows of a task's splits, by which upserts become a full changelog."""
 
-    def __init__(self, scope: str, ids: Mapping[str, str]) -> None:
+    def __init__(self, scope: str, ids: Mapping[str, str], reader: Reader, decoder: ChunkDecoder) -> None:
         """`ids`: of the topics; a recreated one has other rows."""
         self._folder = folder(scope)
         self._ids = ids
-        self._rows: dict[Split, Rows] = {}
+        self._reader = reader
+        self._decoder = decoder
+        self._rows: dict[Split, SplitRows] = {}
 
-    def prepare(
-        self,
-        starts: Mapping[Split, int],
-        reader: Reader,
-        decode: Callable[[Split, str, Sequence[Record]], list[Decoded]],
-    ) -> None:
+    def prepare(self, starts: Mapping[Split, int]) -> None:
         """Open the rows of these splits, and bring them to where the ranges begin. Raises IngestError."""
         behind: dict[Split, tuple[int, int]] = {}
         for split, start in starts.items():
             name = f"{split[0]}/{split[1]}/{self._ids.get(split[0], '')}"
-            rows = Rows(self._folder / f"{hashlib.sha256(name.encode()).hexdigest()[:32]}.db")
+            rows = SplitRows(self._folder / f"{hashlib.sha256(name.encode()).hexdigest()[:32]}.db")
             self._rows[split] = rows
             position = rows.position
             if position is not None and position > start:
                 rows.clear()
                 position = None
             if position is None:
-                position = min(reader.first(split), start)
+                position = min(self._reader.first(split), start)
             if position < start:
                 behind[split] = (position, start)
         if behind:
-            self._catch_up(behind, reader, decode)
+            self._catch_up(behind)
 
-    def _catch_up(
-        self,
-        behind: Mapping[Split, tuple[int, int]],
-        reader: Reader,
-        decode: Callable[[Split, str, Sequence[Record]], list[Decoded]],
-    ) -> None:
-        chunks = reader.read(behind)
-        try:
+    def _catch_up(self, behind: Mapping[Split, tuple[int, int]]) -> None:
+        with closing(self._reader.read(behind)) as chunks:
             for chunk in chunks:
                 if chunk is not None:
-                    self.normalise(chunk.split, decode(chunk.split, chunk.topic, chunk.messages), chunk.messages)
-                    self._rows[chunk.split].commit(reader.position(chunk.split))
-        finally:
-            chunks.close()
+                    split, messages = chunk.split, chunk.messages
+                    self.normalise(split, self._decoder.decode(split, chunk.topic, messages), messages)
+                    self._rows[split].commit(self._reader.position(split))
         for split, (_, end) in behind.items():
             self._rows[split].commit(end)
 
     def normalise(self, split: Split, changes: list[Decoded], messages: Sequence[Record]) -> list[Decoded]:
-        """The changes, as they change the rows: inserts that are updates have the row before them, deletes theirs."""
+        """Return the changes as they change the rows: updates and deletes have the row before them."""
         rows = self._rows[split]
         keys = [message.key() or b"" for message in messages]
         known = rows.find(keys)

@@ -1,14 +1,13 @@
-"""Rows of a chunk, column by column: what of them stays on this side of Spark, and what goes to expressions.
+"""Rows of a chunk, column by column: the columns that stay on this side of Spark, and those that go to expressions.
 
-In: what every row has (program, destination, offset, what it is, its text, its key), and its slots. Out: columns that
-stay, and an Arrow batch of those rows that have a program, with their slots: by C where it is there, in Python
-otherwise.
+In: the columns that every row has, and the values of its slots. Out: columns that stay, and an Arrow batch of the rows
+that have a program, with their slots: natively where that was built, in Python otherwise.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -21,11 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ingest.encode.transform import Programs
-    from ingest.model.record import Record
-    from ingest.native._native import Lane, Parts
+    from ingest.native._native import Parts
 
 META: Final = (pa.int32(), pa.int32(), pa.int64(), pa.int32(), pa.binary(), pa.binary())
-"""What every row has: program (`READY` if it has none), destination, offset, what it is, its text, its key."""
+"""The columns of every row: program (`READY` if it has none), target, offset, event, text, key."""
 READY: Final = -1
 """In the place of a program's number: a record that is ready to be written."""
 MARK: Final = -2
@@ -35,27 +33,43 @@ BATCH_ROWS: Final = 10_000
 """Spark hands rows on when it has so many."""
 _SLOTS: Final = {"s": pa.string(), "l": pa.int64(), "d": pa.float64(), "b": pa.bool_()}
 
-Stayed: TypeAlias = "tuple[int, list[Parts]]"
+RetainedColumns: TypeAlias = "tuple[int, list[Parts]]"
 """How many rows, and the columns of `META`, each as Arrow has it: validity, offsets, data."""
 
 
 def layout(programs: Programs) -> pa.Schema:
-    """What goes to expressions."""
+    """Return the schema of the rows that go to expressions."""
     return pa.schema([(PROGRAM, pa.int32()), *((slot, _SLOTS[slot[0]]) for slot in programs.inputs)])
 
 
-class Rows:
+class Rows(Protocol):
+    """Rows of a chunk while it is read. Each stays here; one that has a program also goes to expressions."""
+
+    def add(self, meta: tuple[Any, ...], values: tuple[Any, ...]) -> None:
+        """Add a row: the values of `META`, and those of all slots, or of none."""
+
+    def mark(self, code: int, count: int = 1) -> None:
+        """Add rows that only go, with this in the place of a program."""
+
+    def size(self) -> tuple[int, int]:
+        """Return how many rows go, and how many bytes the texts have that stay."""
+
+    def take(self) -> tuple[RetainedColumns, pa.RecordBatch]:
+        """Return the columns that stay and the rows that go, and begin anew."""
+
+
+class ReferenceRows:
     """Rows of a chunk, in Python."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        """None yet."""
+        """`schema`: that of the rows that go, as `layout` gives it."""
         self._schema = schema
         self._stay: list[tuple[Any, ...]] = []
         self._go: list[tuple[Any, ...]] = []
         self._nothing = (None,) * (len(schema) - 1)
 
     def add(self, meta: tuple[Any, ...], values: tuple[Any, ...]) -> None:
-        """Add a row: all slots, or none."""
+        """Add a row: the values of `META`, and those of all slots, or of none."""
         self._stay.append(meta)
         if meta[0] >= 0:
             self._go.append((meta[0], *(values or self._nothing)))
@@ -65,17 +79,17 @@ class Rows:
         self._go += [(code, *self._nothing)] * count
 
     def size(self) -> tuple[int, int]:
-        """How many rows go, and how many bytes the texts have that stay."""
+        """Return how many rows go, and how many bytes the texts have that stay."""
         return len(self._go), sum(len(row[4] or b"") for row in self._stay)
 
-    def take(self) -> tuple[Stayed, pa.RecordBatch]:
-        """All rows; none are left."""
+    def take(self) -> tuple[RetainedColumns, pa.RecordBatch]:
+        """Return the columns that stay and the rows that go, and begin anew."""
         stay = [_parts_of(pa.array(column, kind)) for column, kind in zip(_turned(self._stay, META), META, strict=True)]
         types = [field.type for field in self._schema]
         go = [pa.array(column, kind) for column, kind in zip(_turned(self._go, types), types, strict=True)]
-        stayed = len(self._stay), stay
+        retained = len(self._stay), stay
         self._stay, self._go = [], []
-        return stayed, pa.RecordBatch.from_arrays(go, schema=self._schema)
+        return retained, pa.RecordBatch.from_arrays(go, schema=self._schema)
 
 
 def _turned(rows: list[tuple[Any, ...]], columns: Sequence[Any]) -> Sequence[Sequence[Any]]:
@@ -87,33 +101,30 @@ def _parts_of(array: pa.Array) -> Parts:
     return buffers[0], None if len(buffers) == 2 else buffers[1] or bytes(4), buffers[-1] or b""
 
 
-class RowsInC(Rows):
-    """The same, in C."""
+class NativeRows:
+    """Rows of a chunk, in native code, which adds to them by itself."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        """None yet."""
-        super().__init__(schema)
-        self._made = native.rows("".join(field.name[0] for field in schema)[1:].encode())
+        """`schema`: that of the rows that go, as `layout` gives it."""
+        self._schema = schema
+        self.native = native.rows("".join(field.name[0] for field in schema)[1:].encode())
+        """The rows, for native encoders to add to."""
 
     def add(self, meta: tuple[Any, ...], values: tuple[Any, ...]) -> None:
-        """Add a row: all slots, or none."""
-        self._made.add(meta, values)
+        """Add a row: the values of `META`, and those of all slots, or of none."""
+        self.native.add(meta, values)
 
     def mark(self, code: int, count: int = 1) -> None:
         """Add rows that only go, with this in the place of a program."""
-        self._made.mark(code, count)
-
-    def feed(self, lane: Lane, messages: Sequence[Record], start: int) -> int:
-        """Take messages in C; the index of the first one that is left to others."""
-        return lane.feed(messages, start, self._made)
+        self.native.mark(code, count)
 
     def size(self) -> tuple[int, int]:
-        """How many rows go, and how many bytes the texts have that stay."""
-        return self._made.size()
+        """Return how many rows go, and how many bytes the texts have that stay."""
+        return self.native.size()
 
-    def take(self) -> tuple[Stayed, pa.RecordBatch]:
-        """All rows; none are left."""
-        stay, columns, go, slots = self._made.take()
+    def take(self) -> tuple[RetainedColumns, pa.RecordBatch]:
+        """Return the columns that stay and the rows that go, and begin anew."""
+        stay, columns, go, slots = self.native.take()
         made = [
             pa.Array.from_buffers(field.type, go, [part if part is None else pa.py_buffer(part) for part in parts])
             for field, parts in zip(self._schema, map(_buffers, slots), strict=True)
@@ -127,8 +138,8 @@ def _buffers(column: Parts) -> list[bytes | None]:
 
 
 def rows_of(schema: pa.Schema) -> Rows:
-    """Rows of batches like this."""
-    return RowsInC(schema) if native.BUILT else Rows(schema)
+    """Return an empty collection of rows: a native one where that was built."""
+    return NativeRows(schema) if native.BUILT else ReferenceRows(schema)
 
 
 class Texts:
@@ -146,16 +157,16 @@ class Texts:
         return self._data[self._ends[i] : self._ends[i + 1]]
 
 
-class Kept:
-    """What of a chunk's rows stayed."""
+class RetainedRows:
+    """The rows of a chunk that stayed on this side of Spark, one value of each column by its index."""
 
-    def __init__(self, stayed: Stayed) -> None:
+    def __init__(self, retained: RetainedColumns) -> None:
         """Look at columns."""
-        self.size, columns = stayed
+        self.size, columns = retained
         self.columns = [(0, *parts) for parts in columns]
-        """For C: each with where its values begin."""
-        self.programs, self.heads = _whole(columns[0], "i"), _whole(columns[1], "i")
-        self.offsets, self.whats = _whole(columns[2], "q"), _whole(columns[3], "i")
+        """The same for native code: each column with the index where its values begin."""
+        self.programs, self.targets = _whole(columns[0], "i"), _whole(columns[1], "i")
+        self.offsets, self.events = _whole(columns[2], "q"), _whole(columns[3], "i")
         self.texts, self.keys = Texts(columns[4]), Texts(columns[5])
 
 
@@ -164,7 +175,7 @@ def _whole(parts: Parts, kind: str) -> Sequence[int]:
 
 
 class Results:
-    """What came back of a chunk's rows: program, masks of failures, results, and what functions say."""
+    """The rows of a chunk that came back: program, masks of failures, results, and messages of functions."""
 
     def __init__(self, batch: pa.RecordBatch, results: Sequence[str], *, told: bool) -> None:
         """`results`: the slots of the results; `told`: whether functions say something. Raises InternalError."""
@@ -176,21 +187,21 @@ class Results:
         self._programs, *self._masks = columns[:first]
         self._values = columns[first:]
         self.kinds = bytes(_KINDS[column.type] for column in self._values)
-        """For C: the kinds of the results."""
+        """The kinds of the results, for native code."""
         self._asked = 0
         self._lists: list[list[Any]] | None = None
 
     @property
     def simple(self) -> bool:
-        """Whether C can read them."""
+        """Whether native code can read them."""
         return len(self._masks) == 1
 
     def columns(self) -> list[tuple[int, Any, Any, Any]]:
-        """For C: program, mask, results."""
+        """Return program, mask and results, for native code."""
         return [_given(column) for column in (self._programs, *self._masks, *self._values)]
 
     def row(self, row: int) -> tuple[int, int, list[Any]]:
-        """The program of a row, which has to be that of the row that went; its failures; its results.
+        """Return the program of a row, which has to be that of the row that went; its failures; its results.
 
         Raises RowError.
         """
@@ -212,13 +223,13 @@ class Results:
         return number, failed, given[len(self._masks) :]
 
     def said(self, start: int, stop: int) -> str:
-        """What functions say of rows."""
+        """Return the messages of functions for rows, each once."""
         said = [] if self._said is None else self._said.slice(start, stop - start).to_pylist()
         return "; ".join(dict.fromkeys(filter(None, said)))
 
 
 def _check(batch: pa.RecordBatch, results: Sequence[str], *, told: bool) -> None:
-    """Stop where what comes back is not what a plan gives: C reads memory by it. Raises InternalError."""
+    """Raise InternalError for columns that no plan gives: native code reads memory by them."""
     masks = max(1, -(-len(results) // MARKS))
     expected = [
         pa.int32(),

@@ -74,7 +74,7 @@ def test_what_is_written_is_what_was_given(kafka: Kafka, ways: bool) -> None:  #
     writer.write([((topic, None, -1), b"key %d" % i, b"by key") for i in range(50)])
     writer.send(topic, b"k", b"sent", [*HEADERS], 12_345)
     writer.send(topic, b"k", b"sent", [], None)
-    writer.commit({}, bytes, final=True)
+    writer.commit({}, b"", final=True)
     assert writer.failures == 0
     found = kafka.read(topic)
     for partition, headers in itertools.product((0, 2), (None, HEADERS)):
@@ -135,13 +135,13 @@ def test_a_record_that_the_broker_does_not_take_fails_the_commit(kafka: Kafka, w
     topic = kafka.create(f"{kafka.name}.a", 1, **{"max.message.bytes": "1000"})
     writer = KafkaWriter({"bootstrap.servers": kafka.bootstrap, "compression.type": "none"}, checked=True)
     writer.write([((topic, None, -1), b"k", b"small")])
-    writer.commit({}, bytes, final=False)
+    writer.commit({}, b"", final=False)
     writer.write([((topic, None, -1), b"k", b"x" * 5000)])
     with pytest.raises(ConfigError, match=rf"cannot write to {topic}\[0\].*Message size too large"):
-        writer.commit({}, bytes, final=True)
+        writer.commit({}, b"", final=True)
     assert writer.failures == 1
     writer.write([((topic, None, -1), b"k", b"small again")])
-    writer.commit({}, bytes, final=True)
+    writer.commit({}, b"", final=True)
     assert [r.value for r in kafka.read(topic)] == [b"small", b"small again"]
 
 
@@ -149,7 +149,7 @@ def test_without_a_guarantee_what_failed_is_counted(kafka: Kafka, ways: bool) ->
     topic = kafka.create(f"{kafka.name}.a", 1, **{"max.message.bytes": "1000"})
     writer = KafkaWriter({"bootstrap.servers": kafka.bootstrap, "compression.type": "none"}, checked=False)
     writer.write([((topic, None, -1), b"k", b"x" * 5000)])
-    writer.commit({}, bytes, final=True)
+    writer.commit({}, b"", final=True)
     assert writer.failures == 1
 
 
@@ -165,7 +165,7 @@ def test_a_full_queue_makes_the_writer_wait(kafka: Kafka, ways: bool) -> None:  
     small = {"queue.buffering.max.messages": "7", "linger.ms": "1"}
     writer = KafkaWriter({"bootstrap.servers": kafka.bootstrap, **small}, checked=True)
     writer.write([((topic, None, -1), b"k", b"%d" % i) for i in range(500)])
-    writer.commit({}, bytes, final=True)
+    writer.commit({}, b"", final=True)
     assert [r.value for r in kafka.read(topic)] == [b"%d" % i for i in range(500)]
 
 
@@ -199,7 +199,7 @@ def test_clients_that_come_and_go_leave_nothing_behind(kafka: Kafka) -> None:
     def once() -> None:
         writer = KafkaWriter({"bootstrap.servers": kafka.bootstrap}, checked=True)
         writer.write([((topic, HEADERS, -1), b"k", b"v")])
-        writer.commit({}, bytes, final=True)
+        writer.commit({}, b"", final=True)
         reader = RangeReader(conf(kafka))
         kept = [*chunks(reader, kafka, topic)]
         reader.close()

@@ -13,7 +13,6 @@ from inmemory import run
 
 from ingest.model.keytext import key_text
 from ingest.native import native
-from ingest.task import worker
 
 SPELLINGS = [
     ["41", "41.0", "4.1e1", "41.00", "410E-1"], ['"41"', r'"\u0034\u0031"'], ['"A-77"', r'"\u0041-77"'], ["-7", "-7.0"],
@@ -86,7 +85,7 @@ def check(messages: list[bytes], rows: list[tuple[str, Any]], sink: dict[str, An
 def test_equal_source_keys_are_equal_sink_keys(
     events: list[Any], sink: dict[str, Any], monkeypatch: pytest.MonkeyPatch, *, in_c: bool
 ) -> None:
-    monkeypatch.setattr(worker, "BUILT", in_c and native.BUILT)
+    monkeypatch.setattr(native, "BUILT", in_c and native.BUILT)
     messages, rows = [], []
     for op, (old, new), before, after in events:
         image = f'{{"id":{before if op == "d" else after},"n":1}}'
@@ -103,7 +102,7 @@ def test_equal_source_keys_are_equal_sink_keys(
 @given(data=st.data())
 def test_what_a_message_declares_of_its_key_decides(data: Any, monkeypatch: pytest.MonkeyPatch, *, in_c: bool) -> None:
     """A type that other messages declare for the column has no part in it: a date stays a date's text."""
-    monkeypatch.setattr(worker, "BUILT", in_c and native.BUILT)
+    monkeypatch.setattr(native, "BUILT", in_c and native.BUILT)
     messages, rows = [], []
     for _ in range(data.draw(st.integers(2, 8))):
         kind = data.draw(st.sampled_from(list(TYPES)))

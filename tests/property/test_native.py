@@ -26,7 +26,6 @@ from ingest.schema.evolve import Schemas, SourceTable
 from ingest.schema.infer import Inference
 from ingest.sinks.kafka import KafkaSink
 from ingest.sinks.upsert_kafka import UpsertKafka
-from ingest.task import worker
 
 pytestmark = pytest.mark.skipif(not native.BUILT, reason="installed without a compiler")
 
@@ -124,7 +123,7 @@ def compare(
     for at, plan in by_book.compiled.items():
         other = by_c.compiled[at]
         assert (plan.inserted, plan.updated, plan.deleted) == (other.inserted, other.updated, other.deleted)
-        assert not plan.unsaid
+        assert not plan.unrepresentable
     return True
 
 
@@ -705,7 +704,7 @@ def test_whole_runs_are_the_same_without_it(form: str) -> None:
         }
         with pytest.MonkeyPatch.context() as patch:
             with_it = run(messages, look_ahead, **sections)
-            patch.setattr(worker, "BUILT", False)
+            patch.setattr(native, "BUILT", False)
             without = run(messages, look_ahead, **sections)
         assert with_it.records == without.records
         assert with_it.rejects == without.rejects

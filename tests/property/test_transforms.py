@@ -14,8 +14,7 @@ from shapes import DECLARED, a_message
 
 from ingest.encode.transform import FeedPlan
 from ingest.native import native
-from ingest.task import worker
-from ingest.task.drain import Drain
+from ingest.task.merging import ChunkMerger
 from ingest.transform.binder import Binder
 
 if TYPE_CHECKING:
@@ -91,7 +90,6 @@ def both_ways(messages: Sequence[tuple[bytes | None, bytes | None]], look_ahead:
     """Run a pipeline with what is in C, and without: the same has to come out."""
     with pytest.MonkeyPatch.context() as patch:
         with_it = run(messages, look_ahead, **given_sections)
-        patch.setattr(worker, "BUILT", False)
         patch.setattr(native, "BUILT", False)
         without = run(messages, look_ahead, **given_sections)
     assert [(t, k, read(v)) for t, k, v in with_it.records] == [(t, k, read(v)) for t, k, v in without.records]
@@ -217,7 +215,7 @@ def test_messages_that_tell_their_types_go_to_expressions_in_c(form: str, monkey
     rule = sections(form, -1, projection="id, d, DATE_ADD(d, 1) AS next", filter="DAY(d) > 0")
     if form == "canal-json":
         rule["source"]["canal-json.infer-schema.strategy"] = "SQL_TYPE"
-    monkeypatch.setattr(Drain, "_one_message", None)
+    monkeypatch.setattr(ChunkMerger, "_merge_message", None)
     monkeypatch.setattr(FeedPlan, "upsert", None)
     done = run(messages, 1, **rule)
     assert [read(value)["next"] for _, _, value in done.records] == ["2020-01-02", "2020-01-03", "2020-01-03"]
@@ -286,7 +284,7 @@ def test_updates_with_the_row_before_are_one_row_in_c(monkeypatch: pytest.Monkey
 
     updates = [(row(a), row(b), "u") for a, b in itertools.pairwise((1, 2, 0, -1, 5))]
     messages = [(b'{"id":1}', debezium(*change)) for change in (("null", row(1), "c"), *updates)]
-    monkeypatch.setattr(Drain, "_one_message", None)
+    monkeypatch.setattr(ChunkMerger, "_merge_message", None)
     monkeypatch.setattr(FeedPlan, "upsert", None)
     done = run(messages, 1, **sections("debezium-json", -1, projection=r"\*, n * 2 AS n2", filter="n > 0"))
     wanted = [{"id": 1, "name": "a", "n": n, "n2": n * 2} for n in (1, 2, 5)]

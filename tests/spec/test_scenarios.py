@@ -9,7 +9,6 @@ import pytest
 from ingest.config.scenario import read
 from ingest.inmemory.trial import differences
 from ingest.native import native
-from ingest.task import worker
 
 ROOT = Path(__file__).parent.parent.parent
 FILES = sorted([*Path(__file__).parent.glob("*.yaml"), *(ROOT / "pipelines" / "tests").glob("*.yaml")])
@@ -26,6 +25,5 @@ def test_scenario(file: Path) -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_scenario_without_what_is_in_c(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "BUILT", False)
     monkeypatch.setattr(native, "BUILT", False)
     assert not differences(read(file)), "\n".join(differences(read(file)))

@@ -22,7 +22,7 @@ class Kept:
     def write(self, records: list[Any]) -> None:
         self.written += [(to.topic, key, value) for to, key, value in records]
 
-    def commit(self, _positions: Any, _tally: Any, *, final: bool) -> None:  # noqa: ARG002
+    def commit(self, _positions: Any, _metadata: Any, *, final: bool) -> None:  # noqa: ARG002
         self.commits += 1
 
     def abort(self) -> None:
@@ -45,7 +45,7 @@ def test_the_last_change_of_a_key_is_written_when_there_are_enough_keys() -> Non
 def test_an_insert_and_its_delete_leave_a_tombstone_and_topics_are_apart() -> None:
     held, kept = buffer(10, 60)
     held.write([(A, b"1", b"x"), (A, b"1", None), (Destination("b", None), b"1", b"x")])
-    held.commit({}, bytes, final=True)
+    held.commit({}, b"", final=True)
     assert kept.written == [("a", b"1", None), ("b", b"1", b"x")]
     assert kept.commits == 1
 
@@ -58,5 +58,5 @@ def test_time_flushes_too_and_an_abort_forgets() -> None:
     held, kept = buffer(10, 60)
     held.write([(A, b"1", b"x")])
     held.abort()
-    held.commit({}, bytes, final=True)
+    held.commit({}, b"", final=True)
     assert kept.written == []

@@ -28,9 +28,8 @@ from ingest.sinks import upsert_kafka
 from ingest.sinks.kafka import KafkaSink
 from ingest.sinks.topics import Destination
 from ingest.task import worker
-from ingest.task.assignment import merge_counts
-from ingest.task.output import MAX_KEPT, _small, _start
-from ingest.task.tally import Counts
+from ingest.task.counters import TableCounters, merge_counts
+from ingest.task.rejects import MAX_KEPT, head_of, small
 
 MIB = 1 << 20
 
@@ -262,18 +261,18 @@ def test_heads_begin_anew_while_records_are_on_their_way(built: bool, monkeypatc
         for i in range(450)
     ]
     rules = {"transform": [{"source-table": "d.t0", "projection": r"\*, a + 1 AS b"}]}
-    monkeypatch.setattr(worker, "BUILT", built)
+    monkeypatch.setattr(native, "BUILT", built)
     expected = run(messages, 1000, **rules)
     assert len(expected.records) == len(messages)
     monkeypatch.setattr(native, "_MAX_HEADS", -1_000_000)
     renewed: list[int] = []
-    renew = worker.State.renew_heads
+    renew = worker.RecordEncoders.renew_targets
 
-    def renewing(state: worker.State) -> None:
+    def renewing(encoders: worker.RecordEncoders) -> None:
         renewed.append(1)
-        renew(state)
+        renew(encoders)
 
-    monkeypatch.setattr(worker.State, "renew_heads", renewing)
+    monkeypatch.setattr(worker.RecordEncoders, "renew_targets", renewing)
     done = run(messages, 1000, **rules)
     assert len(renewed) > 4
     assert (done.records, done.rejects) == (expected.records, expected.rejects)
@@ -333,10 +332,10 @@ def test_columns_that_are_left_out_are_counted_up_to_a_limit() -> None:
 
 
 def test_tables_of_rejects_are_counted_up_to_a_limit() -> None:
-    counts: dict[Any, Counts] = {("known",): Counts(inserted=1)}
+    counts: dict[Any, TableCounters] = {("known",): TableCounters(inserted=1)}
     for part in range(3):
-        merge_counts(counts, {(f"{part}-{i}",): Counts(rejected=1) for i in range(50)}, 60)
-    merge_counts(counts, {("known",): Counts(inserted=1), ("x" * 2000,): Counts(rejected=1)}, 60)
+        merge_counts(counts, {(f"{part}-{i}",): TableCounters(rejected=1) for i in range(50)}, 60)
+    merge_counts(counts, {("known",): TableCounters(inserted=1), ("x" * 2000,): TableCounters(rejected=1)}, 60)
     assert len(counts) == 61
     assert counts["known",].inserted == 2
     assert sum(one.rejected for one in counts.values()) == 151
@@ -353,7 +352,7 @@ def test_columns_travel_whatever_their_names() -> None:
 
 def test_a_reject_holds_no_more_than_is_shown() -> None:
     large = "x" * 100_000
-    assert _small(None) is None
-    assert _small(Failure(("t",), "s0", {"s0": large, "l0": 1})) is None
-    assert _small(few := Failure(("t",), "s0", {"s0": "x", "l0": 1, "s1": None})) is few
-    assert (_start(None), len(_start(large.encode()) or b"")) == (None, MAX_KEPT)
+    assert small(None) is None
+    assert small(Failure(("t",), "s0", {"s0": large, "l0": 1})) is None
+    assert small(few := Failure(("t",), "s0", {"s0": "x", "l0": 1, "s1": None})) is few
+    assert (head_of(None), len(head_of(large.encode()) or b"")) == (None, MAX_KEPT)

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ingest.errors import Unavailable
-from ingest.task.changelog import Rows
+from ingest.task.changelog import SplitRows
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
 def test_rows_are_kept_up_to_the_position_of_a_commit(tmp_path: Path) -> None:
-    rows = Rows(tmp_path / "rows.db")
+    rows = SplitRows(tmp_path / "rows.db")
     assert rows.position is None
     rows.put(1, b"a", b"1")
     rows.put(2, b"b", b"2")
@@ -25,7 +25,7 @@ def test_rows_are_kept_up_to_the_position_of_a_commit(tmp_path: Path) -> None:
     assert rows.find([b"a", b"b"]) == {}
     rows.commit(3)
     rows.close()
-    again = Rows(tmp_path / "rows.db")
+    again = SplitRows(tmp_path / "rows.db")
     assert again.position == 3
     assert again.find([b"a", b"b"]) == {}
     again.close()
@@ -33,17 +33,17 @@ def test_rows_are_kept_up_to_the_position_of_a_commit(tmp_path: Path) -> None:
 
 def test_what_is_no_such_file_is_begun_anew(tmp_path: Path) -> None:
     (tmp_path / "rows.db").write_bytes(b"something else, and more than the hundred bytes of a header" * 10)
-    rows = Rows(tmp_path / "rows.db")
+    rows = SplitRows(tmp_path / "rows.db")
     assert rows.position is None
     rows.commit(7)
     rows.close()
-    again = Rows(tmp_path / "rows.db")
+    again = SplitRows(tmp_path / "rows.db")
     assert again.position == 7
     again.close()
 
 
 def test_a_file_that_somebody_else_writes_is_left_alone(tmp_path: Path) -> None:
-    rows = Rows(tmp_path / "rows.db")
+    rows = SplitRows(tmp_path / "rows.db")
     rows.put(1, b"a", b"1")
     rows.commit(2)
     other = sqlite3.connect(tmp_path / "rows.db", isolation_level=None)
@@ -54,13 +54,13 @@ def test_a_file_that_somebody_else_writes_is_left_alone(tmp_path: Path) -> None:
     other.execute("ROLLBACK")
     other.close()
     rows.close()
-    again = Rows(tmp_path / "rows.db")
+    again = SplitRows(tmp_path / "rows.db")
     assert again.find([b"a"]) == {b"a": b"1"}
     again.close()
 
 
 def test_a_damaged_file_goes(tmp_path: Path) -> None:
-    rows = Rows(tmp_path / "rows.db")
+    rows = SplitRows(tmp_path / "rows.db")
     for i in range(2000):
         rows.put(i, b"%d" % i, b"x" * 100)
     rows.commit(2000)
@@ -68,10 +68,10 @@ def test_a_damaged_file_goes(tmp_path: Path) -> None:
     text = bytearray((tmp_path / "rows.db").read_bytes())
     text[4096 * 2 :] = b"\xff" * (len(text) - 4096 * 2)
     (tmp_path / "rows.db").write_bytes(bytes(text))
-    damaged = Rows(tmp_path / "rows.db")
+    damaged = SplitRows(tmp_path / "rows.db")
     with pytest.raises(Unavailable, match="malformed"):
         damaged.find([b"%d" % i for i in range(2000)])
     damaged.close()
-    again = Rows(tmp_path / "rows.db")
+    again = SplitRows(tmp_path / "rows.db")
     assert again.position is None
     again.close()

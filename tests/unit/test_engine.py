@@ -25,7 +25,9 @@ from ingest.schema.evolve import Policy, Schemas, SourceTable, evolve, reroute
 from ingest.schema.routes import KeyRule, RouteRule, Rules
 from ingest.spark.daemon import unpacked
 from ingest.spark.session import with_retries
-from ingest.task.worker import Delta, Setup, State, by_the_book, in_python
+from ingest.task.assignment import Delta, Setup
+from ingest.task.native_support import in_python, unsupported
+from ingest.task.worker import WorkerState
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -165,16 +167,16 @@ class Broadcast:
 def test_a_worker_follows_the_versions_of_the_schemas() -> None:
     options = pipeline()
     setup = Setup("c", 1, "p", options.source, options.sink, None, options.source.inference(10), 10, Rules())
-    state = State(setup)
+    state = WorkerState(setup)
     one = Delta(1, {("s",): SourceTable(schema(), (("x",),), True)}, {("x",): schema()})
     two = Delta(2, {("r",): SourceTable(schema("n"), (("x",),), True)}, {("x",): schema("n")})
     empty: Any = Broadcast(Schemas())
     state.update(empty, 0, [one])
-    plan = state.plans.find(("s",))
+    plan = state.records.plans.find(("s",))
     state.update(empty, 0, [one])
-    assert state.plans.compiled[("s",)] is plan, "nothing changed, nothing is compiled again"
+    assert state.records.plans.compiled[("s",)] is plan, "nothing changed, nothing is compiled again"
     state.update(empty, 0, [one, two])
-    assert ("s",) not in state.plans.compiled, "its sink table changed"
+    assert ("s",) not in state.records.plans.compiled, "its sink table changed"
     base: Any = Broadcast(Schemas(5, two.sources, two.sinks))
     state.update(base, 5, [])
     assert state.schemas.version == 5
@@ -277,4 +279,4 @@ def test_a_worker_says_why_records_pass_through_python(sections: dict[str, Any],
     said = in_python(setup)
     assert len(said) == len(why), said
     assert [text for text, part in zip(said, why, strict=True) if part not in text] == []
-    assert bool(by_the_book(setup)) == (State(setup).lanes is None)
+    assert bool(unsupported(setup)) == (WorkerState(setup).records.native is None)

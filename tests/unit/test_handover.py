@@ -12,14 +12,27 @@ from ingest.encode.transform import Programs
 from ingest.errors import InternalError, Unavailable
 from ingest.model.reject import RowError
 from ingest.native import native
-from ingest.task.feed import WAITING, Pace
-from ingest.transform.handover import Handover, Left
-from ingest.transform.rows import BATCH_ROWS, MARK, READY, Kept, Results, Rows, RowsInC, layout
+from ingest.task.spill import ChunkManifest, Spilled, SpillStore
+from ingest.task.spilling import WAITING, FlushPadding
+from ingest.transform.rows import (
+    BATCH_ROWS,
+    MARK,
+    READY,
+    NativeRows,
+    ReferenceRows,
+    Results,
+    RetainedRows,
+    Rows,
+    layout,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-KINDS = [Rows, pytest.param(RowsInC, marks=pytest.mark.skipif(not native.BUILT, reason="installed without a compiler"))]
+KINDS = [
+    ReferenceRows,
+    pytest.param(NativeRows, marks=pytest.mark.skipif(not native.BUILT, reason="installed without a compiler")),
+]
 SLOTS = ("s0", "l0", "d0", "b0")
 META: list[tuple[Any, ...]] = [
     (3, -1, 10, 0, b'{"id":1}', None), (READY, 0, 11, 0, None, b"key"), (READY, 1, 12, 0, b"{}", None),
@@ -28,7 +41,11 @@ META: list[tuple[Any, ...]] = [
 VALUES: list[tuple[Any, ...]] = [("x\u00e9", -(1 << 63), 1.5, True), (), (), (None, None, None, None)]
 
 
-def filled(kind: type[Rows]) -> Rows:
+def manifest(end: int) -> ChunkManifest:
+    return ChunkManifest(("t", 0), end, [range(end)], 0, [], [], [(1, "tombstone")])
+
+
+def filled(kind: type[ReferenceRows | NativeRows]) -> Rows:
     rows = kind(layout(Programs({}, SLOTS, ())))
     for meta, values in zip(META, VALUES, strict=True):
         rows.add(meta, values)
@@ -36,13 +53,13 @@ def filled(kind: type[Rows]) -> Rows:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_rows_that_have_a_program_go_and_all_stay(kind: type[Rows]) -> None:
+def test_rows_that_have_a_program_go_and_all_stay(kind: type[ReferenceRows | NativeRows]) -> None:
     rows = filled(kind)
     assert rows.size() == (2, 10)
     rows.mark(MARK, 2)
     stayed, batch = rows.take()
-    kept = Kept(stayed)
-    assert [*zip(kept.programs, kept.heads, kept.offsets, kept.whats, strict=True)] == [meta[:4] for meta in META]
+    kept = RetainedRows(stayed)
+    assert [*zip(kept.programs, kept.targets, kept.offsets, kept.events, strict=True)] == [meta[:4] for meta in META]
     assert [(kept.texts[i], kept.keys[i]) for i in range(kept.size)] == [meta[4:] for meta in META]
     nothing = dict.fromkeys(SLOTS)
     assert batch.to_pylist() == [
@@ -50,7 +67,7 @@ def test_rows_that_have_a_program_go_and_all_stay(kind: type[Rows]) -> None:
         {"_program": MARK, **nothing}, {"_program": MARK, **nothing},
     ]  # fmt: skip
     stayed, batch = rows.take()
-    assert (Kept(stayed).size, batch.num_rows, rows.size()) == (0, 0, (0, 0))
+    assert (RetainedRows(stayed).size, batch.num_rows, rows.size()) == (0, 0, (0, 0))
 
 
 def back(*values: bytes) -> pa.RecordBatch:
@@ -98,34 +115,34 @@ def test_results_that_a_plan_gives_are_taken() -> None:
 
 def test_files_are_found_in_their_order_and_are_gone_then(tmp_path: Path) -> None:
     folder = tmp_path / "attempt"
-    first, second = Handover(folder), Handover(folder)
-    stayed, _ = filled(Rows).take()
+    first, second = SpillStore(folder), SpillStore(folder)
+    stayed, _ = filled(ReferenceRows).take()
     for i in range(3):
-        first.leave(Left(f"chunk {i}", stayed, 2, 1))
-    assert [str(second.find().said) for _ in range(2)] == ["chunk 0", "chunk 1"]
+        first.put(Spilled(manifest(i), stayed, 2, 1))
+    assert [second.take().content for _ in range(2)] == [manifest(0), manifest(1)]
     assert [path.name for path in folder.iterdir()] == ["3"]
-    second.pass_over()
+    second.clear()
     assert not [*folder.iterdir()]
-    first.leave(Left("late", stayed, 2, 1))
+    first.put(Spilled(manifest(9), stayed, 2, 1))
     second.close()
     assert not folder.exists()
 
 
 def test_a_full_disk_is_an_error_that_says_where(tmp_path: Path) -> None:
     folder = tmp_path / "attempt"
-    handover = Handover(folder)
+    store = SpillStore(folder)
     (folder / "1").symlink_to("/dev/full")
     with pytest.raises(Unavailable, match="attempt: No space left on device"):
-        handover.leave(Left("chunk", (0, []), 0, 1))
+        store.put(Spilled(manifest(0), (0, []), 0, 1))
 
 
 def test_what_waits_for_long_is_handed_on_by_rows_that_say_nothing() -> None:
-    pace = Pace()
-    assert [pace.marks(1, WAITING // 4) for _ in range(4)] == [1, 1, 1, 1]
-    marks = pace.marks(1, WAITING // 4)
+    padding = FlushPadding()
+    assert [padding.after(1, WAITING // 4) for _ in range(4)] == [1, 1, 1, 1]
+    marks = padding.after(1, WAITING // 4)
     assert marks == BATCH_ROWS - 4 * 2 - 1  # then Spark has a whole batch
-    assert pace.marks(1, WAITING // 4) == 1
+    assert padding.after(1, WAITING // 4) == 1
     # Where many rows go, nothing waits for long
-    assert {Pace().marks(BATCH_ROWS // 2, WAITING // 2) for _ in range(10)} == {1}
-    pace = Pace()
-    assert {pace.marks(BATCH_ROWS - 1, WAITING - 1) for _ in range(10)} == {1}
+    assert {FlushPadding().after(BATCH_ROWS // 2, WAITING // 2) for _ in range(10)} == {1}
+    padding = FlushPadding()
+    assert {padding.after(BATCH_ROWS - 1, WAITING - 1) for _ in range(10)} == {1}

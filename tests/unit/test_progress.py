@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ingest.errors import ConfigError
 from ingest.kafka.progress import Note, pack, parts, read_note, read_owner, unpack
-from ingest.task.tally import MAX_BYTES, Counts, Tally
+from ingest.task.counters import MAX_BYTES, CommitMetadata, TableCounters
 
 LIMIT = 4096
 """What brokers take of an offset's metadata, unless they are told otherwise."""
@@ -19,8 +19,10 @@ LIMIT = 4096
 def test_what_is_packed_is_read_again_and_fits(count: int, start: int, distance: int, final: bool) -> None:  # noqa: FBT001
     starts = {(f"topic-{i % 7}", i): start + i for i in range(count)}
     positions = {split: at + (distance + i) % 10_000_000 for i, (split, at) in enumerate(starts.items())}
-    tables: dict[tuple[str, ...], Counts] = {("shop", f"t{i}"): Counts(0, i, i, i, i) for i in range(count)}
-    tally = Tally(5, 3, tables).text()
+    tables: dict[tuple[str, ...], TableCounters] = {
+        ("shop", f"t{i}"): TableCounters(0, i, i, i, i) for i in range(count)
+    }
+    tally = CommitMetadata(5, 3, tables).text()
     assert len(tally) <= MAX_BYTES
     texts = pack(Note(9, 7, 8, final=final, tally=msgspec.Raw(tally)), starts, positions)
     assert len(texts) == parts(starts)
@@ -31,7 +33,7 @@ def test_what_is_packed_is_read_again_and_fits(count: int, start: int, distance:
     assert found is not None
     assert found.positions == positions
     assert found.final == final
-    again = Tally.read_from(found.tally)
+    again = CommitMetadata.read_from(found.metadata)
     assert (again.read, again.rejected) == (5, 3)
     assert unpack(notes, starts, 8, 8) is None, "of another batch"
     assert unpack(notes, starts, 7, 9) is None, "planned by another run"
@@ -39,7 +41,7 @@ def test_what_is_packed_is_read_again_and_fits(count: int, start: int, distance:
 
 def test_nothing_is_known_where_nothing_was_noted() -> None:
     assert unpack([None], {("t", 0): 5}, 1, 1) is None
-    assert Tally.read_from(b"") == Tally()
+    assert CommitMetadata.read_from(b"") == CommitMetadata()
 
 
 def test_what_is_not_ours_is_said_to_be() -> None:

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Portion:
+class CommitScope:
     """A shard's part of a batch. All attempts at it, in any process, have equal values except for `kept`."""
 
-    scope: str
+    owner: str
     """The name of the progress that is committed: the checkpoint's id.
 
     A replay of dead letters has a progress of its own.
@@ -32,11 +32,11 @@ class Portion:
 
 
 @dataclass(frozen=True, slots=True)
-class Resumed:
-    """The progress that an earlier attempt at a portion has committed."""
+class ResumePoint:
+    """The progress that an earlier attempt at a shard's part of a batch has committed."""
 
     positions: Mapping[Split, int]
-    tally: bytes
-    """The counters at that time, as bytes."""
+    metadata: bytes
+    """The counters at that time (`ingest/task/counters.py`); empty where nothing was kept."""
     final: bool
     """True if the attempt was complete. Nothing is left to do then, wherever it stopped."""

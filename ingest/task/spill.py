@@ -1,4 +1,4 @@
-"""What the first stage of a task hands to the second one beside Spark: files on the disk that both have.
+"""Data that goes from the first stage of a transform to the second one beside Spark: files on the disk that both have.
 
 Spark gets of a row what expressions need. All else (its text, records that are ready, what a chunk was) would only
 travel to Java and back, and both stages of a task run on one machine: so it waits there, a file for each chunk, in a
@@ -25,12 +25,13 @@ if TYPE_CHECKING:
     from ingest.model.change import Bad
     from ingest.model.record import Headers, Record
     from ingest.native.native import Head
-    from ingest.transform.rows import Stayed
+    from ingest.task.assignment import TaskResult
+    from ingest.transform.rows import RetainedColumns
 
 
 @dataclass(slots=True)
-class Rejected:
-    """A record that was rejected before its row came to an expression, as it was."""
+class RejectedRecord:
+    """A copy of a record that was rejected before its row came to an expression, and why."""
 
     stage: str
     bad: Bad
@@ -40,45 +41,45 @@ class Rejected:
     sent: Headers | None
     time: tuple[int, int]
     place: tuple[str | None, int | None]
-    origin: Rejected
-    """Where it was first, as the record itself says; only its place is of interest."""
+    origin: RejectedRecord
+    """The record at its original position, as the record itself says it; only its place is of interest."""
 
     def key(self) -> bytes | None:
-        """Its key."""
+        """Return the key's bytes."""
         return self.key_bytes
 
     def value(self) -> bytes | None:
-        """Its value."""
+        """Return the value's bytes."""
         return self.value_bytes
 
     def topic(self) -> str | None:
-        """Where it was."""
+        """Return the topic."""
         return self.place[0]
 
     def partition(self) -> int | None:
-        """Where it was."""
+        """Return the partition."""
         return self.place[1]
 
     def offset(self) -> int | None:
-        """Where it was."""
+        """Return the offset."""
         return self.at
 
     def timestamp(self) -> tuple[int, int]:
-        """Kind, and milliseconds."""
+        """Return the timestamp's kind, and milliseconds."""
         return self.time
 
     def headers(self) -> Headers | None:
-        """Its headers."""
+        """Return the headers."""
         return self.sent
 
     def leader_epoch(self) -> int | None:
-        """Not kept."""
+        """Return None: it is not kept."""
         return None
 
 
-def rejected(message: Record, stage: str, bad: Bad) -> Rejected:
-    """A rejected record on its way to the second stage."""
-    kept = Rejected(
+def rejected(message: Record, stage: str, bad: Bad) -> RejectedRecord:
+    """Return a copy of a rejected record, for the second stage."""
+    kept = RejectedRecord(
         stage, bad, message.offset(), message.key(), message.value(), message.headers(), message.timestamp(),  # type: ignore[arg-type]  # only error events have no offset
         (message.topic(), message.partition()), None,  # type: ignore[arg-type]  # it is set below
     )  # fmt: skip
@@ -88,39 +89,39 @@ def rejected(message: Record, stage: str, bad: Bad) -> Rejected:
 
 
 @dataclass(slots=True)
-class Ended:
-    """What a chunk was, beside its rows."""
+class ChunkManifest:
+    """All that there is to say of a chunk, beside its rows."""
 
     split: Split
     end: int
-    """Where the split stands after it."""
-    read: int
+    """The position of the split after it."""
     offsets: list[range]
-    """Of all its records that were read."""
+    """The offsets of its records that were read."""
     known: int
-    """How many heads of chunks before it still count: all of them, or none, as their numbers begin anew."""
-    heads: list[Head]
-    """Where ready-made records go, each with the changes that are done then: those that are new with this chunk."""
-    rejects: list[Rejected]
+    """How many targets of chunks before it still count: all of them, or none, as their numbers begin anew."""
+    targets: list[Head]
+    """Destinations of ready-made records, each with the changes that are done then: those that are new here."""
+    rejects: list[RejectedRecord]
     skipped: list[tuple[int, str]]
-    """Offsets of records that are no rows, each with the reason."""
+    """Offsets of records that stand for no row, each with the reason."""
 
 
 @dataclass(slots=True)
-class Left:
-    """A chunk; or the end, with what the first stage says of itself."""
+class Spilled:
+    """The content of one file: a chunk; or the end, with the result of the first stage."""
 
-    said: object
-    """An `Ended`; or what the first stage says of itself, which comes last."""
-    rows: Stayed
+    content: ChunkManifest | TaskResult
+    """The result comes last."""
+    rows: RetainedColumns
+    """The columns of the chunk's rows that Spark does not get."""
     sent: int
     """How many of its rows went to expressions."""
-    marks: int
+    padding: int
     """How many rows come after them that only say that it ends."""
 
 
-class Handover:
-    """The files of one attempt of a task; either stage has its own view of them."""
+class SpillStore:
+    """The files of one attempt at a task. Each stage counts them by itself."""
 
     def __init__(self, folder: Path) -> None:
         """Make the folder, if the other stage has not."""
@@ -128,30 +129,30 @@ class Handover:
         self._number = 0
         folder.mkdir(mode=0o700, exist_ok=True)
 
-    def leave(self, left: Left) -> None:
-        """Put down the next chunk; raises Unavailable where the disk does not take it."""
+    def put(self, spilled: Spilled) -> None:
+        """Write the next file; raises Unavailable if the disk does not take it."""
         try:
             with self._next().open("wb") as file:
-                pickle.dump(left, file, protocol=5)
+                pickle.dump(spilled, file, protocol=5)
         except OSError as exc:
             msg = f"rows on their way to transforms cannot wait in {self._folder}: {exc.strerror or exc}"
             raise Unavailable(msg, "make room there, or let spark.local.dir of --conf be elsewhere") from exc
 
-    def find(self) -> Left:
-        """Take up the next chunk."""
+    def take(self) -> Spilled:
+        """Return the content of the next file, and remove the file."""
         path = self._next()
         with path.open("rb") as file:
-            left: Left = pickle.load(file)  # noqa: S301  (made by the first stage)
+            spilled: Spilled = pickle.load(file)  # noqa: S301  (made by the first stage)
         path.unlink()
-        return left
+        return spilled
 
-    def pass_over(self) -> None:
-        """Remove what nobody will take up."""
+    def clear(self) -> None:
+        """Remove the files that nobody will take."""
         for path in self._folder.iterdir():
             path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Remove all of it."""
+        """Remove the folder with all files."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _next(self) -> Path:
@@ -159,10 +160,10 @@ class Handover:
         return self._folder / str(self._number)
 
 
-def of_this_attempt() -> Handover:
-    """That of the attempt that this worker is a stage of."""
+def store_of_attempt() -> SpillStore:
+    """Return the store of the attempt at a task that this worker is a stage of."""
     context = TaskContext.get()
     assert context is not None
     # It is the executor's own, and gone with it
     scratch = os.environ["SPARK_LOCAL_DIRS"].split(",")[0]
-    return Handover(Path(scratch) / f"ingest-{context.taskAttemptId()}")
+    return SpillStore(Path(scratch) / f"ingest-{context.taskAttemptId()}")

@@ -1,0 +1,59 @@
+"""An attempt at a task, or at a stage of one: errors become values, but for those that Spark is to try again."""
+
+from __future__ import annotations
+
+import gc
+import time
+import traceback
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from ingest.errors import IngestError, InternalError, Unsettled
+from ingest.task import worker
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from ingest.task.assignment import TaskResult
+
+
+@contextmanager
+def attempt(result: TaskResult) -> Generator[None]:
+    """Run a block; an error of it becomes the failure of the result. Raises Unsettled only, which Spark tries again.
+
+    The garbage collector waits meanwhile: objects that are made here live as long as their batch, and no longer.
+    """
+    gc.collect(0)
+    gc.freeze()
+    gc.disable()
+    try:
+        yield
+    except Unsettled:
+        worker.discard()
+        raise
+    except IngestError as exc:
+        result.failure = exc
+        worker.discard()
+    except Exception as exc:  # noqa: BLE001  (a bug of ours is no better the second time: Spark shall not try again)
+        traceback.print_exc()
+        result.failure = InternalError(f"a task failed: {type(exc).__name__}: {exc}", "Spark's log has the stack trace")
+        worker.discard()
+    finally:
+        gc.enable()
+        gc.unfreeze()
+
+
+class Stopwatch:
+    """The time that a task takes."""
+
+    def __init__(self) -> None:
+        """Begin now."""
+        self.started = time.monotonic()
+        """In seconds of the monotonic clock."""
+        self._cpu = time.process_time()
+
+    def stop(self, result: TaskResult) -> None:
+        """Put the time, the processor time and the memory of this worker into a result."""
+        result.seconds, result.ended = time.monotonic() - self.started, time.time()
+        result.cpu_s += time.process_time() - self._cpu
+        result.rss_kib = worker.rss_kib()

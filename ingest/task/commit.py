@@ -1,0 +1,127 @@
+"""Commits: what was written becomes durable, together with how far that is. Only then is it progress.
+
+The order is: dead letters, the sink's data with its progress, the rows of a changelog. A crash in between loses
+nothing: dead letters may come twice, and the rows of a changelog are read again from where they end.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from pyspark import TaskContext
+
+from ingest.errors import IngestError, Superseded, Unsettled
+from ingest.model.commit import CommitScope
+from ingest.task.counters import CommitMetadata
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from ingest.deadletter.letter import DeadLetters
+    from ingest.kafka.admin import Split
+    from ingest.sinks import Writer
+    from ingest.task.assignment import Task, TaskResult
+    from ingest.task.changelog import Changelog
+    from ingest.task.counters import EncoderCounters
+
+COMMIT_S: Final = 5.0
+"""A task commits within a range at least this often, in seconds."""
+
+
+class Interval:
+    """A time that passes again and again."""
+
+    def __init__(self, seconds: float) -> None:
+        """Begin now."""
+        self._seconds = seconds
+        self._since = time.monotonic()
+
+    def passed(self) -> bool:
+        """Return whether the time has passed since this was last so, or since the beginning."""
+        now = time.monotonic()
+        if now - self._since <= self._seconds:
+            return False
+        self._since = now
+        return True
+
+
+class Committer:
+    """A task's hold on the sink's writer: takes a shard over, and commits what was written of it."""
+
+    def __init__(
+        self,
+        writer: Writer,
+        letters: DeadLetters | None,
+        changelog: Changelog | None,
+        counters: EncoderCounters,
+        positions: dict[Split, int],
+        result: TaskResult,
+    ) -> None:
+        """`positions`: how far each split is written, when something is committed."""
+        self._writer = writer
+        self._letters = letters
+        self._changelog = changelog
+        self._counters = counters
+        self._positions = positions
+        self._result = result
+
+    @contextmanager
+    def writing(self) -> Generator[None]:
+        """Give up what was written since the last commit, if the block fails; count in any case."""
+        lost_before = self._writer.failures
+        failed = True
+        try:
+            yield
+            failed = False
+        finally:
+            self._result.lost_deliveries = self._writer.failures - lost_before
+            if failed:
+                self._writer.abort()
+            self._counters.collect()
+
+    def resume(self, task: Task, worker: str) -> bool:
+        """Take the shard over, and go on where an earlier attempt ended, if the sink knows that.
+
+        Returns whether nothing is left to do. Raises IngestError.
+        """
+        result = self._result
+        result.worker = worker
+        context = TaskContext.get()
+        first = context is None or context.attemptNumber() == 0
+        setup = task.setup.value
+        kept = first and task.last == worker
+        starts = dict(self._positions)
+        scope = CommitScope(setup.scope, setup.run, task.batch, task.planned, task.shard, starts, kept)
+        try:
+            resumed = self._writer.begin(scope)
+        except (Unsettled, Superseded):
+            raise
+        except IngestError as exc:
+            if first:
+                raise
+            # How far an earlier attempt came is not known: that must not look as if it had not begun
+            raise Unsettled(exc.message, exc.hint) from exc
+        if resumed is None:
+            return False
+        counted = CommitMetadata.read_from(resumed.metadata)
+        result.read, result.rejected, result.counts = counted.read, counted.rejected, counted.tables
+        result.positions.update(resumed.positions)
+        self._positions.update(resumed.positions)
+        return resumed.final
+
+    def commit(self, *, final: bool = False) -> None:
+        """Make durable what was written up to the positions; `final`: the task ends there. Raises IngestError."""
+        positions, result = dict(self._positions), self._result
+        if self._letters is not None:
+            self._letters.commit()
+        self._counters.collect()
+        metadata = CommitMetadata(result.read, result.rejected, result.counts)
+        self._writer.commit(positions, metadata.text(), final=final)
+        if self._changelog is not None:
+            self._changelog.commit(positions)
+        result.delivered += self._writer.delivered()
+        if result.first_ack is None and result.read:
+            result.first_ack = time.time()
+        result.positions = positions

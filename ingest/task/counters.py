@@ -1,0 +1,139 @@
+"""Counters of a task: by table, those that a sink commits together with what was written, and those of the encoders.
+
+Whoever resumes a task goes on counting from what was committed. Where tables are many, their counters are left out of
+that: rejects never are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import orjson
+
+from ingest.encode.conform import OTHERS as OTHER_COLUMNS
+from ingest.encode.rows import RowPlan
+from ingest.encode.transform import FeedPlan
+from ingest.model.cache import count_up
+from ingest.model.table import MAX_ID, show
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ingest.encode.plan import Plan
+    from ingest.encode.plans import Plans
+    from ingest.model.table import TableId
+    from ingest.native.native import Lanes
+    from ingest.task.assignment import TaskResult
+
+MAX_BYTES: Final = 1000
+MIN_TABLE_BYTES: Final = len('[["t"],0,0,0,0],')
+"""Bytes that a table takes at least: the text of many tables need not be tried."""
+OTHERS: Final = ("(other tables)",)
+"""Tables of rejects, past those that are counted one by one."""
+UNREPRESENTABLE: Final = "delete-without-key"
+"""Why deletes are skipped that the sink's format cannot express."""
+FILTERED: Final = "filter"
+"""Why changes are skipped that a transform's filter does not let pass."""
+_Key = TypeVar("_Key")
+
+
+@dataclass(slots=True)
+class TableCounters:
+    """Numbers of one table's changes and rejects."""
+
+    read: int = 0
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    rejected: int = 0
+
+
+@dataclass(slots=True)
+class CommitMetadata:
+    """Counters that a sink commits with the progress of a task."""
+
+    read: int = 0
+    rejected: int = 0
+    """Those that count against the tolerance."""
+    tables: dict[TableId, TableCounters] = field(default_factory=dict)
+
+    def text(self) -> bytes:
+        """Return the JSON text that a sink keeps, of at most `MAX_BYTES`."""
+        few = self.tables if len(self.tables) <= MAX_BYTES // MIN_TABLE_BYTES else {}
+        tables = [[list(t), c.inserted, c.updated, c.deleted, c.rejected] for t, c in few.items()]
+        text = orjson.dumps({"read": self.read, "rejected": self.rejected, "tables": tables})
+        if len(text) > MAX_BYTES:
+            text = orjson.dumps({"read": self.read, "rejected": self.rejected, "tables": []})
+        return text
+
+    @staticmethod
+    def read_from(text: bytes) -> CommitMetadata:
+        """Return the counters that a sink kept; all are zero where it kept nothing."""
+        if not text:
+            return CommitMetadata()
+        found = orjson.loads(text)
+        tables = {tuple(t): TableCounters(0, i, u, d, r) for t, i, u, d, r in found["tables"]}
+        return CommitMetadata(found["read"], found["rejected"], tables)
+
+
+def counters_for(counts: dict[TableId, TableCounters], table: TableId, most: int) -> TableCounters:
+    """Return the counters of a table, among at most `most` tables: rejects may name any."""
+    found = counts.get(table)
+    if found is None:
+        few = len(counts) < most and len(show(table)) <= MAX_ID
+        found = counts.setdefault(table if few else OTHERS, TableCounters())
+    return found
+
+
+def add_counts(to: dict[_Key, int], counts: Mapping[_Key, int]) -> None:
+    """Add counters to others."""
+    for key, count in counts.items():
+        to[key] = to.get(key, 0) + count
+
+
+def merge_counts(into: dict[TableId, TableCounters], more: Mapping[TableId, TableCounters], most: int) -> None:
+    """Add up counters by table, of at most `most` tables."""
+    for table, counts in more.items():
+        total = counters_for(into, table, most)
+        total.inserted += counts.inserted
+        total.updated += counts.updated
+        total.deleted += counts.deleted
+        total.rejected += counts.rejected
+        total.read = total.inserted + total.updated + total.deleted + total.rejected
+
+
+class EncoderCounters:
+    """The counters that the encoders of tables keep while they encode, on their way into a task's result."""
+
+    def __init__(self, plans: Plans, native: Lanes | None, result: TaskResult) -> None:
+        """`native`: the native encoders that count for these plans, if there are any."""
+        self._plans = plans
+        self._native = native
+        self._result = result
+
+    def collect(self) -> None:
+        """Move the counters of all encoders into the result."""
+        if self._native is not None:
+            self._native.settle()
+        for plan in self._plans.compiled.values():
+            self._collect(plan)
+
+    def _collect(self, plan: Plan) -> None:
+        result = self._result
+        if plan.inserted or plan.updated or plan.deleted:
+            counts = result.counts.setdefault(plan.table, TableCounters())
+            counts.inserted += plan.inserted
+            counts.updated += plan.updated
+            counts.deleted += plan.deleted
+            plan.inserted = plan.updated = plan.deleted = 0
+        if plan.unrepresentable:
+            result.skip(UNREPRESENTABLE, plan.unrepresentable)
+            plan.unrepresentable = 0
+        if isinstance(plan, (FeedPlan, RowPlan)):
+            add_counts(result.cut, {(plan.table, column): count for column, count in plan.cut.items()})
+            plan.cut.clear()
+        withheld = plan.withheld
+        for column, number in withheld.items():
+            count_up(result.withheld, (plan.table, column), number, (plan.table, OTHER_COLUMNS))
+        withheld.clear()

@@ -1,0 +1,35 @@
+"""Decoding in Python: the reference for what native code does, and the way of everything that native code leaves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ingest.formats import Decoder
+    from ingest.formats.columns import Columns
+    from ingest.kafka.admin import Split
+    from ingest.model.change import Decoded
+    from ingest.model.record import Record
+    from ingest.sources import Source
+
+
+class ChunkDecoder:
+    """The decoders of a task's splits, and the columns that come from elsewhere than records' values."""
+
+    def __init__(self, source: Source, columns: Columns | None) -> None:
+        """`columns`: those from keys and metadata; None if there are none."""
+        self._source = source
+        self._columns = columns
+        self._decoders: dict[tuple[Split, str], Decoder] = {}
+
+    def decode(self, split: Split, topic: str, messages: Sequence[Record]) -> list[Decoded]:
+        """Return the changes of each of some records of one split and topic, in their order."""
+        decoder = self._decoders.get((split, topic))
+        if decoder is None:
+            decoder = self._source.format.decoder(topic, keyed=self._source.extra.key)
+            self._decoders[split, topic] = decoder
+        keys, values = [message.key() for message in messages], [message.value() for message in messages]
+        changes = decoder.decode(keys, values)
+        return changes if self._columns is None else self._columns.add(changes, messages)

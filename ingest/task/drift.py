@@ -1,0 +1,132 @@
+"""Drift: records that do not fit their table's schema, and looking ahead for what else is new.
+
+A split stops at the first such record. What the task sees from there on it does not write: it only observes schemas,
+for the driver to merge, until that brings nothing new.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from ingest.encode.encode import stage_of
+from ingest.model.change import Bad
+from ingest.model.reject import RowError
+from ingest.schema.infer import observe
+from ingest.task.rejects import RecordReject
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ingest.kafka.admin import Split
+    from ingest.model.change import Change, Decoded
+    from ingest.model.record import Record
+    from ingest.schema.evolve import Schemas
+    from ingest.task.assignment import Setup, TaskResult
+    from ingest.task.rejects import RejectLimit
+
+LOOK_S: Final = 2.0
+QUIET_S: Final = 0.2
+"""Looking ahead ends after `LOOK_S` seconds, or when so many or `Setup.look_ahead` records bring nothing new."""
+
+
+class SchemaObserver:
+    """The schemas that a task observes, beside those that it knows."""
+
+    def __init__(self, setup: Setup, schemas: Schemas, result: TaskResult) -> None:
+        """`schemas`: those that the task knows."""
+        self._setup = setup
+        self._schemas = schemas
+        self._result = result
+
+    def see(self, changes: Sequence[Change]) -> bool | Bad:
+        """Add what the changes of one message show; return whether anything was new.
+
+        Returns the reject instead, and has observed nothing, if no schema takes one of the changes.
+        """
+        before = self._result.observed
+        if len(changes) > 1:
+            self._result.observed = dict(before)
+        new = False
+        for change in changes:
+            try:
+                new |= self._see(change)
+            except RowError as exc:
+                self._result.observed = before
+                return Bad(exc.code, str(exc), change[0])
+        return new
+
+    def _see(self, change: Change) -> bool:
+        """Add what one change shows; return whether that was new. Raises RowError if no schema takes it."""
+        setup, known_sources = self._setup, self._schemas.sources
+        table = change[0]
+        source = known_sources.get(table)
+        if source is None and len(known_sources) >= setup.max_tables:
+            msg = f"there are {setup.max_tables} tables already (pipeline.max-tables)"
+            raise RowError("too-many-tables", msg)
+        inference, observed = setup.inference, self._result.observed
+        known = observed.get(table) or (None if source is None else source.schema)
+        merged = observe(change, inference, known, fixed=inference.static and known is not None)
+        if merged == known:
+            return False
+        if source is None and setup.sink.needs_key and not setup.rules.primary_key(table):
+            # Later rows of such a table are rejects, so its first one is no reason to stop the run
+            missing = [name for name in merged.primary_key if all(c.name != name for c in merged.columns)]
+            if missing:
+                raise RowError("null-key", f"primary key column {missing[0]!r} is null or missing")
+        observed[table] = merged
+        return True
+
+
+class LookAhead:
+    """The splits that have stopped at a drift, and what the task still looks for in them."""
+
+    def __init__(self, observer: SchemaObserver, limit: RejectLimit, look_ahead: int, result: TaskResult) -> None:
+        """`look_ahead`: how many records may bring nothing new."""
+        self.stopped: set[Split] = set()
+        self._observer = observer
+        self._limit = limit
+        self._look_ahead = look_ahead
+        self._result = result
+        self._looked = 0
+        """Records since the last one that brought something new."""
+        self._last_news = 0.0
+        self._until = 0.0
+
+    def stop(self, split: Split, message: Record, changes: Sequence[Change]) -> RecordReject | None:
+        """Stop a split at a message that does not fit.
+
+        Returns the reject, and does not stop the split for a drift, if no schema takes the message.
+        """
+        seen = self._observer.see(changes)
+        if isinstance(seen, Bad):
+            stage = stage_of(seen)
+            return RecordReject(message, stage, seen, passed=self._limit.allows(stage))
+        if not self.stopped:
+            self._until = time.monotonic() + LOOK_S
+        self.stopped.add(split)
+        self._result.drifted = True
+        self._looked, self._last_news = 0, time.monotonic()
+        return None
+
+    def look(self, changes: Sequence[Decoded]) -> None:
+        """Observe what else is new in messages of a split that has stopped."""
+        for decoded in changes:
+            if type(decoded) is not tuple and type(decoded) is not list:
+                continue
+            self._looked += 1
+            if self._looked > self._look_ahead:
+                return
+            seen = self._observer.see(decoded if isinstance(decoded, list) else [decoded])
+            if isinstance(seen, Bad):
+                continue  # it will be a reject when its turn comes
+            if seen:
+                self._looked, self._last_news = 0, time.monotonic()
+            if self._looked % 100 == 0 and time.monotonic() > self._until:
+                return
+
+    def ended(self, now: float) -> bool:
+        """Return whether a split has stopped, and looking ahead has brought all that it will."""
+        if not self.stopped:
+            return False
+        return self._looked >= self._look_ahead or now - self._last_news > QUIET_S or now > self._until

@@ -1,0 +1,38 @@
+"""What became of a part of a chunk: the value that encoding gives back, natively or by the reference."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ingest.encode.plan import Record as Written
+    from ingest.model.change import Decoded
+    from ingest.model.record import Record
+    from ingest.task.rejects import RecordReject
+
+
+@dataclass(slots=True)
+class EncodedPart:
+    """What became of `messages[start:stop]`: encoded records, rejects, and messages that stand for no row."""
+
+    messages: Sequence[Record]
+    """All messages of the chunk."""
+    start: int
+    stop: int
+    """The index of the first message that was not taken."""
+    position: int
+    """The position of the split after this part."""
+    records: Sequence[Written] = ()
+    rejects: Sequence[RecordReject] = ()
+    """If the last one does not pass, the task stops at it: at `stop`."""
+    skipped: dict[str, int] = field(default_factory=dict)
+    """By reason: messages that stand for no row."""
+    changes: Sequence[Decoded] = ()
+    """What each message says, from `start` on; nothing if native code has decoded them."""
+    marks: Sequence[int] = ()
+    """How many records there were before each of these changes, where that is asked for."""
+    full: bool = False
+    """Whether it ends only because it is full: native code goes on at `stop`."""

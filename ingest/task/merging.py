@@ -1,0 +1,240 @@
+"""Merging: what came back from expressions and what stayed of a chunk become records of the sink.
+
+Native code goes as far as it can: rows of which no result failed, and records that are ready. The reference does the
+others, message by message: all rows of a message, or none. No row changes its order.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from ingest.encode.encode import stage_of
+from ingest.encode.transform import ExpressionFailed, ResultMerger
+from ingest.model.change import Bad, Kind
+from ingest.model.reject import RowError
+from ingest.native import native
+from ingest.task.counters import FILTERED, TableCounters
+from ingest.task.reading import read_again
+from ingest.task.rejects import RecordReject
+from ingest.task.returned import lost
+from ingest.task.row_results import RowResults
+from ingest.transform.rows import READY
+
+if TYPE_CHECKING:
+    from ingest.encode.transform import Programs
+    from ingest.model.record import Record
+    from ingest.model.reject import Failure
+    from ingest.model.table import TableId
+    from ingest.native._native import Table
+    from ingest.native.native import Head
+    from ingest.sources import Reader
+    from ingest.task.assignment import TaskResult
+    from ingest.task.rejects import RejectLimit
+    from ingest.task.spill import ChunkManifest
+    from ingest.task.worker import WorkerState
+    from ingest.transform.rows import Results, RetainedRows
+
+NEVER: Final = 1 << 62
+"""An offset that no record has."""
+
+
+@dataclass(slots=True)
+class MergedChunk:
+    """What became of a chunk."""
+
+    records: list[Any] = field(default_factory=list)
+    rejects: list[RecordReject] = field(default_factory=list)
+    """If the last one does not pass, the task stops at it."""
+    counted: int = 0
+    """How many of the rejects count."""
+    stop: int = NEVER
+    """The offset where the task stops; `NEVER` if it does not."""
+
+
+class ChunkMerger:
+    """The merging of a task's chunks, native and reference."""
+
+    def __init__(self, programs: Programs, state: WorkerState, limit: RejectLimit, result: TaskResult) -> None:
+        """`programs`: those that the rows went to."""
+        standard = state.setup.inference.reading.standard
+        self._mergers = {p.number: ResultMerger(programs, p, standard) for p in programs.of.values()}
+        self._targets: list[Head] = []
+        """Destinations of ready-made records, each with the changes that are done then, by their numbers."""
+        self._native = NativeMerge(programs, self._mergers, state, result)
+        self._rows = RowResults(self._mergers, state.results, result)
+        self._state = state
+        self._limit = limit
+        self._result = result
+
+    def learn(self, manifest: ChunkManifest) -> None:
+        """Take over the targets that are new with a chunk. Every chunk's have to be, also of one that is left out."""
+        self._targets[manifest.known :] = manifest.targets
+
+    def merge(self, retained: RetainedRows, results: Results, manifest: ChunkManifest, first: int) -> MergedChunk:
+        """Return what becomes of a chunk from the offset `first` on. Raises IngestError."""
+        out = MergedChunk()
+        rejects = deque(sorted(manifest.rejects, key=lambda reject: reject.at))
+        offsets, programs, size = retained.offsets, retained.programs, retained.size
+        for_native = native.BUILT and results.simple
+        index = row = 0
+        left = not for_native
+        """Whether native code has left the next message."""
+        while index < size or rejects:
+            at = offsets[index] if index < size else NEVER
+            if rejects and rejects[0].at <= at:
+                rejected = rejects.popleft()
+                if rejected.at >= first and self._stops(out, rejected.at, rejected, rejected.stage, rejected.bad):
+                    return out
+                continue
+            stop, stop_row = index, row
+            while stop < size and offsets[stop] == at:
+                stop_row += programs[stop] >= 0
+                stop += 1
+            if at < first:
+                index, row = stop, stop_row
+                continue
+            if not left and self._native.supports(programs[index]):
+                limit = rejects[0].at if rejects else NEVER
+                index, row = self._native.merge(retained, results, self._targets, index, row, limit, out.records)
+                left = index < size and offsets[index] < limit
+                continue
+            left = not for_native
+            bad = self._merge_message(range(index, stop), row, retained, results, out.records)
+            if bad is not None:
+                stage = "transform" if bad.code == "expression-failed" else stage_of(bad)
+                why = results.said(row, stop_row) if stage == "transform" else ""
+                if why:
+                    bad = Bad(bad.code, f"{bad.message}: {why}", bad.table)
+                if self._stops(out, at, read_again(self._reader, manifest.split, at), stage, bad):
+                    return out
+            index, row = stop, stop_row
+        return out
+
+    @property
+    def _reader(self) -> Reader:
+        """The worker's reader: rejects are rare, and their rows do not carry the record."""
+        return self._state.clients.reader()
+
+    def _stops(self, out: MergedChunk, at: int, record: Record, stage: str, bad: Bad) -> bool:
+        """Add a reject; return whether the task stops at it."""
+        passed = self._limit.allows(stage, out.counted)
+        out.counted += self._limit.counts(stage)
+        out.rejects.append(RecordReject(record, stage, bad, passed))
+        if not passed:
+            out.stop = at
+        return not passed
+
+    def _merge_message(
+        self, rows: range, row: int, retained: RetainedRows, results: Results, records: list[Any]
+    ) -> Bad | None:
+        """Add the records of one message, the results of which begin at `row`; return why it is a reject, if it is."""
+        length = len(records)
+        encoders = self._state.results.plans.compiled.values() if len(rows) > 1 else ()
+        counted = [(p, p.inserted, p.updated, p.deleted) for p in encoders]
+        done: list[tuple[TableId, Kind]] = []
+        failure: Failure | None = None
+        try:
+            for i in rows:
+                program = retained.programs[i]
+                if program == READY:
+                    to, changes = self._targets[retained.targets[i]]
+                    records.append((to, retained.keys[i], retained.texts[i]))
+                    done += changes
+                    continue
+                number, failed, values = results.row(row)
+                if number != program:
+                    raise lost(f"a row of program {program}")
+                row += 1
+                text, event = retained.texts[i], retained.events[i]
+                assert text is not None
+                try:
+                    self._rows.apply(program, event, text, values, failed, records)
+                except ExpressionFailed as exc:
+                    failure = self._rows.failure(program, event, exc.slot, text)
+                    raise
+        except RowError as exc:
+            del records[length:]
+            self._rows.forget()
+            for plan, inserted, updated, deleted in counted:
+                plan.inserted, plan.updated, plan.deleted = inserted, updated, deleted
+            table = next(
+                (self._mergers[p].program.table for p in retained.programs[rows.start : rows.stop] if p >= 0), None
+            )
+            return Bad(exc.code, str(exc), table, failure)
+        for table, kind in done:
+            count_change(self._result, table, kind, 1)
+        return None
+
+
+class NativeMerge:
+    """Native encoders of rows and their results."""
+
+    def __init__(
+        self, programs: Programs, mergers: dict[int, ResultMerger], state: WorkerState, result: TaskResult
+    ) -> None:
+        """`mergers`: by the number of a program."""
+        self._programs = programs
+        self._mergers = mergers
+        self._encoders = state.results
+        self._result = result
+        self._tables: list[Table | None] = []
+        """By program: the encoder of its rows."""
+        self._asked: set[int] = set()
+        """Programs whose encoders were asked for."""
+
+    def supports(self, program: int) -> bool:
+        """Return whether native code may take rows of a program, as far as that is known."""
+        return program not in self._asked or self._tables[program] is not None
+
+    def merge(
+        self,
+        retained: RetainedRows,
+        results: Results,
+        targets: list[Head],
+        start: int,
+        row: int,
+        limit: int,
+        records: list[Any],
+    ) -> tuple[int, int]:
+        """Add the records of the rows from `start` on, whose results begin at `row`, to `records`.
+
+        Returns the first row that is left to the reference, or is not before the offset `limit`, and where its results
+        begin.
+        """
+        columns = results.columns()
+        while True:
+            stop, row, filtered, done = native.drain(
+                self._tables, targets, retained.size, retained.columns, results.kinds, results.size, columns, start,
+                row, limit, records,
+            )  # fmt: skip
+            if filtered:
+                self._result.skip(FILTERED, filtered)
+            for target, count in done.items():
+                for table, kind in targets[target][1]:
+                    count_change(self._result, table, kind, count)
+            if stop == retained.size or not self._prepare(retained.programs[stop]):
+                return stop, row
+            start = stop
+
+    def _prepare(self, program: int) -> bool:
+        """Return whether native code can take a program's rows from now on, and could not before."""
+        if program < 0 or program in self._asked:
+            return False
+        self._asked.add(program)
+        merger = self._mergers[program]
+        self._tables += [None] * (program + 1 - len(self._tables))
+        self._tables[program] = self._encoders.native_of(merger.program.table, self._programs, merger)
+        return self._tables[program] is not None
+
+
+def count_change(result: TaskResult, table: TableId, kind: Kind, count: int) -> None:
+    """Count changes of a table that are done."""
+    counts = result.counts.setdefault(table, TableCounters())
+    if kind is Kind.INSERT:
+        counts.inserted += count
+    elif kind is Kind.UPDATE:
+        counts.updated += count
+    else:
+        counts.deleted += count

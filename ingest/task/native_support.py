@@ -1,0 +1,74 @@
+"""Reasons why records of a run do not take the native way in this worker.
+
+They are told to the operator. The first function also decides whether a run has native encoders at all.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ingest.kafka.connection import KafkaConnection
+from ingest.model import types
+from ingest.model.schema import Column, TableSchema
+from ingest.native import native
+from ingest.schema.evolve import SourceTable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pyspark.core.broadcast import Broadcast
+
+    from ingest.task.assignment import Setup
+
+_TRIAL: Final = ("trial",)
+_ROW: Final = TableSchema((Column("id", types.BIGINT, nullable=False), Column("text", types.STRING)), ("id",))
+"""A table as plain as can be: if its records are made in Python, those of all tables are."""
+
+
+def unsupported(setup: Setup) -> list[str]:
+    """Return why no message of a run is decoded by native code in this worker; nothing if most are."""
+    source, why = setup.source, [] if native.BUILT else [native.ABSENT]
+    extra = source.extra
+    if extra:
+        options = [("key.format", extra.key), ("key.fields-prefix", extra.key_prefix)]
+        options += [("value.fields-prefix", extra.value_prefix), ("metadata.list", extra.metadata)]
+        why.append(f"columns that are not in the value ({', '.join(name for name, given in options if given)})")
+    if setup.changelog:
+        why.append("rows of upsert topics are looked up, for a sink that tells inserts from updates")
+    if source.format.form is None:
+        why.append("the options of the source's format ask for more than C knows")
+    return why
+
+
+def in_python(setup: Setup) -> list[str]:
+    """Return why records of a run pass through Python in this worker; nothing: C has them from one client to the other.
+
+    It is what can be told before there are records. What a single record or table has beyond the common case is done by
+    Python in any pipeline.
+    """
+    why, source, sink = unsupported(setup), setup.source, setup.sink
+    if not isinstance(source, KafkaConnection):
+        why.append("records are not read from Kafka")
+    elif source.wanted is not None:
+        why.append("every record's headers are looked at (scan.header-filter)")
+    plan = sink.plan(_TRIAL, SourceTable(_ROW, (_TRIAL,), key_from_message=True), _TRIAL, _ROW, setup.inference)
+    if native.BUILT and not native.writes(plan):
+        why.append("the sink's records are made by Python, by its options")
+    if not isinstance(sink, KafkaConnection):
+        why.append("records are not written to Kafka")
+    elif getattr(sink, "buffered", False):
+        why.append("records are held back by their keys (sink.buffer-flush.max-rows)")
+    if native.BUILT and (isinstance(source, KafkaConnection) or isinstance(sink, KafkaConnection)):
+        from ingest.kafka import direct  # noqa: PLC0415  (the client is slow to import)
+
+        if not direct.plugin():
+            why.append("this Kafka client takes no plugin")
+    if setup.rules.change_rows and setup.inference.static:
+        why.append("schema.inference.strategy: static, with a transform")
+    return why
+
+
+def ask(setups: Iterable[Broadcast[Setup]]) -> Iterator[list[str]]:
+    """Yield the reasons of this worker, as Spark maps over a partition."""
+    for setup in setups:
+        yield in_python(setup.value)

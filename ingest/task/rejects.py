@@ -1,0 +1,109 @@
+"""Rejects of a task: how many it may pass, and what is done with each: dead letters, counters, the first ones whole."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ingest.model.cache import MAX_COUNTED
+from ingest.model.record import offset_of
+from ingest.model.reject import Failure, Reject
+from ingest.task.counters import counters_for
+
+if TYPE_CHECKING:
+    from ingest.deadletter.letter import DeadLetters
+    from ingest.kafka.admin import Split
+    from ingest.model.change import Bad
+    from ingest.model.record import Record
+    from ingest.task.assignment import Setup, TaskResult
+
+MAX_REJECTS: Final = 100
+"""Rejects that a result holds in full; all are counted."""
+MAX_LOGGED: Final = 10_000
+"""Rejects after which a task ends where each of them is to be logged."""
+MAX_KEPT: Final = 4096
+"""Bytes of a reject's key and value, and characters of its message, that a result holds: more than an error shows."""
+
+
+class RecordReject(NamedTuple):
+    """A record that is rejected in a stage, and why."""
+
+    record: Record
+    stage: str
+    bad: Bad
+    passed: bool
+    """Whether the task goes on after it. If not, it is the last one, and the record will be read again."""
+
+
+class RejectLimit:
+    """The number of rejects that a task may pass."""
+
+    def __init__(self, tolerated: int, result: TaskResult, *, ignore_decode: bool) -> None:
+        """`ignore_decode`: records that cannot be decoded do not count."""
+        self.ignore_decode = ignore_decode
+        self._tolerated = tolerated
+        self._result = result
+
+    @property
+    def left(self) -> int:
+        """How many more rejects may pass."""
+        return self._tolerated - self._result.rejected
+
+    def counts(self, stage: str) -> bool:
+        """Return whether a reject of this stage counts."""
+        return not (self.ignore_decode and stage == "decode")
+
+    def allows(self, stage: str, before: int = 0) -> bool:
+        """Return whether a reject of this stage may pass, after so many that count and are not in the result yet."""
+        return self.left > before or not self.counts(stage)
+
+
+class Rejects:
+    """The way of rejects out of a task. A reject that does not pass does not count: it would count in every new run."""
+
+    def __init__(
+        self, setup: Setup, limit: RejectLimit, letters: DeadLetters | None, known_tables: int, result: TaskResult
+    ) -> None:
+        """`letters`: None if workers do not send rejects anywhere; `known_tables`: those that have a schema."""
+        self._limit = limit
+        self._letters = letters
+        self._logged = setup.collector is not None and setup.collector.type == "logger"
+        self._max_tables = MAX_COUNTED + known_tables
+        self._result = result
+
+    @property
+    def full(self) -> bool:
+        """Whether the task has to end, because its result has no room for more rejects that are to be logged."""
+        return self._logged and len(self._result.rejects) >= MAX_LOGGED
+
+    def add(self, split: Split, reject: RecordReject) -> None:
+        """Send a reject to the dead letters, count it, and keep it if there is room. Raises IngestError."""
+        message, stage, bad, passed = reject
+        result = self._result
+        if passed and self._letters is not None:
+            self._letters.add(message, stage, bad)
+        if not self._limit.counts(stage):
+            result.skip("parse-error", 1)
+        elif passed:
+            result.rejected += 1
+        if bad.table is not None:
+            counters_for(result.counts, bad.table, self._max_tables).rejected += 1
+        if len(result.rejects) < (MAX_LOGGED if self._logged else MAX_REJECTS):
+            result.rejects.append(
+                Reject(
+                    split[0], split[1], offset_of(message), stage, bad.code, bad.message[:MAX_KEPT], bad.table,
+                    head_of(message.key()), head_of(message.value()), passed=passed, failure=small(bad.failure),
+                )
+            )  # fmt: skip
+        if not passed:
+            result.stopped_by_reject = True
+
+
+def small(failure: Failure | None) -> Failure | None:
+    """Return what an expression failed on, or None if that is large: then nobody is told why."""
+    values = () if failure is None else failure.values.values()
+    return failure if sum(len(value) for value in values if isinstance(value, (str, bytes))) <= MAX_KEPT else None
+
+
+def head_of(data: bytes | None) -> bytes | None:
+    """Return the beginning of a key or value."""
+    return None if data is None else data[:MAX_KEPT]

@@ -1,0 +1,120 @@
+"""Results of expressions, put into the row that they were computed from: the reference, one row at a time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ingest.encode.conform import Drift, KeyChanged
+from ingest.encode.transform import BEFORE, BOTH, DELETE, INSERT, PARTIAL, UPDATE, UPDATE_ALONE
+from ingest.errors import InternalError
+from ingest.model.change import Kind
+from ingest.model.reject import RowError
+from ingest.task.counters import FILTERED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import msgspec
+
+    from ingest.encode.plan import Plan
+    from ingest.encode.transform import ResultMerger
+    from ingest.model.reject import Failure
+    from ingest.task.assignment import TaskResult
+    from ingest.task.worker import ResultEncoders
+
+    RowBefore = tuple[bool | None, msgspec.Raw | None]
+    """Whether the row before an update passes the filter (None: that is not known), and what it is."""
+
+
+class RowResults:
+    """The encoding of rows with their results. A row before an update waits for the row after it."""
+
+    def __init__(self, mergers: Mapping[int, ResultMerger], encoders: ResultEncoders, result: TaskResult) -> None:
+        """`mergers`: by the number of a program."""
+        self._mergers = mergers
+        self._encoders = encoders
+        self._result = result
+        self._before: RowBefore | None = None
+
+    def forget(self) -> None:
+        """Forget a row before an update: its message is a reject."""
+        self._before = None
+
+    def apply(
+        self, number: int, event: int, text: bytes, values: Sequence[Any], failed: int, records: list[Any]
+    ) -> None:
+        """Add to `records` what becomes of a row, with its results.
+
+        `event`: which row it is; `failed`: a mask of the results that could not be computed. Raises RowError.
+        """
+        merger = self._mergers[number]
+        what, partial = event & ~(PARTIAL | BOTH), bool(event & PARTIAL)
+        if what == BEFORE:
+            self._before = _row_before(merger, text, values, failed, partial=partial)
+            return
+        before, self._before = self._before, None
+        if event & BOTH:
+            before = merger.was(text, values, failed)
+        plan = self._encoders.of(merger.program.table)
+        # What a delete does not carry is unknown: the row may have been there
+        passes = (what == DELETE and partial and not merger.decides(text)) or merger.passes(values, failed)
+        emit = records.append
+        try:
+            if not passes:
+                if what == DELETE:
+                    self._result.skip(FILTERED, 1)
+                else:
+                    self._leave(merger, plan, what, before, text, values, failed, emit)
+                return
+            row = merger.row(text, values, failed, partial=partial)
+            if what == DELETE:
+                if merger.program.soft_delete:
+                    plan.upsert(Kind.INSERT, None, row, None, None, emit)
+                else:
+                    plan.delete(row, None, None, emit)
+            elif what == UPDATE and before is not None:
+                passed, old = before
+                if passed is False:
+                    plan.upsert(Kind.INSERT, None, row, None, None, emit)
+                else:
+                    plan.upsert(Kind.UPDATE, old, row, None, None, emit)
+            else:
+                plan.upsert(Kind.INSERT if what == INSERT else Kind.UPDATE, None, row, None, None, emit)
+        except (Drift, KeyChanged) as exc:
+            msg = f"a result of {merger.program.table} does not fit the schema that was made for it"
+            raise InternalError(msg, "please report this with the transform and the table's columns") from exc
+
+    def failure(self, number: int, event: int, slot: str, text: bytes) -> Failure:
+        """Return what is known of an expression that failed for a row; `slot`: that of its result."""
+        return self._mergers[number].failure(slot, text, event & ~(PARTIAL | BOTH))
+
+    def _leave(
+        self,
+        merger: ResultMerger,
+        plan: Plan,
+        what: int,
+        before: RowBefore | None,
+        text: bytes,
+        values: Sequence[Any],
+        failed: int,
+        emit: Callable[[Any], None],
+    ) -> None:
+        """Delete a row that does not pass, if it was there."""
+        passed, old = before or (None if what == UPDATE_ALONE else False, None)
+        if passed is False:
+            self._result.skip(FILTERED, 1)
+            return
+        if old is None or (passed is None and not merger.keyed(old)):
+            # Whether it was there is not known: gone is what it has to be
+            old = merger.row(text, values, failed, partial=False)
+        plan.delete(old, None, None, emit)
+
+
+def _row_before(merger: ResultMerger, text: bytes, values: Sequence[Any], failed: int, *, partial: bool) -> RowBefore:
+    """Return whether the row before an update had passed (None: that is not known), and what it was."""
+    try:
+        known = not partial or merger.decides(text)
+        passed = merger.passes(values, failed) if known else None
+        return passed, merger.row(text, values, failed, partial=partial)
+    except RowError:
+        return False, None  # it was a reject, so that it was never written

@@ -1,0 +1,89 @@
+"""The stages that every task has which reads records: read, decode, encode, and when it ends."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from ingest.task.changelog import Changelog
+from ingest.task.decoding import ChunkDecoder
+from ingest.task.drift import LookAhead, SchemaObserver
+from ingest.task.encoding import ChunkEncoder
+from ingest.task.reading import RangeReading
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from ingest.kafka.admin import Split
+    from ingest.task.assignment import Task, TaskResult
+    from ingest.task.encoded import EncodedPart
+    from ingest.task.native_stage import NativeStage
+    from ingest.task.reading import ReadChunk
+    from ingest.task.rejects import RejectLimit
+    from ingest.task.worker import WorkerState
+
+
+class SourceSide:
+    """A shard's reader, its decoders and encoders, and the rows of its changelog."""
+
+    def __init__(
+        self,
+        task: Task,
+        state: WorkerState,
+        native: NativeStage | None,
+        limit: RejectLimit,
+        result: TaskResult,
+        deadline: float,
+        *,
+        marked: bool,
+    ) -> None:
+        """`deadline`: when the task ends, in seconds of the monotonic clock; `marked`: see `ChunkEncoder`."""
+        setup, reader = state.setup, state.clients.reader()
+        decoder = ChunkDecoder(setup.source, state.columns)
+        self._task = task
+        self._result = result
+        self._deadline = deadline
+        self._reading = RangeReading(reader, setup.source.wanted)
+        self.changelog = Changelog(setup.scope, task.ids, reader, decoder) if setup.changelog else None
+        """None if inserts and updates need not be told apart."""
+        self._ahead = LookAhead(SchemaObserver(setup, state.schemas, result), limit, setup.look_ahead, result)
+        self._encoder = ChunkEncoder(
+            native, decoder, self.changelog, state.records.plans, self._ahead, limit, marked=marked
+        )
+
+    def prepare(self, positions: dict[Split, int]) -> None:
+        """Bring the changelog to where the task begins. That may take long, and does not count. Raises IngestError."""
+        if self.changelog is not None:
+            self.changelog.prepare(positions)
+            self._deadline = time.monotonic() + self._task.seconds
+
+    def read(self, positions: dict[Split, int]) -> Generator[ReadChunk | None]:
+        """Yield chunks from these positions on, and None when nothing came for a moment. Raises IngestError."""
+        return self._reading.chunks({split: (positions[split], end) for split, (_, end) in self._task.ranges.items()})
+
+    def encode(self, chunk: ReadChunk) -> Generator[EncodedPart]:
+        """Yield what becomes of a chunk, part by part: see `ChunkEncoder.parts`."""
+        return self._encoder.parts(chunk)
+
+    def ended(self) -> bool:
+        """Return whether the task is to end here: at a reject too many, at its time, or when nothing more is new."""
+        now = time.monotonic()
+        return self._result.stopped_by_reject or now > self._deadline or self._ahead.ended(now)
+
+    def pass_gaps(self, positions: dict[Split, int]) -> None:
+        """Move the positions over gaps at the end of ranges: no record there shows how far they were read."""
+        if self._result.stopped_by_reject:
+            return
+        for split, position in positions.items():
+            if split not in self._ahead.stopped:
+                positions[split] = max(position, self._reading.position(split))
+
+    def keep_rows(self, positions: dict[Split, int]) -> None:
+        """Keep the rows of the changelog up to these positions, if there is one. Raises Unavailable."""
+        if self.changelog is not None:
+            self.changelog.commit(positions)
+
+    def close(self) -> None:
+        """Close the changelog; what of it was not committed is forgotten."""
+        if self.changelog is not None:
+            self.changelog.close()

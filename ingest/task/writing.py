@@ -1,0 +1,49 @@
+"""Writing: encoded records go to the sink's writer, and what else became of messages is counted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ingest.kafka.admin import Split
+    from ingest.sinks import Writer
+    from ingest.task.assignment import TaskResult
+    from ingest.task.encoded import EncodedPart
+    from ingest.task.reading import ReadChunk
+    from ingest.task.rejects import Rejects
+
+
+class WriteStage:
+    """The way of encoded parts to the sink."""
+
+    def __init__(
+        self, writer: Writer, rejects: Rejects, left_out: str, positions: dict[Split, int], result: TaskResult
+    ) -> None:
+        """`left_out`: the reason that records are counted by which the pipeline does not want.
+
+        `positions`: how far each split is written; this stage keeps them.
+        """
+        self._writer = writer
+        self._rejects = rejects
+        self._left_out = left_out
+        self._positions = positions
+        self._result = result
+
+    def write(self, split: Split, part: EncodedPart) -> None:
+        """Write the records of a part, and account for the rest. Raises IngestError."""
+        if part.records:
+            self._writer.write(part.records)
+        else:
+            self._writer.check()
+        for reject in part.rejects:
+            self._rejects.add(split, reject)
+        for reason, count in part.skipped.items():
+            self._result.skip(reason, count)
+        self._result.read += part.stop - part.start
+        self._positions[split] = part.position
+
+    def leave_out(self, chunk: ReadChunk) -> None:
+        """Account for the records of a chunk that are not wanted, as far as its split is written."""
+        count = len(chunk.left_out_before(self._positions[chunk.split]))
+        self._result.skip(self._left_out, count)
+        self._result.read += count

@@ -1,0 +1,43 @@
+"""Counters of encoders come to a task's result once."""
+
+from __future__ import annotations
+
+import msgspec
+from inmemory import pipeline
+
+from ingest.encode.plans import Plans
+from ingest.model import types
+from ingest.model.change import Kind
+from ingest.model.schema import Column, TableSchema
+from ingest.schema.evolve import Schemas, SourceTable
+from ingest.task.assignment import TaskResult
+from ingest.task.counters import UNREPRESENTABLE, EncoderCounters, TableCounters, add_counts
+
+T = ("d", "t")
+SCHEMA = TableSchema((Column("id", types.BIGINT, nullable=False), Column("n", types.BIGINT)), ("id",))
+
+
+def test_what_encoders_count_is_moved_and_not_copied() -> None:
+    # Deletes cannot be told in lines of JSON that have neither key nor kind
+    sink = {"type": "kafka", "properties.bootstrap.servers": "memory:1", "value.format": "json", "topic": "t"}
+    made = pipeline(sink=sink)
+    plans = Plans(made.sink.plan, made.source.inference(10))
+    plans.renew(Schemas(1, {T: SourceTable(SCHEMA, (T,), key_from_message=True)}, {T: SCHEMA}), None)
+    result = TaskResult(0, {})
+    counters = EncoderCounters(plans, None, result)
+    plan = plans.find(T)
+    row = msgspec.Raw(b'{"id":1,"n":1}')
+    for kind in (Kind.INSERT, Kind.INSERT, Kind.UPDATE):
+        plan.upsert(kind, None, row, None, None, lambda _: None)
+    plan.delete(row, None, None, lambda _: None)
+    counters.collect()
+    assert result.counts == {T: TableCounters(0, 2, 1, 0, 0)}
+    assert result.skipped == {UNREPRESENTABLE: 1}
+    counters.collect()
+    assert (result.counts[T].inserted, result.skipped) == (2, {UNREPRESENTABLE: 1})
+
+
+def test_counts_are_added_by_key() -> None:
+    counts = {"a": 1}
+    add_counts(counts, {"a": 2, "b": 3})
+    assert counts == {"a": 3, "b": 3}

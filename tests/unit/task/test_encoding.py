@@ -1,0 +1,177 @@
+"""Parts of a chunk: in order, by whoever takes them, up to a drift or a reject too many."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from inmemory import pipeline
+
+from ingest.errors import ConfigError
+from ingest.inmemory.rehearsal import MemoryRecord
+from ingest.model import types
+from ingest.model.record import offset_of
+from ingest.model.schema import Column, TableSchema
+from ingest.schema.evolve import Schemas, SourceTable
+from ingest.task.assignment import Setup, TaskResult
+from ingest.task.decoding import ChunkDecoder
+from ingest.task.drift import LookAhead, SchemaObserver
+from ingest.task.encoded import EncodedPart
+from ingest.task.encoding import ChunkEncoder
+from ingest.task.reading import ReadChunk
+from ingest.task.rejects import RejectLimit
+from ingest.task.worker import WorkerState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ingest.task.native_stage import NativeStage
+
+SPLIT = ("topic", 0)
+T = ("d", "t")
+SCHEMA = TableSchema((Column("id", types.BIGINT, nullable=False), Column("n", types.BIGINT)), ("id",))
+
+
+def debezium(row: str, table: str = "t", key: bytes = b'{"id":1}') -> tuple[bytes, bytes]:
+    return key, f'{{"before":null,"after":{row},"source":{{"db":"d","table":"{table}"}},"op":"c"}}'.encode()
+
+
+def fits(number: int) -> tuple[bytes, bytes]:
+    return debezium(f'{{"id":{number},"n":1}}')
+
+
+REJECT = debezium('{"id":null,"n":1}')
+BROKEN: tuple[bytes | None, bytes] = (None, b"{")
+DRIFT = debezium('{"id":1,"n":1,"new":1}')
+
+
+class Case:
+    """A chunk and the encoder of a task, with what it says of itself."""
+
+    def __init__(
+        self, messages: Sequence[tuple[bytes | None, bytes | None]], tolerated: int = 100, native: Any = None
+    ) -> None:
+        made = pipeline()
+        setup = Setup("c", 1, "p", made.source, made.sink, None, made.source.inference(10), 3, made.rules)
+        self.state = WorkerState(setup)
+        known = Schemas(1, {T: SourceTable(SCHEMA, (T,), key_from_message=True)}, {T: SCHEMA})
+        self.state.records.plans.renew(known, None)
+        records = [MemoryRecord(i, "topic", *message, position=10 + i) for i, message in enumerate(messages)]
+        self.chunk = ReadChunk(SPLIT, "topic", records, 10 + len(records))
+        self.result = TaskResult(0, {SPLIT: 10})
+        limit = RejectLimit(tolerated, self.result, ignore_decode=False)
+        self.ahead = LookAhead(SchemaObserver(setup, known, self.result), limit, 1000, self.result)
+        stage: NativeStage | None = None if native is None else native(self)
+        decoder = ChunkDecoder(made.source, None)
+        self.encoder = ChunkEncoder(stage, decoder, None, self.state.records.plans, self.ahead, limit, marked=False)
+
+    def parts(self) -> list[EncodedPart]:
+        """Return all parts, each of which is accounted for before the next one is asked for."""
+        found = []
+        for part in self.encoder.parts(self.chunk):
+            found.append(part)
+            self.result.rejected += sum(reject.passed for reject in part.rejects)
+        return found
+
+
+class Every:
+    """A native stage that takes messages in pieces of given lengths, and leaves one after each of them."""
+
+    def __init__(self, case: Case, lengths: Sequence[int]) -> None:
+        self._case = case
+        self._lengths = [*lengths]
+
+    def encode(self, chunk: ReadChunk, start: int) -> EncodedPart:
+        stop = min(start + (self._lengths.pop(0) if self._lengths else 1 << 30), len(chunk.messages))
+        records = [("native", None, b"%d" % offset_of(message)) for message in chunk.messages[start:stop]]
+        return EncodedPart(chunk.messages, start, stop, chunk.position(stop), records)
+
+
+def shown(parts: Sequence[EncodedPart]) -> list[tuple[int, int, int, bool]]:
+    return [(p.start, p.stop, p.position, any(r[0] == "native" for r in p.records)) for p in parts]
+
+
+def test_a_chunk_is_one_part_where_all_is_well() -> None:
+    case = Case([fits(i) for i in range(3)])
+    (part,) = case.parts()
+    assert (part.start, part.stop, part.position) == (0, 3, 13)
+    assert [key for _, key, _ in part.records] == [b'{"id":%d}' % i for i in range(3)]
+    assert (part.rejects, part.skipped) == ([], {})
+
+
+def test_a_chunk_without_wanted_records_moves_its_split_all_the_same() -> None:
+    case = Case([])
+    case.chunk.end = 50
+    (part,) = case.parts()
+    assert (part.start, part.stop, part.position, [*part.records]) == (0, 0, 50, [])
+
+
+def test_native_code_goes_on_after_what_it_leaves_and_the_reference_takes_more_each_time() -> None:
+    case = Case([fits(i) for i in range(20)], native=lambda case: Every(case, [3, 0, 0, 0]))
+    assert shown(case.parts()) == [
+        (0, 3, 13, True), (3, 4, 14, False), (4, 4, 14, False), (4, 6, 16, False), (6, 6, 16, False),
+        (6, 10, 20, False), (10, 10, 20, False), (10, 18, 28, False), (18, 20, 30, True),
+    ]  # fmt: skip
+
+
+def test_native_code_goes_on_by_itself_where_a_part_is_full() -> None:
+    class Full(Every):
+        def encode(self, chunk: ReadChunk, start: int) -> EncodedPart:
+            part = super().encode(chunk, start)
+            part.full = part.stop < len(chunk.messages)
+            return part
+
+    case = Case([fits(i) for i in range(9)], native=lambda case: Full(case, [3, 4]))
+    assert shown(case.parts()) == [(0, 3, 13, True), (3, 7, 17, True), (7, 9, 19, True)]
+
+
+def test_a_reject_too_many_is_where_it_stops() -> None:
+    case = Case([fits(0), REJECT, BROKEN, fits(1), REJECT, fits(2)], tolerated=2)
+    (part,) = case.parts()
+    assert (part.stop, part.position) == (4, 14)
+    assert [(offset_of(r.record), r.stage, r.bad.code, r.passed) for r in part.rejects] == [
+        (11, "conform", "null-key", True), (12, "decode", "malformed", True), (14, "conform", "null-key", False),
+    ]  # fmt: skip
+    assert len(part.records) == 2
+
+
+def test_rejects_of_earlier_parts_count() -> None:
+    case = Case([REJECT, fits(0), REJECT, fits(1)], tolerated=1, native=lambda case: Every(case, [0, 0]))
+    parts = case.parts()
+    assert [reject.passed for part in parts for reject in part.rejects] == [True, False]
+    assert parts[-1].position == 12
+
+
+def test_a_split_stops_at_a_drift_and_looks_ahead() -> None:
+    case = Case([fits(0), DRIFT, fits(1), debezium('{"id":1}', "u"), DRIFT])
+    (part,) = case.parts()
+    assert (part.stop, part.position, len(part.records)) == (1, 11, 1)
+    assert case.ahead.stopped == {SPLIT}
+    assert case.result.drifted
+    assert {table: [c.name for c in schema.columns] for table, schema in case.result.observed.items()} == {
+        T: ["id", "n", "new"], ("d", "u"): ["id"],
+    }  # fmt: skip
+    assert case.parts() == [], "a split that has stopped is only looked at"
+
+
+def test_looking_ahead_sees_what_native_code_would_have_taken() -> None:
+    case = Case([DRIFT, *[fits(i) for i in range(5)], debezium('{"id":1}', "u")], native=lambda case: Every(case, [0]))
+    assert [part.position for part in case.parts()] == [10, 10]
+    assert set(case.result.observed) == {T, ("d", "u")}
+
+
+@pytest.mark.parametrize("tolerated", [0, 5])
+def test_a_drift_that_no_schema_takes_is_a_reject(tolerated: int) -> None:
+    many = debezium("{" + ",".join(f'"c{i}":1' for i in range(20)) + "}")
+    case = Case([fits(0), many, fits(1)], tolerated)
+    parts = case.parts()
+    reject = next(reject for part in parts for reject in part.rejects)
+    assert (reject.bad.code, reject.passed) == ("too-many-columns", tolerated > 0)
+    assert parts[-1].position == (13 if tolerated else 11)
+    assert (case.ahead.stopped, case.result.observed, case.result.drifted) == (set(), {}, False)
+
+
+def test_another_primary_key_ends_the_run() -> None:
+    case = Case([fits(0), debezium('{"id":1,"n":1}', key=b'{"n":1}')])
+    with pytest.raises(ConfigError, match=r"topic\[0\] at offset 11: the primary key of table d.t changed"):
+        case.parts()

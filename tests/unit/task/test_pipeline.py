@@ -1,0 +1,239 @@
+"""A task and the two halves of one come to the same result, where no expression changes anything."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from inmemory import pipeline
+
+from ingest.encode.transform import Programs
+from ingest.errors import Unavailable, Unsettled
+from ingest.inmemory.rehearsal import MemoryRecord
+from ingest.inmemory.staged import GivenSource
+from ingest.model import types
+from ingest.model.commit import CommitScope, ResumePoint
+from ingest.model.schema import Column, TableSchema
+from ingest.native import native
+from ingest.schema.evolve import Schemas, SourceTable
+from ingest.sinks.sink import PlainWriter
+from ingest.task.assignment import Setup, Task, TaskResult
+from ingest.task.counters import CommitMetadata, TableCounters
+from ingest.task.pipeline import run_read_stage, run_task, run_write_stage
+from ingest.task.spill import SpillStore
+from ingest.transform.rows import PROGRAM
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+SPLIT = ("topic", 0)
+T = ("d", "t")
+SCHEMA = TableSchema((Column("id", types.BIGINT, nullable=False), Column("n", types.BIGINT)), ("id",))
+RUNS = count(1)
+"""A worker keeps what it has of a run, so that each case is a run of its own."""
+
+
+def debezium(row: str, op: str = "c", table: str = "t") -> tuple[bytes | None, bytes | None]:
+    images = f'"before":{row},"after":null' if op == "d" else f'"before":null,"after":{row}'
+    return b'{"id":1}', f'{{{images},"source":{{"db":"d","table":"{table}"}},"op":"{op}"}}'.encode()
+
+
+FITS = [debezium(f'{{"id":{i},"n":{i}}}', op) for i, op in enumerate("ccudcu")]
+REJECT = debezium('{"id":null,"n":1}')
+TOMBSTONE = (b'{"id":1}', None)
+BROKEN = (None, b"{")
+NO_ROW = (None, b'{"op":"t","source":{"db":"d","table":"t"}}')
+DRIFT = debezium('{"id":1,"n":1,"new":true}')
+NEWS = debezium('{"id":1}', table="u")
+
+
+class Broadcast:
+    """What a worker sees of a broadcast."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+class Writer(PlainWriter):
+    """A sink's writer that keeps what is committed, and knows what an earlier attempt has committed."""
+
+    def __init__(self, resumed: ResumePoint | None, refused: Exception | None) -> None:
+        self.committed: list[Any] = []
+        self.finals: list[tuple[dict[Any, int], CommitMetadata, bool]] = []
+        self._queued: list[Any] = []
+        self._resumed, self._refused = resumed, refused
+
+    def begin(self, _scope: CommitScope) -> ResumePoint | None:
+        return self._resumed
+
+    def write(self, records: Sequence[Any]) -> None:
+        if self._refused is not None:
+            raise self._refused
+        self._queued += [(to.topic, key, None if value is None else bytes(value)) for to, key, value in records]
+
+    def commit(self, positions: Any, metadata: bytes, *, final: bool) -> None:
+        self.committed += self._queued
+        self._queued = []
+        self.finals.append((dict(positions), CommitMetadata.read_from(metadata), final))
+
+    def abort(self) -> None:
+        self._queued = []
+
+
+class Sink:
+    """A pipeline's sink with another writer."""
+
+    def __init__(self, options: Any, writer: Writer) -> None:
+        self.needs_key, self.changelog, self.plan = options.needs_key, options.changelog, options.plan
+        self._writer = writer
+
+    def writer(self, _pipeline: str, _run: int) -> Writer:
+        return self._writer
+
+
+class Case:
+    """A task on given messages."""
+
+    def __init__(
+        self,
+        messages: Sequence[tuple[bytes | None, bytes | None]],
+        tolerated: int = 100,
+        resumed: ResumePoint | None = None,
+        refused: Exception | None = None,
+        source: dict[str, Any] | None = None,
+    ) -> None:
+        made = pipeline(source=source or {})
+        records = [
+            MemoryRecord(i, "topic", *message, position=i, sent=[("n", b"%d" % (i % 3))])
+            for i, message in enumerate(messages)
+        ]
+        self.writer = Writer(resumed, refused)
+        given: Any = GivenSource(made.source, {SPLIT: records})
+        sink: Any = Sink(made.sink, self.writer)
+        setup: Any = Broadcast(Setup("c", next(RUNS), "p", given, sink, None, made.source.inference(10), 3, made.rules))
+        known = Schemas(1, {T: SourceTable(SCHEMA, (T,), key_from_message=True)}, {T: SCHEMA})
+        base: Any = Broadcast(known)
+        ranges = {SPLIT: (0, len(records))}
+        self.task = Task(1, 1, 0, ranges, {"topic": "id"}, tolerated, 60.0, "", setup, base, 1, ())
+
+
+def returned(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Give back what expressions would that have no results."""
+    for batch in batches:
+        programs = batch.column(PROGRAM)
+        yield pa.RecordBatch.from_arrays([programs, pa.array([0] * len(programs), pa.int64())], [PROGRAM, "_failed0"])
+
+
+def in_halves(case: Case, folder: Path) -> TaskResult:
+    programs = Programs({}, (), ())
+    batches = [*returned(run_read_stage(case.task, programs, SpillStore(folder)))]
+    result = run_write_stage(case.task, programs, SpillStore(folder), batches)
+    assert not folder.exists()
+    return result
+
+
+TIMES = {"seconds", "cpu_s", "rss_kib", "first_ack", "worker", "ended", "pid"}
+
+
+def said(result: TaskResult) -> dict[str, Any]:
+    return {field.name: getattr(result, field.name) for field in fields(result) if field.name not in TIMES}
+
+
+ALL = [*FITS, TOMBSTONE, REJECT, NO_ROW, BROKEN, *FITS]
+FOUR = CommitMetadata(4, 0, {T: TableCounters(0, 2, 1, 1, 0)})
+"""The counters after four of them."""
+CASES: dict[str, Callable[[], Case]] = {
+    "rows": lambda: Case(FITS),
+    "nothing": lambda: Case([]),
+    "all kinds": lambda: Case(ALL),
+    "a reject too many": lambda: Case(ALL, 1),
+    "the first reject": lambda: Case(ALL, 0),
+    "a drift": lambda: Case([*ALL, DRIFT, *FITS, NEWS, *FITS]),
+    "a drift at once": lambda: Case([NEWS, *FITS]),
+    "tables past the cap": lambda: Case(
+        [*FITS, *[debezium('{"id":1}', table=f"t{i}") for i in range(5)], *FITS],
+    ),
+    "headers": lambda: Case(ALL, source={"scan.header-filter": "n:1"}),
+    "headers and a reject": lambda: Case([*ALL, *ALL], 2, source={"scan.header-filter": "!n:1"}),
+    "headers and a drift": lambda: Case([*ALL, DRIFT, DRIFT, DRIFT, *ALL], source={"scan.header-filter": "!n:0"}),
+    "no headers": lambda: Case(ALL, source={"scan.header-filter": "n:9"}),
+    "metadata": lambda: Case([*ALL, *FITS], source={"metadata.list": "offset"}),
+    "resumed": lambda: Case(ALL, resumed=ResumePoint({SPLIT: 4}, FOUR.text(), final=False)),
+    "resumed behind a reject": lambda: Case(
+        ALL, 1, resumed=ResumePoint({SPLIT: 8}, CommitMetadata(8, 1).text(), final=False)
+    ),
+    "over": lambda: Case([*ALL, DRIFT], resumed=ResumePoint({SPLIT: 9}, CommitMetadata(9, 1).text(), final=True)),
+}  # fmt: skip
+BOTH = [pytest.param(True, marks=pytest.mark.skipif(not native.BUILT, reason="installed without a compiler")), False]
+
+
+@pytest.mark.parametrize("built", BOTH)
+@pytest.mark.parametrize("name", CASES)
+def test_both_compositions_do_the_same(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, built: bool
+) -> None:
+    monkeypatch.setattr(native, "BUILT", built)
+    whole, parts = CASES[name](), CASES[name]()
+    expected, found = run_task(whole.task), in_halves(parts, tmp_path / "attempt")
+    assert expected.failure is None
+    assert said(found) == said(expected)
+    assert parts.writer.committed == whole.writer.committed
+    assert parts.writer.finals == whole.writer.finals
+
+
+def test_what_is_committed_is_what_was_read() -> None:
+    case = Case(ALL, 1)
+    result = run_task(case.task)
+    assert (result.positions, result.read, result.rejected, result.stopped_by_reject) == ({SPLIT: 9}, 9, 1, True)
+    assert [reject.offset for reject in result.rejects] == [7, 9]
+    assert [reject.passed for reject in result.rejects] == [True, False]
+    assert result.skipped == {"tombstone": 1, "truncate": 1}
+    assert result.counts == {T: TableCounters(0, 3, 2, 1, 1)}
+    assert len(case.writer.committed) == 6
+    ((positions, counted, final),) = case.writer.finals
+    assert (positions, counted.read, counted.rejected, final) == ({SPLIT: 9}, 9, 1, True)
+
+
+def test_what_an_earlier_attempt_has_written_is_not_written_again(tmp_path: Path) -> None:
+    case = Case(FITS, resumed=ResumePoint({SPLIT: 4}, FOUR.text(), final=False))
+    result = in_halves(case, tmp_path / "attempt")
+    assert [key for _, key, _ in case.writer.committed] == [b'{"id":4}', b'{"id":5}']
+    assert (result.read, result.counts) == (6, {T: TableCounters(0, 3, 2, 1, 0)})
+
+
+def test_a_task_that_is_over_writes_and_observes_nothing(tmp_path: Path) -> None:
+    resumed = ResumePoint({SPLIT: 3}, CommitMetadata(3, 0).text(), final=True)
+    for halves in (True, False):
+        case = Case([*FITS, DRIFT], resumed=resumed)
+        result = in_halves(case, tmp_path / "attempt") if halves else run_task(case.task)
+        assert (case.writer.committed, case.writer.finals) == ([], [])
+        assert (result.positions, result.observed, result.drifted, result.read) == ({SPLIT: 3}, {}, False, 3)
+
+
+def test_an_error_is_a_value_and_nothing_is_committed_then(tmp_path: Path) -> None:
+    for halves in (True, False):
+        case = Case(FITS, refused=Unavailable("the broker is gone"))
+        result = in_halves(case, tmp_path / "attempt") if halves else run_task(case.task)
+        assert str(result.failure) == "the broker is gone"
+        assert (case.writer.finals, result.positions) == ([], {SPLIT: 0})
+
+
+def test_only_what_spark_shall_try_again_is_raised(tmp_path: Path) -> None:
+    with pytest.raises(Unsettled):
+        run_task(Case(FITS, refused=Unsettled("who knows")).task)
+    with pytest.raises(Unsettled):
+        in_halves(Case(FITS, refused=Unsettled("who knows")), tmp_path / "attempt")
+    assert not (tmp_path / "attempt").exists()
+
+
+def test_the_second_half_tells_what_the_first_one_failed_on(tmp_path: Path) -> None:
+    case = Case(FITS)
+    lost = replace(case.task, ranges={("elsewhere", 0): (0, 5)})
+    case.task = lost
+    result = in_halves(case, tmp_path / "attempt")
+    assert "a task failed: KeyError" in str(result.failure)
+    assert case.writer.finals == []

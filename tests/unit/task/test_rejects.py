@@ -1,0 +1,86 @@
+"""How many rejects a task may pass, and what is known of them then."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from inmemory import pipeline
+
+from ingest.inmemory.rehearsal import MemoryRecord
+from ingest.model.change import Bad
+from ingest.task.assignment import Setup, TaskResult
+from ingest.task.rejects import MAX_KEPT, MAX_REJECTS, RecordReject, RejectLimit, Rejects
+
+SPLIT = ("topic", 0)
+RECORD = MemoryRecord(0, "topic", b"k" * MAX_KEPT * 2, b"{", position=7)
+
+
+def a_setup(**collector: Any) -> Setup:
+    made = pipeline(pipeline={"name": "p", **{f"dirty-data.collector.{k}": v for k, v in collector.items()}})
+    options = made.pipeline
+    return Setup("c", 1, "p", made.source, made.sink, options.collector, made.source.inference(10), 10, made.rules)
+
+
+def a_reject(*, stage: str = "conform", passed: bool = True, table: Any = ("t",)) -> RecordReject:
+    return RecordReject(RECORD, stage, Bad("malformed", "x" * MAX_KEPT * 2, table), passed)
+
+
+def test_rejects_pass_up_to_the_limit() -> None:
+    result = TaskResult(0, {})
+    limit = RejectLimit(2, result, ignore_decode=True)
+    rejects = Rejects(a_setup(), limit, None, 0, result)
+    assert [limit.left, limit.allows("conform"), limit.allows("conform", 1), limit.allows("conform", 2)] == [
+        2, True, True, False,
+    ]  # fmt: skip
+    rejects.add(SPLIT, a_reject())
+    rejects.add(SPLIT, a_reject())
+    assert (limit.left, limit.allows("conform")) == (0, False)
+    assert limit.allows("decode"), "what cannot be decoded does not count"
+    rejects.add(SPLIT, a_reject(stage="decode"))
+    assert (result.rejected, result.skipped, result.stopped_by_reject) == (2, {"parse-error": 1}, False)
+    rejects.add(SPLIT, a_reject(passed=False))
+    assert result.stopped_by_reject
+    assert result.rejected == 2, "the last one does not pass: it would count again in every new run"
+    assert result.counts["t",].rejected == 4
+
+
+def test_the_first_rejects_are_kept_whole_and_no_more_than_is_shown_of_each() -> None:
+    result = TaskResult(0, {})
+    rejects = Rejects(a_setup(), RejectLimit(1 << 62, result, ignore_decode=False), None, 0, result)
+    for _ in range(MAX_REJECTS + 5):
+        rejects.add(SPLIT, a_reject(table=None))
+    assert (len(result.rejects), result.rejected) == (MAX_REJECTS, MAX_REJECTS + 5)
+    kept = result.rejects[0]
+    assert (kept.topic, kept.partition, kept.offset, kept.stage, kept.code) == (*SPLIT, 7, "conform", "malformed")
+    assert (len(kept.message), len(kept.key or b""), kept.value) == (MAX_KEPT, MAX_KEPT, b"{")
+    assert not rejects.full, "only rejects that are all logged need room"
+
+
+def test_a_task_ends_when_it_has_no_room_for_rejects_that_are_logged() -> None:
+    result = TaskResult(0, {})
+    setup = a_setup(type="logger")
+    rejects = Rejects(setup, RejectLimit(1 << 62, result, ignore_decode=False), None, 0, result)
+    for _ in range(9_999):
+        rejects.add(SPLIT, a_reject(table=None))
+    assert not rejects.full
+    rejects.add(SPLIT, a_reject(table=None))
+    assert rejects.full
+
+
+class KeptLetters:
+    """Dead letters that are kept."""
+
+    def __init__(self) -> None:
+        self.added: list[str] = []
+
+    def add(self, _record: Any, stage: str, bad: Bad) -> None:
+        self.added.append(f"{stage}/{bad.code}")
+
+
+def test_only_rejects_that_pass_become_dead_letters() -> None:
+    result, letters = TaskResult(0, {}), KeptLetters()
+    limit = RejectLimit(1 << 62, result, ignore_decode=False)
+    rejects = Rejects(a_setup(), limit, letters, 0, result)  # type: ignore[arg-type]  # what of it is needed
+    rejects.add(SPLIT, a_reject(stage="decode"))
+    rejects.add(SPLIT, a_reject(passed=False))
+    assert letters.added == ["decode/malformed"]

@@ -1,0 +1,113 @@
+"""Parts of a chunk become one manifest and one batch of rows, with every record accounted for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from inmemory import pipeline
+
+from ingest.encode.transform import Programs
+from ingest.errors import InternalError
+from ingest.inmemory.rehearsal import MemoryRecord
+from ingest.model.change import TOMBSTONE, Bad, Kind, Skip
+from ingest.task.assignment import Setup, TaskResult
+from ingest.task.encoded import EncodedPart
+from ingest.task.reading import ReadChunk
+from ingest.task.rejects import RecordReject, RejectLimit
+from ingest.task.returned import ReturnedRows
+from ingest.task.spill import ChunkManifest, SpillStore
+from ingest.task.spilling import SpillStage
+from ingest.task.worker import RecordEncoders
+from ingest.transform.rows import MARK, READY, ReferenceRows, RetainedRows, layout
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SPLIT = ("topic", 0)
+
+
+def change(table: str) -> Any:
+    return ((table,), Kind.INSERT, None, None, None, None)
+
+
+def made(folder: Path) -> tuple[SpillStage, SpillStore, TaskResult, dict[Any, int]]:
+    options = pipeline()
+    setup = Setup("c", 1, "p", options.source, options.sink, None, options.source.inference(10), 10, options.rules)
+    programs = Programs({}, ("s0",), ())
+    result, positions = TaskResult(0, {SPLIT: 10}), {SPLIT: 10}
+    stage = SpillStage(
+        programs, ReferenceRows(layout(programs)), SpillStore(folder), RecordEncoders(setup),
+        RejectLimit(1, result, ignore_decode=False), "left-out", positions, result,
+    )  # fmt: skip
+    return stage, SpillStore(folder), result, positions
+
+
+def test_a_chunk_is_left_to_the_second_stage_as_a_whole(tmp_path: Path) -> None:
+    stage, store, result, positions = made(tmp_path)
+    records = [MemoryRecord(i, "topic", b"k", None if i == 5 else b"v", position=10 + i) for i in range(8)]
+    chunk = ReadChunk(SPLIT, "topic", records[:6], 18, records[6:])
+    manifest = stage.begin(SPLIT)
+    bad = Bad("null-key", "no key", ("a",))
+    made_of: list[Any] = [(0, 0, b"{}", ("x",)), ("there", b"k1", b"{}"), ("there", b"k2", None)]
+    reference = EncodedPart(
+        records, 0, 4, 14, made_of,
+        rejects=[RecordReject(records[2], "conform", bad, passed=True)], skipped={"why": 1},
+        changes=[change("a"), [change("b"), change("b")], bad, Skip("why")], marks=[0, 1, 3, 3],
+    )  # fmt: skip
+    stage.add(manifest, reference)
+    stage.add(manifest, EncodedPart(records, 4, 6, 16, [], skipped={TOMBSTONE.reason: 1}))
+    stage.add(manifest, EncodedPart(records, 6, 6, 18))
+    stage.leave_out(manifest, chunk)
+    batch = stage.flush(manifest)
+    assert positions == {SPLIT: 18}
+    spilled = store.take()
+    found = spilled.content
+    assert isinstance(found, ChunkManifest)
+    assert (found.split, found.end, found.known) == (SPLIT, 18, 0)
+    assert sorted(at for r in found.offsets for at in r) == [*range(10, 18)], "every record is accounted for once"
+    assert found.skipped == [(13, "why"), (15, "tombstone"), (16, "left-out"), (17, "left-out")]
+    assert [(r.offset(), r.stage, r.bad) for r in found.rejects] == [(12, "conform", bad)]
+    insert = (("b",), Kind.INSERT)
+    assert found.targets == [("there", ()), ("there", (insert, insert))], "a message is done with its last record"
+    rows = RetainedRows(spilled.rows)
+    assert [*zip(rows.programs, rows.targets, rows.offsets, strict=True)] == [
+        (0, -1, 10),
+        (READY, 0, 11),
+        (READY, 1, 11),
+    ]
+    assert batch.to_pydict() == {"_program": [0, MARK], "s0": ["x", None]}
+    assert (spilled.sent, spilled.padding, result.rejected) == (1, 1, 1)
+
+
+def test_a_second_chunk_tells_of_new_targets_only(tmp_path: Path) -> None:
+    stage, store, _, _ = made(tmp_path)
+    records = [MemoryRecord(i, "topic", b"k", b"v", position=10 + i) for i in range(2)]
+    for i, to in enumerate(["there", "there", "elsewhere"]):
+        manifest = stage.begin(SPLIT)
+        stage.add(manifest, EncodedPart(records, 0, 1, 11 + i, [(to, b"k", b"v")], changes=[change("b")], marks=[0]))
+        stage.flush(manifest)
+    chunks: list[Any] = [store.take().content for _ in range(3)]
+    assert [(chunk.known, [to for to, _ in chunk.targets]) for chunk in chunks] == [
+        (0, ["there"]), (1, []), (1, ["elsewhere"]),
+    ]  # fmt: skip
+
+
+def test_a_reject_too_many_ends_the_first_stage(tmp_path: Path) -> None:
+    stage, _, result, _ = made(tmp_path)
+    record = MemoryRecord(0, "topic", b"k", b"v", position=10)
+    reject = RecordReject(record, "conform", Bad("null-key", ""), passed=False)
+    stage.add(stage.begin(SPLIT), EncodedPart([record], 0, 0, 10, rejects=[reject]))
+    assert (result.stopped_by_reject, result.rejected) == (True, 0)
+
+
+def test_rows_come_back_in_pieces_of_whatever_size() -> None:
+    import pyarrow as pa
+
+    rows = pa.RecordBatch.from_pydict({"n": [*range(10)]})
+    returned = ReturnedRows([rows.slice(0, 1), rows.slice(1, 0), rows.slice(1, 6), rows.slice(7)])
+    assert [returned.take(count).to_pydict()["n"] for count in (3, 4, 1)] == [[0, 1, 2], [3, 4, 5, 6], [7]]
+    assert returned.wait()
+    with pytest.raises(InternalError, match="rows did not come back"):
+        returned.take(3)
+    assert not returned.wait()
