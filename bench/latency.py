@@ -165,7 +165,7 @@ def planning(bootstrap: str) -> None:
     source = KafkaSource.model_validate({
         "type": "kafka", "topic": ";".join(names), "properties.*": {"bootstrap.servers": bootstrap},
         "scan.startup.mode": "earliest-offset",
-    }).control("bench", print)  # fmt: skip
+    }).coordinator("bench", print)  # fmt: skip
     source.connect()
     time.sleep(5)  # a thousand leaders are elected
     positions = source.start({}, {}, "bench")

@@ -188,9 +188,9 @@ class LetterSource:
         """The pipeline's."""
         return self.source.inference(max_columns)
 
-    def control(self, _pipeline: str, warn: Callable[[str], None]) -> LetterControl:
+    def coordinator(self, _pipeline: str, warn: Callable[[str], None]) -> LetterCoordinator:
         """Return the driver's side; `warn` gets to know that the cluster does not answer yet."""
-        return LetterControl(self, warn)
+        return LetterCoordinator(self, warn)
 
     def reader(self, _pipeline: str) -> LetterReader:
         """A task's side."""
@@ -199,7 +199,7 @@ class LetterSource:
         return LetterReader(self, RangeReader(self.conf))
 
 
-class LetterControl:
+class LetterCoordinator:
     """What the driver asks about the letters."""
 
     def __init__(self, options: LetterSource, warn: Callable[[str], None]) -> None:
@@ -246,6 +246,10 @@ class LetterControl:
     def extent(self, ends: Mapping[Split, int]) -> dict[Split, tuple[int, int]]:
         """Not needed: there is no first look."""
         return {split: (end, end) for split, end in ends.items()}
+
+    def reads(self, topic: str) -> bool:
+        """Tell whether a topic is that of the letters."""
+        return topic in self.ids
 
     def finished(self, _positions: Mapping[Split, int]) -> bool:
         """A replay drains what is there."""

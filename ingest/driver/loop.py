@@ -161,7 +161,7 @@ class Loop(Starting):
         self.batch_started = time.monotonic()
         # Spark gives the first task to the worker that has been idle longest: so shards keep theirs, and its producer
         by_shard = dict(sorted(batch.by_shard().items(), key=lambda item: self.idle.get(item[0], math.inf)))
-        self.sink.mark(batch.number, max(by_shard) + 1)
+        self.sink.begin_batch(batch.number, max(by_shard) + 1)
         tolerated = max(0, self.pipeline.source.tolerated - self.progress.errors)
         base, version, deltas = self.base, self.base_version, tuple(self.deltas)
         return [

@@ -62,7 +62,7 @@ class _Replay(Loop):
         checkpoint.begin()
         self.source.connect()
         self.sink.connect()
-        self.sink.own(checkpoint.id, checkpoint.run)
+        self.sink.acquire(checkpoint.id, checkpoint.run)
         earlier, number = replays(checkpoint, self.settle)
         positions = self.source.start({}, {}, checkpoint.id, None)
         staged = replace(self.pipeline.source, earlier=tuple(earlier))

@@ -111,8 +111,8 @@ class Starting:
             pipeline.pipeline.max_tables, pipeline.sink.needs_key,
         )  # fmt: skip
         self.inference = pipeline.source.inference(pipeline.pipeline.max_columns)
-        self.source = pipeline.source.control(pipeline.pipeline.name, self.warn)
-        self.sink = pipeline.sink.control(pipeline.pipeline.name, self.warn)
+        self.source = pipeline.source.coordinator(pipeline.pipeline.name, self.warn)
+        self.sink = pipeline.sink.coordinator(pipeline.pipeline.name, self.warn)
         self.stop = Stop(lambda name, now: observer(Stopping(name, now)))
         self.session: Session
         self.look_ahead = 1000
@@ -167,7 +167,7 @@ class Starting:
         self.same_cluster = read_from == write_to
         fingerprint = {"source": self.source.fingerprint(read_from), "sink": self.sink.fingerprint(write_to)}
         self.checkpoint.bind(fingerprint)
-        self.sink.own(self.checkpoint.id, self.checkpoint.run)
+        self.sink.acquire(self.checkpoint.id, self.checkpoint.run)
         self.progress, self.unfinished = self.checkpoint.progress()
         if self.settle(self.progress, self.unfinished):
             self.unfinished = None
@@ -220,7 +220,7 @@ class Starting:
         }  # fmt: skip
         number = progress.batch if batch is None else batch.number
         planned, age_s = (0, 0.0) if known is None else (known.run, time.time() - known.time / 1000)
-        found = self.sink.settle(self.checkpoint.scope, number, planned, starts, age_s)
+        found = self.sink.recover_in_doubt(self.checkpoint.scope, number, planned, starts, age_s)
         if known is None or prefix is None:
             return False
         progress.batch = known.number
@@ -236,7 +236,7 @@ class Starting:
         sink = {} if collector.properties else self.pipeline.sink.client(name)
         written_to = collector.prepare(sink, name, self.warn)
         topic = collector.topic or ""
-        if written_to == read_from and (topic in self.source.ids or self.source.options.chooses(topic)):
+        if written_to == read_from and self.source.reads(topic):
             msg = f"the pipeline reads its own dead letters: topic {topic} is one of its source's"
             raise ConfigError(msg, "change pipeline.dirty-data.collector.topic, or source.topic or topic-pattern")
 
@@ -415,7 +415,7 @@ class Starting:
         wanted = list(tables)
         if self.same_cluster:
             for topic in self.sink.topics(wanted):
-                if topic in self.source.ids or self.source.options.chooses(topic):
+                if self.source.reads(topic):
                     msg = f"the pipeline reads what it writes: topic {topic} is one of its source's and of its sink's"
                     raise ConfigError(msg, "route its tables to other topics, or change source.topic or topic-pattern")
         self.sink.prepare(wanted)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from ingest.inmemory.staged import Staged
 from ingest.model.reject import Reject
-from ingest.sinks.sink import PlainControl, PlainWriter
+from ingest.sinks.sink import PlainSinkCoordinator, PlainWriter
 from ingest.task.output import offset_of
 
 if TYPE_CHECKING:
@@ -89,10 +89,10 @@ class SampledSource(Staged):
         """Connect to nothing yet."""
         super().__init__(options)
         self.sample = Sample()
-        self._control = _SampledControl(options, options.control(pipeline, warn), pipeline, self.sample)
+        self._control = _SampledControl(options, options.coordinator(pipeline, warn), pipeline, self.sample)
         self.tolerated: int = options.tolerated
 
-    def control(self, _pipeline: str, _warn: Callable[[str], None]) -> _SampledControl:
+    def coordinator(self, _pipeline: str, _warn: Callable[[str], None]) -> _SampledControl:
         """Return the driver's side."""
         return self._control
 
@@ -186,6 +186,9 @@ class _SampledControl:
     def check(self, positions: Mapping[Split, int]) -> dict[Split, int]:
         return dict(positions)
 
+    def reads(self, topic: str) -> bool:
+        return bool(self.real.reads(topic))
+
     def finished(self, _positions: Mapping[Split, int]) -> bool:
         return False
 
@@ -229,9 +232,9 @@ class LookingSink(Staged):
     def __init__(self, options: Any, pipeline: str, warn: Callable[[str], None]) -> None:  # noqa: ANN401
         """Connect to nothing yet."""
         super().__init__(options)
-        self._control = _LookingControl(options.control(pipeline, warn))
+        self._control = _LookingControl(options.coordinator(pipeline, warn))
 
-    def control(self, _pipeline: str, _warn: Callable[[str], None]) -> _LookingControl:
+    def coordinator(self, _pipeline: str, _warn: Callable[[str], None]) -> _LookingControl:
         """Return the driver's side."""
         return self._control
 
@@ -244,7 +247,7 @@ class LookingSink(Staged):
         self._control.real.close()
 
 
-class _LookingControl(PlainControl):
+class _LookingControl(PlainSinkCoordinator):
     def __init__(self, real: Any) -> None:  # noqa: ANN401
         self.real = real
         self._identity: str | None = None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ingest.deadletter.letter import PREFIX, headers_of
 from ingest.errors import TopicMissing
 from ingest.model.table import show
-from ingest.sinks.sink import PlainControl, PlainWriter
+from ingest.sinks.sink import PlainSinkCoordinator, PlainWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -43,7 +43,7 @@ class GivenSource(Staged):
         super().__init__(options)
         self._records = records
 
-    def control(self, _pipeline: str, _warn: Callable[[str], None]) -> _GivenControl:
+    def coordinator(self, _pipeline: str, _warn: Callable[[str], None]) -> _GivenControl:
         """The driver's side."""
         return _GivenControl(self, self._records)
 
@@ -75,6 +75,9 @@ class _GivenControl:
 
     def extent(self, ends: Mapping[Split, int]) -> dict[Split, tuple[int, int]]:
         return {split: (0, end) for split, end in ends.items()}
+
+    def reads(self, topic: str) -> bool:
+        return topic in self.ids
 
     def finished(self, _positions: Mapping[Split, int]) -> bool:
         return False
@@ -132,10 +135,10 @@ class KeptSink(Staged):
         super().__init__(options)
         self._out = out
 
-    def control(self, pipeline: str, warn: Callable[[str], None]) -> Any:  # noqa: ANN401
+    def coordinator(self, pipeline: str, warn: Callable[[str], None]) -> Any:  # noqa: ANN401
         """The driver's side: the sink's own, where it needs nobody else."""
         if self._options.type in {"print", "values"}:
-            return self._options.control(pipeline, warn)
+            return self._options.coordinator(pipeline, warn)
         return _KeptControl(self._options)
 
     def writer(self, pipeline: str, run: int) -> Any:  # noqa: ANN401
@@ -145,7 +148,7 @@ class KeptSink(Staged):
         return _Writer(self._out)
 
 
-class _KeptControl(PlainControl):
+class _KeptControl(PlainSinkCoordinator):
     def __init__(self, options: Any) -> None:  # noqa: ANN401
         self._options = options
         self._known: set[Any] = set()

@@ -57,7 +57,7 @@ class Writer(Protocol):
         """Give up what was written since the last commit, as far as the guarantee allows."""
 
 
-class Control(Protocol):
+class SinkCoordinator(Protocol):
     """The driver's side of a sink. Raises IngestError only."""
 
     stream: Literal["out", "err"]
@@ -81,10 +81,10 @@ class Control(Protocol):
     def prepare(self, tables: Iterable[TableId]) -> None:
         """See to it that these tables can be written to. Idempotent: a crash may repeat it."""
 
-    def own(self, checkpoint: str, run: int) -> None:
+    def acquire(self, checkpoint: str, run: int) -> None:
         """Become the only run that writes there (exactly-once)."""
 
-    def settle(
+    def recover_in_doubt(
         self, scope: str, number: int, planned: int, starts: Mapping[int, Mapping[Split, int]], age_s: float
     ) -> dict[int, Resumed]:
         """How far each shard has written a batch whose end no driver saw, as far as that is known (exactly-once).
@@ -93,8 +93,8 @@ class Control(Protocol):
         of an older run is committed after this. Raises DataLoss where it cannot be known any more.
         """
 
-    def mark(self, batch: int, shards: int) -> None:
-        """Say that a batch is about to be written; raises Superseded where a newer run has begun (exactly-once)."""
+    def begin_batch(self, batch: int, shards: int) -> None:
+        """Say that a batch is about to be written; raises Fenced where a newer run has begun (exactly-once)."""
 
     def changed(self, events: Iterable[SchemaChange]) -> list[str]:
         """Lines to show for schema changes."""
@@ -126,7 +126,7 @@ class Sink(Protocol):
     ) -> Plan:
         """How rows of a source table are written; raises RowError for a table that cannot be."""
 
-    def control(self, pipeline: str, warn: Callable[[str], None]) -> Control:
+    def coordinator(self, pipeline: str, warn: Callable[[str], None]) -> SinkCoordinator:
         """The driver's side."""
 
     def writer(self, pipeline: str, run: int) -> Writer:
@@ -136,7 +136,7 @@ class Sink(Protocol):
 SINKS: Registry[SinkOptions] = Registry(
     "ingest.sinks",
     "ingest.sinks.sink:SinkOptions",
-    ("plan", "control", "writer"),
+    ("plan", "coordinator", "writer"),
     {
         "upsert-kafka": "ingest.sinks.upsert_kafka:UpsertKafka",
         "kafka": "ingest.sinks.kafka:KafkaSink",

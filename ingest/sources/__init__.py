@@ -48,12 +48,11 @@ class Reader(Protocol):
         """Let go of what it holds."""
 
 
-class Control(Protocol):
+class SourceCoordinator(Protocol):
     """The driver's side of a source. Raises IngestError only."""
 
     ids: dict[str, str]
     """The topics, or what stands for them, that are read, with their ids."""
-    options: Any
 
     def connect(self) -> str:
         """An identity of where records come from."""
@@ -74,6 +73,9 @@ class Control(Protocol):
 
     def extent(self, ends: Mapping[Split, int]) -> dict[Split, tuple[int, int]]:
         """The first position that each split has now, with where it ends."""
+
+    def reads(self, topic: str) -> bool:
+        """Tell whether a topic is, or would be, one of those that are read."""
 
     def finished(self, positions: Mapping[Split, int]) -> bool:
         """Whether a bounded source was read to its end."""
@@ -132,7 +134,7 @@ class Source(Protocol):
     def rate_limit(self) -> float | None:
         """Records in a second, at most."""
 
-    def control(self, pipeline: str, warn: Callable[[str], None]) -> Control:
+    def coordinator(self, pipeline: str, warn: Callable[[str], None]) -> SourceCoordinator:
         """The driver's side."""
 
     def reader(self, pipeline: str) -> Reader:
@@ -142,7 +144,7 @@ class Source(Protocol):
 SOURCES: Registry[RecordOptions] = Registry(
     "ingest.sources",
     "ingest.sources.records:RecordOptions",
-    ("control", "reader"),
+    ("coordinator", "reader"),
     {
         "kafka": "ingest.sources.kafka:KafkaSource",
         "upsert-kafka": "ingest.sources.upsert_kafka:UpsertKafkaSource",

@@ -14,7 +14,9 @@ from pyspark import TaskContext
 from ingest.encode.conform import OTHERS
 from ingest.encode.rows import RowPlan
 from ingest.encode.transform import FeedPlan
-from ingest.errors import IngestError, Superseded, Unsettled
+from ingest.errors import CommitOutcomeUnknown as Unsettled
+from ingest.errors import Fenced as Superseded
+from ingest.errors import IngestError
 from ingest.model.cache import MAX_COUNTED, count_up
 from ingest.model.portion import Portion
 from ingest.model.reject import Failure, Reject

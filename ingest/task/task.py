@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ingest.encode.conform import KeyChanged
 from ingest.encode.encode import encode, stage_of
-from ingest.errors import ConfigError, IngestError, InternalError, Unsettled
+from ingest.errors import CommitOutcomeUnknown as Unsettled
+from ingest.errors import ConfigError, IngestError, InternalError
 from ingest.model.change import TOMBSTONE, Bad
 from ingest.model.reject import RowError
 from ingest.model.table import show

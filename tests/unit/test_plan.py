@@ -202,10 +202,10 @@ def test_what_refuses_a_run_at_its_start_refuses_a_plan(
 class AtTheEnd(GivenSource):
     """A source whose pipeline starts behind all records, as with `latest-offset`."""
 
-    def control(self, pipeline: str, warn: Any) -> Any:
-        control = super().control(pipeline, warn)
-        control.start = lambda *_: control.ends({})  # type: ignore[method-assign]
-        return control
+    def coordinator(self, pipeline: str, warn: Any) -> Any:
+        coordinator = super().coordinator(pipeline, warn)
+        coordinator.start = lambda *_: coordinator.ends({})  # type: ignore[method-assign]
+        return coordinator
 
 
 def test_records_that_a_run_would_not_read_show_tables_and_end_nothing(tmp_path: Path) -> None:
