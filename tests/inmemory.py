@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ingest.config.diagnostics import render
 from ingest.config.loader import load_text
-from ingest.inmemory.rehearsal import MemoryRecord, Rehearsed, rehearse
+from ingest.testing.in_memory_run import MemoryRecord, Rehearsed, rehearse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,7 +17,7 @@ from ingest.model.text import one_line
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ingest.inmemory.preview import Preview
+    from ingest.testing.dry_run import Preview
 
 
 def plan(
@@ -32,7 +32,7 @@ def plan(
     Ends as the run would end, as far as the sample shows: with the same exit code and error.
     """
     from ingest.config.masking import mask, masked  # noqa: PLC0415
-    from ingest.inmemory.preview import preview  # noqa: PLC0415  (`--help` should not wait for any of this)
+    from ingest.testing.dry_run import preview  # noqa: PLC0415  (`--help` should not wait for any of this)
     from ingest.observe.events import Warned  # noqa: PLC0415
 
     values, spark = parse_variables(variables), parse_variables(conf)

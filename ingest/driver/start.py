@@ -16,7 +16,7 @@ from ingest.checkpoint.checkpoint import Batch, Checkpoint, Progress
 from ingest.checkpoint.old_keys import old_keys
 from ingest.checkpoint.storage import HadoopStorage, LocalStorage, is_remote
 from ingest.driver import planner
-from ingest.driver.prefetch import first_look
+from ingest.driver.sample_schemas import first_look
 from ingest.errors import ConfigError, IngestError
 from ingest.model.schema import CreateTable, changes
 from ingest.model.table import show
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from ingest.checkpoint.storage import Storage
     from ingest.config.pipeline import Pipeline
     from ingest.deadletter.collector import DirtyDataCollector
-    from ingest.driver.stages import Stages
+    from ingest.driver.transforms import Stages
     from ingest.kafka.admin import Split
     from ingest.model.schema import SchemaChange
     from ingest.model.table import TableId
@@ -284,7 +284,7 @@ class Starting:
 
     def make_stages(self, compiler: Compiler) -> Stages:
         """What runs batches through Spark SQL."""
-        from ingest.driver.stages import Stages  # noqa: PLC0415  (as above)
+        from ingest.driver.transforms import Stages  # noqa: PLC0415  (as above)
 
         return Stages(self.session, compiler, self.shards)
 

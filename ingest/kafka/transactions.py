@@ -130,7 +130,7 @@ class Channel:
             raise explain(exc, f"begin a transaction of {self._what}", self._servers) from exc
 
     def commit(self, shard: int, notes: Sequence[tuple[Notes, str]], number: int) -> None:
-        """Commit what was written since `begin`, and notes; raises CommitOutcomeUnknown where nobody knows how it ended."""
+        """Commit what was written since `begin`, and notes; raises CommitOutcomeUnknown where nobody knows whether."""
         self.writer.check()
         what = f"commit a transaction of {self._what}"
         try:

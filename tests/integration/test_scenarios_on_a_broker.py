@@ -19,9 +19,9 @@ from ingest.config.pipeline import Route
 from ingest.config.scenario import read
 from ingest.driver.start import Settings
 from ingest.errors import IngestError
-from ingest.inmemory.rehearsal import Inline
 from ingest.observe.events import RunEnded, SchemaChanged
 from ingest.sandbox import broker as sandbox
+from ingest.testing.in_memory_run import Inline
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,10 +12,10 @@ from harness import debezium
 
 from ingest.cli.app import main
 from ingest.driver.start import Settings
-from ingest.inmemory.preview import Preview, preview
-from ingest.inmemory.rehearsal import MemoryRecord, Rehearsed, rehearse
-from ingest.inmemory.sampled import MOST
-from ingest.inmemory.staged import GivenSource, KeptSink
+from ingest.testing.capturing import GivenSource, KeptSink
+from ingest.testing.dry_run import Preview, preview
+from ingest.testing.in_memory_run import MemoryRecord, Rehearsed, rehearse
+from ingest.testing.sampling import MOST
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,10 +16,10 @@ from ingest.sinks.sink import PlainSinkCoordinator, PlainWriter
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
-    from ingest.inmemory.rehearsal import MemoryRecord, Rehearsed
     from ingest.kafka.admin import Split
     from ingest.model.change import Bad
     from ingest.model.record import Record
+    from ingest.testing.in_memory_run import MemoryRecord, Rehearsed
 
 _CHUNK: Final = 100
 

@@ -9,14 +9,14 @@ from difflib import unified_diff
 from typing import TYPE_CHECKING, Any, Final
 
 from ingest.config.diagnostics import render
-from ingest.inmemory.rehearsal import MemoryRecord, rehearse
 from ingest.model.table import show
+from ingest.testing.in_memory_run import MemoryRecord, rehearse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ingest.config.scenario import Scenario
-    from ingest.inmemory.rehearsal import Rehearsed
+    from ingest.testing.in_memory_run import Rehearsed
 
 _ALWAYS: Final = ("records", "rejects", "lines")
 

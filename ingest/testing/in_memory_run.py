@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ingest.driver.loop import Loop
 from ingest.driver.start import Settings
 from ingest.errors import IngestError
-from ingest.inmemory.staged import GivenSource, KeptLetters, KeptSink
 from ingest.observe.events import Event, Printed, RunEnded, SchemaChanged, Warned
 from ingest.spark.session import Session
 from ingest.task import changelog, worker
+from ingest.testing.capturing import GivenSource, KeptLetters, KeptSink
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -233,7 +233,7 @@ class Inline(Loop):
 
     def make_stages(self, compiler: Compiler) -> Any:  # noqa: ANN401  (it plays the part of `Stages`)
         """Return what runs both stages of a transform in this process."""
-        from ingest.driver.stages import InlineStages  # noqa: PLC0415  (most tests need no Spark SQL)
+        from ingest.driver.transforms import InlineStages  # noqa: PLC0415  (most tests need no Spark SQL)
 
         return InlineStages(compiler)
 

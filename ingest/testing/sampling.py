@@ -10,10 +10,10 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from ingest.inmemory.staged import Staged
 from ingest.model.reject import Reject
 from ingest.sinks.sink import PlainSinkCoordinator, PlainWriter
 from ingest.task.output import offset_of
+from ingest.testing.capturing import Staged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping, Sequence

@@ -15,10 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ingest.checkpoint.storage import HadoopStorage, LocalStorage, Overlay
-from ingest.driver.prefetch import observe_chunks
+from ingest.driver.sample_schemas import observe_chunks
 from ingest.errors import DirtyData, IngestError, NoPrimaryKey
-from ingest.inmemory.rehearsal import Inline, InProcess
-from ingest.inmemory.sampled import LookingCollector, LookingSink, SampledSource
 from ingest.model import types
 from ingest.model.reject import head
 from ingest.model.table import selector, show
@@ -27,6 +25,8 @@ from ingest.schema.evolve import Schemas, reroute
 from ingest.schema.routes import rule_of
 from ingest.spark.session import Session
 from ingest.task import worker
+from ingest.testing.in_memory_run import Inline, InProcess
+from ingest.testing.sampling import LookingCollector, LookingSink, SampledSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
