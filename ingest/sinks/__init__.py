@@ -109,10 +109,21 @@ class SinkCoordinator(Protocol):
 class Sink(Protocol):
     """What a sink's options model offers, beside what all of them have (`SinkOptions`)."""
 
-    needs_key: bool
-    writes_keys: bool
-    most_per_batch: int | None
-    parallelism: int | None
+    @property
+    def needs_key(self) -> bool:
+        """Whether only tables with a primary key can be written."""
+
+    @property
+    def writes_keys(self) -> bool:
+        """Whether records are found again by their key, so that a row has to keep it."""
+
+    @property
+    def most_per_batch(self) -> int | None:
+        """Records of a shard in one batch, where the sink cannot take any number."""
+
+    @property
+    def parallelism(self) -> int | None:
+        """How many tasks write at once, at most."""
 
     @property
     def changelog(self) -> bool:

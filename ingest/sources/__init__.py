@@ -5,7 +5,7 @@ Third parties add theirs under the entry point `ingest.sources`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from ingest.component.registry import Registry
 
@@ -23,9 +23,13 @@ if TYPE_CHECKING:
 class Chunk(Protocol):
     """Consecutive records of one split."""
 
-    split: Split
-    messages: Sequence[Record]
-    """A list, or what has them in C as well (`Raw`)."""
+    @property
+    def split(self) -> Split:
+        """The split that they are of."""
+
+    @property
+    def messages(self) -> Sequence[Record]:
+        """The records: a list, or what has them in C as well (`Raw`)."""
 
     @property
     def topic(self) -> str:
@@ -102,17 +106,20 @@ class SourceCoordinator(Protocol):
 class Source(Protocol):
     """What a source's options model offers; `RecordOptions` has much of it."""
 
-    left_out: ClassVar[str]
-    """What records that are not wanted are counted as."""
-    upserts: ClassVar[bool]
-    """Whether its records are rows by their keys, so that an insert may be an update."""
+    @property
+    def left_out(self) -> str:
+        """The name by which records that are not wanted are counted."""
+
+    @property
+    def upserts(self) -> bool:
+        """Whether its records are rows by their keys, so that an insert may be an update."""
 
     @property
     def format(self) -> Format:
         """The format of the values, with its options."""
 
     @property
-    def prefetch(self) -> int:
+    def sample_size(self) -> int:
         """How many of the newest records of each split to look at before the first batch."""
 
     @property

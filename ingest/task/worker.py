@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pyspark.core.broadcast import Broadcast
 
-    from ingest.deadletter.collector import DirtyDataCollector
+    from ingest.deadletter.collector import Collector as DirtyDataCollector
     from ingest.deadletter.letter import DeadLetters
     from ingest.encode.plan import Plan
     from ingest.encode.transform import Programs

@@ -11,81 +11,42 @@ from __future__ import annotations
 import atexit
 import shutil
 import tempfile
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from ingest.driver.loop import Loop
-from ingest.driver.start import Settings
-from ingest.errors import IngestError
+from ingest.checkpoint.place import CheckpointAccess, MemoryPlace
+from ingest.driver.context import RunContext, Settings
+from ingest.driver.counters import Counters
+from ingest.driver.parts import Listeners, Sides, make_parts
+from ingest.driver.run import started
+from ingest.driver.schemas import warn_withheld
+from ingest.driver.startup import PipelineStartup
+from ingest.errors import IngestError, InternalError
 from ingest.observe.events import Event, Printed, RunEnded, SchemaChanged, Warned
+from ingest.schema.evolve import Schemas
 from ingest.spark.session import Session
 from ingest.task import changelog, worker
-from ingest.testing.capturing import GivenSource, KeptLetters, KeptSink
+from ingest.testing.capturing import Captured, CapturingCollector, capturing_sink
+from ingest.testing.in_memory_source import in_memory
+from ingest.testing.in_process import InProcessEngine, InProcessRunner, NoStop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+    from collections.abc import Sequence
 
     from pyspark.sql import SparkSession
 
     from ingest.config.pipeline import Pipeline
+    from ingest.driver.startup import Start
     from ingest.kafka.admin import Split
-    from ingest.model.record import Headers
+    from ingest.model.reject import Reject
     from ingest.observe.events import Observer
-    from ingest.schema.evolve import Schemas
-    from ingest.transform.compiler import Compiler
+    from ingest.testing.records import MemoryRecord
 
 
 @dataclass(slots=True)
-class MemoryRecord:
-    """A record that a test gives. `index` is its number among all of them."""
-
-    index: int
-    topic_name: str
-    key_bytes: bytes | None
-    value_bytes: bytes | None
-    partition_number: int = 0
-    position: int = 0
-    millis: int | None = None
-    sent: Headers = field(default_factory=list)
-
-    def key(self) -> bytes | None:
-        """The key's bytes."""
-        return self.key_bytes
-
-    def value(self) -> bytes | None:
-        """The value's bytes."""
-        return self.value_bytes
-
-    def topic(self) -> str:
-        """The topic."""
-        return self.topic_name
-
-    def partition(self) -> int:
-        """The partition."""
-        return self.partition_number
-
-    def offset(self) -> int:
-        """The position in the partition."""
-        return self.position
-
-    def timestamp(self) -> tuple[int, int]:
-        """When it was made."""
-        return (0, -1) if self.millis is None else (1, self.millis)
-
-    def headers(self) -> Headers:
-        """Names and values."""
-        return self.sent
-
-    def leader_epoch(self) -> int:
-        """The first."""
-        return 0
-
-
-@dataclass(slots=True)
-class Rehearsed:
+class InMemoryRun:
     """What became of the records. Everything in the order in which it happened."""
 
     records: list[tuple[str, bytes | None, bytes | None]] = field(default_factory=list)
@@ -106,23 +67,13 @@ class Rehearsed:
     """What the run ended with, if not with success."""
 
 
-def rehearse(pipeline: Pipeline, records: Sequence[MemoryRecord], *, look_ahead: int = 1) -> Rehearsed:
+def run_in_memory(pipeline: Pipeline, records: Sequence[MemoryRecord], *, look_ahead: int = 1) -> InMemoryRun:
     """Run a pipeline on records until they are drained. Raises nothing for what a pipeline or a record holds.
 
     `look_ahead`: how many records a task looks at when one does not fit its table's schema, that one included.
     """
-    out = Rehearsed()
-    by_split: dict[Split, list[MemoryRecord]] = {}
-    for record in records:
-        of_split = by_split.setdefault((record.topic_name, record.partition_number), [])
-        record.position = len(of_split)
-        of_split.append(record)
-    source, sink = GivenSource(pipeline.source, by_split), KeptSink(pipeline.sink, out)
-    options = pipeline.pipeline
-    if options.collector is not None:
-        options = options.model_copy(update={"collector": KeptLetters(options.collector, out)})
-    staged = pipeline.model_copy(update={"source": source, "sink": sink, "pipeline": options})
-    by_place = {(r.topic_name, r.partition_number, r.position): r.index for r in records}
+    captured = Captured()
+    out = InMemoryRun(captured.records, letters=captured.letters)
 
     def observe(event: Event) -> None:
         match event:
@@ -135,51 +86,76 @@ def rehearse(pipeline: Pipeline, records: Sequence[MemoryRecord], *, look_ahead:
             case _:
                 return
 
-    with tempfile.TemporaryDirectory() as folder:
-        settings = Settings(folder, Path(folder) / "logs", once=True)
-        summary = RunEnded(options.name)
-        run = Inline(staged, settings, observe, summary, look_ahead - 1)
-        try:
-            run.run()
-        except IngestError as exc:
-            out.error = exc
-        finally:
-            run.resources.close()
-            worker.discard()
-            shutil.rmtree(changelog.folder(run.checkpoint.scope), ignore_errors=True)
-    out.rejects = [(by_place[r.topic, r.partition, r.offset], r.stage, r.code) for r in run.rejected]
-    out.skipped, out.withheld, out.cut = dict(summary.skipped), dict(summary.withheld), dict(summary.cut)
-    out.schemas = run.schemas
+    source = in_memory(pipeline.source, by_split(records))
+    options = pipeline.pipeline
+    sink = capturing_sink(pipeline.sink, captured, options.name, lambda text: observe(Warned(text)))
+    collector = None if options.collector is None else CapturingCollector(options.collector, captured)
+    ran = run_in_process(pipeline, Sides(source, sink, collector), observe, look_ahead=look_ahead - 1)
+    by_place = {(r.topic_name, r.partition_number, r.position): r.index for r in records}
+    out.rejects = [(by_place[r.topic, r.partition, r.offset], r.stage, r.code) for r in ran.rejects]
+    out.skipped, out.withheld, out.cut = dict(ran.summary.skipped), dict(ran.summary.withheld), dict(ran.summary.cut)
+    out.schemas, out.error = ran.schemas, ran.error
     return out
 
 
-class _Value(NamedTuple):
-    """A broadcast that goes nowhere."""
+def by_split(records: Sequence[MemoryRecord]) -> dict[Split, list[MemoryRecord]]:
+    """Return the records of each split, which get their positions by it."""
+    out: dict[Split, list[MemoryRecord]] = {}
+    for record in records:
+        of_split = out.setdefault((record.topic_name, record.partition_number), [])
+        record.position = len(of_split)
+        of_split.append(record)
+    return out
 
-    value: Any
+
+@dataclass(slots=True)
+class InProcessRun:
+    """A run in this process that is over."""
+
+    summary: RunEnded
+    rejects: list[Reject] = field(default_factory=list)
+    schemas: Schemas = field(default_factory=Schemas)
+    error: IngestError | None = None
+    """What it ended with, if not with success."""
 
 
-class InProcess:
-    """What main street needs of Spark."""
+def run_in_process(pipeline: Pipeline, sides: Sides, observer: Observer, *, look_ahead: int) -> InProcessRun:
+    """Run a pipeline with these sides until its source is drained. Its checkpoint is in memory.
 
-    slots = 1
+    `look_ahead`: how many records a task looks at behind one that does not fit its table's schema. Raises ConfigError
+    where the pipeline cannot be run at all.
+    """
+    out = InProcessRun(RunEnded(pipeline.pipeline.name))
+    context = RunContext(pipeline, Settings("memory", Path("memory"), once=True), observer)
+    engine = InProcessEngine(InProcessRunner(_no_java), shared_spark)
+    listeners = Listeners(out.rejects.append, warn_withheld(context))
+    parts = make_parts(context, pipeline.rules, sides, engine, NoStop(), listeners, look_ahead)
+    counters = Counters(out.summary, pipeline.pipeline.max_tables)
+    start: Start | None = None
+    try:
+        with (
+            CheckpointAccess(MemoryPlace()) as access,
+            started(context, parts, PipelineStartup(context, parts, counters), access, counters) as (start, driver),
+        ):
+            driver.run()
+    except IngestError as exc:
+        out.error = exc
+    finally:
+        worker.discard()
+        if start is not None:
+            out.schemas = start.schemas.schemas
+            shutil.rmtree(changelog.folder(start.checkpoint.scope), ignore_errors=True)
+    return out
 
-    def broadcast(self, value: Any) -> _Value:  # noqa: ANN401  (anything)
-        """Keep a value."""
-        return _Value(value)
 
-    def run(self, function: Callable[[Iterable[Any]], Iterator[Any]], tasks: Sequence[Any]) -> list[Any]:
-        """Do one task after the other."""
-        return [outcome for task in tasks for outcome in function([task])]
-
-    def stop(self) -> None:
-        """Nothing runs."""
-        return
+def _no_java() -> tuple[Any, Any]:
+    msg = "a run in memory needs no file system"
+    raise InternalError(msg)
 
 
 @cache
-def _spark() -> SparkSession:
-    """Spark SQL for all rehearsals in this process."""
+def shared_spark() -> SparkSession:
+    """Return Spark SQL for all runs in this process."""
     folder = tempfile.mkdtemp(prefix="ingest-test-")
     session = Session("ingest test", "local[1]", {}, lock=None, log=Path(folder) / "spark.log")
 
@@ -189,55 +165,3 @@ def _spark() -> SparkSession:
 
     atexit.register(end)
     return session.sql()
-
-
-class NoStop:
-    """Nobody stops it."""
-
-    asked = False
-
-    @contextmanager
-    def installed(self) -> Generator[None]:
-        """Listen to nobody."""
-        yield
-
-    def listen(self) -> None:
-        """Listen to nobody."""
-
-
-class Inline(Loop):
-    """Main street without Spark."""
-
-    def ask_workers(self) -> list[str]:
-        """Ask nobody."""
-        return []
-
-    def __init__(
-        self, pipeline: Pipeline, settings: Settings, observer: Observer, summary: RunEnded, look_ahead: int
-    ) -> None:
-        """`look_ahead`: how many records a task looks at behind one that does not fit."""
-        super().__init__(pipeline, settings, observer, summary)
-        self.stop = NoStop()  # type: ignore[assignment]
-        self.look_ahead = look_ahead
-        self.rejected: list[Any] = []
-
-    def start_spark(self, connecting: Any) -> Any:  # noqa: ANN401
-        """Wait for the other half of the start; raises its error."""
-        if connecting is not None and (error := connecting.exception()) is not None:
-            raise error
-        return InProcess()
-
-    def spark_sql(self) -> SparkSession:
-        """Return the Spark SQL that all rehearsals share."""
-        return _spark()
-
-    def make_stages(self, compiler: Compiler) -> Any:  # noqa: ANN401  (it plays the part of `Stages`)
-        """Return what runs both stages of a transform in this process."""
-        from ingest.driver.transforms import InlineStages  # noqa: PLC0415  (most tests need no Spark SQL)
-
-        return InlineStages(compiler)
-
-    def report(self, batch: Any, outcomes: Any) -> None:  # noqa: ANN401
-        """Keep the rejects, too."""
-        self.rejected += [reject for outcome in outcomes for reject in outcome.rejects]
-        super().report(batch, outcomes)

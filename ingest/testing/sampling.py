@@ -1,35 +1,29 @@
-"""The parts that a dry run plays otherwise: a source of a few records, a sink and a collector that only look.
+"""A few records of a source, as a source of their own: what a dry run reads.
 
-Each is the pipeline's own options model and the driver's own side of it, but nothing is written anywhere: neither rows
-nor topics, directories, offsets or dead letters.
+The real source is asked, and shown nothing: no offset is committed.
 """
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from ingest.model.reject import Reject
-from ingest.sinks.sink import PlainSinkCoordinator, PlainWriter
 from ingest.task.output import offset_of
-from ingest.testing.capturing import Staged
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+    from collections.abc import Generator, Iterable, Mapping, Sequence
 
     from ingest.kafka.admin import Split
-    from ingest.model.change import Bad
     from ingest.model.record import Record
-    from ingest.model.table import TableId
-    from ingest.sources import Chunk
+    from ingest.sources import Chunk, Source, SourceCoordinator
 
 MOST: Final = 1_000
 """Records of one split that are looked at from where a run would start, and as many of the newest."""
 MOST_OF_ALL: Final = 20_000
 """So many of all splits together, about."""
 MOST_BYTES: Final = 256 << 20
-LOOK_S: Final = 5.0
+READ_S: Final = 5.0
 """How long to read a part of the sample, at most, in seconds."""
 
 
@@ -78,65 +72,47 @@ class Sample:
         return self.between({split: (start, self.extent[split][1]) for split, start in self.starts.items()})
 
 
-class SampledSource(Staged):
-    """The pipeline's source, of which a sample is taken once, however often it is run."""
+class SampledCoordinator:
+    """The driver's side of a sample: the real source is asked, once for all runs over the sample, and shown nothing."""
 
-    upserts: ClassVar[bool] = False
-    """What is written does not matter, so nobody asks which row was there before."""
-    rate_limit: ClassVar[None] = None
-
-    def __init__(self, options: Any, pipeline: str, warn: Callable[[str], None]) -> None:  # noqa: ANN401
+    def __init__(self, source: Source, real: SourceCoordinator, pipeline: str) -> None:
         """Connect to nothing yet."""
-        super().__init__(options)
         self.sample = Sample()
-        self._control = _SampledControl(options, options.coordinator(pipeline, warn), pipeline, self.sample)
-        self.tolerated: int = options.tolerated
-
-    def coordinator(self, _pipeline: str, _warn: Callable[[str], None]) -> _SampledControl:
-        """Return the driver's side."""
-        return self._control
-
-    def reader(self, _pipeline: str) -> _SampledReader:
-        """Return a task's side."""
-        return _SampledReader(self.sample)
-
-    def end(self) -> None:
-        """Let go of the connections."""
-        self._control.real.close()
-
-
-class _SampledControl:
-    def __init__(self, options: Any, real: Any, pipeline: str, sample: Sample) -> None:  # noqa: ANN401
-        self.options, self.real = real.options, real
-        self._source, self._pipeline = options, pipeline
-        self._sample = sample
+        self._source = source
+        self._real = real
+        self._pipeline = pipeline
         self._identity: str | None = None
 
     @property
     def ids(self) -> dict[str, str]:
-        found: dict[str, str] = self.real.ids
-        return found
+        """The topics that are read, with their ids."""
+        return self._real.ids
+
+    @ids.setter
+    def ids(self, value: dict[str, str]) -> None:
+        self._real.ids = value
 
     def connect(self) -> str:
+        """Return an identity of where records come from."""
         if self._identity is None:
-            self._identity = self.real.connect()
+            self._identity = self._real.connect()
         return self._identity
 
     def fingerprint(self, identity: str) -> dict[str, Any]:
-        found: dict[str, Any] = self.real.fingerprint(identity)
-        return found
+        """Return what a checkpoint of this source depends on."""
+        return self._real.fingerprint(identity)
 
     def start(
         self, stored: Mapping[Split, int], ids: Mapping[str, str], owner: str, from_time: int | None
     ) -> dict[Split, int]:
-        if not self._sample.starts:
-            positions = self.real.start(stored, ids, owner, from_time)
-            self._take(positions, anew=not stored)
-        return dict(self._sample.starts)
+        """Take the sample, the first time; returns where it starts. Raises IngestError."""
+        if not self.sample.starts:
+            self._take(self._real.start(stored, ids, owner, from_time), anew=not stored)
+        return dict(self.sample.starts)
 
     def _take(self, positions: dict[Split, int], *, anew: bool) -> None:
-        sample = self._sample
-        sample.extent = extent = self.real.extent(self.real.ends(positions))
+        sample = self.sample
+        sample.extent = extent = self._real.extent(self._real.ends(positions))
         sample.waiting = sum(max(0, end - positions[split]) for split, (_, end) in extent.items())
         most = max(10, min(MOST, MOST_OF_ALL // max(1, len(positions))))
         sample.old = anew and not sample.waiting
@@ -148,7 +124,7 @@ class _SampledControl:
         newest = {}
         for split, (first, end) in extent.items():
             start, stop = head[split]
-            behind = max(first, end - max(most, self._source.prefetch))
+            behind = max(first, end - max(most, self._source.sample_size))
             newest[split] = (behind, min(end, start)) if stop >= end else (max(behind, stop), end)
         self._read(newest)
         sample.looked_at = sum(len(chunk.messages) for chunk in sample.to_come())
@@ -156,19 +132,19 @@ class _SampledControl:
         sample.chunks.sort(key=lambda chunk: (chunk.split, offset_of(chunk.messages[0])))
 
     def _read(self, ranges: Mapping[Split, tuple[int, int]]) -> dict[Split, int]:
-        """Add records to the sample; how far each range was read. Raises IngestError."""
+        """Add records to the sample; returns how far each range was read. Raises IngestError."""
         wanted = {split: span for split, span in ranges.items() if span[0] < span[1]}
         stops = {split: start for split, (start, _) in ranges.items()}
         if not wanted:
             return stops
         reader = self._source.reader(self._pipeline)
-        size, deadline = 0, time.monotonic() + LOOK_S
+        size, deadline = 0, time.monotonic() + READ_S
         reading = reader.read(wanted)
         try:
             chunk: Chunk | None
             for chunk in reading:
                 if chunk is not None:
-                    self._sample.chunks.append(SampleChunk(chunk.split, chunk.topic, [*chunk.messages]))
+                    self.sample.chunks.append(SampleChunk(chunk.split, chunk.topic, [*chunk.messages]))
                     size += sum(len(message.value() or b"") for message in chunk.messages)
                 if size > MOST_BYTES or time.monotonic() > deadline:
                     break
@@ -178,38 +154,57 @@ class _SampledControl:
             reader.close()
 
     def ends(self, _positions: Mapping[Split, int]) -> dict[Split, int]:
-        return dict(self._sample.stops)
+        """Return where the dry run ends."""
+        return dict(self.sample.stops)
 
     def extent(self, _ends: Mapping[Split, int]) -> dict[Split, tuple[int, int]]:
-        return dict(self._sample.extent)
+        """Return the first position and the end of each split of the real source."""
+        return dict(self.sample.extent)
 
     def check(self, positions: Mapping[Split, int]) -> dict[Split, int]:
+        """Return the positions: a sample loses nothing."""
         return dict(positions)
 
     def reads(self, topic: str) -> bool:
-        return bool(self.real.reads(topic))
+        """Tell whether a topic is, or would be, one of those that are read."""
+        return self._real.reads(topic)
+
+    def resolve(self, splits: Iterable[Split], to: Literal["earliest", "latest"] | int) -> dict[Split, int]:
+        """Return what the real source says."""
+        return self._real.resolve(splits, to)
+
+    def topics(self, names: Iterable[str]) -> Mapping[str, Any]:
+        """Return what the real source says."""
+        return self._real.topics(names)
 
     def finished(self, _positions: Mapping[Split, int]) -> bool:
+        """Leave the end to `once`."""
         return False
 
     def discover(self, _positions: Mapping[Split, int]) -> dict[Split, int]:
+        """Return nothing new."""
         return {}
 
     def commit(self, _positions: Mapping[Split, int]) -> None:
-        return
+        """Show nothing: a dry run leaves no trace."""
 
-    keep = commit
+    def keep(self, _positions: Mapping[Split, int]) -> None:
+        """Show nothing: a dry run leaves no trace."""
 
     def close(self) -> None:
-        return
+        """Keep the connection for the next run over the sample; who made it closes it."""
 
 
-class _SampledReader:
+class SampledReader:
+    """A task's side of a sample."""
+
     def __init__(self, sample: Sample) -> None:
+        """Take the sample."""
         self._sample = sample
         self._position: dict[Split, int] = {}
 
     def read(self, ranges: Mapping[Split, tuple[int, int]]) -> Generator[SampleChunk | None]:
+        """Yield chunks until every range is read."""
         self._position = {split: start for split, (start, _) in ranges.items()}
         for chunk in self._sample.between(ranges):
             self._position[chunk.split] = offset_of(chunk.messages[-1]) + 1
@@ -217,107 +212,12 @@ class _SampledReader:
         self._position = {split: end for split, (_, end) in ranges.items()}
 
     def position(self, split: Split) -> int:
+        """Return the next position that this split's range would give."""
         return self._position[split]
 
     def first(self, split: Split) -> int:
+        """Return the first position that a split of the real source has."""
         return self._sample.extent[split][0]
 
     def close(self) -> None:
-        return
-
-
-class LookingSink(Staged):
-    """The pipeline's sink, which is asked whether it would take tables, and gets no record."""
-
-    def __init__(self, options: Any, pipeline: str, warn: Callable[[str], None]) -> None:  # noqa: ANN401
-        """Connect to nothing yet."""
-        super().__init__(options)
-        self._control = _LookingControl(options.coordinator(pipeline, warn))
-
-    def coordinator(self, _pipeline: str, _warn: Callable[[str], None]) -> _LookingControl:
-        """Return the driver's side."""
-        return self._control
-
-    def writer(self, _pipeline: str, _run: int) -> _Nowhere:
-        """Return a task's side."""
-        return _Nowhere()
-
-    def end(self) -> None:
-        """Let go of the connections."""
-        self._control.real.close()
-
-
-class _LookingControl(PlainSinkCoordinator):
-    def __init__(self, real: Any) -> None:  # noqa: ANN401
-        self.real = real
-        self._identity: str | None = None
-
-    def connect(self) -> str:
-        if self._identity is None:
-            self._identity = self.real.connect()
-        return self._identity
-
-    def fingerprint(self, identity: str) -> dict[str, Any]:
-        found: dict[str, Any] = self.real.fingerprint(identity)
-        return found
-
-    def topics(self, tables: Iterable[TableId]) -> set[str]:
-        return set(self.real.topics(tables))
-
-    def missing(self, tables: Iterable[TableId]) -> set[str]:
-        return set(self.real.missing(tables))
-
-    def prepare(self, tables: Iterable[TableId]) -> None:
-        self.real.check(tables)
-
-
-class _Nowhere(PlainWriter):
-    def write(self, _records: Sequence[Any]) -> None:
-        return
-
-    def commit(self, _positions: Any, _tally: Any, *, final: bool) -> None:  # noqa: ANN401, ARG002
-        return
-
-    def abort(self) -> None:
-        return
-
-
-@dataclass(slots=True)
-class RejectsOfCode:
-    """Rejects of one stage and code: how many, and the first of them."""
-
-    count: int
-    example: Reject
-
-
-class LookingCollector(Staged):
-    """The pipeline's collector of dirty data, if it has one; rejects are counted by stage and code, and go nowhere."""
-
-    def __init__(self, options: Any, sample: Sample) -> None:  # noqa: ANN401
-        """Count nothing yet."""
-        super().__init__(options)
-        self._sample = sample
-        self.type = "none" if options is None else options.type
-        self.found: dict[tuple[str, str], RejectsOfCode] = {}
-
-    def prepare(self, sink: dict[str, str], pipeline: str, warn: Callable[[str], None]) -> str:
-        """See whether the topic is there or could be made."""
-        identity: str = self._options.prepare(sink, pipeline, warn, dry_run=True)
-        return identity
-
-    def letters(self, _pipeline: str, _writer: Any) -> LookingCollector:  # noqa: ANN401
-        """Return a task's side."""
-        return self
-
-    def add(self, record: Record, stage: str, bad: Bad) -> None:
-        """Count a reject, and keep the first of its kind."""
-        known = self.found.get((stage, bad.code))
-        if known is not None:
-            known.count += 1
-            return
-        at = (*self._sample.split_of(record), offset_of(record))
-        example = Reject(*at, stage, bad.code, bad.message, bad.table, record.key(), record.value())
-        self.found[stage, bad.code] = RejectsOfCode(1, example)
-
-    def commit(self) -> None:
-        """Nothing is kept."""
+        """Nothing is held."""

@@ -10,19 +10,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ingest.config.diagnostics import render
 from ingest.model.table import show
-from ingest.testing.in_memory_run import MemoryRecord, rehearse
+from ingest.testing.in_memory_run import run_in_memory
+from ingest.testing.records import MemoryRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ingest.config.scenario import Scenario
-    from ingest.testing.in_memory_run import Rehearsed
+    from ingest.testing.in_memory_run import InMemoryRun
 
 _ALWAYS: Final = ("records", "rejects", "lines")
 
 
 def differences(scenario: Scenario) -> list[str]:
-    """Run it; where it does not do what it shall, say so."""
+    """Run a scenario, and return in what it differs from what it expects, a few lines for each difference."""
     expected = scenario.expected
     if scenario.loaded.pipeline is None:
         text = render(scenario.loaded.diagnostics)
@@ -34,7 +35,7 @@ def differences(scenario: Scenario) -> list[str]:
         MemoryRecord(i, m.topic, m.key, m.value, m.partition, 0, m.timestamp, m.headers)
         for i, m in enumerate(scenario.messages)
     ]
-    ran = rehearse(scenario.loaded.pipeline, messages, look_ahead=scenario.look_ahead)
+    ran = run_in_memory(scenario.loaded.pipeline, messages, look_ahead=scenario.look_ahead)
     out = []
     for key in dict.fromkeys([*_ALWAYS, *expected]):
         if key == "error":
@@ -59,14 +60,14 @@ def _text(value: bytes | None) -> str:
     return "null" if value is None else value.decode("utf-8", "backslashreplace")
 
 
-def _records(ran: Rehearsed) -> list[str]:
+def _records(ran: InMemoryRun) -> list[str]:
     return [
         " ".join(part for part in (topic, "" if key is None else _text(key), _text(value)) if part)
         for topic, key, value in ran.records
     ]
 
 
-def _letters(ran: Rehearsed) -> list[dict[str, Any]]:
+def _letters(ran: InMemoryRun) -> list[dict[str, Any]]:
     return [
         {
             "topic": topic,
@@ -79,13 +80,13 @@ def _letters(ran: Rehearsed) -> list[dict[str, Any]]:
     ]
 
 
-def _schema(ran: Rehearsed) -> dict[str, list[str]]:
+def _schema(ran: InMemoryRun) -> dict[str, list[str]]:
     if ran.schemas is None:  # it ended before there were any
         return {}
     return {show(table): [str(column) for column in schema.columns] for table, schema in ran.schemas.sinks.items()}
 
 
-_HAPPENED: Final[dict[str, Callable[[Rehearsed], Any]]] = {
+_HAPPENED: Final[dict[str, Callable[[InMemoryRun], Any]]] = {
     "records": _records,
     "lines": lambda ran: ran.lines,
     "rejects": lambda ran: [f"{index} {stage}/{code}" for index, stage, code in ran.rejects],
@@ -100,7 +101,7 @@ _HAPPENED: Final[dict[str, Callable[[Rehearsed], Any]]] = {
 
 
 def _difference(key: str, wanted: Any, happened: Any) -> str:  # noqa: ANN401  (whatever the file holds)
-    """What was expected (-) and what happened (+), line by line."""
+    """Return what was expected (-) and what happened (+), line by line."""
     lines = unified_diff(_lines(wanted), _lines(happened), lineterm="", n=2)
     return "\n".join([f"{key}: expected (-), happened (+)", *list(lines)[2:]])
 

@@ -7,7 +7,7 @@ import pytest
 
 from ingest.formats.columns import Columns, Extra
 from ingest.model.change import Bad, Kind
-from ingest.testing.in_memory_run import MemoryRecord
+from ingest.testing.records import MemoryRecord
 
 
 @pytest.mark.parametrize(
