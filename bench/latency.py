@@ -154,7 +154,7 @@ def wait(until: Any, pipeline: subprocess.Popen[bytes], seconds: float) -> None:
 
 def planning(bootstrap: str) -> None:
     """What the driver asks Kafka for one batch, over 1,000 partitions of 50 topics."""
-    from ingest.driver import planner  # noqa: PLC0415
+    from ingest.driver import ranges  # noqa: PLC0415
 
     admin = AdminClient({"bootstrap.servers": bootstrap})
     names = [f"many{i}" for i in range(50)]
@@ -165,7 +165,7 @@ def planning(bootstrap: str) -> None:
     source = KafkaSource.model_validate({
         "type": "kafka", "topic": ";".join(names), "properties.*": {"bootstrap.servers": bootstrap},
         "scan.startup.mode": "earliest-offset",
-    }).control("bench", print)  # fmt: skip
+    }).coordinator("bench", print)  # fmt: skip
     source.connect()
     time.sleep(5)  # a thousand leaders are elected
     positions = source.start({}, {}, "bench")
@@ -174,8 +174,8 @@ def planning(bootstrap: str) -> None:
     for _ in range(20):
         started = time.perf_counter()
         ends = source.ends(positions)
-        shards = planner.assign(positions, shards, 2)
-        planner.ranges(positions, {**ends, (names[0], 0): ends[names[0], 0] + 1}, shards, 20_000)
+        shards = ranges.assign(positions, shards, 2)
+        ranges.ranges(positions, {**ends, (names[0], 0): ends[names[0], 0] + 1}, shards, 20_000)
         took.append(time.perf_counter() - started)
     source.close()
     print(f"planning a batch over {len(positions):,} partitions of {len(names)} topics: {median(took) * 1e3:.0f} ms")

@@ -23,11 +23,9 @@ from ingest.model.schema import AddColumn, AlterColumnType, Column, CreateTable,
 from ingest.model.table import TableId, show
 from ingest.schema.infer import Inference
 from ingest.schema.reading import Reading
-from ingest.sinks import Control as SinkControl
-from ingest.sinks import Sink, Writer
-from ingest.sinks.sink import PlainControl, PlainWriter, SinkOptions
-from ingest.sources import Chunk, Reader, Source
-from ingest.sources import Control as SourceControl
+from ingest.sinks import Sink, SinkCoordinator, Writer
+from ingest.sinks.sink import PlainSinkCoordinator, PlainWriter, SinkOptions
+from ingest.sources import Chunk, Reader, Source, SourceCoordinator
 from ingest.sources.records import RecordOptions
 
 __all__ = [
@@ -55,7 +53,7 @@ __all__ = [
     "Layout",
     "Options",
     "Pattern",
-    "PlainControl",
+    "PlainSinkCoordinator",
     "PlainWriter",
     "Plan",
     "Reader",
@@ -68,11 +66,11 @@ __all__ = [
     "SchemaChange",
     "Side",
     "Sink",
-    "SinkControl",
+    "SinkCoordinator",
     "SinkOptions",
     "Skip",
     "Source",
-    "SourceControl",
+    "SourceCoordinator",
     "SourceRecord",
     "TableId",
     "TableSchema",

@@ -5,13 +5,13 @@
     ├── DataLoss                    1   records that should be read are not there any more
     ├── DirtyData                  65   more rejects than the pipeline tolerates
     ├── Unavailable                75   a failure worth retrying: broker away, timeout
-    │   └── Unsettled                   what a task did is not known or was taken over: Spark tries it again
+    │   └── CommitOutcomeUnknown        what a task did is not known or was taken over: Spark tries it again
     └── ConfigError                78   something a person has to change first
         ├── PipelineFileError           the pipeline file, with all of its diagnostics
         ├── CheckpointError             the checkpoint is in use, damaged, or of another pipeline
         ├── AccessError                 wrong credentials or missing rights
         ├── TopicMissing                a topic that is not there
-        ├── Superseded                  another run has taken this one's place
+        ├── Fenced                      another run has taken this one's place
         ├── SchemaChangeRefused         a change that the pipeline's behaviour forbids
         ├── NoPrimaryKey                a table that an upsert sink cannot take
         └── TransformError              an expression that a table's columns do not allow
@@ -67,7 +67,7 @@ class Unavailable(IngestError):
     exit_code = 75
 
 
-class Unsettled(Unavailable):
+class CommitOutcomeUnknown(Unavailable):
     """Whether a commit took place is not known, or another attempt took the task over: the next attempt finds out."""
 
 
@@ -93,7 +93,7 @@ class TopicMissing(ConfigError):
     """A topic that is not there."""
 
 
-class Superseded(ConfigError):
+class Fenced(ConfigError):
     """Another run has taken this one's place."""
 
 

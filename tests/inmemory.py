@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from ingest.config.diagnostics import render
 from ingest.config.loader import load_text
-from ingest.inmemory.rehearsal import MemoryRecord, Rehearsed, rehearse
+from ingest.testing.in_memory_run import InMemoryRun, run_in_memory
+from ingest.testing.records import MemoryRecord
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,13 +42,13 @@ def pipeline(**sections: Any) -> Pipeline:
     return _pipeline(json.dumps(merged))
 
 
-def run(messages: Sequence[tuple[bytes | None, bytes | None]], look_ahead: int = 1, **sections: Any) -> Rehearsed:
+def run(messages: Sequence[tuple[bytes | None, bytes | None]], look_ahead: int = 1, **sections: Any) -> InMemoryRun:
     """Run messages (key, value) of one split."""
     records = [MemoryRecord(i, "topic", key, value) for i, (key, value) in enumerate(messages)]
-    return rehearse(pipeline(**sections), records, look_ahead=look_ahead)
+    return run_in_memory(pipeline(**sections), records, look_ahead=look_ahead)
 
 
-def table(ran: Rehearsed, name: str) -> TableSchema:
+def table(ran: InMemoryRun, name: str) -> TableSchema:
     """The sink's schema of a table."""
     assert ran.schemas is not None
     return ran.schemas.sinks[tuple(name.split("."))]

@@ -120,8 +120,8 @@ class Checkpoint:
         """The number of the newest run."""
         return max(self._numbers("runs"), default=0)
 
-    def own(self) -> None:
-        """Raises CheckpointError where a newer run has taken the checkpoint over; a local one is locked instead."""
+    def refuse_newer_run(self) -> None:
+        """Raise CheckpointError where a newer run has taken the checkpoint over; a local one is locked instead."""
         if self.storage.lock is None and self.newest_run > self.run:
             msg = f"checkpoint {self.where} was taken over by a newer run than this one (number {self.run})"
             raise CheckpointError(msg, "nothing is lost; see that only one of them is started")
@@ -224,7 +224,7 @@ class Checkpoint:
 
     def plan(self, batch: Batch) -> None:
         """Store a plan; only then may its tasks start. Raises CheckpointError where a newer run has taken over."""
-        self.own()
+        self.refuse_newer_run()
         plan = {
             "ids": batch.ids,
             "schema_version": batch.schema_version,
@@ -236,7 +236,7 @@ class Checkpoint:
 
     def done(self, progress: Progress, counts: Mapping[str, Any]) -> None:
         """Store where the pipeline stands now, and forget old batches; raises CheckpointError as `plan` does."""
-        self.own()
+        self.refuse_newer_run()
         positions = [[t, p, at, progress.shards.get((t, p), 0)] for (t, p), at in progress.positions.items()]
         done = {
             "ids": progress.ids,

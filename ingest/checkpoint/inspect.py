@@ -1,6 +1,6 @@
 """A checkpoint outside of a run: what is in it, and other positions for the next run.
 
-In: an open checkpoint, and for what only the cluster knows the source's control. Out: values to print.
+In: an open checkpoint, and for what only the cluster knows the source's coordinator. Out: values to print.
 Reference: decisions, "A pipeline file that changes under its checkpoint" and "Dirty data".
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ingest.kafka.admin import Split
-    from ingest.sources.kafka_control import KafkaControl
+    from ingest.sources.kafka_coordinator import KafkaSourceCoordinator
 
 Target: TypeAlias = "tuple[Literal['earliest', 'latest'], None] | tuple[Literal['timestamp', 'offset'], int]"
 """Where to set positions: timestamps are milliseconds since 1970."""
@@ -60,7 +60,7 @@ def _nothing(where: str) -> CheckpointError:
     )
 
 
-def overview(checkpoint: Checkpoint, source: KafkaControl | None) -> dict[str, Any]:
+def overview(checkpoint: Checkpoint, source: KafkaSourceCoordinator | None) -> dict[str, Any]:
     """Everything that an operator asks first, in plain values; with a source, how far its splits are behind."""
     progress, unfinished = checkpoint.progress()
     ends: Mapping[Split, int] = {}
@@ -122,7 +122,7 @@ class Reset:
 
 def plan_reset(
     checkpoint: Checkpoint,
-    source: KafkaControl | None,
+    source: KafkaSourceCoordinator | None,
     target: Target | None,
     topic: str | None,
     partition: int | None,
@@ -153,7 +153,7 @@ def plan_reset(
 
 
 def _targets(
-    progress: Progress, source: KafkaControl | None, target: Target, topic: str | None, partition: int | None
+    progress: Progress, source: KafkaSourceCoordinator | None, target: Target, topic: str | None, partition: int | None
 ) -> dict[Split, int]:
     splits = {s for s in progress.positions if topic in (None, s[0]) and partition in (None, s[1])}
     if source is not None:

@@ -173,6 +173,40 @@ def _alive(owner: str) -> bool:
 # -- in memory -----------------------------------------------------------------------------------------------------
 
 
+class MemoryStorage:
+    """Files in memory, which are gone with their process."""
+
+    where = "memory"
+    lock: int | None = None
+
+    def __init__(self) -> None:
+        """Keep nothing yet."""
+        self._kept: dict[str, bytes] = {}
+
+    def read(self, name: str) -> bytes | None:
+        """Return a file, None where there is none."""
+        return self._kept.get(name)
+
+    def write(self, name: str, data: bytes) -> None:
+        """Keep a file."""
+        self._kept[name] = data
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Keep a file where there is none: whether it was this call that did."""
+        return self._kept.setdefault(name, data) is data
+
+    def names(self, folder: str) -> list[str]:
+        """Return the files in a folder."""
+        return [name.rpartition("/")[2] for name in self._kept if name.rpartition("/")[0] == folder]
+
+    def remove(self, name: str) -> None:
+        """Forget a file if it is there."""
+        self._kept.pop(name, None)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
 class Overlay:
     """Another storage as it is, over which whatever is written is kept in memory: for runs that leave no trace."""
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ingest.checkpoint.checkpoint import Checkpoint
     from ingest.checkpoint.inspect import Reset, Target
-    from ingest.sources.kafka_control import KafkaControl
+    from ingest.sources.kafka_coordinator import KafkaSourceCoordinator
 
 app = typer.Typer(
     help="Where a pipeline stands: show it, set it, export it.", no_args_is_help=True, rich_markup_mode=None
@@ -47,7 +47,7 @@ ConfOption = Annotated[
 @contextmanager
 def _opened(
     target: str, checkpoint: str | None, variables: list[str] | None, conf: list[str] | None, *, write: bool
-) -> Iterator[tuple[Checkpoint, KafkaControl | None]]:
+) -> Iterator[tuple[Checkpoint, KafkaSourceCoordinator | None]]:
     """The checkpoint, and with a pipeline file its source, connected."""
     from ingest.checkpoint.inspect import opened  # noqa: PLC0415  (`--help` should not wait for it)
     from ingest.config.loader import load_strictly  # noqa: PLC0415
@@ -60,7 +60,7 @@ def _opened(
     pipeline = load_strictly(Path(target), parse_variables(variables))
     where = checkpoint or str(Path(".ingest") / pipeline.pipeline.name)
     with opened(where, settings, write=write) as found:
-        source = pipeline.source.control(pipeline.pipeline.name, teller(pipeline))
+        source = pipeline.source.coordinator(pipeline.pipeline.name, teller(pipeline))
         try:
             source.connect()
             yield found, source

@@ -17,7 +17,7 @@ from ingest.model.text import one_line
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ingest.inmemory.preview import Preview
+    from ingest.testing.dry_run_report import DryRunReport
 
 
 def plan(
@@ -32,12 +32,12 @@ def plan(
     Ends as the run would end, as far as the sample shows: with the same exit code and error.
     """
     from ingest.config.masking import mask, masked  # noqa: PLC0415
-    from ingest.inmemory.preview import preview  # noqa: PLC0415  (`--help` should not wait for any of this)
     from ingest.observe.events import Warned  # noqa: PLC0415
+    from ingest.testing.dry_run import dry_run  # noqa: PLC0415  (`--help` should not wait for any of this)
 
     values, spark = parse_variables(variables), parse_variables(conf)
     with running(file, values, spark, checkpoint, "local[1]", once=True, start=None) as (pipeline, settings, observer):
-        found, error = preview(pipeline, settings, lambda text: observer(Warned(text)))
+        found, error = dry_run(pipeline, settings, tell=lambda text: observer(Warned(text)))
         if form is Format.JSON:
             typer.echo(json.dumps(masked(asdict(found), pipeline.secrets), indent=2))
         else:
@@ -46,7 +46,7 @@ def plan(
             raise error
 
 
-def _lines(found: Preview) -> Iterator[str]:
+def _lines(found: DryRunReport) -> Iterator[str]:
     sample = f"{found.looked_at:,} {'of them' if found.waiting else 'older ones'} were looked at"
     going_on = "starts anew" if found.checkpoint is None else f"goes on from {found.checkpoint}"
     yield f"pipeline {found.pipeline}: {found.guarantee}, {going_on}"

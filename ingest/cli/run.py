@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ingest.config.pipeline import Pipeline
-    from ingest.driver.start import Settings
+    from ingest.driver.context import Settings
     from ingest.observe.events import Observer
 
 CheckpointOption = Annotated[
@@ -49,7 +49,7 @@ def run(
     SIGTERM and Ctrl-C finish the batch in hand; a second one ends at once. Exit codes: 0 done, 1 failed, 2 usage,
     65 too much dirty data, 75 worth retrying, 78 configuration, 130 ended by a second signal.
     """
-    from ingest.driver.loop import run as run_pipeline  # noqa: PLC0415  (`--help` should not wait for any of this)
+    from ingest.driver.run import run as run_pipeline  # noqa: PLC0415  (`--help` should not wait for any of this)
 
     values, spark = parse_variables(variables), parse_variables(conf)
     start = parse_start(from_timestamp, "--from-timestamp")
@@ -71,7 +71,7 @@ def running(
     """What a run needs; its errors leave here without the secrets that a client's message may hold."""
     from ingest.cli.progress import observer_for  # noqa: PLC0415  (as above)
     from ingest.config.loader import load_strictly  # noqa: PLC0415
-    from ingest.driver.start import Settings  # noqa: PLC0415
+    from ingest.driver.context import Settings  # noqa: PLC0415
 
     pipeline = load_strictly(file, variables)
     home = Path(".ingest") / pipeline.pipeline.name

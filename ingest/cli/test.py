@@ -16,7 +16,7 @@ def test(
     Exit codes: 0 all as expected, 1 differences, 78 a file that is no test.
     """
     from ingest.config.scenario import NoTest, ScenarioError, read  # noqa: PLC0415
-    from ingest.inmemory.trial import differences  # noqa: PLC0415  (`--help` should not wait for any of this)
+    from ingest.testing.scenario_runner import differences  # noqa: PLC0415  (`--help` should not wait for any of this)
 
     tests, failed, left_out = 0, 0, []
     for file, searched in _files(paths):

@@ -52,13 +52,13 @@ def letters(
 
 def extent(source: LetterSource, tell: Callable[[str], None]) -> dict[Split, tuple[int, int]]:
     """Return the first position and the end of each partition of the topic; raises ConfigError where there is none."""
-    control = source.control(source.pipeline, tell)
+    coordinator = source.coordinator(source.pipeline, tell)
     try:
-        control.connect()
-        starts = control.start()
-        ends = control.ends(starts)
+        coordinator.connect()
+        starts = coordinator.start()
+        ends = coordinator.ends(starts)
     finally:
-        control.close()
+        coordinator.close()
     return {split: (at, ends[split]) for split, at in starts.items()}
 
 

@@ -5,7 +5,7 @@ Reference: alibaba-kafka.txt, "Dirty data tolerance and collection"; decisions, 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from pydantic import Field, model_validator
 
@@ -14,11 +14,33 @@ from ingest.kafka.connection import KafkaConnection
 from ingest.kafka.properties import LARGEST, translate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from ingest.deadletter.letter import DeadLetters
 
 CONNECT_S = 20.0
+
+
+class Collector(Protocol):
+    """What gets rejects."""
+
+    @property
+    def type(self) -> str:
+        """Which kind it is: `kafka` where it has a topic that has to be made."""
+
+    @property
+    def topic(self) -> str | None:
+        """The topic of dead letters; None where rejects go elsewhere."""
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """Client properties of its own cluster; empty where that is the sink's."""
+
+    def letters(self, pipeline: str, writer: Any) -> DeadLetters | None:  # noqa: ANN401  (the sink's own)
+        """Return a task's side; None where rejects go to the driver's log."""
+
+    def prepare(self, sink: dict[str, str], pipeline: str, warn: Callable[[str], None]) -> str:
+        """Get the topic ready, and return an identity of where it is. Raises IngestError."""
 
 
 class DirtyDataCollector(KafkaConnection):
@@ -59,12 +81,12 @@ class DirtyDataCollector(KafkaConnection):
         """A task's side; None where rejects go to the driver's log. `writer` is the sink's, which may be Kafka's."""
         if self.topic is None:
             return None
-        from ingest.deadletter.letter import DeadLetters  # noqa: PLC0415  (the client is slow to import; `check` needs none)
+        from ingest.deadletter.letter import DeadLetterTopic  # noqa: PLC0415  (the client is slow to import; `check` needs none)
         from ingest.kafka.writer import KafkaWriter  # noqa: PLC0415
 
         if self.properties:
-            return DeadLetters(self.topic, pipeline, KafkaWriter(self.client(pipeline), checked=True), shared=False)
-        return DeadLetters(self.topic, pipeline, writer, shared=True)
+            return DeadLetterTopic(self.topic, pipeline, KafkaWriter(self.client(pipeline), checked=True), shared=False)
+        return DeadLetterTopic(self.topic, pipeline, writer, shared=True)
 
     def prepare(
         self, sink: dict[str, str], pipeline: str, warn: Callable[[str], None], *, dry_run: bool = False

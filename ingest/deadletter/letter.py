@@ -7,7 +7,7 @@ Reference: decisions, "Dirty data".
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from ingest.model.record import origin
 from ingest.model.table import show
@@ -40,8 +40,18 @@ def headers_of(record: Record, stage: str, bad: Bad, pipeline: str) -> Headers:
     return own + ours
 
 
-class DeadLetters:
-    """A task's way to the topic."""
+class DeadLetters(Protocol):
+    """A task's side of a collector of rejects."""
+
+    def add(self, record: Record, stage: str, bad: Bad) -> None:
+        """Take a reject; raises IngestError."""
+
+    def commit(self) -> None:
+        """Make durable what was taken; raises IngestError."""
+
+
+class DeadLetterTopic:
+    """A task's way to the topic of dead letters."""
 
     def __init__(self, topic: str, pipeline: str, writer: KafkaWriter, *, shared: bool) -> None:
         """`shared`: the writer is the sink's, whose commit is the letters' as well."""

@@ -120,24 +120,43 @@ class Letter:
         return Origin(self)
 
 
+@dataclass(frozen=True, slots=True)
 class Origin:
-    """The record with its original position."""
+    """A letter's record, where it stood when it was rejected."""
 
-    def __init__(self, letter: Letter) -> None:
-        """Keep the letter."""
-        self._letter = letter
+    letter: Letter
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  (the letter's own)
-        """Everything else is the letter's."""
-        return getattr(self._letter, name)
+    def key(self) -> bytes | None:
+        """Return the original key."""
+        return self.letter.key()
+
+    def value(self) -> bytes | None:
+        """Return the original value."""
+        return self.letter.value()
+
+    def topic(self) -> str:
+        """Return the original topic."""
+        return self.letter.topic()
 
     def partition(self) -> int:
-        """The original partition."""
-        return _number(self._letter.said.get("partition"))
+        """Return the original partition."""
+        return _number(self.letter.said.get("partition"))
 
     def offset(self) -> int:
-        """The original offset."""
-        return _number(self._letter.said.get("offset"))
+        """Return the original offset."""
+        return _number(self.letter.said.get("offset"))
+
+    def timestamp(self) -> tuple[int, int]:
+        """Return the original time."""
+        return self.letter.timestamp()
+
+    def headers(self) -> Headers:
+        """Return the original headers."""
+        return self.letter.headers()
+
+    def leader_epoch(self) -> None:
+        """Return nothing: it is not kept."""
+        return
 
 
 def _number(text: str | None) -> int:
@@ -167,12 +186,10 @@ class LetterSource:
     left_out: ClassVar[str] = "not-selected"
     upserts: ClassVar[bool] = False
     rate_limit: ClassVar[None] = None
-    prefetch: ClassVar[int] = 0
+    sample_size: ClassVar[int] = 0
     wanted: ClassVar[None] = None
     tolerated: ClassVar[int] = 1 << 62
     """What is rejected again is a new letter: nothing is lost."""
-    ignore_errors: ClassVar[bool] = True
-    max_errors: ClassVar[int] = -1
 
     @property
     def format(self) -> Format:
@@ -188,9 +205,9 @@ class LetterSource:
         """The pipeline's."""
         return self.source.inference(max_columns)
 
-    def control(self, _pipeline: str, warn: Callable[[str], None]) -> LetterControl:
+    def coordinator(self, _pipeline: str, warn: Callable[[str], None]) -> LetterCoordinator:
         """Return the driver's side; `warn` gets to know that the cluster does not answer yet."""
-        return LetterControl(self, warn)
+        return LetterCoordinator(self, warn)
 
     def reader(self, _pipeline: str) -> LetterReader:
         """A task's side."""
@@ -199,7 +216,7 @@ class LetterSource:
         return LetterReader(self, RangeReader(self.conf))
 
 
-class LetterControl:
+class LetterCoordinator:
     """What the driver asks about the letters."""
 
     def __init__(self, options: LetterSource, warn: Callable[[str], None]) -> None:
@@ -208,6 +225,7 @@ class LetterControl:
         self._warn = warn
         self.ids: dict[str, str] = {}
         self._cluster: Cluster | None = None
+        self._splits: list[Split] = []
 
     @property
     def cluster(self) -> Cluster:
@@ -244,8 +262,12 @@ class LetterControl:
         return {split: max(at, first[split]) for split, at in positions.items()}
 
     def extent(self, ends: Mapping[Split, int]) -> dict[Split, tuple[int, int]]:
-        """Not needed: there is no first look."""
+        """Return empty ranges: dead letters are not sampled."""
         return {split: (end, end) for split, end in ends.items()}
+
+    def reads(self, topic: str) -> bool:
+        """Tell whether a topic is that of the letters."""
+        return topic in self.ids
 
     def finished(self, _positions: Mapping[Split, int]) -> bool:
         """A replay drains what is there."""

@@ -14,19 +14,31 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from ingest.checkpoint.checkpoint import Progress
 from ingest.checkpoint.inspect import opened
-from ingest.deadletter.browse import letters, tally
+from ingest.checkpoint.place import CheckpointAccess, StoredPlace
+from ingest.deadletter.browse import letters as selected
+from ingest.deadletter.browse import tally
 from ingest.deadletter.source import Replayed, Selection
-from ingest.driver.loop import Loop, carry_out
+from ingest.driver.backlog import Backlog
+from ingest.driver.context import RunContext
+from ingest.driver.counters import Counters
+from ingest.driver.recovery import Recovery
+from ingest.driver.run import spark_parts, started, summarised
+from ingest.driver.schemas import SchemaStore
+from ingest.driver.sink_tables import SinkTables
+from ingest.driver.startup import Start
 from ingest.errors import ConfigError
 from ingest.observe.events import RunEnded, Warned
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ingest.checkpoint.checkpoint import Batch, Checkpoint, Progress
+    from ingest.checkpoint.checkpoint import Batch, Checkpoint
     from ingest.config.pipeline import Pipeline
-    from ingest.driver.start import Settings
+    from ingest.deadletter.source import LetterSource
+    from ingest.driver.context import Settings
+    from ingest.driver.parts import RunParts
     from ingest.observe.events import Observer
 
 _FOLDER = "replays"
@@ -34,8 +46,16 @@ _FOLDER = "replays"
 
 def replay(pipeline: Pipeline, settings: Settings, observer: Observer, selection: Selection) -> RunEnded:
     """Replay what is selected and was not replayed before; raises IngestError."""
-    staged = pipeline.model_copy(update={"source": pipeline.dead_letters(selection)})
-    return carry_out(_Replay, staged, settings, observer, RunEnded(f"{pipeline.pipeline.name} (replay)"))
+    letters = pipeline.dead_letters(selection)
+    context = RunContext(pipeline, settings, observer)
+    summary = RunEnded(f"{context.name} (replay)")
+    with summarised(summary, observer), CheckpointAccess(StoredPlace(settings.checkpoint)) as access:
+        parts = spark_parts(context, letters)
+        counters = Counters(summary, pipeline.pipeline.max_tables)
+        startup = ReplayStartup(context, parts, counters, letters)
+        with started(context, parts, startup, access, counters) as (_, driver):
+            driver.run()
+    return summary
 
 
 def plan_replay(
@@ -45,42 +65,53 @@ def plan_replay(
     source = pipeline.dead_letters(selection)
     with opened(settings.checkpoint, settings.conf, write=False) as checkpoint:
         earlier, _ = replays(checkpoint, lambda *_: False)
-    return tally(letters(replace(source, earlier=tuple(earlier)), lambda text: observer(Warned(text))))
+    return tally(selected(replace(source, earlier=tuple(earlier)), lambda text: observer(Warned(text))))
 
 
-class _Replay(Loop):
-    """Main street, from the topic of dead letters, with progress of its own."""
+class ReplayStartup:
+    """The start of a replay: from the topic of dead letters, with progress of its own."""
 
-    def connect(self) -> None:
-        """Everything that needs Kafka and the checkpoint only."""
-        if self.remote:
-            self.open(self.storage())
-        checkpoint = self.checkpoint
+    def __init__(self, context: RunContext, parts: RunParts, counters: Counters, letters: LetterSource) -> None:
+        """Connect to nothing yet."""
+        self._context = context
+        self._parts = parts
+        self._counters = counters
+        self._letters = letters
+        self._recovery = Recovery(context, parts.sink)
+
+    def connect(self, checkpoint: Checkpoint) -> Start:
+        """Connect everything, and begin after what earlier replays did; raises IngestError."""
         if not checkpoint.exists:
             msg = f"there is no checkpoint at {checkpoint.where}: this pipeline never ran"
             raise ConfigError(msg, "give its --checkpoint, if it has another one")
         checkpoint.begin()
-        self.source.connect()
-        self.sink.connect()
-        self.sink.own(checkpoint.id, checkpoint.run)
-        earlier, number = replays(checkpoint, self.settle)
-        positions = self.source.start({}, {}, checkpoint.id, None)
-        staged = replace(self.pipeline.source, earlier=tuple(earlier))
-        self.pipeline = self.pipeline.model_copy(update={"source": staged})
-        note = {"selection": staged.selection.to_json(), "starts": [[t, p, at] for (t, p), at in positions.items()]}
+        source, sink = self._parts.source, self._parts.sink
+        source.connect()
+        sink.connect()
+        sink.acquire(checkpoint.id, checkpoint.run)
+        earlier, number = replays(checkpoint, lambda *of: self._recovery.recover(checkpoint, *of))
+        positions = source.start({}, {}, checkpoint.id, None)
+        letters = replace(self._letters, earlier=tuple(earlier))
+        note = {"selection": letters.selection.to_json(), "starts": [[t, p, at] for (t, p), at in positions.items()]}
         checkpoint.storage.write(f"{_FOLDER}/{number}.note", orjson.dumps(note))
         checkpoint.batches = f"{_FOLDER}/{number}"
-        self.settle(self.progress, None)
-        self.progress.positions = positions
-        self.progress.ids = dict(self.source.ids)
-        self.take_schemas()
-        self.targets = self.ends = self.source.ends(positions)
+        progress = Progress()
+        self._recovery.recover(checkpoint, progress, None)
+        progress.positions = positions
+        progress.ids = dict(source.ids)
+        tables = SinkTables(sink, source, self._context.observer, same_cluster=False)
+        schemas = SchemaStore(
+            self._context, self._parts.rules, tables, checkpoint, self._counters, self._parts.listeners.on_withheld
+        )
+        stored = schemas.take_over()
+        backlog = Backlog(progress, source.ends(positions), drain=True)
+        return Start(checkpoint, letters, backlog, tables, schemas, stored)
 
 
-def replays(checkpoint: Checkpoint, settle: Callable[[Progress, Batch | None], bool]) -> tuple[list[Replayed], int]:
-    """What earlier replays did, and the number of the next one. Raises CheckpointError.
+def replays(checkpoint: Checkpoint, recover: Callable[[Progress, Batch | None], bool]) -> tuple[list[Replayed], int]:
+    """Return what earlier replays did, and the number of the next one. Raises CheckpointError.
 
-    `settle` adds to a replay's progress what it wrote of a batch whose end it did not see, where the sink knows that.
+    `recover` adds to a replay's progress what it wrote of a batch whose end it did not see, where the sink knows that.
     """
     out = []
     numbers = [int(n.removesuffix(".note")) for n in checkpoint.storage.names(_FOLDER) if n.endswith(".note")]
@@ -89,7 +120,7 @@ def replays(checkpoint: Checkpoint, settle: Callable[[Progress, Batch | None], b
             note: dict[str, Any] = orjson.loads(checkpoint.storage.read(f"{_FOLDER}/{number}.note") or b"")
             checkpoint.batches = f"{_FOLDER}/{number}"
             progress, unfinished = checkpoint.progress()
-            if unfinished is not None and settle(progress, unfinished):
+            if unfinished is not None and recover(progress, unfinished):
                 checkpoint.done(progress, {})
             reached = progress.positions
             starts = {(topic, p): at for topic, p, at in note["starts"]}

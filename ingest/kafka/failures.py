@@ -7,7 +7,15 @@ from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from ingest.errors import AccessError, ConfigError, DataLoss, IngestError, TopicMissing, Unavailable, Unsettled
+from ingest.errors import (
+    AccessError,
+    CommitOutcomeUnknown,
+    ConfigError,
+    DataLoss,
+    IngestError,
+    TopicMissing,
+    Unavailable,
+)
 
 _ACCESS: Final = {
     KafkaError._AUTHENTICATION,  # noqa: SLF001  (confluent_kafka names librdkafka's own codes so)
@@ -177,7 +185,7 @@ def explain(exc: KafkaException | KafkaError, what: str, servers: str) -> Ingest
             "lower it, or raise the broker's transaction.max.timeout.ms",
         )
     if code in _FENCED or error.fatal():
-        return Unsettled(
+        return CommitOutcomeUnknown(
             f"cannot {what} at {servers}: {error.name()}: {text}", "a newer attempt has taken over; nothing is lost"
         )
     if is_away(error):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from ingest.errors import Superseded, Unsettled
+from ingest.errors import CommitOutcomeUnknown, Fenced
 from ingest.kafka import progress
 from ingest.kafka.progress import Note, Owner, transactional_id
 from ingest.kafka.transactions import Channel, Groups, Notes, persistently
@@ -38,19 +38,19 @@ class Ownership:
         self._owner = Owner(pipeline, "", 0, 0, 0)
         self._before: Owner | None = None
 
-    def take(self, checkpoint: str, run: int) -> Owner | None:
+    def acquire(self, checkpoint: str, run: int) -> Owner | None:
         """Fence the drivers of older runs; returns who wrote last. Raises IngestError.
 
         When this returns, no older run can begin another batch.
         """
-        return persistently(lambda: self._take(checkpoint, run))
+        return persistently(lambda: self._acquire(checkpoint, run))
 
-    def _take(self, checkpoint: str, run: int) -> Owner | None:
+    def _acquire(self, checkpoint: str, run: int) -> Owner | None:
         newest = self._read()
         if newest is not None and newest.checkpoint == checkpoint and newest.run > run:
             msg = f"run {newest.run} of this checkpoint has begun already, and this one is run {run}"
             hint = "see that only one run of a pipeline is started; an old copy of a checkpoint is of no use"
-            raise Superseded(msg, hint)
+            raise Fenced(msg, hint)
         self._open()
         before = self._read()
         if before is None or before != self._owner:  # not our own, of the try before
@@ -106,12 +106,12 @@ class Ownership:
             channel.close()
         return notes
 
-    def mark(self, batch: int, shards: int) -> None:
-        """Say that a batch is about to be written, in so many shards; raises Superseded where a newer run has begun."""
+    def begin_batch(self, batch: int, shards: int) -> None:
+        """Say that a batch is about to be written, in so many shards; raises Fenced where a newer run has begun."""
         self._owner.shards = max(self._owner.shards, shards)
-        persistently(lambda: self._mark(batch))
+        persistently(lambda: self._begin_batch(batch))
 
-    def _mark(self, batch: int) -> None:
+    def _begin_batch(self, batch: int) -> None:
         if self._channel is None:
             # Whose turn it is now is in the note: asking for the id again would fence a newer run
             now = self._read()
@@ -119,11 +119,11 @@ class Ownership:
                 who = f"pipeline {now.pipeline}, checkpoint {now.checkpoint}, run {now.run}"
                 msg = f"another run has taken over sink.transactional-id-prefix {self._prefix}: {who}"
                 hint = "nothing is lost; see that only one run of a pipeline is started, and that no two share a prefix"
-                raise Superseded(msg, hint)
+                raise Fenced(msg, hint)
             self._open()
         try:
             self._note(batch)
-        except Unsettled:
+        except CommitOutcomeUnknown:
             self._drop()
             raise
 

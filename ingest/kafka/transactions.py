@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from ingest.errors import IngestError, Superseded, Unavailable, Unsettled
+from ingest.errors import CommitOutcomeUnknown, Fenced, IngestError, Unavailable
 from ingest.kafka import progress
 from ingest.kafka.client import close, in_time
 from ingest.kafka.failures import error_of, explain, is_away, is_settling
@@ -108,7 +108,7 @@ class Channel:
             # Asking for metadata first makes what follows several times faster
             self._producer.list_topics(progress.TOPIC, timeout=REQUEST_S)
             self._in_time(self._producer.init_transactions, REQUEST_S)
-        except Unsettled:
+        except CommitOutcomeUnknown:
             self.close()
             raise
         except KafkaException as exc:
@@ -116,11 +116,11 @@ class Channel:
             raise explain(exc, f"take {self._what}", self._servers) from exc
 
     def _in_time(self, call: Callable[..., object], *arguments: object) -> None:
-        """Make a call that blocks; raises what it raises, and Unsettled where it does not come back."""
+        """Make a call that blocks; raises what it raises, and CommitOutcomeUnknown where it does not come back."""
         if not in_time(REQUEST_S + GRACE_S, call, *arguments):
             self._hangs = True
             msg = f"the Kafka client hangs in {call.__name__} of {self._what} at {self._servers}"
-            raise Unsettled(msg, "nothing is lost: a new client finds out how far it came")
+            raise CommitOutcomeUnknown(msg, "nothing is lost: a new client finds out how far it came")
 
     def begin(self) -> None:
         """Begin a transaction."""
@@ -130,7 +130,7 @@ class Channel:
             raise explain(exc, f"begin a transaction of {self._what}", self._servers) from exc
 
     def commit(self, shard: int, notes: Sequence[tuple[Notes, str]], number: int) -> None:
-        """Commit what was written since `begin`, and notes; raises Unsettled where the outcome is not known."""
+        """Commit what was written since `begin`, and notes; raises CommitOutcomeUnknown where nobody knows whether."""
         self.writer.check()
         what = f"commit a transaction of {self._what}"
         try:
@@ -149,14 +149,14 @@ class Channel:
         error = explain(exc, what, self._servers)
         inner = error_of(exc)
         if is_away(inner) or inner.txn_requires_abort() or type(error) is IngestError:
-            return Unsettled(error.message, error.hint)
+            return CommitOutcomeUnknown(error.message, error.hint)
         return error
 
     def abort(self) -> None:
         """End the transaction in hand without what was written, if that is still ours to do."""
         if self._hangs:
             return
-        with suppress(KafkaException, Unsettled):
+        with suppress(KafkaException, CommitOutcomeUnknown):
             self._producer.purge()
             self._in_time(self._producer.abort_transaction, REQUEST_S / 2)
 
@@ -220,7 +220,7 @@ class TransactionalWriter:
     def begin(self, scope: CommitScope) -> ResumePoint | None:
         """Take the shard over, unless it is ours already, and see how far an earlier attempt came.
 
-        Raises Superseded where a newer run has taken it over.
+        Raises Fenced where a newer run has taken it over.
         """
         self._scope = scope
         of = (scope.owner, scope.run, scope.shard)
@@ -239,7 +239,7 @@ class TransactionalWriter:
                 f"run {scope.run} of the pipeline was to write shard {scope.shard}, which has been taken over by "
                 f"run {head.run}, batch {head.batch}"
             )
-            raise Superseded(msg, "nothing is lost; see that only one run of a pipeline is started")
+            raise Fenced(msg, "nothing is lost; see that only one run of a pipeline is started")
         return progress.unpack(notes, scope.starts, scope.batch, scope.planned)
 
     @property
@@ -268,7 +268,7 @@ class TransactionalWriter:
         self._writer().send(topic, key, value, headers, timestamp)
 
     def commit(self, positions: Mapping[Split, int], metadata: bytes, *, final: bool) -> None:
-        """Commit what was written and that it was; raises Unsettled where the outcome is not known."""
+        """Commit what was written and that it was; raises CommitOutcomeUnknown where the outcome is not known."""
         scope = self._scope
         self._writer()
         assert self._channel is not None

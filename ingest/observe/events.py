@@ -161,5 +161,5 @@ Event: TypeAlias = (
 class Observer(Protocol):
     """Gets every event, in order, on the driver's main thread or its planning thread; `Stopping` on one of its own."""
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: Event, /) -> None:
         """Show, log or count it; must not raise."""

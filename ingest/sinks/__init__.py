@@ -58,7 +58,7 @@ class Writer(Protocol):
         """Give up what was written since the last commit, as far as the guarantee allows."""
 
 
-class Control(Protocol):
+class SinkCoordinator(Protocol):
     """The driver's side of a sink. Raises IngestError only."""
 
     stream: Literal["out", "err"]
@@ -82,10 +82,10 @@ class Control(Protocol):
     def prepare(self, tables: Iterable[TableId]) -> None:
         """See to it that these tables can be written to. Idempotent: a crash may repeat it."""
 
-    def own(self, checkpoint: str, run: int) -> None:
+    def acquire(self, checkpoint: str, run: int) -> None:
         """Become the only run that writes there (exactly-once)."""
 
-    def settle(
+    def recover_in_doubt(
         self, scope: str, number: int, planned: int, starts: Mapping[int, Mapping[Split, int]], age_s: float
     ) -> dict[int, ResumePoint]:
         """How far each shard has written a batch whose end no driver saw, as far as that is known (exactly-once).
@@ -94,8 +94,8 @@ class Control(Protocol):
         of an older run is committed after this. Raises DataLoss where it cannot be known any more.
         """
 
-    def mark(self, batch: int, shards: int) -> None:
-        """Say that a batch is about to be written; raises Superseded where a newer run has begun (exactly-once)."""
+    def begin_batch(self, batch: int, shards: int) -> None:
+        """Say that a batch is about to be written; raises Fenced where a newer run has begun (exactly-once)."""
 
     def changed(self, events: Iterable[SchemaChange]) -> list[str]:
         """Lines to show for schema changes."""
@@ -110,10 +110,21 @@ class Control(Protocol):
 class Sink(Protocol):
     """What a sink's options model offers, beside what all of them have (`SinkOptions`)."""
 
-    needs_key: bool
-    writes_keys: bool
-    most_per_batch: int | None
-    parallelism: int | None
+    @property
+    def needs_key(self) -> bool:
+        """Whether only tables with a primary key can be written."""
+
+    @property
+    def writes_keys(self) -> bool:
+        """Whether records are found again by their key, so that a row has to keep it."""
+
+    @property
+    def most_per_batch(self) -> int | None:
+        """Records of a shard in one batch, where the sink cannot take any number."""
+
+    @property
+    def parallelism(self) -> int | None:
+        """How many tasks write at once, at most."""
 
     @property
     def changelog(self) -> bool:
@@ -127,7 +138,7 @@ class Sink(Protocol):
     ) -> Plan:
         """How rows of a source table are written; raises RowError for a table that cannot be."""
 
-    def control(self, pipeline: str, warn: Callable[[str], None]) -> Control:
+    def coordinator(self, pipeline: str, warn: Callable[[str], None]) -> SinkCoordinator:
         """The driver's side."""
 
     def writer(self, pipeline: str, run: int) -> Writer:
@@ -137,7 +148,7 @@ class Sink(Protocol):
 SINKS: Registry[SinkOptions] = Registry(
     "ingest.sinks",
     "ingest.sinks.sink:SinkOptions",
-    ("plan", "control", "writer"),
+    ("plan", "coordinator", "writer"),
     {
         "upsert-kafka": "ingest.sinks.upsert_kafka:UpsertKafka",
         "kafka": "ingest.sinks.kafka:KafkaSink",

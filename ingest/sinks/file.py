@@ -18,7 +18,7 @@ from ingest.errors import ConfigError, Unavailable
 from ingest.formats import WrittenFormatName, value_of
 from ingest.model.jsontext import object_of
 from ingest.model.table import TableId, show
-from ingest.sinks.sink import PlainControl, PlainWriter, SinkOptions
+from ingest.sinks.sink import PlainSinkCoordinator, PlainWriter, SinkOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -84,9 +84,9 @@ class FileSink(SinkOptions):
         """A file that it may write."""
         return str(Path(self.path) / "table.1.jsonl")
 
-    def control(self, _pipeline: str, _warn: Callable[[str], None]) -> FileSinkControl:
+    def coordinator(self, _pipeline: str, _warn: Callable[[str], None]) -> FileSinkCoordinator:
         """The driver's side."""
-        return FileSinkControl(self)
+        return FileSinkCoordinator(self)
 
     def writer(self, _pipeline: str, run: int) -> FileWriter:
         """A task's side."""
@@ -102,7 +102,7 @@ def _file_name(table: TableId) -> str:
     return f"{safe}-{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
 
 
-class FileSinkControl(PlainControl):
+class FileSinkCoordinator(PlainSinkCoordinator):
     """The driver's side."""
 
     def __init__(self, options: FileSink) -> None:

@@ -13,7 +13,7 @@ from pydantic import Field
 from ingest.model.change import Kind
 from ingest.model.table import TableId, show
 from ingest.model.text import one_line
-from ingest.sinks.sink import PlainControl, PlainWriter, SinkOptions
+from ingest.sinks.sink import PlainSinkCoordinator, PlainWriter, SinkOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -63,16 +63,16 @@ class PrintSink(SinkOptions):
 
         return RowPlan(table, source.schema, sink, render, inference, key_from_message=source.key_from_message)
 
-    def control(self, _pipeline: str, _warn: Callable[[str], None]) -> PrintControl:
+    def coordinator(self, _pipeline: str, _warn: Callable[[str], None]) -> PrintCoordinator:
         """The driver's side."""
-        return PrintControl(self)
+        return PrintCoordinator(self)
 
     def writer(self, _pipeline: str, _run: int) -> PrintWriter:
         """A task's side."""
         return PrintWriter()
 
 
-class PrintControl(PlainControl):
+class PrintCoordinator(PlainSinkCoordinator):
     """The driver's side: turns what happened into lines."""
 
     def __init__(self, options: PrintSink) -> None:

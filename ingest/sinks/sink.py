@@ -78,7 +78,7 @@ class SinkOptions(Labelled):
         return None
 
 
-class PlainControl:
+class PlainSinkCoordinator:
     """The driver's side of a sink that has no topics, shows nothing and has no transactions."""
 
     stream: Literal["out", "err"] = "out"
@@ -97,10 +97,10 @@ class PlainControl:
     def prepare(self, _tables: Iterable[TableId]) -> None:
         """Nothing to prepare."""
 
-    def own(self, _checkpoint: str, _run: int) -> None:
+    def acquire(self, _checkpoint: str, _run: int) -> None:
         """One run at a time is the checkpoint's affair."""
 
-    def settle(
+    def recover_in_doubt(
         self,
         _scope: str,
         _number: int,
@@ -111,8 +111,8 @@ class PlainControl:
         """Nothing is known: a batch whose end was not seen is written again."""
         return {}
 
-    def mark(self, _batch: int, _shards: int) -> None:
-        """As `own`."""
+    def begin_batch(self, _batch: int, _shards: int) -> None:
+        """As `acquire`."""
 
     def changed(self, _events: Iterable[SchemaChange]) -> list[str]:
         """Nothing to show."""

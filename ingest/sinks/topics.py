@@ -20,7 +20,7 @@ from ingest.kafka.connection import KafkaConnection
 from ingest.kafka.properties import CREATE, FALSE, translate
 from ingest.model.reject import RowError
 from ingest.model.table import TableId, show
-from ingest.sinks.sink import PlainControl, SinkOptions
+from ingest.sinks.sink import PlainSinkCoordinator, SinkOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -192,9 +192,9 @@ class TopicsOptions(KafkaConnection, SinkOptions):
             headers = (*reversed(own), *headers)
         return Destination(self.topic_of(table), headers or None)
 
-    def control(self, pipeline: str, warn: Callable[[str], None]) -> TopicsControl:
+    def coordinator(self, pipeline: str, warn: Callable[[str], None]) -> TopicsCoordinator:
         """The driver's side."""
-        return TopicsControl(self, pipeline, warn)
+        return TopicsCoordinator(self, pipeline, warn)
 
     def writer(self, pipeline: str, _run: int) -> KafkaWriter | TransactionalWriter:
         """A task's side."""
@@ -208,7 +208,7 @@ class TopicsOptions(KafkaConnection, SinkOptions):
         return KafkaWriter(self.client(pipeline), checked=self.guarantee != "none")
 
 
-class TopicsControl(PlainControl):
+class TopicsCoordinator(PlainSinkCoordinator):
     """What the driver does to the sink. Raises IngestError only."""
 
     def __init__(self, options: TopicsOptions, pipeline: str, warn: Callable[[str], None]) -> None:
@@ -303,7 +303,7 @@ class TopicsControl(PlainControl):
 
     # -- exactly-once ------------------------------------------------------------------------------------------------
 
-    def own(self, checkpoint: str, run: int) -> None:
+    def acquire(self, checkpoint: str, run: int) -> None:
         """Become the only run that writes under the prefix; raises IngestError."""
         if self._prefix is None:
             return
@@ -312,7 +312,7 @@ class TopicsControl(PlainControl):
         assert self._cluster is not None
         self._enough(1)
         self._ownership = Ownership(self._conf, self._prefix, self._pipeline)
-        before = self._ownership.take(checkpoint, run)
+        before = self._ownership.acquire(checkpoint, run)
         if before is None or before.checkpoint == checkpoint:
             return
         when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(before.time / 1000))
@@ -328,7 +328,7 @@ class TopicsControl(PlainControl):
                 "it still runs, it stops now"
             )
 
-    def settle(
+    def recover_in_doubt(
         self, scope: str, number: int, planned: int, starts: Mapping[int, Mapping[Split, int]], age_s: float
     ) -> dict[int, ResumePoint]:
         """How far each shard has written a batch whose end no driver saw; raises DataLoss where that has expired."""
@@ -376,11 +376,11 @@ class TopicsControl(PlainControl):
         text = self._cluster.broker_config("offsets.retention.minutes") or ""
         return 60.0 * (int(text) if text.isdigit() else _RETENTION_MIN)
 
-    def mark(self, batch: int, shards: int) -> None:
-        """Say that a batch is about to be written; raises Superseded where a newer run has begun."""
+    def begin_batch(self, batch: int, shards: int) -> None:
+        """Say that a batch is about to be written; raises Fenced where a newer run has begun."""
         if self._ownership is not None:
             self._enough(shards)
-            self._ownership.mark(batch, shards)
+            self._ownership.begin_batch(batch, shards)
 
     def fingerprint(self, cluster_id: str) -> dict[str, Any]:
         """What a checkpoint of this sink depends on."""

@@ -5,7 +5,7 @@ Third parties add theirs under the entry point `ingest.sources`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from ingest.component.registry import Registry
 
@@ -23,9 +23,13 @@ if TYPE_CHECKING:
 class Chunk(Protocol):
     """Consecutive records of one split."""
 
-    split: Split
-    messages: Sequence[Record]
-    """A list, or what has them in C as well (`Raw`)."""
+    @property
+    def split(self) -> Split:
+        """The split that they are of."""
+
+    @property
+    def messages(self) -> Sequence[Record]:
+        """The records: a list, or what has them in C as well (`Raw`)."""
 
     @property
     def topic(self) -> str:
@@ -48,12 +52,11 @@ class Reader(Protocol):
         """Let go of what it holds."""
 
 
-class Control(Protocol):
+class SourceCoordinator(Protocol):
     """The driver's side of a source. Raises IngestError only."""
 
     ids: dict[str, str]
     """The topics, or what stands for them, that are read, with their ids."""
-    options: Any
 
     def connect(self) -> str:
         """An identity of where records come from."""
@@ -74,6 +77,9 @@ class Control(Protocol):
 
     def extent(self, ends: Mapping[Split, int]) -> dict[Split, tuple[int, int]]:
         """The first position that each split has now, with where it ends."""
+
+    def reads(self, topic: str) -> bool:
+        """Tell whether a topic is, or would be, one of those that are read."""
 
     def finished(self, positions: Mapping[Split, int]) -> bool:
         """Whether a bounded source was read to its end."""
@@ -100,17 +106,20 @@ class Control(Protocol):
 class Source(Protocol):
     """What a source's options model offers; `RecordOptions` has much of it."""
 
-    left_out: ClassVar[str]
-    """What records that are not wanted are counted as."""
-    upserts: ClassVar[bool]
-    """Whether its records are rows by their keys, so that an insert may be an update."""
+    @property
+    def left_out(self) -> str:
+        """The name by which records that are not wanted are counted."""
+
+    @property
+    def upserts(self) -> bool:
+        """Whether its records are rows by their keys, so that an insert may be an update."""
 
     @property
     def format(self) -> Format:
         """The format of the values, with its options."""
 
     @property
-    def prefetch(self) -> int:
+    def sample_size(self) -> int:
         """How many of the newest records of each split to look at before the first batch."""
 
     @property
@@ -132,7 +141,7 @@ class Source(Protocol):
     def rate_limit(self) -> float | None:
         """Records in a second, at most."""
 
-    def control(self, pipeline: str, warn: Callable[[str], None]) -> Control:
+    def coordinator(self, pipeline: str, warn: Callable[[str], None]) -> SourceCoordinator:
         """The driver's side."""
 
     def reader(self, pipeline: str) -> Reader:
@@ -142,7 +151,7 @@ class Source(Protocol):
 SOURCES: Registry[RecordOptions] = Registry(
     "ingest.sources",
     "ingest.sources.records:RecordOptions",
-    ("control", "reader"),
+    ("coordinator", "reader"),
     {
         "kafka": "ingest.sources.kafka:KafkaSource",
         "upsert-kafka": "ingest.sources.upsert_kafka:UpsertKafkaSource",

@@ -72,9 +72,9 @@ class FileSource(Labelled, RecordOptions):
         """Whether a file of this name would be read."""
         return fnmatch.fnmatch(os.path.abspath(path), os.path.abspath(self.path))  # noqa: PTH100  (nothing is followed)
 
-    def control(self, _pipeline: str, _warn: Callable[[str], None]) -> FileControl:
+    def coordinator(self, _pipeline: str, _warn: Callable[[str], None]) -> FileSourceCoordinator:
         """The driver's side."""
-        return FileControl(self)
+        return FileSourceCoordinator(self)
 
     def reader(self, _pipeline: str) -> FileReader:
         """A task's side."""
@@ -86,7 +86,7 @@ class _Topic(NamedTuple):
     partitions: int
 
 
-class FileControl:
+class FileSourceCoordinator:
     """What the driver asks about the files."""
 
     def __init__(self, options: FileSource) -> None:
@@ -163,6 +163,10 @@ class FileControl:
     def extent(self, ends: Mapping[Split, int]) -> dict[Split, tuple[int, int]]:
         """All of each file."""
         return {split: (0, end) for split, end in ends.items()}
+
+    def reads(self, topic: str) -> bool:
+        """Tell whether a file is one of those that are read."""
+        return topic in self.ids
 
     def finished(self, positions: Mapping[Split, int]) -> bool:  # noqa: ARG002
         """Never: lines may be added."""

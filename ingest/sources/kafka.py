@@ -1,6 +1,6 @@
 """Records of Kafka topics: the options of `source:` with `type: kafka`.
 
-A split is a partition, a position is an offset. The driver's side is in `kafka_control.py`, a task's in
+A split is a partition, a position is an offset. The driver's side is in `kafka_coordinator.py`, a task's in
 `kafka/reader.py`. Reference: alibaba-kafka.txt, "Data ingestion"; huawei-dli-kafka.txt; decisions, "Sources".
 """
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ingest.kafka.admin import Split
     from ingest.kafka.headers import Headers
     from ingest.kafka.reader import RangeReader
-    from ingest.sources.kafka_control import KafkaControl
+    from ingest.sources.kafka_coordinator import KafkaSourceCoordinator
 
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _MAX_PATTERN: Final = 1000
@@ -203,11 +203,11 @@ class KafkaSource(KafkaConnection, RecordOptions):
         conf.pop(CREATE, None)  # brokers would make a topic again that was deleted a moment ago
         return {"group.id": f"ingest.{pipeline}", "client.id": f"ingest.{pipeline}", **conf}
 
-    def control(self, pipeline: str, warn: Callable[[str], None]) -> KafkaControl:
+    def coordinator(self, pipeline: str, warn: Callable[[str], None]) -> KafkaSourceCoordinator:
         """The driver's side."""
-        from ingest.sources.kafka_control import KafkaControl  # noqa: PLC0415  (only a run needs it)
+        from ingest.sources.kafka_coordinator import KafkaSourceCoordinator  # noqa: PLC0415  (only a run needs it)
 
-        return KafkaControl(self, pipeline, warn)
+        return KafkaSourceCoordinator(self, pipeline, warn)
 
     def reader(self, pipeline: str) -> RangeReader:
         """A task's side."""

@@ -61,7 +61,7 @@ class RecordOptions(Options):
     """`continuous`: every record may change its table's schema. `static`: a table's first schema is its last: columns
     that it lacks are left out and counted, values that do not fit are rejects."""
 
-    prefetch: int = Field(50, alias="scan.max.pre.fetch.records", ge=0, le=100_000)
+    sample_size: int = Field(50, alias="scan.max.pre.fetch.records", ge=0, le=100_000)
     """Before its very first batch, a pipeline looks at this many of the newest records of each partition to learn its
     tables' schemas. A table that it does not meet there gets its schema from its first record. Zero: do not look."""
 
@@ -116,7 +116,7 @@ class RecordOptions(Options):
     def with_format(self, chosen: Format) -> tuple[RecordOptions, list[tuple[str, str]]]:
         """These options with those of the format; and what is wrong between them: the option to point at, and why."""
         problems = []
-        if chosen.reading.fixed and self.prefetch:
+        if chosen.reading.fixed and self.sample_size:
             text = "json.infer-schema.fixed-types needs scan.max.pre.fetch.records: 0"
             problems.append(("json.infer-schema.fixed-types", text))
         if self.ddls is not None and isinstance(chosen, TypedOptions):

@@ -7,14 +7,11 @@ checkpoint's lock, so that a killed driver's checkpoint is free only when its wo
 from __future__ import annotations
 
 import os
-import signal
 import sys
-from contextlib import contextmanager, suppress
-from queue import SimpleQueue
-from threading import Thread
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from ingest.errors import INTERRUPTED, ConfigError, IngestError, Unavailable
+from ingest.errors import ConfigError, IngestError, Unavailable
 from ingest.spark import archive
 
 if TYPE_CHECKING:
@@ -29,12 +26,11 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 _V = TypeVar("_V")
 TASK_ATTEMPTS: Final = 4
-LUGGAGE: Final = "ingest.tasks"
+TASK_PAYLOAD: Final = "ingest.tasks"
 """The local property that tells the tasks of a plan what to do in this batch."""
 SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 """The environment variable by which `spark-submit` tells a driver that Java runs already."""
 
-_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _LOG4J: Final = """\
 rootLogger.level = warn
 rootLogger.appenderRef.stderr.ref = stderr
@@ -201,9 +197,9 @@ class Session:
         PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
         return SparkSession(self._sc)
 
-    def run_frame(self, frame: DataFrame, luggage: str) -> list[bytes]:
+    def run_frame(self, frame: DataFrame, task_payload: str) -> list[bytes]:
         """One job over a plan, whose rows are bytes. What its tasks need of this batch travels as a property."""
-        self._sc.setLocalProperty(LUGGAGE, luggage)
+        self._sc.setLocalProperty(TASK_PAYLOAD, task_payload)
         return self._guarded(lambda: [bytes(row[0]) for row in frame.rdd.collect()])
 
     def run(self, function: Callable[[Iterable[_V]], Iterator[_T]], tasks: Sequence[_V]) -> list[_T]:
@@ -275,49 +271,3 @@ def with_retries(master: str) -> str:
     if master.startswith("local[") and "," not in master:
         return f"{master[:-1]},{TASK_ATTEMPTS}]"
     return master
-
-
-class Stop:
-    """Whether somebody asked to stop. The first signal finishes the batch in hand, the second ends at once.
-
-    At once is as after `kill -9`: what is under way is not finished, and done again by the next run.
-    """
-
-    def __init__(self, tell: Callable[[str, bool], None]) -> None:
-        """Nobody did; `tell` gets each signal's name, and whether the process ends now."""
-        self.asked = False
-        self._tell = tell
-        self._signals: SimpleQueue[str] = SimpleQueue()  # a handler may put into it, whatever it has interrupted
-
-    def __call__(self, number: int, _frame: object) -> None:
-        """Handle SIGTERM or SIGINT."""
-        name = signal.Signals(number).name
-        if self.asked:
-            self._tell(name, True)
-            os._exit(INTERRUPTED)
-        self.asked = True
-        self._signals.put(name)
-
-    @contextmanager
-    def installed(self) -> Iterator[Stop]:
-        """Listen while the block runs; the first signal is told by a thread, as a handler must not wait for a lock."""
-        before = {number: signal.getsignal(number) for number in _SIGNALS}
-        announcing = Thread(target=self._announce, daemon=True)
-        announcing.start()
-        self.listen()
-        try:
-            yield self
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-            self._signals.put("")
-            announcing.join(1)
-
-    def listen(self) -> None:
-        """Take the signals, also from whoever took them meanwhile."""
-        for number in _SIGNALS:
-            signal.signal(number, self)
-
-    def _announce(self) -> None:
-        while name := self._signals.get():
-            self._tell(name, False)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.core.broadcast import Broadcast
 
-    from ingest.deadletter.collector import DirtyDataCollector
+    from ingest.deadletter.collector import Collector
     from ingest.errors import IngestError
     from ingest.kafka.admin import Split
     from ingest.model.reject import Reject
@@ -33,7 +33,7 @@ class Setup:
     pipeline: str
     source: Source
     sink: Sink
-    collector: DirtyDataCollector | None
+    collector: Collector | None
     inference: Inference
     max_tables: int
     rules: Rules

@@ -8,7 +8,7 @@ import traceback
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ingest.errors import IngestError, InternalError, Unsettled
+from ingest.errors import CommitOutcomeUnknown, IngestError, InternalError
 from ingest.task import worker
 
 if TYPE_CHECKING:
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 @contextmanager
 def attempt(result: TaskResult) -> Generator[None]:
-    """Run a block; an error of it becomes the failure of the result. Raises Unsettled only, which Spark tries again.
+    """Run a block; an error of it becomes the failure of the result.
+
+    Raises CommitOutcomeUnknown only, which Spark tries again.
 
     The garbage collector waits meanwhile: objects that are made here live as long as their batch, and no longer.
     """
@@ -28,7 +30,7 @@ def attempt(result: TaskResult) -> Generator[None]:
     gc.disable()
     try:
         yield
-    except Unsettled:
+    except CommitOutcomeUnknown:
         worker.discard()
         raise
     except IngestError as exc:

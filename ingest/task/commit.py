@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark import TaskContext
 
-from ingest.errors import IngestError, Superseded, Unsettled
+from ingest.errors import CommitOutcomeUnknown, Fenced, IngestError
 from ingest.model.commit import CommitScope
 from ingest.task.counters import CommitMetadata
 
@@ -96,13 +96,13 @@ class Committer:
         scope = CommitScope(setup.scope, setup.run, task.batch, task.planned, task.shard, starts, kept)
         try:
             resumed = self._writer.begin(scope)
-        except (Unsettled, Superseded):
+        except (CommitOutcomeUnknown, Fenced):
             raise
         except IngestError as exc:
             if first:
                 raise
             # How far an earlier attempt came is not known: that must not look as if it had not begun
-            raise Unsettled(exc.message, exc.hint) from exc
+            raise CommitOutcomeUnknown(exc.message, exc.hint) from exc
         if resumed is None:
             return False
         counted = CommitMetadata.read_from(resumed.metadata)

@@ -218,7 +218,7 @@ def run_tasks(tasks: Iterable[Task]) -> Iterator[TaskResult]:
 
 
 def run_task(task: Task) -> TaskResult:
-    """Do a task without transforms; returns its result. Raises Unsettled only."""
+    """Do a task without transforms; returns its result. Raises CommitOutcomeUnknown only."""
     result, watch = TaskResult.begun(task), Stopwatch()
     with attempt(result):
         ShardTask(task, result, watch.started + task.seconds).run()
@@ -241,7 +241,10 @@ def run_read_stage(task: Task, programs: Programs, store: SpillStore) -> Generat
 
 
 def run_write_stage(task: Task, programs: Programs, store: SpillStore, batches: Iterable[pa.RecordBatch]) -> TaskResult:
-    """Do the second half of a task with what came back from Spark; returns the task's result. Raises Unsettled only."""
+    """Do the second half of a task with what came back from Spark; returns the task's result.
+
+    Raises CommitOutcomeUnknown only.
+    """
     result, watch, returned = TaskResult.begun(task), Stopwatch(), ReturnedRows(batches)
     try:
         with attempt(result):

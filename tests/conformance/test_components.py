@@ -57,5 +57,5 @@ def test_a_format_owns_its_prefix_and_its_decoder_never_raises(name: str, cls: A
 def test_a_component_is_registered_under_its_type(registry: dict[str, Any]) -> None:
     for name, cls in registry.items():
         assert name in cls.model_fields["type"].annotation.__args__
-        for attribute in ("control", "formats"):
+        for attribute in ("coordinator", "formats"):
             assert hasattr(cls, attribute)

@@ -17,11 +17,10 @@ from harness import Kafka, free_port
 from ingest.config.loader import load_text
 from ingest.config.pipeline import Route
 from ingest.config.scenario import read
-from ingest.driver.start import Settings
-from ingest.errors import IngestError
-from ingest.inmemory.rehearsal import Inline
-from ingest.observe.events import RunEnded, SchemaChanged
+from ingest.driver.parts import Sides
+from ingest.observe.events import SchemaChanged
 from ingest.sandbox import broker as sandbox
+from ingest.testing.in_memory_run import run_in_process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,7 +66,7 @@ def empty(own: Kafka) -> Kafka:
 
 
 @pytest.mark.parametrize("file", [f for f in FILES if about_options(f)], ids=lambda file: file.stem)
-def test_scenario_on_a_broker(file: Path, empty: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scenario_on_a_broker(file: Path, empty: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "ingest.config.scenario.load_text",
         lambda name, text, *rest: load_text(name, text.replace(SERVERS, empty.bootstrap), *rest),
@@ -89,24 +88,16 @@ def test_scenario_on_a_broker(file: Path, empty: Kafka, tmp_path: Path, monkeypa
     assert producer.flush(20) == 0
 
     changes: list[str] = []
-    summary = RunEnded("test")
 
     def observe(event: Any) -> None:
         if isinstance(event, SchemaChanged):
             changes.append(f"{event.table.removeprefix('out.')}> {event.change}")
 
-    settings = Settings(str(tmp_path / "c"), tmp_path / "logs", once=True)
-    staged = pipeline.model_copy(update={"source": source, "route": pipeline.route or (route,)})
-    run = Inline(staged, settings, observe, summary, scenario.look_ahead - 1)
-    error = None
-    try:
-        run.run()
-    except IngestError as exc:
-        error = exc
-    finally:
-        run.resources.close()
+    routed = pipeline.model_copy(update={"source": source, "route": pipeline.route or (route,)})
+    sides = Sides(source, pipeline.sink, pipeline.pipeline.collector)
+    run = run_in_process(routed, sides, observe, look_ahead=scenario.look_ahead - 1)
     expected = scenario.expected
-    assert (error is None) == ("error" not in expected), error
+    assert (run.error is None) == ("error" not in expected), run.error
     happened = []
     for topic in set(AdminClient({"bootstrap.servers": empty.bootstrap}).list_topics(timeout=10).topics) - topics:
         if topic.startswith("__") or topic == "dead":
@@ -118,8 +109,8 @@ def test_scenario_on_a_broker(file: Path, empty: Kafka, tmp_path: Path, monkeypa
     if len({(m.topic, m.partition) for m in scenario.messages}) > 1:
         happened, wanted = [without_nulls(line) for line in happened], [without_nulls(line) for line in wanted]
     assert sorted(happened) == sorted(wanted)
-    assert [f"{r.stage}/{r.code}" for r in run.rejected] == [r.split(" ")[1] for r in expected.get("rejects", [])]
-    assert dict(summary.skipped) == expected.get("skipped", {})
+    assert [f"{r.stage}/{r.code}" for r in run.rejects] == [r.split(" ")[1] for r in expected.get("rejects", [])]
+    assert dict(run.summary.skipped) == expected.get("skipped", {})
     if "changes" in expected:
         assert changes == expected["changes"]
     if "letters" in expected:

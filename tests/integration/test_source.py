@@ -15,7 +15,7 @@ from ingest.sources.kafka import KafkaSource
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ingest.sources.kafka_control import KafkaControl
+    from ingest.sources.kafka_coordinator import KafkaSourceCoordinator
 
 OLD, NEW = 1_000_000_000_000, 1_700_000_000_000
 
@@ -36,16 +36,16 @@ def fill(kafka: Kafka, name: str) -> None:
 
 
 @pytest.fixture
-def control(kafka: Kafka) -> Iterator[Callable[..., KafkaControl]]:
+def coordinator(kafka: Kafka) -> Iterator[Callable[..., KafkaSourceCoordinator]]:
     """A connected source with these options."""
     made = []
     warnings: list[str] = []
 
-    def make(**options: Any) -> KafkaControl:
+    def make(**options: Any) -> KafkaSourceCoordinator:
         properties = {"bootstrap.servers": kafka.bootstrap, **options.pop("properties", {})}
         plain = {key.replace("__", "."): value for key, value in options.items()}
         source = KafkaSource.model_validate({"type": "kafka", "properties.*": properties, **plain})
-        made.append(source.control("p", warnings.append))
+        made.append(source.coordinator("p", warnings.append))
         made[-1].connect()
         made[-1].warnings = warnings  # type: ignore[attr-defined]
         return made[-1]
@@ -55,8 +55,8 @@ def control(kafka: Kafka) -> Iterator[Callable[..., KafkaControl]]:
         one.close()
 
 
-def start(control: KafkaControl, **more: Any) -> dict[tuple[str, int], int]:
-    return control.start({}, {}, "owner", **more)
+def start(coordinator: KafkaSourceCoordinator, **more: Any) -> dict[tuple[str, int], int]:
+    return coordinator.start({}, {}, "owner", **more)
 
 
 @pytest.mark.parametrize(
@@ -80,16 +80,18 @@ def start(control: KafkaControl, **more: Any) -> dict[tuple[str, int], int]:
         ),
     ],
 )
-def test_start_modes(topic: str, control: Callable[..., KafkaControl], options: dict[str, Any], expected: int) -> None:
-    assert start(control(topic=topic, **options)) == {(topic, 0): expected, (topic, 1): 0}
+def test_start_modes(
+    topic: str, coordinator: Callable[..., KafkaSourceCoordinator], options: dict[str, Any], expected: int
+) -> None:
+    assert start(coordinator(topic=topic, **options)) == {(topic, 0): expected, (topic, 1): 0}
 
 
 def test_group_offsets_and_the_time_of_the_command_line(
-    kafka: Kafka, topic: str, control: Callable[..., KafkaControl]
+    kafka: Kafka, topic: str, coordinator: Callable[..., KafkaSourceCoordinator]
 ) -> None:
     group = f"{kafka.name}-g"
     kafka.cluster.commit(group, {(topic, 0): 3, (topic, 1): 0})
-    source = control(topic=topic, properties={"group.id": group})
+    source = coordinator(topic=topic, properties={"group.id": group})
     assert start(source) == {(topic, 0): 3, (topic, 1): 0}
     assert start(source, from_time=NEW)[topic, 0] == 5
     stored = source.start({(topic, 0): 6, (topic, 1): 0}, source.ids, "owner", NEW)
@@ -111,10 +113,10 @@ def test_group_offsets_and_the_time_of_the_command_line(
     ],
 )  # fmt: skip
 def test_starts_that_cannot_be(
-    topic: str, control: Callable[..., KafkaControl], options: dict[str, Any], error: str
+    topic: str, coordinator: Callable[..., KafkaSourceCoordinator], options: dict[str, Any], error: str
 ) -> None:
     with pytest.raises(ConfigError, match=error):
-        start(control(topic=topic, **options))
+        start(coordinator(topic=topic, **options))
 
 
 @pytest.mark.parametrize(
@@ -130,9 +132,13 @@ def test_starts_that_cannot_be(
     ],
 )  # fmt: skip
 def test_bounded_modes(
-    kafka: Kafka, topic: str, control: Callable[..., KafkaControl], options: dict[str, Any], expected: dict[int, int]
+    kafka: Kafka,
+    topic: str,
+    coordinator: Callable[..., KafkaSourceCoordinator],
+    options: dict[str, Any],
+    expected: dict[int, int],
 ) -> None:
-    source = control(topic=topic, **{"scan.startup.mode": "earliest-offset", **options})
+    source = coordinator(topic=topic, **{"scan.startup.mode": "earliest-offset", **options})
     positions = start(source)
     kafka.send(topic, *[(None, b"{}")] * 2)  # what comes after the start is beyond the end
     kafka.send(topic, *[(None, b"{}")] * 3, partition=1)
@@ -145,15 +151,15 @@ def test_bounded_modes(
     assert not source.finished({**reached, (topic, 0): expected[0] - 1}) or not bounded
 
 
-def test_bounded_by_the_group(kafka: Kafka, topic: str, control: Callable[..., KafkaControl]) -> None:
+def test_bounded_by_the_group(kafka: Kafka, topic: str, coordinator: Callable[..., KafkaSourceCoordinator]) -> None:
     group = f"{kafka.name}-g"
     kafka.cluster.commit(group, {(topic, 0): 3, (topic, 1): 0})
     options = {"scan.startup.mode": "earliest-offset", "scan.bounded.mode": "group-offsets"}
-    source = control(topic=topic, properties={"group.id": group}, **options)
+    source = coordinator(topic=topic, properties={"group.id": group}, **options)
     assert source.ends(start(source)) == {(topic, 0): 3, (topic, 1): 0}
 
 
-def test_isolation_level(kafka: Kafka, topic: str, control: Callable[..., KafkaControl]) -> None:
+def test_isolation_level(kafka: Kafka, topic: str, coordinator: Callable[..., KafkaSourceCoordinator]) -> None:
     producer = kafka.producer(**{"transactional.id": kafka.name})
     producer.init_transactions(20)
     producer.begin_transaction()
@@ -162,35 +168,35 @@ def test_isolation_level(kafka: Kafka, topic: str, control: Callable[..., KafkaC
     ends = {}
     for level in ("read_committed", "read_uncommitted"):
         options: dict[str, Any] = {"scan.startup.mode": "earliest-offset", "properties": {"isolation.level": level}}
-        source = control(topic=topic, **options)
+        source = coordinator(topic=topic, **options)
         ends[level] = source.ends(start(source))[topic, 0]
     producer.abort_transaction(20)
     assert ends == {"read_committed": 10, "read_uncommitted": 11}
 
 
 def test_a_pattern_matches_whole_names_and_no_internal_topic(
-    kafka: Kafka, topic: str, control: Callable[..., KafkaControl]
+    kafka: Kafka, topic: str, coordinator: Callable[..., KafkaSourceCoordinator]
 ) -> None:
     other = kafka.create(f"{kafka.name}.b", 1)
     kafka.create(f"{kafka.name}.ab", 1)
     pattern = kafka.name + r"\.."
-    source = control(**{"topic-pattern": pattern, "scan.startup.mode": "earliest-offset"})
+    source = coordinator(**{"topic-pattern": pattern, "scan.startup.mode": "earliest-offset"})
     assert set(start(source)) == {(topic, 0), (topic, 1), (other, 0)}
-    every = control(**{"topic-pattern": ".*", "scan.startup.mode": "earliest-offset"})
+    every = coordinator(**{"topic-pattern": ".*", "scan.startup.mode": "earliest-offset"})
     kafka.cluster.commit(f"{kafka.name}-g", {(topic, 0): 1})  # so that there is an internal topic
     assert "__consumer_offsets" in kafka.cluster.names()
     assert not any(name.startswith("__") for name, _ in start(every))
 
 
 def test_new_partitions_and_topics_are_found_and_read_from_their_beginning(
-    kafka: Kafka, topic: str, control: Callable[..., KafkaControl]
+    kafka: Kafka, topic: str, coordinator: Callable[..., KafkaSourceCoordinator]
 ) -> None:
     from confluent_kafka.admin import NewPartitions
 
     options = {"topic-pattern": kafka.name + r"\..", "scan.startup.mode": "latest-offset"}
-    source = control(**{**options, "scan.topic-partition-discovery.interval": "1 ms"})
-    never = control(**{**options, "scan.topic-partition-discovery.interval": "0 s"})
-    slow = control(**options)
+    source = coordinator(**{**options, "scan.topic-partition-discovery.interval": "1 ms"})
+    never = coordinator(**{**options, "scan.topic-partition-discovery.interval": "0 s"})
+    slow = coordinator(**options)
     positions = start(source)
     start(never)
     start(slow)
@@ -202,7 +208,7 @@ def test_new_partitions_and_topics_are_found_and_read_from_their_beginning(
     assert source.discover(positions) == {(late, 0): 0, (topic, 2): 0}
     assert never.discover(positions) == slow.discover(positions) == {}
     # The same after a restart: what came meanwhile is read from its beginning, whatever the start mode
-    again = control(**options)
+    again = coordinator(**options)
     stored = again.start(positions, {topic: kafka.cluster.topics([topic])[topic].id}, "owner")
     assert stored == {**positions, (late, 0): 0, (topic, 2): 0}
     kafka.admin.delete_topics([late])[late].result(10)
@@ -211,15 +217,17 @@ def test_new_partitions_and_topics_are_found_and_read_from_their_beginning(
         source.discover(positions)
 
 
-def test_missing_topics_are_named(kafka: Kafka, control: Callable[..., KafkaControl]) -> None:
+def test_missing_topics_are_named(kafka: Kafka, coordinator: Callable[..., KafkaSourceCoordinator]) -> None:
     with pytest.raises(TopicMissing, match="no-such-topic"):
-        start(control(**{"topic": f"{kafka.name}-no-such-topic", "scan.startup.mode": "earliest-offset"}))
-    source = control(**{"topic-pattern": f"{kafka.name}-never", "scan.startup.mode": "earliest-offset"})
+        start(coordinator(**{"topic": f"{kafka.name}-no-such-topic", "scan.startup.mode": "earliest-offset"}))
+    source = coordinator(**{"topic-pattern": f"{kafka.name}-never", "scan.startup.mode": "earliest-offset"})
     assert start(source) == {}
     assert any("no topic matches" in text for text in source.warnings)  # type: ignore[attr-defined]
 
 
-def test_a_duplicated_group_is_refused(kafka: Kafka, topic: str, control: Callable[..., KafkaControl]) -> None:
+def test_a_duplicated_group_is_refused(
+    kafka: Kafka, topic: str, coordinator: Callable[..., KafkaSourceCoordinator]
+) -> None:
     group = f"{kafka.name}-g"
     options: dict[str, Any] = {
         "topic": topic, "scan.startup.mode": "earliest-offset", "properties": {"group.id": group},
@@ -232,24 +240,24 @@ def test_a_duplicated_group_is_refused(kafka: Kafka, topic: str, control: Callab
         reader.poll(0.2)
         assert time.monotonic() < deadline
     with pytest.raises(ConfigError, match=r"in use by 1 reader.*someone"):
-        start(control(**options))
-    start(control(**{**options, "scan.check.duplicated.group.id": False}))
+        start(coordinator(**options))
+    start(coordinator(**{**options, "scan.check.duplicated.group.id": False}))
     reader.close()
-    first = control(**options)
+    first = coordinator(**options)
     positions = first.start({}, {}, "one")
     first.commit(positions)
     with pytest.raises(ConfigError, match=r"another pipeline .checkpoint one."):
-        control(**options).start({}, {}, "two")
-    control(**options).start({}, {}, "one")  # its own checkpoint: it was restarted
+        coordinator(**options).start({}, {}, "two")
+    coordinator(**options).start({}, {}, "one")  # its own checkpoint: it was restarted
     first.close()
-    control(**options).start({}, {}, "two")  # the first one has gone
+    coordinator(**options).start({}, {}, "two")  # the first one has gone
 
 
 def test_positions_are_visible_to_the_usual_tools(
-    kafka: Kafka, topic: str, control: Callable[..., KafkaControl]
+    kafka: Kafka, topic: str, coordinator: Callable[..., KafkaSourceCoordinator]
 ) -> None:
     group = f"{kafka.name}-g"
-    source = control(topic=topic, properties={"group.id": group}, **{"scan.startup.mode": "earliest-offset"})
+    source = coordinator(topic=topic, properties={"group.id": group}, **{"scan.startup.mode": "earliest-offset"})
     start(source)
     source.commit({(topic, 0): 4, (topic, 1): 0})
     consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": group})

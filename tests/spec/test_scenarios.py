@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from ingest.config.scenario import read
-from ingest.inmemory.trial import differences
 from ingest.native import native
+from ingest.testing.scenario_runner import differences
 
 ROOT = Path(__file__).parent.parent.parent
 FILES = sorted([*Path(__file__).parent.glob("*.yaml"), *(ROOT / "pipelines" / "tests").glob("*.yaml")])

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from ingest.formats.columns import Columns, Extra
-from ingest.inmemory.rehearsal import MemoryRecord
 from ingest.model.change import Bad, Kind
+from ingest.testing.records import MemoryRecord
 
 
 @pytest.mark.parametrize(

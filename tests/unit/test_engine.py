@@ -14,7 +14,7 @@ from inmemory import pipeline
 
 from ingest.checkpoint.checkpoint import Batch, Checkpoint, Progress
 from ingest.checkpoint.storage import LocalStorage
-from ingest.driver import planner
+from ingest.driver import pacing, ranges
 from ingest.encode.conform import Conformer, Drift
 from ingest.errors import CheckpointError, ConfigError, NoPrimaryKey, SchemaChangeRefused
 from ingest.kafka.failures import is_away
@@ -48,28 +48,28 @@ def opened(path: Path) -> Checkpoint:
 
 def test_ranges_share_the_budget_of_a_shard_and_leave_nobody_out() -> None:
     positions, ends = {A: 10, B: 0, ("u", 0): 5}, {A: 1010, B: 20, ("u", 0): 5}
-    assert planner.ranges(positions, ends, {A: 0, B: 0, ("u", 0): 0}, 100) == {A: (10, 90), B: (0, 20)}
-    assert planner.ranges(positions, ends, {A: 0, B: 1, ("u", 0): 1}, 100) == {A: (10, 110), B: (0, 20)}
+    assert ranges.ranges(positions, ends, {A: 0, B: 0, ("u", 0): 0}, 100) == {A: (10, 90), B: (0, 20)}
+    assert ranges.ranges(positions, ends, {A: 0, B: 1, ("u", 0): 1}, 100) == {A: (10, 110), B: (0, 20)}
     many = {("t", i): 0 for i in range(50)}
-    ranges = planner.ranges(many, dict.fromkeys(many, 100), dict.fromkeys(many, 0), 10)
-    assert len(ranges) == 50
-    assert all(end > start for start, end in ranges.values())
+    found = ranges.ranges(many, dict.fromkeys(many, 100), dict.fromkeys(many, 0), 10)
+    assert len(found) == 50
+    assert all(end > start for start, end in found.values())
 
 
 def test_shards_are_kept_and_new_splits_go_where_there_are_fewest() -> None:
-    first = planner.assign([A, B, ("t", 2), ("t", 3)], {}, 2)
+    first = ranges.assign([A, B, ("t", 2), ("t", 3)], {}, 2)
     assert sorted(first.values()) == [0, 0, 1, 1]
-    assert planner.assign([*first, ("u", 0)], first, 2) == {**first, ("u", 0): 0}
+    assert ranges.assign([*first, ("u", 0)], first, 2) == {**first, ("u", 0): 0}
 
 
 def test_the_budget_follows_the_rate_and_grows_by_steps() -> None:
-    budget = planner.Budget()
-    budget.learn(planner.FIRST, 0.1)
-    assert budget.records == planner.FIRST * planner.GROWTH
+    budget = pacing.Budget()
+    budget.learn(pacing.FIRST, 0.1)
+    assert budget.records == pacing.FIRST * pacing.GROWTH
     budget.learn(budget.records, 10)
-    assert budget.records == planner.FIRST * planner.GROWTH // 2
+    assert budget.records == pacing.FIRST * pacing.GROWTH // 2
     budget.learn(5, 1)
-    assert budget.records == planner.FIRST * planner.GROWTH // 2, "a small batch says nothing"
+    assert budget.records == pacing.FIRST * pacing.GROWTH // 2, "a small batch says nothing"
 
 
 def test_progress_plans_and_schemas_read_back(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ import pytest
 from scale import growth
 from sqlglot import exp
 
-from ingest.driver import planner
+from ingest.driver import pacing
+from ingest.driver.ranges import limit
 from ingest.formats.canal_json import CanalJson
 from ingest.kafka.headers import Headers, compile_filter
 from ingest.kafka.offsets import parse_offsets, parse_time
@@ -130,15 +131,15 @@ def test_times() -> None:
 
 def test_a_rate_limit_narrows_ranges_and_saves_up_a_second() -> None:
     ranges = {("t", 0): (0, 100), ("t", 1): (10, 12), ("t", 2): (0, 50)}
-    assert planner.limit(ranges, None) == ranges
-    assert planner.limit(ranges, 42) == {("t", 1): (10, 12), ("t", 2): (0, 20), ("t", 0): (0, 20)}
-    assert planner.limit(ranges, 1) == {("t", 1): (10, 11)}
-    rate = planner.Rate(100.0, _since=0.0)
+    assert limit(ranges, None) == ranges
+    assert limit(ranges, 42) == {("t", 1): (10, 12), ("t", 2): (0, 20), ("t", 0): (0, 20)}
+    assert limit(ranges, 1) == {("t", 1): (10, 11)}
+    rate = pacing.Rate(100.0, _since=0.0)
     assert rate.available() == 100
     assert rate.ready()
     rate.take(100)
     assert not rate.ready()
-    assert planner.Rate(None).available() is None
+    assert pacing.Rate(None).available() is None
 
 
 @pytest.mark.parametrize(

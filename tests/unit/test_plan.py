@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import inmemory
@@ -11,11 +12,14 @@ import pytest
 from harness import debezium
 
 from ingest.cli.app import main
-from ingest.driver.start import Settings
-from ingest.inmemory.preview import Preview, preview
-from ingest.inmemory.rehearsal import MemoryRecord, Rehearsed, rehearse
-from ingest.inmemory.sampled import MOST
-from ingest.inmemory.staged import GivenSource, KeptSink
+from ingest.driver.context import Settings
+from ingest.testing.capturing import Captured, capturing_sink
+from ingest.testing.dry_run import dry_run
+from ingest.testing.dry_run_report import DryRunReport
+from ingest.testing.in_memory_run import by_split, run_in_memory
+from ingest.testing.in_memory_source import InMemoryCoordinator, in_memory
+from ingest.testing.records import MemoryRecord
+from ingest.testing.sampling import MOST
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,10 +40,10 @@ def plan(folder: Path, messages: Messages, **sections: Any) -> Any:
     """What a plan says of these records, and what it ends with; then what a run ends with."""
     pipeline = inmemory.pipeline(**sections)
     records = [MemoryRecord(i, "topic", key, value) for i, (key, value) in enumerate(messages)]
-    ran = rehearse(pipeline, records, look_ahead=1001)  # as a run does; it numbers the records, too
-    source, sink = GivenSource(pipeline.source, {("topic", 0): records}), KeptSink(pipeline.sink, Rehearsed())
-    staged = pipeline.model_copy(update={"source": source, "sink": sink})
-    found, error = preview(staged, Settings(str(folder / "checkpoint"), folder))
+    ran = run_in_memory(pipeline, records, look_ahead=1001)  # as a run does
+    source = in_memory(pipeline.source, by_split(records) or {("topic", 0): []})
+    sink = capturing_sink(pipeline.sink, Captured(), "test", print)
+    found, error = dry_run(pipeline, Settings(str(folder / "checkpoint"), folder), source, sink)
     assert not (folder / "checkpoint").exists()
     return found, error, ran
 
@@ -82,7 +86,7 @@ def test_rejects_are_counted_by_code_each_with_an_example(tmp_path: Path) -> Non
     found, error, _ = plan(
         tmp_path, [(KEY, GOOD), (KEY, b"{"), (KEY, null_key), *[(KEY, b"\x1b[31m")] * 300], source=STOPS
     )
-    assert isinstance(found, Preview)
+    assert isinstance(found, DryRunReport)
     assert error.exit_code == 65
     by_code = {reject["code"]: reject for reject in found.rejects}
     assert {code: reject["count"] for code, reject in by_code.items()} == {"malformed": 301, "null-key": 1}
@@ -199,25 +203,19 @@ def test_what_refuses_a_run_at_its_start_refuses_a_plan(
     assert why in capsys.readouterr().err
 
 
-class AtTheEnd(GivenSource):
+class AtTheEnd(InMemoryCoordinator):
     """A source whose pipeline starts behind all records, as with `latest-offset`."""
 
-    def control(self, pipeline: str, warn: Any) -> Any:
-        control = super().control(pipeline, warn)
-        control.start = lambda *_: control.ends({})  # type: ignore[method-assign]
-        return control
+    def start(self, *_: Any) -> dict[tuple[str, int], int]:
+        return self.ends({})
 
 
 def test_records_that_a_run_would_not_read_show_tables_and_end_nothing(tmp_path: Path) -> None:
     pipeline = inmemory.pipeline(source=STOPS)
-    records = [MemoryRecord(i, "topic", KEY, value, 0, i) for i, value in enumerate((GOOD, b"{", OTHER))]
-    staged = pipeline.model_copy(
-        update={
-            "source": AtTheEnd(pipeline.source, {("topic", 0): records}),
-            "sink": KeptSink(pipeline.sink, Rehearsed()),
-        }
-    )
-    found, error = preview(staged, Settings(str(tmp_path / "checkpoint"), tmp_path))
+    records = by_split([MemoryRecord(i, "topic", KEY, value) for i, value in enumerate((GOOD, b"{", OTHER))])
+    source = replace(in_memory(pipeline.source, records), side=AtTheEnd(records))
+    sink = capturing_sink(pipeline.sink, Captured(), "test", print)
+    found, error = dry_run(pipeline, Settings(str(tmp_path / "checkpoint"), tmp_path), source, sink)
     assert error is None
     assert (found.waiting, found.looked_at, found.error) == (0, 3, None)
     assert [table.table for table in found.tables] == ["shop.orders", "shop.users"]

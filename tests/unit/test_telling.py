@@ -100,10 +100,10 @@ def test_the_summary_says_why_it_ended_and_what_is_left(
 RUN = """
 import sys, time
 from ingest.cli.progress import Log
-from ingest.spark.session import Stop
+from ingest.driver.stop import StopSignal
 from ingest.observe.events import Stopping
 observer = Log(frozenset())
-stop = Stop(lambda name, now: observer(Stopping(name, now)))
+stop = StopSignal(lambda name, now: observer(Stopping(name, now)))
 with stop.installed():
     print("ready", flush=True)
     while not stop.asked or "busy" in sys.argv:

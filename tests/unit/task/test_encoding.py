@@ -8,7 +8,6 @@ import pytest
 from inmemory import pipeline
 
 from ingest.errors import ConfigError
-from ingest.inmemory.rehearsal import MemoryRecord
 from ingest.model import types
 from ingest.model.record import offset_of
 from ingest.model.schema import Column, TableSchema
@@ -21,6 +20,7 @@ from ingest.task.encoding import ChunkEncoder
 from ingest.task.reading import ReadChunk
 from ingest.task.rejects import RejectLimit
 from ingest.task.worker import WorkerState
+from ingest.testing.records import MemoryRecord
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

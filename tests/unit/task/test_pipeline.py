@@ -11,9 +11,7 @@ import pytest
 from inmemory import pipeline
 
 from ingest.encode.transform import Programs
-from ingest.errors import Unavailable, Unsettled
-from ingest.inmemory.rehearsal import MemoryRecord
-from ingest.inmemory.staged import GivenSource
+from ingest.errors import CommitOutcomeUnknown, Unavailable
 from ingest.model import types
 from ingest.model.commit import CommitScope, ResumePoint
 from ingest.model.schema import Column, TableSchema
@@ -24,6 +22,8 @@ from ingest.task.assignment import Setup, Task, TaskResult
 from ingest.task.counters import CommitMetadata, TableCounters
 from ingest.task.pipeline import run_read_stage, run_task, run_write_stage
 from ingest.task.spill import SpillStore
+from ingest.testing.in_memory_source import in_memory
+from ingest.testing.records import MemoryRecord
 from ingest.transform.rows import PROGRAM
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class Case:
             for i, message in enumerate(messages)
         ]
         self.writer = Writer(resumed, refused)
-        given: Any = GivenSource(made.source, {SPLIT: records})
+        given: Any = in_memory(made.source, {SPLIT: records})
         sink: Any = Sink(made.sink, self.writer)
         setup: Any = Broadcast(Setup("c", next(RUNS), "p", given, sink, None, made.source.inference(10), 3, made.rules))
         known = Schemas(1, {T: SourceTable(SCHEMA, (T,), key_from_message=True)}, {T: SCHEMA})
@@ -223,10 +223,10 @@ def test_an_error_is_a_value_and_nothing_is_committed_then(tmp_path: Path) -> No
 
 
 def test_only_what_spark_shall_try_again_is_raised(tmp_path: Path) -> None:
-    with pytest.raises(Unsettled):
-        run_task(Case(FITS, refused=Unsettled("who knows")).task)
-    with pytest.raises(Unsettled):
-        in_halves(Case(FITS, refused=Unsettled("who knows")), tmp_path / "attempt")
+    with pytest.raises(CommitOutcomeUnknown):
+        run_task(Case(FITS, refused=CommitOutcomeUnknown("who knows")).task)
+    with pytest.raises(CommitOutcomeUnknown):
+        in_halves(Case(FITS, refused=CommitOutcomeUnknown("who knows")), tmp_path / "attempt")
     assert not (tmp_path / "attempt").exists()
 
 

@@ -8,10 +8,10 @@ import pytest
 from inmemory import pipeline
 
 from ingest.errors import InternalError
-from ingest.inmemory.rehearsal import MemoryRecord
-from ingest.inmemory.staged import GivenSource
 from ingest.model.record import offset_of
 from ingest.task.reading import RangeReading, read_again
+from ingest.testing.in_memory_source import in_memory
+from ingest.testing.records import MemoryRecord
 
 if TYPE_CHECKING:
     from ingest.model.record import Headers
@@ -25,7 +25,7 @@ def a_reader(count: int) -> Reader:
         MemoryRecord(i, "topic", b"%d" % i, b"{}", position=i, sent=[("kind", b"odd" if i % 2 else b"even")])
         for i in range(count)
     ]
-    made: Any = GivenSource(pipeline().source, {SPLIT: records}).reader("p")
+    made: Any = in_memory(pipeline().source, {SPLIT: records}).reader("p")
     return made  # type: ignore[no-any-return]  # its chunks are lists, which the protocol does not ask for
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 from inmemory import pipeline
 
-from ingest.inmemory.rehearsal import MemoryRecord
 from ingest.model.change import Bad
 from ingest.task.assignment import Setup, TaskResult
 from ingest.task.rejects import MAX_KEPT, MAX_REJECTS, RecordReject, RejectLimit, Rejects
+from ingest.testing.records import MemoryRecord
 
 SPLIT = ("topic", 0)
 RECORD = MemoryRecord(0, "topic", b"k" * MAX_KEPT * 2, b"{", position=7)

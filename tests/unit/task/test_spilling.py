@@ -9,7 +9,6 @@ from inmemory import pipeline
 
 from ingest.encode.transform import Programs
 from ingest.errors import InternalError
-from ingest.inmemory.rehearsal import MemoryRecord
 from ingest.model.change import TOMBSTONE, Bad, Kind, Skip
 from ingest.task.assignment import Setup, TaskResult
 from ingest.task.encoded import EncodedPart
@@ -19,6 +18,7 @@ from ingest.task.returned import ReturnedRows
 from ingest.task.spill import ChunkManifest, SpillStore
 from ingest.task.spilling import SpillStage
 from ingest.task.worker import RecordEncoders
+from ingest.testing.records import MemoryRecord
 from ingest.transform.rows import MARK, READY, ReferenceRows, RetainedRows, layout
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""A first look at the newest messages, on the driver, before the first batch: so that tables are known by then.
+"""Samples the newest records on the driver, before the first batch: so that tables are known by then.
 
 In: the source, connected, and where its splits stand. Out: an observed schema for each table that was met. What cannot
 be taken is passed over here: it is a reject, or an error, when its turn comes. Reference: alibaba-kafka.txt,
@@ -8,46 +8,41 @@ be taken is passed over here: it is a reject, or an error, when its turn comes. 
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from ingest.errors import ConfigError, IngestError
 from ingest.formats.columns import Columns
 from ingest.model.reject import RowError
-from ingest.schema.evolve import Schemas, evolve
+from ingest.schema.evolve import Schemas, unchanged
 from ingest.schema.infer import observe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from ingest.driver.schemas import SchemaRules
     from ingest.kafka.admin import Split
     from ingest.model.change import Change
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
-    from ingest.schema.evolve import Policy
     from ingest.schema.infer import Inference
-    from ingest.schema.routes import Rules
     from ingest.sources import Chunk, Source
 
-LOOK_S: Final = 5.0
-"""How long to look, at most, in seconds: a start shall not wait for a slow partition."""
+SAMPLE_S: Final = 5.0
+"""How long to read, at most, in seconds: a start shall not wait for a slow partition."""
 
 
-def first_look(
-    source: Source,
-    pipeline: str,
-    ends: Mapping[Split, tuple[int, int]],
-    rules: Rules,
-    policy: Policy,
-    inference: Inference,
+def sample_schemas(
+    source: Source, pipeline: str, ends: Mapping[Split, tuple[int, int]], rules: SchemaRules
 ) -> dict[TableId, TableSchema]:
-    """Schemas from the newest records of each split; `ends` are the first and the last offsets that there are."""
-    count = source.prefetch
+    """Return schemas from the newest records of each split; `ends`: the first offset and the end of each."""
+    count = source.sample_size
     ranges = {split: (max(first, end - count), end) for split, (first, end) in ends.items() if end > first}
     if not count or not ranges:
         return {}
     reader = source.reader(pipeline)
     chunks: list[Chunk] = []
-    deadline = time.monotonic() + LOOK_S
+    deadline = time.monotonic() + SAMPLE_S
     reading = reader.read(ranges)
     try:
         for chunk in reading:
@@ -62,7 +57,7 @@ def first_look(
         reader.close()
     # In a fixed order, whichever broker answered first: the columns' order comes from it
     chunks.sort(key=lambda chunk: chunk.split)
-    return _possible(observe_chunks(source, chunks, inference), rules, policy, inference)
+    return _possible(observe_chunks(source, chunks, rules.inference), rules)
 
 
 def observe_chunks(source: Source, chunks: Iterable[Chunk], inference: Inference) -> dict[TableId, TableSchema]:
@@ -92,14 +87,13 @@ def observe_chunks(source: Source, chunks: Iterable[Chunk], inference: Inference
     return seen
 
 
-def _possible(
-    seen: Mapping[TableId, TableSchema], rules: Rules, policy: Policy, inference: Inference
-) -> dict[TableId, TableSchema]:
-    """Those tables that can be taken: others may never be read, as old messages are looked at, too."""
+def _possible(seen: Mapping[TableId, TableSchema], rules: SchemaRules) -> dict[TableId, TableSchema]:
+    """Return those tables that can be taken: others may never be read, as old messages are looked at, too."""
+    unshaped = replace(rules, shape=unchanged)
     out = {}
     for table, schema in seen.items():
         try:
-            evolve(Schemas(), [(table, schema)], rules, policy, inference.initial)
+            unshaped.evolve(Schemas(), [(table, schema)])
         except ConfigError:
             continue
         out[table] = schema

@@ -10,14 +10,15 @@ from difflib import unified_diff
 from typing import TYPE_CHECKING, Any, Final
 
 from ingest.config.diagnostics import render
-from ingest.inmemory.rehearsal import MemoryRecord, rehearse
 from ingest.model.table import show
+from ingest.testing.in_memory_run import run_in_memory
+from ingest.testing.records import MemoryRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ingest.config.scenario import Scenario
-    from ingest.inmemory.rehearsal import Rehearsed
+    from ingest.testing.in_memory_run import InMemoryRun
 
 _ALWAYS: Final = ("records", "rejects", "lines")
 
@@ -35,7 +36,7 @@ def differences(scenario: Scenario) -> list[str]:
         MemoryRecord(i, m.topic, m.key, m.value, m.partition, 0, m.timestamp, m.headers)
         for i, m in enumerate(scenario.messages)
     ]
-    ran = rehearse(scenario.loaded.pipeline, messages, look_ahead=scenario.look_ahead)
+    ran = run_in_memory(scenario.loaded.pipeline, messages, look_ahead=scenario.look_ahead)
     out = []
     for key in dict.fromkeys([*_ALWAYS, *expected]):
         if key == "error":
@@ -60,14 +61,14 @@ def _text(value: bytes | None) -> str:
     return "null" if value is None else value.decode("utf-8", "backslashreplace")
 
 
-def _records(ran: Rehearsed) -> list[str]:
+def _records(ran: InMemoryRun) -> list[str]:
     return [
         " ".join(part for part in (topic, "" if key is None else _text(key), _text(value)) if part)
         for topic, key, value in ran.records
     ]
 
 
-def _letters(ran: Rehearsed) -> list[dict[str, Any]]:
+def _letters(ran: InMemoryRun) -> list[dict[str, Any]]:
     return [
         {
             "topic": topic,
@@ -80,13 +81,13 @@ def _letters(ran: Rehearsed) -> list[dict[str, Any]]:
     ]
 
 
-def _schema(ran: Rehearsed) -> dict[str, list[str]]:
+def _schema(ran: InMemoryRun) -> dict[str, list[str]]:
     if ran.schemas is None:  # the run ended before it had any schemas
         return {}
     return {show(table): [str(column) for column in schema.columns] for table, schema in ran.schemas.sinks.items()}
 
 
-_HAPPENED: Final[dict[str, Callable[[Rehearsed], Any]]] = {
+_HAPPENED: Final[dict[str, Callable[[InMemoryRun], Any]]] = {
     "records": _records,
     "lines": lambda ran: ran.lines,
     "rejects": lambda ran: [f"{index} {stage}/{code}" for index, stage, code in ran.rejects],

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import base64
 import pickle
-import tempfile
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyspark import TaskContext
 
-from ingest.spark.session import LUGGAGE
+from ingest.spark.session import TASK_PAYLOAD
 from ingest.task.pipeline import run_read_stage, run_write_stage
-from ingest.task.spill import SpillStore, store_of_attempt
+from ingest.task.spill import store_of_attempt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -59,7 +57,7 @@ class Explainer:
         return outcomes
 
 
-class Stages:
+class SparkTransformRunner:
     """Runs tasks in two stages, with the expressions of all tables between them."""
 
     def __init__(self, session: Session, compiler: Compiler, shards: int) -> None:
@@ -72,14 +70,10 @@ class Stages:
         self._base: object = None
         self._frame: DataFrame | None = None
         self._size = 0
-        """So many tasks the plan has room for."""
-
-    def needed(self, schemas: Schemas) -> bool:
-        """Whether rows of a table that is known are changed by a transform."""
-        return any(source.output is not None for source in schemas.sources.values())
+        """How many tasks the plan has room for."""
 
     def run(self, tasks: Sequence[Task], schemas: Schemas) -> list[TaskResult]:
-        """One job. Raises Unavailable when Spark gave up on a task."""
+        """Run one job; raises Unavailable where Spark gave up on a task."""
         first = tasks[0]
         programs = self._programs
         if programs is None or schemas.version != self._version:
@@ -93,42 +87,22 @@ class Stages:
             given = (first.setup, first.base, self._sent)
             self._frame = self._compiler.frame(programs, self._size, fed(*given), drained(*given))
         light = [replace(task, setup=None, base=None) for task in tasks]  # type: ignore[arg-type]  # they are at hand
-        luggage = base64.b64encode(pickle.dumps(light)).decode()
-        rows = self._session.run_frame(self._frame, luggage)
+        task_payload = base64.b64encode(pickle.dumps(light)).decode()
+        rows = self._session.run_frame(self._frame, task_payload)
         return self._explainer.explain([pickle.loads(row) for row in rows])  # noqa: S301  (our own)
 
 
-class InlineStages(Stages):
-    """Both stages in this process, for rehearsals: Spark has the expressions between them only."""
-
-    def __init__(self, compiler: Compiler) -> None:
-        """Plan nothing yet."""
-        self._compiler = compiler
-        self._explainer = Explainer(compiler)
-
-    def run(self, tasks: Sequence[Task], schemas: Schemas) -> list[TaskResult]:
-        """One task after the other."""
-        programs = self._compiler.programs(schemas.sources)
-        out = []
-        for task in tasks:
-            with tempfile.TemporaryDirectory() as folder:
-                rows = pa.Table.from_batches(run_read_stage(task, programs, SpillStore(Path(folder))))
-                results = self._compiler.results(programs, self._compiler.spark.createDataFrame(rows))
-                out.append(run_write_stage(task, programs, SpillStore(Path(folder)), results.toArrow().to_batches()))
-        return self._explainer.explain(out)
-
-
 def _task(setup: Any, base: Any) -> Task | None:  # noqa: ANN401  (broadcasts)
-    """What this partition has to do in this batch."""
+    """Return what this partition has to do in this batch; None where there is nothing for it."""
     context = TaskContext.get()
     assert context is not None
-    tasks: list[Task] = pickle.loads(base64.b64decode(context.getLocalProperty(LUGGAGE) or ""))  # noqa: S301  (our own)
+    tasks: list[Task] = pickle.loads(base64.b64decode(context.getLocalProperty(TASK_PAYLOAD) or ""))  # noqa: S301  (our own)
     number = context.partitionId()
     return replace(tasks[number], setup=setup, base=base) if number < len(tasks) else None
 
 
 def fed(setup: Any, base: Any, programs: Any) -> Any:  # noqa: ANN401  (broadcasts; a stage)
-    """The first stage, as Spark runs it."""
+    """Return the first stage, as Spark runs it."""
 
     def stage(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
@@ -141,7 +115,7 @@ def fed(setup: Any, base: Any, programs: Any) -> Any:  # noqa: ANN401  (broadcas
 
 
 def drained(setup: Any, base: Any, programs: Any) -> Any:  # noqa: ANN401  (as above)
-    """The second stage, as Spark runs it."""
+    """Return the second stage, as Spark runs it."""
 
     def stage(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         task = _task(setup, base)

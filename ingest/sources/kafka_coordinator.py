@@ -34,7 +34,7 @@ _EARLIEST: Final = frozenset({"earliest", "smallest", "beginning"})
 _LATEST: Final = frozenset({"latest", "largest", "end"})
 
 
-class KafkaControl:
+class KafkaSourceCoordinator:
     """What the driver asks and decides about the source."""
 
     def __init__(self, options: KafkaSource, pipeline: str, warn: Callable[[str], None]) -> None:
@@ -307,6 +307,10 @@ class KafkaControl:
     def extent(self, ends: Mapping[Split, int]) -> dict[Split, tuple[int, int]]:
         """The first offset that each split has now, with where it ends."""
         return {split: (first, ends[split]) for split, first in self.cluster.earliest(ends).items()}
+
+    def reads(self, topic: str) -> bool:
+        """Tell whether a topic is, or would be, one of those that are read."""
+        return topic in self.ids or self.options.chooses(topic)
 
     def finished(self, positions: Mapping[Split, int]) -> bool:
         """Whether a bounded source was read to its end."""

@@ -1,0 +1,102 @@
+"""Where a run's checkpoint is, and when it can be opened: at once, or through Java once that runs."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+from ingest.checkpoint.checkpoint import Checkpoint
+from ingest.checkpoint.storage import HadoopStorage, LocalStorage, MemoryStorage, Overlay, is_remote
+from ingest.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from ingest.checkpoint.storage import Storage
+
+
+class Place(Protocol):
+    """The place of a checkpoint."""
+
+    @property
+    def remote(self) -> bool:
+        """Whether it is reached through Java only."""
+
+    def open(self, hadoop: tuple[Any, Any] | None) -> Storage:
+        """Open it; `hadoop`: the JVM and a Hadoop configuration, for a remote one. Raises CheckpointError."""
+
+
+class StoredPlace:
+    """A local directory, of which this process becomes the only user; or a URI of one of Hadoop's file systems."""
+
+    def __init__(self, where: str) -> None:
+        """Open nothing yet."""
+        self._where = where
+        self.remote = is_remote(where)
+
+    def open(self, hadoop: tuple[Any, Any] | None) -> Storage:
+        """Open it, and make it where it is not there; raises CheckpointError."""
+        return LocalStorage(Path(self._where)) if hadoop is None else HadoopStorage(self._where, *hadoop)
+
+
+class UntouchedPlace:
+    """A directory or a URI of which everything is only read: whatever is written stays in memory."""
+
+    def __init__(self, where: str) -> None:
+        """Open nothing yet."""
+        self._where = where
+        self.remote = is_remote(where)
+
+    def open(self, hadoop: tuple[Any, Any] | None) -> Storage:
+        """Open it where it is there; raises CheckpointError."""
+        if hadoop is None:
+            return Overlay(LocalStorage(Path(self._where), lock=False))
+        return Overlay(HadoopStorage(self._where, *hadoop, make=False))
+
+
+class MemoryPlace:
+    """A checkpoint that ends with its run."""
+
+    remote = False
+
+    def open(self, _hadoop: tuple[Any, Any] | None) -> Storage:
+        """Return an empty storage."""
+        return MemoryStorage()
+
+
+class CheckpointAccess:
+    """The checkpoint of a run, from as early as it can be opened until everything else has ended."""
+
+    def __init__(self, place: Place) -> None:
+        """Open a local checkpoint; raises CheckpointError."""
+        self._place = place
+        self._resources = ExitStack()
+        self.early = None if place.remote else self._open(None)
+        """The checkpoint; None where Java has to run before it can be opened."""
+
+    @property
+    def lock(self) -> int | None:
+        """A descriptor that child processes hold, too, so that the checkpoint is free only when they are gone."""
+        return None if self.early is None else self.early.storage.lock
+
+    def open(self, hadoop: tuple[Any, Any]) -> Checkpoint:
+        """Return a checkpoint that is reached through Java, opened; raises CheckpointError."""
+        return self._open(hadoop)
+
+    def _open(self, hadoop: tuple[Any, Any] | None) -> Checkpoint:
+        storage = self._place.open(hadoop)
+        self._resources.callback(storage.close)
+        try:
+            return Checkpoint(storage)
+        except CheckpointError:
+            self._resources.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._resources.close()

@@ -1,0 +1,60 @@
+"""Where each split stands, where it ends, and so how much waits to be read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ingest.checkpoint.checkpoint import Progress
+    from ingest.kafka.admin import Split
+
+
+class Backlog:
+    """The records between the positions reached and the ends of the splits."""
+
+    def __init__(self, progress: Progress, ends: Mapping[Split, int], *, drain: bool) -> None:
+        """Begin with the ends that were just seen; `drain`: these are where the run ends (`--once`)."""
+        self.progress = progress
+        self.targets: Mapping[Split, int] = ends if drain else {}
+        """Where to end, with `--once`; empty otherwise."""
+        self._seen = ends
+
+    @property
+    def positions(self) -> dict[Split, int]:
+        """The next position to read of each split."""
+        return self.progress.positions
+
+    @property
+    def ends(self) -> Mapping[Split, int]:
+        """Where each split ends, as far as the last look says, or where the run is to end."""
+        return self.targets or self._seen
+
+    def see(self, ends: Mapping[Split, int]) -> None:
+        """Take the ends that the source has now."""
+        self._seen = self.targets or ends
+
+    def look_past_targets(self, ends: Mapping[Split, int]) -> None:
+        """Take the ends that the source has now, whatever the run was to drain: the run is over."""
+        self._seen, self.targets = ends, {}
+
+    def some(self) -> bool:
+        """Tell whether any record waits."""
+        return any(end > self.positions[split] for split, end in self.ends.items())
+
+    def waiting(self) -> dict[Split, int]:
+        """Return how many records of each split wait to be read, as far as positions tell."""
+        positions = self.positions
+        return {split: max(0, end - positions.get(split, 0)) for split, end in self.ends.items()}
+
+    def lag(self) -> int:
+        """Return how many records wait in all splits."""
+        return sum(self.waiting().values())
+
+    def by_topic(self) -> dict[str, int]:
+        """Return how many records wait in each topic that has any."""
+        left: dict[str, int] = {}
+        for (topic, _), number in self.waiting().items():
+            left[topic] = left.get(topic, 0) + number
+        return {topic: number for topic, number in sorted(left.items()) if number}

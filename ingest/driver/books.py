@@ -1,0 +1,68 @@
+"""Merges what the tasks of a batch did into the run's progress and counters, and stores that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ingest.checkpoint.checkpoint import Batch, Checkpoint, Progress
+    from ingest.driver.context import RunContext
+    from ingest.driver.counters import Counters
+    from ingest.driver.sink_tables import SinkTables
+    from ingest.errors import IngestError
+    from ingest.kafka.admin import Split
+    from ingest.model.schema import TableSchema
+    from ingest.model.table import TableId
+    from ingest.task.assignment import TaskResult
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """What a batch brought beside progress."""
+
+    before: Mapping[Split, int]
+    """The positions before it."""
+    observed: Sequence[tuple[TableId, TableSchema]]
+    """What its tasks saw of tables; nothing where one of them failed."""
+    failure: IngestError | None
+    """What the first of the tasks that failed failed with."""
+
+
+class Books:
+    """The progress and the counters of one run."""
+
+    def __init__(
+        self, context: RunContext, checkpoint: Checkpoint, progress: Progress, counters: Counters, tables: SinkTables
+    ) -> None:
+        """Have merged nothing yet."""
+        self._context = context
+        self._checkpoint = checkpoint
+        self._progress = progress
+        self._counters = counters
+        self._tables = tables
+
+    def merge(self, batch: Batch, results: Sequence[TaskResult]) -> Merged:
+        """Add what the tasks of a batch did, and show what they delivered; returns what is left to act on."""
+        progress, before = self._progress, dict(self._progress.positions)
+        self._counters.summary.batches += 1
+        for result in results:
+            progress.positions.update(result.positions)
+            progress.errors += result.rejected
+            self._counters.add(result)
+            self._tables.show_rows(result.delivered)
+        progress.batch, progress.ids = batch.number, dict(batch.ids)
+        lost = sum(result.lost_deliveries for result in results)
+        if lost:
+            self._context.warn(
+                f"batch {batch.number}: {lost} records were lost on their way to the sink (sink.delivery-guarantee)"
+            )
+        failure = next((result.failure for result in results if result.failure is not None), None)
+        observed = [] if failure else [pair for result in results for pair in sorted(result.observed.items())]
+        return Merged(before, observed, failure)
+
+    def store(self) -> None:
+        """Store how far the pipeline came; raises CheckpointError."""
+        self._checkpoint.done(self._progress, self._counters.by_table())

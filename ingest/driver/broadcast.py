@@ -1,0 +1,49 @@
+"""The schemas on their way to the workers: all of them once, then what each version changed with every task."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ingest.task.assignment import Delta
+
+if TYPE_CHECKING:
+    from pyspark.core.broadcast import Broadcast
+
+    from ingest.driver.engine import TaskRunner
+    from ingest.driver.schemas import SchemaStore
+    from ingest.schema.evolve import Evolution, Schemas
+
+MAX_DELTAS: Final = 50
+"""Versions that travel with each task before everything is broadcast anew."""
+MAX_DELTA_TABLES: Final = 200
+"""Tables in them, for the same reason: a broadcast travels once, what a task carries each time."""
+
+
+class SchemaBroadcast:
+    """What workers need to have the newest schemas."""
+
+    def __init__(self, runner: TaskRunner, store: SchemaStore) -> None:
+        """Send all schemas."""
+        self._runner = runner
+        self._store = store
+        self.version = store.schemas.version
+        """The version of what was broadcast."""
+        self.base: Broadcast[Schemas] = runner.broadcast(store.schemas)
+        self.deltas: list[Delta] = []
+        """What changed since."""
+
+    def add(self, evolution: Evolution | None) -> None:
+        """Let the next tasks carry a change; where they would carry much, all schemas are sent anew."""
+        if evolution is None:
+            return
+        self.deltas.append(Delta(evolution.schemas.version, evolution.sources, evolution.sinks))
+        tables = sum(len(delta.sources) + len(delta.sinks) for delta in self.deltas)
+        if len(self.deltas) > MAX_DELTAS or tables > MAX_DELTA_TABLES:
+            self.base = self._runner.broadcast(self._store.schemas)
+            self.version = self._store.schemas.version
+            self.deltas = []
+
+    @property
+    def newest(self) -> Schemas:
+        """The schemas that workers have once they got a task."""
+        return self._store.schemas

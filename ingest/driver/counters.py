@@ -1,0 +1,71 @@
+"""What the tasks of a run counted: by table, by reason, by column. It ends up in the closing summary."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ingest.encode.conform import OTHERS
+from ingest.model.cache import MAX_COUNTED, count_up
+from ingest.model.table import show
+from ingest.observe.events import TableSummary
+from ingest.task.counters import add_counts, merge_counts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ingest.model.table import TableId
+    from ingest.observe.events import RunEnded
+    from ingest.task.assignment import TaskResult
+    from ingest.task.counters import TableCounters
+
+
+class Counters:
+    """The counters of one run. What names they have comes from messages, so each kind has a limit."""
+
+    def __init__(self, summary: RunEnded, max_tables: int) -> None:
+        """Count nothing yet."""
+        self.summary = summary
+        self.skipped: dict[str, int] = {}
+        """Records that stand for no row, by reason."""
+        self.withheld: dict[tuple[TableId, str], int] = {}
+        """Values that the sink's table was not to have, by table and column."""
+        self.cut: dict[tuple[TableId, str], int] = {}
+        """Times that were taken without what is finer than a microsecond, by table and column."""
+        self._tables: dict[TableId, TableCounters] = {}
+        self._most = MAX_COUNTED + max_tables
+
+    def add(self, result: TaskResult) -> None:
+        """Add what one task counted."""
+        self.summary.records += result.read
+        self.summary.rejected += result.rejected + result.stopped_by_reject
+        merge_counts(self._tables, result.counts, self._most)
+        add_counts(self.skipped, result.skipped)
+        for column, count in result.withheld.items():
+            count_up(self.withheld, column, count, (column[0], OTHERS))
+        add_counts(self.cut, result.cut)
+
+    def add_schema_changes(self, table: TableId, count: int) -> None:
+        """Add to the number of schema changes of a table."""
+        self._line(table).schema_changes += count
+
+    def by_table(self) -> dict[str, list[int]]:
+        """Return inserts, updates, deletes and rejects of each table, as a checkpoint keeps them."""
+        return {show(table): [c.inserted, c.updated, c.deleted, c.rejected] for table, c in self._tables.items()}
+
+    def summarise(self, left: Mapping[str, int]) -> None:
+        """Fill in the closing summary; `left`: records that were not read, by topic."""
+        for table, counts in self._tables.items():
+            line = self._line(table)
+            line.read, line.inserted, line.updated = counts.read, counts.inserted, counts.updated
+            line.deleted, line.rejected = counts.deleted, counts.rejected
+        self.summary.left = left
+        self.summary.skipped = self.skipped
+        self.summary.withheld = _by_name(self.withheld)
+        self.summary.cut = _by_name(self.cut)
+
+    def _line(self, table: TableId) -> TableSummary:
+        return self.summary.tables.setdefault(show(table), TableSummary())
+
+
+def _by_name(counts: Mapping[tuple[TableId, str], int]) -> dict[str, int]:
+    return {f"{show(table)}.{column}": count for (table, column), count in counts.items()}

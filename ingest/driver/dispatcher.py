@@ -1,0 +1,86 @@
+"""Runs a batch: a task for each shard, with Spark SQL where a transform changes rows of tables that are known."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from ingest.driver.pacing import DEADLINE_S
+from ingest.task.assignment import Task
+from ingest.task.pipeline import run_tasks
+
+if TYPE_CHECKING:
+    from pyspark.core.broadcast import Broadcast
+
+    from ingest.checkpoint.checkpoint import Batch
+    from ingest.driver.broadcast import SchemaBroadcast
+    from ingest.driver.engine import TaskRunner, TransformRunner
+    from ingest.driver.error_budget import ErrorBudget
+    from ingest.driver.pacing import Pacing
+    from ingest.sinks import SinkCoordinator
+    from ingest.task.assignment import Setup, TaskResult
+
+
+class Dispatcher:
+    """Hands the tasks of batches out, and remembers which worker has which shard."""
+
+    def __init__(
+        self,
+        runner: TaskRunner,
+        transforms: TransformRunner | None,
+        setup: Broadcast[Setup],
+        schemas: SchemaBroadcast,
+        sink: SinkCoordinator,
+        errors: ErrorBudget,
+        pacing: Pacing,
+    ) -> None:
+        """Run nothing yet; `transforms`: None where no transform changes rows."""
+        self._runner = runner
+        self._transforms = transforms
+        self._setup = setup
+        self._schemas = schemas
+        self._sink = sink
+        self._errors = errors
+        self._pacing = pacing
+        self._workers: dict[int, str] = {}
+        """Which worker wrote each shard last."""
+        self._idle: dict[int, float] = {}
+        """Since when the worker of each shard has been idle, in seconds since the epoch."""
+
+    def run(self, batch: Batch) -> list[TaskResult]:
+        """Run a batch, and return what its tasks did; raises IngestError."""
+        results = self._run(self._tasks(batch))
+        self._workers = {result.shard: result.worker for result in results}
+        self._idle.update({result.shard: result.ended for result in results})
+        return results
+
+    def _tasks(self, batch: Batch) -> list[Task]:
+        """Return one task for each shard that has ranges, once the sink knows that they come."""
+        self._pacing.begin()
+        # Spark gives the first task to the worker that has been idle longest: so shards keep theirs, and its producer
+        by_shard = dict(sorted(batch.by_shard().items(), key=lambda item: self._idle.get(item[0], math.inf)))
+        self._sink.begin_batch(batch.number, max(by_shard) + 1)
+        tolerated, schemas = self._errors.left(), self._schemas
+        return [
+            Task(
+                batch=batch.number,
+                planned=batch.run,
+                shard=shard,
+                ranges=ranges,
+                ids={topic: batch.ids.get(topic, "") for topic, _ in ranges},
+                tolerated=tolerated,
+                seconds=DEADLINE_S,
+                last=self._workers.get(shard, ""),
+                setup=self._setup,
+                base=schemas.base,
+                base_version=schemas.version,
+                deltas=tuple(schemas.deltas),
+            )
+            for shard, ranges in by_shard.items()
+        ]
+
+    def _run(self, tasks: list[Task]) -> list[TaskResult]:
+        newest = self._schemas.newest
+        if self._transforms is not None and any(source.output is not None for source in newest.sources.values()):
+            return self._transforms.run(tasks, newest)
+        return self._runner.run(run_tasks, tasks)

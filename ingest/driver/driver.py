@@ -1,0 +1,57 @@
+"""Main street: plan, run, merge, evolve, store, again.
+
+The driver owns the batches and Spark runs them; decisions/ says why. Each stage is one line here and one object of its
+own, which `run.py` puts together. Out: nothing but what the stages leave: records in the sink, progress in the
+checkpoint, events at the observer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ingest.driver.books import Books
+    from ingest.driver.broadcast import SchemaBroadcast
+    from ingest.driver.dispatcher import Dispatcher
+    from ingest.driver.guard import Guard
+    from ingest.driver.life import LifeFile
+    from ingest.driver.pacing import Pacing
+    from ingest.driver.planner import Planner
+    from ingest.driver.reports import Reports
+    from ingest.driver.schemas import SchemaStore
+    from ingest.driver.splits import SplitWatch
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """One run, from its first batch on."""
+
+    planner: Planner
+    dispatcher: Dispatcher
+    books: Books
+    schemas: SchemaStore
+    broadcast: SchemaBroadcast
+    guard: Guard
+    splits: SplitWatch
+    pacing: Pacing
+    reports: Reports
+    life: LifeFile
+
+    def run(self) -> None:
+        """Run batches until the source is drained, somebody asks to stop, or one fails; raises IngestError."""
+        try:
+            self.reports.run_started()
+            while (batch := self.planner.next_batch()) is not None:  # plan: stored before any task starts
+                results = self.dispatcher.run(batch)  # run: a task for each shard; what fails in it is a value
+                self.life.touch()
+                merged = self.books.merge(batch, results)  # merge: positions reached, counters, observed schemas
+                evolution = self.schemas.evolve(merged.observed)  # evolve: the sink's tables first, then the store
+                self.broadcast.add(evolution)
+                self.books.store()  # store: progress, when the schemas that it needs are stored
+                self.reports.batch_done(batch, results, self.pacing.learn(results))
+                if self.guard.check(merged, results, evolved=evolution is not None):
+                    self.splits.show()
+            self.splits.look_past_targets()
+        finally:
+            self.reports.run_ended()

@@ -1,0 +1,44 @@
+"""The rejects that a pipeline tolerates, over all of its runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ingest.errors import DirtyData
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ingest.checkpoint.checkpoint import Progress
+    from ingest.driver.context import RunContext
+    from ingest.model.reject import Reject
+    from ingest.task.assignment import TaskResult
+
+
+class ErrorBudget:
+    """So many rejects, and no more."""
+
+    def __init__(self, context: RunContext, progress: Progress, tolerated: int) -> None:
+        """`tolerated`: how many rejects there may be."""
+        self._options = context.pipeline.source
+        self._progress = progress
+        self._tolerated = tolerated
+
+    def left(self) -> int:
+        """Return how many more rejects there may be."""
+        return max(0, self._tolerated - self._progress.errors)
+
+    def check(self, results: Sequence[TaskResult]) -> None:
+        """Raise DirtyData where a batch stopped at a reject, or there are more rejects than tolerated."""
+        if any(result.stopped_by_reject for result in results) or self._progress.errors > self._tolerated:
+            raise self._too_dirty([reject for result in results for reject in result.rejects])
+
+    def _too_dirty(self, rejects: Sequence[Reject]) -> DirtyData:
+        options = self._options
+        first = f": {rejects[-1]}" if rejects else ""
+        if not options.ignore_errors:
+            hint = "correct it at its source, or count such records and go on with ingestion.ignore-errors: true"
+            return DirtyData(f"a record was rejected{first}", hint)
+        limit = f"ingestion.error-tolerance.max-count: {options.max_errors}"
+        hint = "nothing is lost: with a larger max-count the run goes on where it stopped"
+        return DirtyData(f"more records were rejected than tolerated ({limit}), the last one{first}", hint)

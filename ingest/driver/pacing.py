@@ -1,0 +1,113 @@
+"""How large batches are, and when they start.
+
+A batch is sized by time: about `TARGET_S` seconds of work at the rate just seen, the first one small.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from ingest.driver import ranges
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ingest.driver.stop import Stop
+    from ingest.kafka.admin import Split
+    from ingest.task.assignment import TaskResult
+
+TARGET_S: Final = 5.0
+"""How long a batch should take, in seconds."""
+FIRST: Final = 20_000
+"""Records of a shard in the first batch."""
+GROWTH: Final = 8
+"""A batch is at most this many times the one before."""
+DEADLINE_S: Final = 2 * TARGET_S
+"""A task ends after this, in seconds, wherever it is."""
+POLL_S: Final = 0.05
+"""How often an idle driver looks for new records, in seconds."""
+
+
+@dataclass(slots=True)
+class Budget:
+    """How many records a shard may get, learnt from what the last batch took."""
+
+    records: int = FIRST
+    most: int | None = None
+    """The most records that it may ever be."""
+
+    def learn(self, records: int, seconds: float) -> None:
+        """Learn from a batch: `records` is the most that one shard did, in `seconds`."""
+        if records * 2 < self.records or seconds <= 0:
+            return  # the batch was small because there was no more, or it stopped for a new schema
+        rate = records / max(seconds, 0.001)
+        self.records = int(min(max(rate * TARGET_S, FIRST), self.records * GROWTH, self.most or 1 << 62))
+
+
+@dataclass(slots=True)
+class Rate:
+    """`scan.rate-limit.records-per-second`: how many records may be read by now. Saves up one second's worth."""
+
+    per_second: float | None
+    _saved: float = 0.0
+    _since: float = field(default_factory=time.monotonic)
+
+    def available(self) -> int | None:
+        """Return how many records the next batch may have; None where there is no limit."""
+        if self.per_second is None:
+            return None
+        now = time.monotonic()
+        self._saved = min(self._saved + (now - self._since) * self.per_second, max(self.per_second, 1.0))
+        self._since = now
+        return max(0, int(self._saved))
+
+    def ready(self) -> bool:
+        """Tell whether a batch is worth its while: a fifth of a second's records, or one."""
+        available = self.available()
+        return available is None or available >= max(1.0, (self.per_second or 0.0) / 5)
+
+    def take(self, records: int) -> None:
+        """Account for records that were read."""
+        self._saved -= records
+
+
+class Pacing:
+    """The rhythm of a run: the size of its batches, the limit of its rate, and the interval between two batches."""
+
+    def __init__(self, interval_s: float, rate_limit: float | None, most: int | None) -> None:
+        """Begin small; `rate_limit`: records in a second, `most`: records of a shard in one batch."""
+        self._interval_s = interval_s
+        self._rate = Rate(rate_limit)
+        self._budget = Budget(most=most)
+        self._began = 0.0
+
+    def ready(self) -> bool:
+        """Tell whether the rate's limit lets a batch start that is worth its while."""
+        return self._rate.ready()
+
+    def wait(self, stop: Stop) -> None:
+        """Wait until the interval since the start of the last batch is over, or somebody asks to stop."""
+        left = self._began + self._interval_s - time.monotonic()
+        while left > 0 and not stop.asked:
+            time.sleep(min(left, POLL_S))
+            left -= POLL_S
+
+    def ranges(
+        self, positions: Mapping[Split, int], ends: Mapping[Split, int], shards: Mapping[Split, int]
+    ) -> dict[Split, tuple[int, int]]:
+        """Return the ranges of a batch that starts now."""
+        wanted = ranges.ranges(positions, ends, shards, self._budget.records)
+        return ranges.limit(wanted, self._rate.available())
+
+    def begin(self) -> None:
+        """Note that a batch starts."""
+        self._began = time.monotonic()
+
+    def learn(self, results: Sequence[TaskResult]) -> float:
+        """Size the next batch by what this one did; returns how long it took, in seconds."""
+        seconds = time.monotonic() - self._began
+        self._rate.take(sum(result.read for result in results))
+        self._budget.learn(max(result.read for result in results), max(result.seconds for result in results))
+        return seconds

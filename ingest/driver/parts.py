@@ -1,0 +1,99 @@
+"""The parts of a run that differ between kinds of runs: on Spark, in memory, dry, over dead letters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ingest.driver.pacing import Pacing
+from ingest.driver.schemas import SchemaRules, policy_of
+from ingest.schema.evolve import unchanged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ingest.deadletter.collector import Collector
+    from ingest.driver.context import RunContext
+    from ingest.driver.engine import Engine
+    from ingest.driver.stop import Stop
+    from ingest.model.reject import Reject
+    from ingest.model.schema import SchemaChange
+    from ingest.schema.routes import Rules
+    from ingest.sinks import Sink, SinkCoordinator
+    from ingest.sources import Source, SourceCoordinator
+    from ingest.transform.compiler import Compiler
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """Where records come from, where they go to, and where rejects go."""
+
+    source: Source
+    sink: Sink
+    collector: Collector | None
+    """What gets rejects; None where they are only counted and told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listeners:
+    """Who gets what happens to data."""
+
+    on_reject: Callable[[Reject], None]
+    """Gets each reject that a task gave in full, once its batch is stored."""
+    on_withheld: Callable[[SchemaChange], None]
+    """Gets each schema change that the sink is not to see."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunParts:
+    """The parts that a run is put together of."""
+
+    sides: Sides
+    source: SourceCoordinator
+    sink: SinkCoordinator
+    engine: Engine
+    compiler: Compiler | None
+    """What compiles transforms; None where none changes rows."""
+    rules: SchemaRules
+    pacing: Pacing
+    stop: Stop
+    listeners: Listeners
+    look_ahead: int
+    """Where looking ahead after a drift has brought nothing new for so many records, it ends."""
+
+
+def make_parts(
+    context: RunContext,
+    rules: Rules,
+    sides: Sides,
+    engine: Engine,
+    stop: Stop,
+    listeners: Listeners,
+    look_ahead: int = 1000,
+) -> RunParts:
+    """Return the parts of a run, which is connected to nothing yet; raises ConfigError."""
+    options, source, sink = context.pipeline.pipeline, sides.source, sides.sink
+    compiler = _compiler(context, rules, engine)
+    shape = unchanged if compiler is None else compiler.shape
+    return RunParts(
+        sides=sides,
+        source=source.coordinator(context.name, context.warn),
+        sink=sink.coordinator(context.name, context.warn),
+        engine=engine,
+        compiler=compiler,
+        rules=SchemaRules(rules, policy_of(context.pipeline), source.inference(options.max_columns), shape),
+        pacing=Pacing(options.batch_interval, source.rate_limit, sink.most_per_batch),
+        stop=stop,
+        listeners=listeners,
+        look_ahead=look_ahead,
+    )
+
+
+def _compiler(context: RunContext, rules: Rules, engine: Engine) -> Compiler | None:
+    """Return what compiles the transforms that change rows; None where none does. Raises ConfigError."""
+    if not rules.change_rows:
+        return None
+    from ingest.transform.compiler import Compiler  # noqa: PLC0415  (most pipelines need no Spark SQL)
+
+    pipeline = context.pipeline
+    return Compiler(rules.transforms, pipeline.pipeline.local_time_zone, engine.sql, pipeline.functions)

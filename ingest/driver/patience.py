@@ -1,0 +1,44 @@
+"""How long a run waits for a broker that went away."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from ingest.errors import Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ingest.driver.context import RunContext
+    from ingest.driver.life import LifeFile
+    from ingest.driver.stop import Stop
+    from ingest.kafka.admin import Split
+
+PATIENCE_S: Final = 300.0
+"""How long a running pipeline waits for a broker that went away, in seconds."""
+AGAIN_S: Final = 1.0
+"""The time between two attempts, in seconds."""
+
+
+class Patience:
+    """Questions to Kafka that are asked until there is an answer."""
+
+    def __init__(self, context: RunContext, stop: Stop, life: LifeFile) -> None:
+        """Wait for nothing yet."""
+        self._context = context
+        self._stop = stop
+        self._life = life
+
+    def ask(self, question: Callable[[], dict[Split, int]]) -> dict[Split, int]:
+        """Return the answer; raises Unavailable where there is none in `PATIENCE_S`, or somebody asks to stop."""
+        since = time.monotonic()
+        while True:
+            try:
+                return question()
+            except Unavailable as exc:
+                if self._stop.asked or time.monotonic() - since > PATIENCE_S:
+                    raise
+                self._life.touch()
+                self._context.warn_once(f"{exc.message}; waiting")
+                time.sleep(AGAIN_S)

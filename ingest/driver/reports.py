@@ -1,0 +1,116 @@
+"""Tells the observer how a run gets on: its start, each batch, each reject, its counters in the end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ingest.model.reject import head
+from ingest.model.table import show
+from ingest.observe.events import BatchDone, DirtyRecord, Rejected, RunStarted
+from ingest.task.counters import FILTERED, UNREPRESENTABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ingest.checkpoint.checkpoint import Batch
+    from ingest.driver.context import RunContext
+    from ingest.driver.counters import Counters
+    from ingest.driver.startup import Start
+    from ingest.model.reject import Reject
+    from ingest.task.assignment import TaskResult
+
+_EXPECTED: Final = frozenset({"tombstone", "parse-error", "header-filter", "not-included", "not-selected", FILTERED})
+"""Reasons why records are skipped of which nobody has to be warned: the pipeline's author asked for it."""
+
+
+class Reports:
+    """What is told of one run."""
+
+    def __init__(
+        self,
+        context: RunContext,
+        start: Start,
+        counters: Counters,
+        on_reject: Callable[[Reject], None],
+        ask_workers: Callable[[], list[list[str]]],
+    ) -> None:
+        """Tell nothing yet.
+
+        `on_reject` gets each reject that a task gave in full. `ask_workers` returns what some workers say of why
+        records pass through Python in them.
+        """
+        self._context = context
+        self._start = start
+        self._counters = counters
+        self._on_reject = on_reject
+        self._ask_workers = ask_workers
+
+    def run_started(self) -> None:
+        """Ask workers why records pass through Python in them, and tell that everything is connected."""
+        start = self._start
+        why = dict.fromkeys(reason for reasons in self._ask_workers() for reason in reasons)
+        several = [show(table) for table, source in start.schemas.schemas.sources.items() if len(source.targets) > 1]
+        if several:
+            why[f"rows that go to several sink tables ({len(several)} tables, {several[0]} the first)"] = None
+        checkpoint, backlog = start.checkpoint, start.backlog
+        self._context.observer(
+            RunStarted(
+                self._context.name, checkpoint.run, checkpoint.where, len(backlog.positions), start.resumed,
+                backlog.lag(), not why, tuple(why),
+            )
+        )  # fmt: skip
+
+    def batch_done(self, batch: Batch, results: Sequence[TaskResult], seconds: float) -> None:
+        """Tell of a batch whose progress is stored; `seconds`: how long it took."""
+        self._warn_of_what_is_left_out()
+        for reject in (reject for result in results for reject in result.rejects):
+            self._on_reject(reject)
+        acks = [result.first_ack for result in results if result.first_ack is not None]
+        self._context.observer(
+            BatchDone(
+                batch=batch.number,
+                records=sum(result.read for result in results),
+                seconds=seconds,
+                lag=self._start.backlog.lag(),
+                rejected=sum(result.rejected + result.stopped_by_reject for result in results),
+                cpu_s=sum(result.cpu_s for result in results),
+                worker_rss_kib=max(result.rss_kib for result in results),
+                first_ack=min(acks, default=None),
+            )
+        )
+
+    def run_ended(self) -> None:
+        """Fill in the closing summary."""
+        self._counters.summarise(self._start.backlog.by_topic())
+
+    def _warn_of_what_is_left_out(self) -> None:
+        warn, counters = self._context.warn_once, self._counters
+        for reason in sorted(counters.skipped):
+            if reason == UNREPRESENTABLE:
+                warn("deletes are left out and counted: the sink's format cannot say them without key.format")
+            elif reason not in _EXPECTED:
+                warn(f"messages that are no rows are skipped and counted: {reason}")
+        for table, column in sorted(counters.withheld):
+            warn(f"table {show(table)}: values of column {column!r} are left out of the sink, and counted")
+        for table, column in sorted(counters.cut):
+            why = "is cut where expressions or Debezium's types need it, and counted"
+            warn(f"table {show(table)}: what is finer than a microsecond in column {column!r} {why}")
+
+
+def tell_rejects(context: RunContext) -> Callable[[Reject], None]:
+    """Return what tells the observer of rejects: in full where a log collects them, in one line else."""
+    collector = context.pipeline.pipeline.collector
+    logged = collector is not None and collector.type == "logger"
+
+    def tell(reject: Reject) -> None:
+        table = show(reject.table) if reject.table else ""
+        context.observer(_dirty(reject, table) if logged else Rejected(table, str(reject)))
+
+    return tell
+
+
+def _dirty(reject: Reject, table: str) -> DirtyRecord:
+    return DirtyRecord(
+        reject.topic, reject.partition, reject.offset, reject.stage, reject.code, reject.message, table,
+        head(reject.key), head(reject.value), passed=reject.passed,
+    )  # fmt: skip

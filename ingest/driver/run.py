@@ -1,0 +1,184 @@
+"""Starts runs, puts their parts together, and ends them: `run` is what `ingest run` calls.
+
+In: a pipeline, how to run it, who is told. Out: a summary. Everything that can go wrong is an IngestError with what to
+do about it.
+"""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from ingest.checkpoint.place import CheckpointAccess, StoredPlace
+from ingest.driver import ranges
+from ingest.driver.arrivals import Arrivals
+from ingest.driver.books import Books
+from ingest.driver.broadcast import SchemaBroadcast
+from ingest.driver.context import RunContext
+from ingest.driver.counters import Counters
+from ingest.driver.dispatcher import Dispatcher
+from ingest.driver.driver import Driver
+from ingest.driver.error_budget import ErrorBudget
+from ingest.driver.guard import Guard
+from ingest.driver.life import LifeFile
+from ingest.driver.losses import Losses
+from ingest.driver.parts import Listeners, Sides, make_parts
+from ingest.driver.patience import Patience
+from ingest.driver.planner import Planner
+from ingest.driver.reports import Reports, tell_rejects
+from ingest.driver.schemas import warn_withheld
+from ingest.driver.spark_engine import SparkEngine
+from ingest.driver.splits import SplitWatch
+from ingest.driver.startup import PipelineStartup
+from ingest.driver.stop import StopSignal
+from ingest.errors import ConfigError, IngestError
+from ingest.observe.events import RunEnded, Stopping
+from ingest.task.assignment import Setup
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from concurrent.futures import Future
+
+    from ingest.config.pipeline import Pipeline
+    from ingest.driver.context import Settings
+    from ingest.driver.engine import TaskRunner
+    from ingest.driver.parts import RunParts
+    from ingest.driver.startup import Start, Startup
+    from ingest.observe.events import Observer
+    from ingest.sources import Source
+
+
+def run(pipeline: Pipeline, settings: Settings, observer: Observer) -> RunEnded:
+    """Run a pipeline until it is drained (`once`), told to stop, or failed; raises IngestError."""
+    context = RunContext(pipeline, settings, observer)
+    summary = RunEnded(context.name)
+    with summarised(summary, observer):
+        _refuse_start_time(context)
+        with CheckpointAccess(StoredPlace(settings.checkpoint)) as access:
+            parts = spark_parts(context, pipeline.source)
+            counters = Counters(summary, pipeline.pipeline.max_tables)
+            startup = PipelineStartup(context, parts, counters)
+            with started(context, parts, startup, access, counters) as (_, driver):
+                driver.run()
+    return summary
+
+
+@contextmanager
+def summarised(summary: RunEnded, observer: Observer) -> Iterator[None]:
+    """Tell the observer how a run went, however it went."""
+    began = time.monotonic()
+    try:
+        yield
+    except BaseException as exc:
+        summary.exit_code = exc.exit_code if isinstance(exc, IngestError) else 1
+        summary.stopped = str(exc) if isinstance(exc, IngestError) else f"{type(exc).__name__}: {exc}"
+        raise
+    finally:
+        summary.seconds = time.monotonic() - began
+        observer(summary)
+
+
+def _refuse_start_time(context: RunContext) -> None:
+    """Raise ConfigError where `--from-timestamp` means nothing to the source."""
+    if context.settings.from_time is not None and (why := context.pipeline.source.no_start_time):
+        msg = f"--from-timestamp is not possible: {why}"
+        raise ConfigError(msg, "leave it out")
+
+
+def spark_parts(context: RunContext, source: Source) -> RunParts:
+    """Return the parts of a run on Spark, with the pipeline's own sink; connects to nothing yet. Raises ConfigError."""
+    pipeline = context.pipeline
+    rules = pipeline.rules
+    return make_parts(
+        context,
+        rules,
+        Sides(source, pipeline.sink, pipeline.pipeline.collector),
+        SparkEngine(context, sql=rules.change_rows),
+        StopSignal(lambda name, now: context.observer(Stopping(name, now))),
+        Listeners(tell_rejects(context), warn_withheld(context)),
+    )
+
+
+@contextmanager
+def started(
+    context: RunContext, parts: RunParts, startup: Startup, access: CheckpointAccess, counters: Counters
+) -> Iterator[tuple[Start, Driver]]:
+    """Start a run, and end it with the block; raises IngestError.
+
+    A local checkpoint is opened, and Kafka asked, while Java starts; another checkpoint is reached through Java.
+    """
+    for text in context.pipeline.warnings:
+        context.warn(text)
+    with ThreadPoolExecutor(1) as threads, parts.stop.installed():
+        early = access.early
+        connecting = None if early is None else threads.submit(startup.connect, early)
+        runner = _start_engine(parts, access.lock, connecting)
+        parts.stop.listen()  # again: Spark takes Ctrl-C for itself when it starts
+        try:
+            start = startup.connect(access.open(runner.hadoop)) if connecting is None else connecting.result()
+            yield start, assemble(context, parts, start, runner, counters)
+        finally:
+            runner.stop()
+            parts.source.close()
+            parts.sink.close()
+
+
+def _start_engine(parts: RunParts, lock: int | None, connecting: Future[Start] | None) -> TaskRunner:
+    """Start the engine; when the other half of the start fails first, its error is the one to show."""
+    try:
+        return parts.engine.start(lock)
+    except IngestError:
+        other = None if connecting is None else connecting.exception()
+        if isinstance(other, IngestError):
+            raise other from None
+        raise
+
+
+def assemble(context: RunContext, parts: RunParts, start: Start, runner: TaskRunner, counters: Counters) -> Driver:
+    """Put main street together, once everything is connected; sends to the workers what stays the same for the run."""
+    pipeline, settings = context.pipeline, context.settings
+    source, sink, stop, pacing = parts.source, parts.sink, parts.stop, parts.pacing
+    backlog, schemas, progress = start.backlog, start.schemas, start.backlog.progress
+    shards = ranges.shard_count(progress.shards, pipeline.pipeline.parallelism, runner.slots, pipeline.sink.parallelism)
+    progress.shards = ranges.assign(progress.positions, progress.shards, shards)
+    setup = runner.broadcast(setup_of(context, parts, start))
+    transforms = None if parts.compiler is None else parts.engine.transforms(parts.compiler, shards)
+    broadcast = SchemaBroadcast(runner, schemas)
+    life = LifeFile(settings.alive)
+    patience = Patience(context, stop, life)
+    losses = Losses(source, backlog, patience)
+    splits = SplitWatch(source, backlog, losses, patience)
+    arrivals = Arrivals(splits, backlog, pacing, schemas, stop, life, counters.summary, once=settings.once)
+    errors = ErrorBudget(context, progress, start.source.tolerated)
+    return Driver(
+        planner=Planner(context, start, source, arrivals, pacing, stop, shards),
+        dispatcher=Dispatcher(runner, transforms, setup, broadcast, sink, errors, pacing),
+        books=Books(context, start.checkpoint, progress, counters, start.tables),
+        schemas=schemas,
+        broadcast=broadcast,
+        guard=Guard(context, backlog, errors, losses),
+        splits=splits,
+        pacing=pacing,
+        reports=Reports(context, start, counters, parts.listeners.on_reject, lambda: parts.engine.ask(setup)),
+        life=life,
+    )
+
+
+def setup_of(context: RunContext, parts: RunParts, start: Start) -> Setup:
+    """Return what workers get once for the whole run."""
+    options, checkpoint = context.pipeline.pipeline, start.checkpoint
+    return Setup(
+        scope=checkpoint.scope,
+        run=checkpoint.run,
+        pipeline=context.name,
+        source=start.source,
+        sink=parts.sides.sink,
+        collector=parts.sides.collector,
+        inference=parts.rules.inference,
+        max_tables=options.max_tables,
+        rules=parts.rules.rules,
+        changelog=start.source.upserts and parts.sides.sink.changelog,
+        look_ahead=parts.look_ahead,
+    )

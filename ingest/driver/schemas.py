@@ -1,0 +1,143 @@
+"""The schemas of all tables on the driver: evolved by what tasks observed, applied to the sink, then stored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ingest.checkpoint.old_keys import old_keys
+from ingest.model.schema import CreateTable, changes
+from ingest.model.table import show
+from ingest.observe.events import SchemaChanged
+from ingest.schema.evolve import Policy, Schemas, evolve, reroute, unchanged
+from ingest.schema.infer import unmatched
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ingest.checkpoint.checkpoint import Checkpoint
+    from ingest.config.pipeline import Pipeline
+    from ingest.driver.context import RunContext
+    from ingest.driver.counters import Counters
+    from ingest.driver.sink_tables import SinkTables
+    from ingest.model.schema import SchemaChange, TableSchema
+    from ingest.model.table import TableId
+    from ingest.schema.evolve import Evolution, Shape
+    from ingest.schema.infer import Inference
+    from ingest.schema.routes import Rules
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaRules:
+    """All that decides how schemas evolve in a pipeline."""
+
+    rules: Rules
+    policy: Policy
+    inference: Inference
+    shape: Shape = unchanged
+
+    def evolve(self, before: Schemas, observed: Iterable[tuple[TableId, TableSchema]]) -> Evolution:
+        """Merge what was observed; raises ConfigError."""
+        return evolve(before, observed, self.rules, self.policy, self.inference.initial, self.shape)
+
+    def reroute(self, stored: Schemas) -> Evolution:
+        """Give the tables of a checkpoint the targets that the rules give them now; raises ConfigError."""
+        return reroute(stored, self.rules, self.policy, self.inference.initial, self.shape)
+
+
+def policy_of(pipeline: Pipeline) -> Policy:
+    """Return which schema changes a pipeline wants, and which it stops at."""
+    options, sink = pipeline.pipeline, pipeline.sink
+    included, excluded = frozenset(sink.include), frozenset(sink.exclude)
+    return Policy(options.behavior, included, excluded, options.max_tables, sink.needs_key)
+
+
+class SchemaStore:
+    """The schemas of one run. A change reaches the sink first, then the checkpoint: a crash may repeat both."""
+
+    def __init__(
+        self,
+        context: RunContext,
+        rules: SchemaRules,
+        tables: SinkTables,
+        checkpoint: Checkpoint,
+        counters: Counters,
+        withheld: Callable[[SchemaChange], None],
+    ) -> None:
+        """Know no table yet; `withheld` gets each change that the sink is not to see."""
+        self.schemas = Schemas()
+        self._context = context
+        self._rules = rules
+        self._tables = tables
+        self._checkpoint = checkpoint
+        self._counters = counters
+        self._withheld = withheld
+        self._told_unmatched = False
+
+    def take_over(self) -> Schemas:
+        """Take the checkpoint's schemas over, with the targets that the rules give the tables now.
+
+        Returns the schemas as the checkpoint had them. Raises IngestError.
+        """
+        stored = self._checkpoint.schemas(self._rules.rules)
+        self._tell_old_keys()
+        rerouted = self._rules.reroute(stored)
+        known, policy = rerouted.schemas.sinks.items(), self._rules.policy
+        self._tables.prepare(table for table, schema in known if policy.allows(CreateTable(table, schema)))
+        if rerouted.sinks:
+            self._apply(rerouted)
+        self.schemas = rerouted.schemas
+        return stored
+
+    def evolve(self, observed: Iterable[tuple[TableId, TableSchema]]) -> Evolution | None:
+        """Merge what tasks observed, and apply and store what changed; returns it, None where nothing changed.
+
+        Raises IngestError.
+        """
+        evolution = self._rules.evolve(self.schemas, observed)
+        for event in evolution.withheld:
+            self._withheld(event)
+        if evolution.schemas.version == self.schemas.version:
+            return None
+        self._apply(evolution)
+        for table, source in evolution.sources.items():
+            known = self.schemas.sources.get(table)
+            count = len([*changes(table, None if known is None else known.schema, source.schema)])
+            self._counters.add_schema_changes(table, count)
+        self.schemas = evolution.schemas
+        return evolution
+
+    def tell_unmatched(self) -> None:
+        """Warn, once there are tables, of what the options declare for others."""
+        if not self._told_unmatched and self.schemas.sources:
+            self._told_unmatched = True
+            sources = {table: found.schema for table, found in self.schemas.sources.items()}
+            for text in unmatched(self._rules.inference, sources):
+                self._context.warn(text)
+
+    def _apply(self, evolution: Evolution) -> None:
+        """Let the sink take a version of the schemas, then store it."""
+        self._tables.prepare(event.table for event in evolution.events if isinstance(event, CreateTable))
+        self._checkpoint.store(evolution)
+        for event in evolution.events:
+            self._context.observer(SchemaChanged(show(event.table), str(event)))
+        self._tables.show_changes(evolution.events)
+
+    def _tell_old_keys(self) -> None:
+        """Say once that rows may be under other keys than those that are written from now on."""
+        checkpoint = self._checkpoint
+        if not checkpoint.has_old_keys:
+            return
+        if self._context.pipeline.sink.writes_keys and not self._rules.inference.reading.as_string:
+            for text in old_keys(checkpoint):
+                self._context.warn(text)
+        checkpoint.forget_old_keys()
+
+
+def warn_withheld(context: RunContext) -> Callable[[SchemaChange], None]:
+    """Return what warns, once each, of changes that the sink is not to see."""
+
+    def withhold(event: SchemaChange) -> None:
+        context.warn_once(f"table {show(event.table)}: {event} is withheld from the sink, as the pipeline says")
+
+    return withhold

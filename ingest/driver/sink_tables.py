@@ -1,0 +1,52 @@
+"""The sink's tables, and what the sink shows of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ingest.errors import ConfigError
+from ingest.observe.events import Printed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ingest.model.schema import SchemaChange
+    from ingest.model.table import TableId
+    from ingest.observe.events import Observer
+    from ingest.sinks import SinkCoordinator
+    from ingest.sources import SourceCoordinator
+
+
+class SinkTables:
+    """The sink, as far as its tables go."""
+
+    def __init__(
+        self, sink: SinkCoordinator, source: SourceCoordinator, observer: Observer, *, same_cluster: bool
+    ) -> None:
+        """`same_cluster`: whether the source could read what the sink writes."""
+        self._sink = sink
+        self._source = source
+        self._observer = observer
+        self._same_cluster = same_cluster
+
+    def prepare(self, tables: Iterable[TableId]) -> None:
+        """Make the sink ready for tables; raises ConfigError where the pipeline would read what it writes."""
+        wanted = list(tables)
+        if self._same_cluster:
+            for topic in self._sink.topics(wanted):
+                if self._source.reads(topic):
+                    msg = f"the pipeline reads what it writes: topic {topic} is one of its source's and of its sink's"
+                    raise ConfigError(msg, "route its tables to other topics, or change source.topic or topic-pattern")
+        self._sink.prepare(wanted)
+
+    def show_changes(self, events: Iterable[SchemaChange]) -> None:
+        """Show lines for schema changes, where the sink has any."""
+        self._show(self._sink.changed(events))
+
+    def show_rows(self, delivered: Iterable[Any]) -> None:
+        """Show lines for what a task delivered, where the sink has any."""
+        self._show(self._sink.lines(delivered))
+
+    def _show(self, lines: list[str]) -> None:
+        if lines:
+            self._observer(Printed(self._sink.stream, tuple(lines)))

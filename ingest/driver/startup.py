@@ -1,0 +1,158 @@
+"""Where a run starts: everything that needs Kafka and the checkpoint, and nothing that needs Spark's tasks.
+
+In: an open checkpoint. Out: a `Start`. What is asked, announced and stored comes in this order for a reason: a sink is
+acquired before it is asked how far a batch came, that is stored before positions are made of it, and where a pipeline
+starts is stored before its first batch is planned.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ingest.driver.backlog import Backlog
+from ingest.driver.recovery import Recovery
+from ingest.driver.sample_schemas import sample_schemas
+from ingest.driver.schemas import SchemaStore
+from ingest.driver.sink_tables import SinkTables
+from ingest.errors import ConfigError
+from ingest.observe.events import OptionChanged
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ingest.checkpoint.checkpoint import Batch, Checkpoint, Progress
+    from ingest.deadletter.collector import Collector
+    from ingest.driver.context import RunContext
+    from ingest.driver.counters import Counters
+    from ingest.driver.parts import RunParts
+    from ingest.kafka.admin import Split
+    from ingest.schema.evolve import Schemas
+    from ingest.sources import Source
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What a start-up agreed on with the checkpoint, the source and the sink."""
+
+    checkpoint: Checkpoint
+    source: Source
+    """What tasks read with."""
+    backlog: Backlog
+    tables: SinkTables
+    schemas: SchemaStore
+    stored: Schemas
+    """The schemas as the checkpoint had them."""
+    unfinished: Batch | None = None
+    """A batch that was planned by an earlier run and is still to be done."""
+    resumed: bool = False
+    """Whether the pipeline has run before."""
+
+
+class Startup(Protocol):
+    """Connects a run."""
+
+    def connect(self, checkpoint: Checkpoint) -> Start:
+        """Connect everything, and agree with the checkpoint where to start; raises IngestError."""
+
+
+class PipelineStartup:
+    """The start of an ordinary run."""
+
+    def __init__(self, context: RunContext, parts: RunParts, counters: Counters) -> None:
+        """Connect to nothing yet."""
+        self._context = context
+        self._parts = parts
+        self._counters = counters
+        self._recovery = Recovery(context, parts.sink)
+
+    def connect(self, checkpoint: Checkpoint) -> Start:
+        """Connect everything, and agree with the checkpoint where to start; raises IngestError."""
+        parts, source = self._parts, self._parts.source
+        self._begin(checkpoint)
+        read_from, write_to = self._identify(checkpoint)
+        parts.sink.acquire(checkpoint.id, checkpoint.run)
+        progress, unfinished = self._recover(checkpoint)
+        resumed = bool(progress.positions) or unfinished is not None
+        unfinished = self._position(checkpoint, progress, unfinished)
+        if parts.sides.collector is not None and parts.sides.collector.type == "kafka":
+            self._prepare_letters(parts.sides.collector, read_from)
+        tables = SinkTables(parts.sink, source, self._context.observer, same_cluster=read_from == write_to)
+        schemas = SchemaStore(
+            self._context, parts.rules, tables, checkpoint, self._counters, parts.listeners.on_withheld
+        )
+        stored = schemas.take_over()
+        backlog = Backlog(progress, source.ends(progress.positions), drain=self._context.settings.once)
+        self._sample(schemas, backlog)
+        if resumed or parts.sides.source.sample_size:
+            schemas.tell_unmatched()  # otherwise when all that is there was read
+        if not resumed and progress.positions:
+            # Where this pipeline starts is decided once, whatever becomes of its first batch
+            checkpoint.done(progress, {})
+        return Start(checkpoint, parts.sides.source, backlog, tables, schemas, stored, unfinished, resumed)
+
+    def _begin(self, checkpoint: Checkpoint) -> None:
+        """Take the next run's number, and show which options changed: files change while checkpoints stay."""
+        now = self._context.pipeline.describe()
+        before: Mapping[str, Any] = checkpoint.begin(now)
+        for option in sorted({*before, *now}) if before else ():
+            if before.get(option) != now.get(option):
+                self._context.observer(OptionChanged(option, before.get(option), now.get(option)))
+
+    def _identify(self, checkpoint: Checkpoint) -> tuple[str, str]:
+        """Connect both sides, and see that the checkpoint is of this pipeline; returns who they are."""
+        source, sink = self._parts.source, self._parts.sink
+        read_from, write_to = source.connect(), sink.connect()
+        checkpoint.bind({"source": source.fingerprint(read_from), "sink": sink.fingerprint(write_to)})
+        return read_from, write_to
+
+    def _recover(self, checkpoint: Checkpoint) -> tuple[Progress, Batch | None]:
+        """Return the progress, and the batch to do again: none where the sink knows how far that one came."""
+        progress, unfinished = checkpoint.progress()
+        if self._recovery.recover(checkpoint, progress, unfinished):
+            unfinished = None
+            checkpoint.done(progress, {})
+        return progress, unfinished
+
+    def _position(self, checkpoint: Checkpoint, progress: Progress, unfinished: Batch | None) -> Batch | None:
+        """Fill in where each split starts; returns the batch to do again, as far as its ranges are still there."""
+        source, from_time = self._parts.source, self._context.settings.from_time
+        stored, ids = progress.positions, progress.ids
+        if unfinished is not None and not stored:
+            # The very first batch was planned and not finished: its ranges say where the pipeline starts
+            stored = {split: start for split, (start, _) in unfinished.ranges.items()}
+            ids = dict(unfinished.ids)
+        if stored and from_time is not None:
+            self._context.warn(
+                "--from-timestamp has no effect: the checkpoint says where to go on (ingest checkpoint reset)"
+            )
+        progress.positions = source.start(stored, ids, checkpoint.id, from_time)
+        progress.ids = dict(source.ids)
+        return None if unfinished is None else still_there(unfinished, progress.positions)
+
+    def _prepare_letters(self, collector: Collector, read_from: str) -> None:
+        """Make the topic of dead letters; raises ConfigError where the pipeline would read it."""
+        name = self._context.name
+        sink = {} if collector.properties else self._context.pipeline.sink.client(name)
+        written_to = collector.prepare(sink, name, self._context.warn)
+        topic = collector.topic or ""
+        if written_to == read_from and self._parts.source.reads(topic):
+            msg = f"the pipeline reads its own dead letters: topic {topic} is one of its source's"
+            raise ConfigError(msg, "change pipeline.dirty-data.collector.topic, or source.topic or topic-pattern")
+
+    def _sample(self, schemas: SchemaStore, backlog: Backlog) -> None:
+        """Learn tables from the newest records, before the very first batch."""
+        source, rules = self._parts.sides.source, self._parts.rules
+        if not schemas.schemas.sources and source.sample_size:
+            extent = self._parts.source.extent(backlog.ends)
+            seen = sample_schemas(source, self._context.name, extent, rules)
+            schemas.evolve(sorted(seen.items()))
+
+
+def still_there(batch: Batch, positions: Mapping[Split, int]) -> Batch | None:
+    """Return a planned batch, with those ranges that still begin at the positions; None where there is none.
+
+    `scan.on-data-loss` may have moved positions.
+    """
+    ranges = {s: (start, end) for s, (start, end) in batch.ranges.items() if positions.get(s) == start}
+    return replace(batch, ranges=ranges) if ranges else None

@@ -1,0 +1,136 @@
+"""A sink and a collector of rejects that keep what they get, for whoever looks at it afterwards."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ingest.deadletter.letter import PREFIX, headers_of
+from ingest.errors import TopicMissing
+from ingest.model.table import show
+from ingest.sinks.sink import PlainSinkCoordinator, PlainWriter
+from ingest.testing.in_memory_sink import InMemorySink
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from ingest.deadletter.collector import DirtyDataCollector
+    from ingest.kafka.admin import Split
+    from ingest.model.change import Bad
+    from ingest.model.record import Record
+    from ingest.model.table import TableId
+    from ingest.sinks import Sink
+
+
+@dataclass(slots=True)
+class Captured:
+    """What a sink and a collector got, in the order in which it was committed."""
+
+    records: list[tuple[str, bytes | None, bytes | None]] = field(default_factory=list)
+    """Topic, key and value of each record; for a file sink the file stands for the topic."""
+    letters: list[tuple[str, bytes | None, bytes | None, dict[str, str]]] = field(default_factory=list)
+    """Topic, key, value and our headers of each dead letter."""
+
+
+def capturing_sink(
+    options: Any,  # noqa: ANN401  (a sink's options model)
+    captured: Captured,
+    pipeline: str,
+    warn: Callable[[str], None],
+) -> Sink:
+    """Return a pipeline's sink whose records are kept; one that only shows lines does so itself."""
+    if options.type in {"print", "values"}:
+        side = options.coordinator(pipeline, warn)
+        return InMemorySink(options, side, lambda: options.writer(pipeline, 0))
+    return InMemorySink(options, CapturingCoordinator(options), lambda: CapturingWriter(captured))
+
+
+class CapturingCoordinator(PlainSinkCoordinator):
+    """The driver's side of a sink in memory."""
+
+    def __init__(self, options: Any) -> None:  # noqa: ANN401  (a sink's options model)
+        """Take the sink's options."""
+        self._options = options
+
+    def connect(self) -> str:
+        """Return an identity that no source has."""
+        return "memory sink"
+
+    def fingerprint(self, _identity: str) -> dict[str, Any]:
+        """Return nothing that a checkpoint could depend on."""
+        return {"type": "memory"}
+
+    def prepare(self, tables: Iterable[TableId]) -> None:
+        """Raise TopicMissing where the sink may make no topics, as none is there."""
+        if not getattr(self._options, "create", True):
+            missing = next(iter(tables), None)
+            if missing is not None:
+                msg = f"topic {show(missing)!r} does not exist, and sink.topic.create is false"
+                raise TopicMissing(msg, "create it (compacted), or let the tool do it")
+
+
+class CapturingWriter(PlainWriter):
+    """A task's side of a sink in memory."""
+
+    def __init__(self, captured: Captured) -> None:
+        """Put what is committed into `captured`."""
+        self._captured = captured
+        self._queued: list[tuple[str, bytes | None, bytes | None]] = []
+
+    def write(self, records: Sequence[Any]) -> None:
+        """Keep records until the commit."""
+        for destination, key, value in records:
+            topic = getattr(destination, "topic", destination)
+            self._queued.append((str(topic), key, None if value is None else bytes(value)))
+
+    def commit(self, _positions: Mapping[Split, int], _metadata: bytes, *, final: bool) -> None:  # noqa: ARG002
+        """Keep them for good."""
+        self._captured.records += self._queued
+        self._queued = []
+
+    def abort(self) -> None:
+        """Forget what was not committed."""
+        self._queued = []
+
+
+class CapturingCollector:
+    """A pipeline's collector of rejects, whose letters are kept."""
+
+    def __init__(self, options: DirtyDataCollector, captured: Captured) -> None:
+        """Put letters into `captured`."""
+        self.type: str = options.type
+        self.topic = options.topic
+        self.properties: Mapping[str, str] = options.properties
+        self._captured = captured
+
+    def prepare(self, _sink: dict[str, str], _pipeline: str, _warn: Callable[[str], None]) -> str:
+        """Make nothing; returns an identity that no source has."""
+        return "memory letters"
+
+    def letters(self, _pipeline: str, _writer: Any) -> CapturingLetters | None:  # noqa: ANN401
+        """Return a task's side; None where rejects go to the log."""
+        return None if self.topic is None else CapturingLetters(self.topic, self._captured)
+
+
+class CapturingLetters:
+    """A task's side of a collector in memory."""
+
+    def __init__(self, topic: str, captured: Captured) -> None:
+        """Put what is committed into `captured`."""
+        self._topic = topic
+        self._captured = captured
+        self._queued: list[tuple[str, bytes | None, bytes | None, dict[str, str]]] = []
+
+    def add(self, record: Record, stage: str, bad: Bad) -> None:
+        """Keep a letter until the commit."""
+        headers = {
+            name.removeprefix(PREFIX): (value or b"").decode()
+            for name, value in headers_of(record, stage, bad, "")
+            if name.startswith(PREFIX) and not name.endswith((".time", ".pipeline"))
+        }
+        self._queued.append((self._topic, record.key(), record.value(), headers))
+
+    def commit(self) -> None:
+        """Keep them for good."""
+        self._captured.letters += self._queued
+        self._queued = []

@@ -1,0 +1,186 @@
+"""What a dry run found, as values to print.
+
+In: a dry run that is over. Out: a `DryRunReport`, and the error that a run would end with.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ingest.driver.sample_schemas import observe_chunks
+from ingest.errors import IngestError, NoPrimaryKey
+from ingest.model import types
+from ingest.model.reject import head
+from ingest.model.table import selector, show
+from ingest.observe.events import OptionChanged, SchemaChanged, Warned
+from ingest.schema.routes import rule_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from ingest.config.pipeline import Pipeline
+    from ingest.model.table import TableId
+    from ingest.schema.evolve import SourceTable
+    from ingest.testing.probe import DryRun, Probe
+
+
+@dataclass(frozen=True, slots=True)
+class TableReport:
+    """A source table, and what becomes of it."""
+
+    table: str
+    rule: str | None
+    """The transform that changes its rows."""
+    known: bool
+    """Whether the checkpoint knows it already."""
+    sink_tables: list[str]
+    columns: list[dict[str, Any]]
+    """Name, type, whether it may be null."""
+    primary_key: list[str]
+
+
+@dataclass(slots=True)
+class DryRunReport:
+    """What a run would do."""
+
+    pipeline: str
+    checkpoint: str | None
+    """The checkpoint that it would go on from; None where there is none yet."""
+    guarantee: str
+    splits: int
+    waiting: int
+    """Records that are there and not read yet."""
+    looked_at: int
+    """Those of them that this is about; where none is waiting, and there is no checkpoint, the newest ones instead."""
+    tables: list[TableReport] = field(default_factory=list)
+    changes: list[str] = field(default_factory=list)
+    """Schema changes of the sink's tables."""
+    withheld: list[str] = field(default_factory=list)
+    """Changes that the sink is not to see."""
+    new_topics: list[str] = field(default_factory=list)
+    rejects: list[dict[str, Any]] = field(default_factory=list)
+    """Records that could not go on, by stage and code: how many, and the first of them."""
+    skipped: dict[str, int] = field(default_factory=dict)
+    """Records that stand for no row, by reason."""
+    without_key: list[str] = field(default_factory=list)
+    """Tables that the sink cannot take because they have no primary key, and why."""
+    refused: list[str] = field(default_factory=list)
+    """Other tables that the run would stop at, and why."""
+    unmatched: list[str] = field(default_factory=list)
+    """Entries of the file that match none of the tables, or none that an earlier entry leaves to them."""
+    options: list[str] = field(default_factory=list)
+    """Options that say something else than at the last run."""
+    warnings: list[str] = field(default_factory=list)
+    error: dict[str, Any] | None = None
+    """What the run would end with: exit code, message, hint."""
+
+
+def report(probe: Probe, run: DryRun, ended: IngestError | None) -> tuple[DryRunReport, IngestError | None]:
+    """Return what was found, and what a run would end with; `ended` is what it ended with over the sample's start."""
+    without_key, refused = _refusals(probe, run)
+    error = ended or next(iter([*without_key.values(), *refused.values()]), None)
+    pipeline, sample = probe.pipeline, probe.source.sample
+    for event in run.happened:
+        if isinstance(event, Warned):
+            probe.warn(event.text)
+    if sample.old and sample.looked_at and error is not None:
+        probe.warn(
+            f"nothing is waiting, but a run that met records like the newest would end with exit code "
+            f"{error.exit_code}: {error}"
+        )
+        error = None
+    schemas, stored = run.start.schemas.schemas, run.start.stored
+    known = run.rules.reroute(stored)
+    withheld = [*known.withheld, *(event for event in run.withheld if event not in known.withheld)]
+    found = DryRunReport(
+        pipeline=pipeline.pipeline.name,
+        checkpoint=run.start.checkpoint.where if run.start.resumed else None,
+        guarantee=str(getattr(pipeline.sink, "guarantee", "at-least-once")),
+        splits=len(sample.starts),
+        waiting=sample.waiting,
+        looked_at=sample.looked_at,
+        tables=[
+            _table(run, table, source, known=table in stored.sources)
+            for table, source in sorted(schemas.sources.items())
+        ],
+        changes=[f"{event.table}> {event.change}" for event in run.happened if isinstance(event, SchemaChanged)],
+        withheld=[f"{show(event.table)}> {event}" for event in withheld],
+        new_topics=sorted(probe.sink.missing(schemas.sinks)),
+        rejects=[*_rejects(run, ignored=run.start.source.format.ignore_parse_errors)],
+        skipped=dict(run.summary.skipped),
+        without_key=[_first_line(exc) for exc in without_key.values()],
+        refused=[_first_line(exc) for exc in refused.values()],
+        unmatched=_unmatched(pipeline, [*schemas.sources], [*schemas.sinks]),
+        options=[f"{e.option}: {e.before} -> {e.now}" for e in run.happened if isinstance(e, OptionChanged)],
+        warnings=[*probe.warnings],
+        error=None if error is None else {"exit_code": error.exit_code, "message": error.message, "hint": error.hint},
+    )
+    return found, error
+
+
+def _refusals(probe: Probe, run: DryRun) -> tuple[dict[TableId, IngestError], dict[TableId, IngestError]]:
+    """Take the rest of the sample; returns the tables that a run would stop at: without a key, and others."""
+    without_key: dict[TableId, IngestError] = {}
+    refused: dict[TableId, IngestError] = {}
+    seen = observe_chunks(run.start.source, probe.source.sample.to_come(), run.rules.inference)
+    for table, schema in sorted(seen.items()):
+        try:
+            run.start.schemas.evolve([(table, schema)])
+        except IngestError as exc:
+            (without_key if isinstance(exc, NoPrimaryKey) else refused)[table] = exc
+    return without_key, refused
+
+
+def _rejects(run: DryRun, *, ignored: bool) -> Iterable[dict[str, Any]]:
+    for (stage, code), of_code in sorted(run.collector.found.items(), key=lambda item: -item[1].count):
+        first = of_code.example
+        yield {
+            "stage": stage, "code": code, "count": of_code.count,
+            "counted": not (ignored and stage == "decode"),
+            "example": {
+                "topic": first.topic, "partition": first.partition, "offset": first.offset,
+                "message": first.message, "table": show(first.table) if first.table else None,
+                "record": head(first.value),
+            },
+        }  # fmt: skip
+
+
+def _unmatched(pipeline: Pipeline, tables: Sequence[TableId], sinks: Sequence[TableId]) -> list[str]:
+    """Return the entries of the file that do nothing for the tables that there are."""
+    if not tables:
+        return []
+    routes = [(f"route[{i}]", r.source_table) for i, r in enumerate(pipeline.route)]
+    keys = [(f"transform[{i}]", t.source_table) for i, t in enumerate(pipeline.transform)]
+    first_match = pipeline.rules.first_match
+    out = _idle(routes, tables, first_match=first_match) + _idle(keys, tables, first_match=True)
+    return out + _idle([*getattr(pipeline.sink, "mapped", ())], sinks, first_match=True)
+
+
+def _table(run: DryRun, table: TableId, source: SourceTable, *, known: bool) -> TableReport:
+    rule = rule_of(run.rules.rules.transforms, table)
+    sinks: Mapping[TableId, Any] = run.start.schemas.schemas.sinks
+    schema = sinks[source.targets[0]]
+    return TableReport(
+        show(table), None if rule is None else rule.place, known, [show(name) for name in source.targets],
+        [{"name": c.name, "type": types.name(c.type), "nullable": c.nullable} for c in schema.columns],
+        list(schema.primary_key),
+    )  # fmt: skip
+
+
+def _idle(entries: Sequence[tuple[str, str]], tables: Sequence[TableId], *, first_match: bool) -> list[str]:
+    """Return those of these entries, each with its selector, that match none of the tables, or none left to them."""
+    out, left = [], set(tables)
+    for place, text in entries:
+        matched = {table for table in tables if selector(text).match(table) is not None}
+        if not matched:
+            out.append(f"{place} ({text}) matches none of these tables")
+        elif first_match and not matched & left:
+            out.append(f"{place} ({text}) matches only tables that an entry before it takes")
+        left -= matched
+    return out
+
+
+def _first_line(exc: IngestError) -> str:
+    """Return an error in one line."""
+    return exc.message.split("\n", 1)[0]

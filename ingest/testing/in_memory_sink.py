@@ -1,0 +1,70 @@
+"""A pipeline's sink, the sides of which are others than its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ingest.encode.plan import Plan
+    from ingest.model.schema import TableSchema
+    from ingest.model.table import TableId
+    from ingest.schema.evolve import SourceTable
+    from ingest.schema.infer import Inference
+    from ingest.sinks import Sink, SinkCoordinator, Writer
+
+
+@dataclass(frozen=True, slots=True)
+class InMemorySink:
+    """The options of a pipeline's sink: rows become the same records, which go elsewhere."""
+
+    options: Sink
+    side: SinkCoordinator
+    """The driver's side."""
+    writers: Callable[[], Writer]
+    """Makes a task's side."""
+
+    @property
+    def needs_key(self) -> bool:
+        """Whether only tables with a primary key can be written."""
+        return self.options.needs_key
+
+    @property
+    def writes_keys(self) -> bool:
+        """Whether records are found again by their key."""
+        return self.options.writes_keys
+
+    @property
+    def most_per_batch(self) -> int | None:
+        """Records of a shard in one batch, where the sink cannot take any number."""
+        return self.options.most_per_batch
+
+    @property
+    def parallelism(self) -> int | None:
+        """How many tasks write at once, at most."""
+        return self.options.parallelism
+
+    @property
+    def changelog(self) -> bool:
+        """Whether an insert is written otherwise than an update, or the row before a change is shown."""
+        return self.options.changelog
+
+    def prefix(self, pipeline: str) -> str | None:
+        """Return the beginning of the names of its transactions; None where it has none."""
+        return self.options.prefix(pipeline)
+
+    def plan(
+        self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference
+    ) -> Plan:
+        """Return how rows of a source table are written; raises RowError for a table that cannot be."""
+        return self.options.plan(table, source, target, sink, inference)
+
+    def coordinator(self, _pipeline: str, _warn: Callable[[str], None]) -> SinkCoordinator:
+        """Return the driver's side."""
+        return self.side
+
+    def writer(self, _pipeline: str, _run: int) -> Writer:
+        """Return a task's side."""
+        return self.writers()

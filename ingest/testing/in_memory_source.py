@@ -1,0 +1,191 @@
+"""A pipeline's source whose records are in memory: given ones, or a sample of others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Mapping
+
+    from ingest.formats import Format
+    from ingest.formats.columns import Extra
+    from ingest.kafka.admin import Split
+    from ingest.model.record import Headers
+    from ingest.schema.infer import Inference
+    from ingest.sources import Reader, Source, SourceCoordinator
+    from ingest.testing.records import MemoryRecord
+
+_CHUNK: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class InMemorySource:
+    """The options of a pipeline's source, with other sides: where records come from, and who knows of them."""
+
+    options: Source
+    side: SourceCoordinator
+    """The driver's side."""
+    readers: Callable[[], Reader]
+    """Makes a task's side."""
+    tolerated: int
+    """How many rejects a run tolerates."""
+    upserts: bool
+    """Whether records are rows by their keys, so that an insert may be an update."""
+    rate_limit: float | None
+    """Records in a second, at most."""
+
+    @property
+    def left_out(self) -> str:
+        """The name by which records that are not wanted are counted."""
+        return self.options.left_out
+
+    @property
+    def format(self) -> Format:
+        """The format of the values."""
+        return self.options.format
+
+    @property
+    def sample_size(self) -> int:
+        """How many of the newest records of each split to look at before the first batch."""
+        return self.options.sample_size
+
+    @property
+    def extra(self) -> Extra:
+        """The columns that come from elsewhere than the value."""
+        return self.options.extra
+
+    @property
+    def wanted(self) -> Callable[[Headers | None], bool] | None:
+        """Whether a record with these headers is to be read; None where all are."""
+        return self.options.wanted
+
+    def inference(self, max_columns: int) -> Inference:
+        """Return how schemas are found."""
+        return self.options.inference(max_columns)
+
+    def coordinator(self, _pipeline: str, _warn: Callable[[str], None]) -> SourceCoordinator:
+        """Return the driver's side."""
+        return self.side
+
+    def reader(self, _pipeline: str) -> Reader:
+        """Return a task's side."""
+        return self.readers()
+
+
+def in_memory(options: Source, records: dict[Split, list[MemoryRecord]]) -> InMemorySource:
+    """Return a pipeline's source that has these records, by split."""
+    return InMemorySource(
+        options,
+        InMemoryCoordinator(records),
+        lambda: InMemoryReader(records),
+        options.tolerated,
+        options.upserts,
+        options.rate_limit,
+    )
+
+
+class InMemoryCoordinator:
+    """The driver's side of given records."""
+
+    def __init__(self, records: dict[Split, list[MemoryRecord]]) -> None:
+        """Take the records by split."""
+        self.ids = {topic: "memory" for topic, _ in records}
+        self._ends = {split: len(found) for split, found in records.items()}
+
+    def connect(self) -> str:
+        """Return an identity of the memory."""
+        return "memory"
+
+    def fingerprint(self, _identity: str) -> dict[str, Any]:
+        """Return nothing that a checkpoint could depend on."""
+        return {"type": "memory"}
+
+    def start(
+        self, stored: Mapping[Split, int], _ids: Mapping[str, str], _owner: str, _from_time: int | None
+    ) -> dict[Split, int]:
+        """Return the beginning of each split."""
+        return {**dict.fromkeys(self._ends, 0), **stored}
+
+    def check(self, positions: Mapping[Split, int]) -> dict[Split, int]:
+        """Return the positions: nothing is ever lost."""
+        return dict(positions)
+
+    def ends(self, _positions: Mapping[Split, int]) -> dict[Split, int]:
+        """Return where each split ends."""
+        return dict(self._ends)
+
+    def extent(self, ends: Mapping[Split, int]) -> dict[Split, tuple[int, int]]:
+        """Return the first position of each split, with where it ends."""
+        return {split: (0, end) for split, end in ends.items()}
+
+    def reads(self, topic: str) -> bool:
+        """Tell whether there are records of a topic."""
+        return topic in self.ids
+
+    def resolve(self, splits: Any, to: Any) -> dict[Split, int]:  # noqa: ANN401
+        """Return the beginning or the end of some splits."""
+        return {split: 0 if to == "earliest" else self._ends[split] for split in splits}
+
+    def topics(self, names: Any) -> dict[str, Any]:  # noqa: ANN401
+        """Return nothing: these are no topics of a cluster."""
+        return dict.fromkeys(names & self.ids.keys())
+
+    def finished(self, _positions: Mapping[Split, int]) -> bool:
+        """Leave the end to `once`."""
+        return False
+
+    def discover(self, _positions: Mapping[Split, int]) -> dict[Split, int]:
+        """Return nothing new."""
+        return {}
+
+    def commit(self, _positions: Mapping[Split, int]) -> None:
+        """Show nothing: nobody watches."""
+
+    def keep(self, _positions: Mapping[Split, int]) -> None:
+        """Show nothing: nobody watches."""
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+@dataclass(slots=True)
+class MemoryChunk:
+    """Consecutive records of one split."""
+
+    split: Split
+    messages: list[MemoryRecord]
+
+    @property
+    def topic(self) -> str:
+        """The topic of all of them."""
+        return self.split[0]
+
+
+class InMemoryReader:
+    """A task's side of given records."""
+
+    def __init__(self, records: Mapping[Split, list[MemoryRecord]]) -> None:
+        """Take the records by split."""
+        self._records = records
+        self._position: dict[Split, int] = {}
+
+    def read(self, ranges: Mapping[Split, tuple[int, int]]) -> Generator[MemoryChunk | None]:
+        """Yield chunks until every range is read."""
+        self._position = {split: start for split, (start, _) in ranges.items()}
+        for split, (start, end) in ranges.items():
+            for at in range(start, end, _CHUNK):
+                chunk = MemoryChunk(split, self._records[split][at : min(end, at + _CHUNK)])
+                self._position[split] = at + len(chunk.messages)
+                yield chunk
+
+    def position(self, split: Split) -> int:
+        """Return the next position that this split's range would give."""
+        return self._position[split]
+
+    def first(self, _split: Split) -> int:
+        """Return the first position of every split."""
+        return 0
+
+    def close(self) -> None:
+        """Nothing is held."""

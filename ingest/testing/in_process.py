@@ -1,0 +1,124 @@
+"""This process as the engine of a run: tasks run here, one after the other, and Spark has expressions only."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from ingest.driver.engine import refuse_speculation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+
+    from pyspark.core.broadcast import Broadcast
+    from pyspark.sql import SparkSession
+
+    from ingest.schema.evolve import Schemas
+    from ingest.task.assignment import Setup, Task, TaskResult
+    from ingest.transform.compiler import Compiler
+
+_T = TypeVar("_T")
+_V = TypeVar("_V")
+
+
+class LocalValue(NamedTuple):
+    """A broadcast that goes nowhere."""
+
+    value: Any
+
+
+class InProcessRunner:
+    """Runs tasks in this process."""
+
+    slots = 1
+
+    def __init__(self, java: Callable[[], tuple[Any, Any]], *, speculates: bool = False) -> None:
+        """`java` starts Java and returns the JVM and a Hadoop configuration; `speculates`: what Spark is told to do."""
+        self.speculates = speculates
+        self._java = java
+
+    @property
+    def hadoop(self) -> tuple[Any, Any]:
+        """The JVM, and the configuration of Hadoop's file systems in it."""
+        return self._java()
+
+    def broadcast(self, value: Any) -> LocalValue:  # noqa: ANN401  (anything)
+        """Keep a value."""
+        return LocalValue(value)
+
+    def run(self, function: Callable[[Iterable[_V]], Iterator[_T]], tasks: Sequence[_V]) -> list[_T]:
+        """Run one task after the other."""
+        return [result for task in tasks for result in function([task])]
+
+    def stop(self) -> None:
+        """Nothing runs."""
+
+
+class InProcessEngine:
+    """Starts nothing, but for Spark SQL where expressions need it."""
+
+    def __init__(self, runner: InProcessRunner, sql: Callable[[], SparkSession], prefix: str | None = None) -> None:
+        """`sql` starts Spark SQL; `prefix`: the beginning of the names of the sink's transactions, as of any run."""
+        self._runner = runner
+        self._sql = sql
+        self._prefix = prefix
+
+    def start(self, _lock: int | None) -> InProcessRunner:
+        """Return what runs tasks; raises ConfigError where Spark would run one twice at a time, and must not."""
+        refuse_speculation(self._runner, self._prefix)
+        return self._runner
+
+    def sql(self) -> SparkSession:
+        """Return Spark SQL."""
+        return self._sql()
+
+    def transforms(self, compiler: Compiler, _shards: int) -> LocalTransformRunner:
+        """Return what runs both stages of a transform in this process."""
+        return LocalTransformRunner(compiler)
+
+    def ask(self, _setup: Broadcast[Setup]) -> list[list[str]]:
+        """Ask nobody: there are no workers."""
+        return []
+
+
+class LocalTransformRunner:
+    """Runs both stages of tasks in this process: Spark has the expressions between them only."""
+
+    def __init__(self, compiler: Compiler) -> None:
+        """Plan nothing yet."""
+        from ingest.driver.transforms import Explainer  # noqa: PLC0415  (most tests need no Spark SQL)
+
+        self._compiler = compiler
+        self._explainer = Explainer(compiler)
+
+    def run(self, tasks: Sequence[Task], schemas: Schemas) -> list[TaskResult]:
+        """Run one task after the other."""
+        import pyarrow as pa  # noqa: PLC0415  (as above)
+
+        from ingest.task.pipeline import run_read_stage, run_write_stage  # noqa: PLC0415
+        from ingest.task.spill import SpillStore  # noqa: PLC0415
+
+        programs = self._compiler.programs(schemas.sources)
+        out = []
+        for task in tasks:
+            with tempfile.TemporaryDirectory() as folder:
+                rows = pa.Table.from_batches(run_read_stage(task, programs, SpillStore(Path(folder))))
+                results = self._compiler.results(programs, self._compiler.spark.createDataFrame(rows))
+                out.append(run_write_stage(task, programs, SpillStore(Path(folder)), results.toArrow().to_batches()))
+        return self._explainer.explain(out)
+
+
+class NoStop:
+    """A run that nobody stops."""
+
+    asked = False
+
+    @contextmanager
+    def installed(self) -> Generator[None]:
+        """Listen to nobody."""
+        yield
+
+    def listen(self) -> None:
+        """Listen to nobody."""

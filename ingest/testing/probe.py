@@ -1,0 +1,151 @@
+"""One sample of a pipeline's records, over which it is run without a trace, as often as somebody wants to know more."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ingest.checkpoint.place import CheckpointAccess, UntouchedPlace
+from ingest.driver.context import RunContext
+from ingest.driver.counters import Counters
+from ingest.driver.pacing import Pacing
+from ingest.driver.parts import Listeners, Sides, make_parts
+from ingest.driver.run import started
+from ingest.driver.startup import PipelineStartup
+from ingest.errors import IngestError
+from ingest.observe.events import RunEnded
+from ingest.spark.session import Session
+from ingest.task import worker
+from ingest.testing.in_memory_sink import InMemorySink
+from ingest.testing.in_memory_source import InMemorySource
+from ingest.testing.in_process import InProcessEngine, InProcessRunner, NoStop
+from ingest.testing.probing import CountingCollector, NullWriter, ProbingCoordinator
+from ingest.testing.sampling import SampledCoordinator, SampledReader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import ExitStack
+
+    from ingest.config.pipeline import Pipeline
+    from ingest.driver.context import Settings
+    from ingest.driver.schemas import SchemaRules
+    from ingest.driver.startup import Start
+    from ingest.model.reject import Reject
+    from ingest.model.schema import SchemaChange
+    from ingest.observe.events import Event
+    from ingest.sinks import Sink
+    from ingest.sources import Source
+
+
+@dataclass(frozen=True, slots=True)
+class DryRun:
+    """A dry run that is over."""
+
+    start: Start
+    rules: SchemaRules
+    collector: CountingCollector
+    summary: RunEnded
+    happened: list[Event]
+    withheld: dict[SchemaChange, None]
+    """Changes that the sink is not to see."""
+    error: IngestError | None
+    """What it ended with, if not with success."""
+
+
+class Probe:
+    """What the dry runs of a pipeline share: one sample, one connection to everything."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        settings: Settings,
+        source: Source,
+        sink: Sink,
+        resources: ExitStack,
+        tell: Callable[[str], None],
+    ) -> None:
+        """Connect to nothing yet; `resources` closes what is connected, `tell` gets warnings until then."""
+        name = pipeline.pipeline.name
+        self.pipeline = pipeline
+        self.options = source
+        self.warnings: dict[str, None] = {}
+        self._tell = tell
+        self._connected = False
+        self._settings = replace(settings, once=True)
+        reading = source.coordinator(name, self.warn)
+        resources.callback(reading.close)
+        self.source = SampledCoordinator(source, reading, name)
+        writing = sink.coordinator(name, self.warn)
+        resources.callback(writing.close)
+        self.sink = ProbingCoordinator(writing)
+        self._sink = InMemorySink(sink, self.sink, NullWriter)
+        self._session = session_on_demand(settings, resources)
+
+    def warn(self, text: str) -> None:
+        """Keep a warning, once; while not everything is connected, it is told at once as well."""
+        self.warnings[text] = None
+        if not self._connected:
+            self._tell(text)
+
+    def run(self, tolerated: int) -> DryRun:
+        """Run over the sample to its end, which comes with more rejects than are tolerated.
+
+        Raises IngestError for what ends a run before it reads anything.
+        """
+        happened: list[Event] = []
+        withheld: dict[SchemaChange, None] = {}
+        context = RunContext(self.pipeline, self._settings, happened.append)
+        collector = CountingCollector(self.pipeline.pipeline.collector, self.source.sample)
+        listeners = Listeners(_ignore, lambda event: withheld.update({event: None}))
+        sides = Sides(self._sampled(tolerated), self._sink, collector)
+        parts = make_parts(context, self.pipeline.rules, sides, self._engine(context), NoStop(), listeners)
+        parts = replace(parts, pacing=Pacing(0.0, None, self._sink.most_per_batch))
+        summary = RunEnded(context.name)
+        counters = Counters(summary, self.pipeline.pipeline.max_tables)
+        error = None
+        try:
+            with (
+                CheckpointAccess(UntouchedPlace(self._settings.checkpoint)) as access,
+                started(context, parts, PipelineStartup(context, parts, counters), access, counters) as (start, driver),
+            ):
+                self._connected = True
+                try:
+                    driver.run()
+                except IngestError as exc:
+                    error = exc
+        finally:
+            worker.discard()
+        return DryRun(start, parts.rules, collector, summary, happened, withheld, error)
+
+    def _sampled(self, tolerated: int) -> InMemorySource:
+        """Return the pipeline's source, with the sample. Nobody asks which row was there before what goes nowhere."""
+        sample = self.source.sample
+        return InMemorySource(
+            self.options, self.source, lambda: SampledReader(sample), tolerated, upserts=False, rate_limit=None
+        )
+
+    def _engine(self, context: RunContext) -> InProcessEngine:
+        speculates = self._settings.conf.get("spark.speculation", "").lower() == "true"
+        runner = InProcessRunner(lambda: self._session().hadoop, speculates=speculates)
+        return InProcessEngine(runner, lambda: self._session().sql(), context.prefix)
+
+
+def session_on_demand(settings: Settings, resources: ExitStack) -> Callable[[], Session]:
+    """Return what starts Spark, where it is needed after all, the first time that it is called."""
+
+    @cache
+    def session() -> Session:
+        folder = resources.enter_context(tempfile.TemporaryDirectory())
+        log = Path(folder) / "spark.log"
+        started_session = Session("ingest plan", "local[1]", settings.conf, lock=None, log=log)
+        resources.callback(started_session.stop)
+        return started_session
+
+    return session
+
+
+def _ignore(_reject: Reject) -> None:
+    """Do nothing: rejects are counted by the collector."""

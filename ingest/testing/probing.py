@@ -1,0 +1,111 @@
+"""A sink and a collector of rejects that only look: they are asked whether they would take something, and get nothing.
+
+Nothing is written anywhere: neither rows nor topics, directories or dead letters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ingest.model.record import offset_of
+from ingest.model.reject import Reject
+from ingest.sinks.sink import PlainSinkCoordinator, PlainWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from ingest.deadletter.collector import DirtyDataCollector
+    from ingest.kafka.admin import Split
+    from ingest.model.change import Bad
+    from ingest.model.record import Record
+    from ingest.model.table import TableId
+    from ingest.sinks import SinkCoordinator
+    from ingest.testing.sampling import Sample
+
+
+class ProbingCoordinator(PlainSinkCoordinator):
+    """The driver's side of a sink of which no run comes: the real one is asked, and connected once for all runs."""
+
+    def __init__(self, real: SinkCoordinator) -> None:
+        """Connect to nothing yet."""
+        self._real = real
+        self._identity: str | None = None
+
+    def connect(self) -> str:
+        """Return an identity of where records would go."""
+        if self._identity is None:
+            self._identity = self._real.connect()
+        return self._identity
+
+    def fingerprint(self, identity: str) -> dict[str, Any]:
+        """Return what a checkpoint of this sink depends on."""
+        return self._real.fingerprint(identity)
+
+    def topics(self, tables: Iterable[TableId]) -> set[str]:
+        """Return the topics that rows of these tables would go to."""
+        return self._real.topics(tables)
+
+    def missing(self, tables: Iterable[TableId]) -> set[str]:
+        """Return those of these topics that are not there; raises TopicMissing where the sink may create none."""
+        return self._real.missing(tables)
+
+    def prepare(self, tables: Iterable[TableId]) -> None:
+        """Raise what the real sink would raise for these tables, and warn as it would; changes nothing."""
+        self._real.check(tables)
+
+
+class NullWriter(PlainWriter):
+    """A task's side of a sink that gets nothing."""
+
+    def write(self, _records: Sequence[Any]) -> None:
+        """Forget records."""
+
+    def commit(self, _positions: Mapping[Split, int], _metadata: bytes, *, final: bool) -> None:
+        """Do nothing: nothing was written."""
+
+    def abort(self) -> None:
+        """Do nothing: nothing was written."""
+
+
+@dataclass(slots=True)
+class RejectsOfCode:
+    """Rejects of one stage and code: how many, and the first of them."""
+
+    count: int
+    example: Reject
+
+
+class CountingCollector:
+    """A pipeline's collector of rejects, if it has one: rejects are counted by stage and code, and go nowhere."""
+
+    def __init__(self, options: DirtyDataCollector | None, sample: Sample) -> None:
+        """Count nothing yet."""
+        self.type: str = "none" if options is None else options.type
+        self.topic = None if options is None else options.topic
+        self.properties: Mapping[str, str] = {} if options is None else options.properties
+        self.found: dict[tuple[str, str], RejectsOfCode] = {}
+        self._options = options
+        self._sample = sample
+
+    def prepare(self, sink: dict[str, str], pipeline: str, warn: Callable[[str], None]) -> str:
+        """See whether the topic is there or could be made."""
+        assert self._options is not None
+        return self._options.prepare(sink, pipeline, warn, dry_run=True)
+
+    def letters(self, _pipeline: str, _writer: Any) -> CountingCollector:  # noqa: ANN401
+        """Return a task's side."""
+        return self
+
+    def add(self, record: Record, stage: str, bad: Bad) -> None:
+        """Count a reject, and keep the first of its kind."""
+        known = self.found.get((stage, bad.code))
+        if known is not None:
+            known.count += 1
+            return
+        at = (*self._sample.split_of(record), offset_of(record))
+        example = Reject(*at, stage, bad.code, bad.message, bad.table, record.key(), record.value())
+        self.found[stage, bad.code] = RejectsOfCode(1, example)
+
+    def commit(self) -> None:
+        """Keep nothing."""

@@ -1,0 +1,223 @@
+"""A few records of a source, as a source of their own: what a dry run reads.
+
+The real source is asked, and shown nothing: no offset is committed.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from ingest.model.record import offset_of
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Mapping, Sequence
+
+    from ingest.kafka.admin import Split
+    from ingest.model.record import Record
+    from ingest.sources import Chunk, Source, SourceCoordinator
+
+MOST: Final = 1_000
+"""Records of one split that are looked at from where a run would start, and as many of the newest."""
+MOST_OF_ALL: Final = 20_000
+"""So many of all splits together, about."""
+MOST_BYTES: Final = 256 << 20
+READ_S: Final = 5.0
+"""How long to read a part of the sample, at most, in seconds."""
+
+
+@dataclass(slots=True)
+class SampleChunk:
+    """Records of one split and topic."""
+
+    split: Split
+    topic: str
+    messages: Sequence[Record]
+
+
+@dataclass(slots=True)
+class Sample:
+    """A few records of a source: the next ones that a run would read, and the newest."""
+
+    waiting: int = 0
+    """Records that a run would read, as far as positions tell."""
+    looked_at: int = 0
+    """Those of them that are in the sample; or, where none is waiting, older ones in their place."""
+    old: bool = False
+    """Whether nothing is waiting, and the sample holds records that a run would not read."""
+    starts: dict[Split, int] = field(default_factory=dict)
+    stops: dict[Split, int] = field(default_factory=dict)
+    """Where the dry run ends: up to there the sample has every record."""
+    extent: dict[Split, tuple[int, int]] = field(default_factory=dict)
+    chunks: list[SampleChunk] = field(default_factory=list)
+    _splits: dict[int, Split] = field(default_factory=dict)
+
+    def between(self, ranges: Mapping[Split, tuple[int, int]]) -> Generator[SampleChunk]:
+        """Yield the records of these ranges, split by split."""
+        for chunk in self.chunks:
+            start, end = ranges.get(chunk.split, (0, 0))
+            found = [message for message in chunk.messages if start <= offset_of(message) < end]
+            if found:
+                yield SampleChunk(chunk.split, chunk.topic, found)
+
+    def split_of(self, record: Record) -> Split:
+        """Return where a record of the sample is from; a copy of one only says its topic and partition."""
+        if not self._splits:
+            self._splits = {id(message): chunk.split for chunk in self.chunks for message in chunk.messages}
+        return self._splits.get(id(record)) or (record.topic() or "", record.partition() or 0)
+
+    def to_come(self) -> Generator[SampleChunk]:
+        """Yield all records that a run would read."""
+        return self.between({split: (start, self.extent[split][1]) for split, start in self.starts.items()})
+
+
+class SampledCoordinator:
+    """The driver's side of a sample: the real source is asked, once for all runs over the sample, and shown nothing."""
+
+    def __init__(self, source: Source, real: SourceCoordinator, pipeline: str) -> None:
+        """Connect to nothing yet."""
+        self.sample = Sample()
+        self._source = source
+        self._real = real
+        self._pipeline = pipeline
+        self._identity: str | None = None
+
+    @property
+    def ids(self) -> dict[str, str]:
+        """The topics that are read, with their ids."""
+        return self._real.ids
+
+    @ids.setter
+    def ids(self, value: dict[str, str]) -> None:
+        self._real.ids = value
+
+    def connect(self) -> str:
+        """Return an identity of where records come from."""
+        if self._identity is None:
+            self._identity = self._real.connect()
+        return self._identity
+
+    def fingerprint(self, identity: str) -> dict[str, Any]:
+        """Return what a checkpoint of this source depends on."""
+        return self._real.fingerprint(identity)
+
+    def start(
+        self, stored: Mapping[Split, int], ids: Mapping[str, str], owner: str, from_time: int | None
+    ) -> dict[Split, int]:
+        """Take the sample, the first time; returns where it starts. Raises IngestError."""
+        if not self.sample.starts:
+            self._take(self._real.start(stored, ids, owner, from_time), anew=not stored)
+        return dict(self.sample.starts)
+
+    def _take(self, positions: dict[Split, int], *, anew: bool) -> None:
+        sample = self.sample
+        sample.extent = extent = self._real.extent(self._real.ends(positions))
+        sample.waiting = sum(max(0, end - positions[split]) for split, (_, end) in extent.items())
+        most = max(10, min(MOST, MOST_OF_ALL // max(1, len(positions))))
+        sample.old = anew and not sample.waiting
+        if sample.old:
+            positions = {split: max(first, end - most) for split, (first, end) in extent.items()}
+        sample.starts = positions
+        head = {split: (at, min(extent[split][1], at + most)) for split, at in positions.items()}
+        sample.stops = self._read(head)
+        newest = {}
+        for split, (first, end) in extent.items():
+            start, stop = head[split]
+            behind = max(first, end - max(most, self._source.sample_size))
+            newest[split] = (behind, min(end, start)) if stop >= end else (max(behind, stop), end)
+        self._read(newest)
+        sample.looked_at = sum(len(chunk.messages) for chunk in sample.to_come())
+        # In a fixed order, whichever broker answered first
+        sample.chunks.sort(key=lambda chunk: (chunk.split, offset_of(chunk.messages[0])))
+
+    def _read(self, ranges: Mapping[Split, tuple[int, int]]) -> dict[Split, int]:
+        """Add records to the sample; returns how far each range was read. Raises IngestError."""
+        wanted = {split: span for split, span in ranges.items() if span[0] < span[1]}
+        stops = {split: start for split, (start, _) in ranges.items()}
+        if not wanted:
+            return stops
+        reader = self._source.reader(self._pipeline)
+        size, deadline = 0, time.monotonic() + READ_S
+        reading = reader.read(wanted)
+        try:
+            chunk: Chunk | None
+            for chunk in reading:
+                if chunk is not None:
+                    self.sample.chunks.append(SampleChunk(chunk.split, chunk.topic, [*chunk.messages]))
+                    size += sum(len(message.value() or b"") for message in chunk.messages)
+                if size > MOST_BYTES or time.monotonic() > deadline:
+                    break
+            return stops | {split: reader.position(split) for split in wanted}
+        finally:
+            reading.close()
+            reader.close()
+
+    def ends(self, _positions: Mapping[Split, int]) -> dict[Split, int]:
+        """Return where the dry run ends."""
+        return dict(self.sample.stops)
+
+    def extent(self, _ends: Mapping[Split, int]) -> dict[Split, tuple[int, int]]:
+        """Return the first position and the end of each split of the real source."""
+        return dict(self.sample.extent)
+
+    def check(self, positions: Mapping[Split, int]) -> dict[Split, int]:
+        """Return the positions: a sample loses nothing."""
+        return dict(positions)
+
+    def reads(self, topic: str) -> bool:
+        """Tell whether a topic is, or would be, one of those that are read."""
+        return self._real.reads(topic)
+
+    def resolve(self, splits: Iterable[Split], to: Literal["earliest", "latest"] | int) -> dict[Split, int]:
+        """Return what the real source says."""
+        return self._real.resolve(splits, to)
+
+    def topics(self, names: Iterable[str]) -> Mapping[str, Any]:
+        """Return what the real source says."""
+        return self._real.topics(names)
+
+    def finished(self, _positions: Mapping[Split, int]) -> bool:
+        """Leave the end to `once`."""
+        return False
+
+    def discover(self, _positions: Mapping[Split, int]) -> dict[Split, int]:
+        """Return nothing new."""
+        return {}
+
+    def commit(self, _positions: Mapping[Split, int]) -> None:
+        """Show nothing: a dry run leaves no trace."""
+
+    def keep(self, _positions: Mapping[Split, int]) -> None:
+        """Show nothing: a dry run leaves no trace."""
+
+    def close(self) -> None:
+        """Keep the connection for the next run over the sample; who made it closes it."""
+
+
+class SampledReader:
+    """A task's side of a sample."""
+
+    def __init__(self, sample: Sample) -> None:
+        """Take the sample."""
+        self._sample = sample
+        self._position: dict[Split, int] = {}
+
+    def read(self, ranges: Mapping[Split, tuple[int, int]]) -> Generator[SampleChunk | None]:
+        """Yield chunks until every range is read."""
+        self._position = {split: start for split, (start, _) in ranges.items()}
+        for chunk in self._sample.between(ranges):
+            self._position[chunk.split] = offset_of(chunk.messages[-1]) + 1
+            yield chunk
+        self._position = {split: end for split, (_, end) in ranges.items()}
+
+    def position(self, split: Split) -> int:
+        """Return the next position that this split's range would give."""
+        return self._position[split]
+
+    def first(self, split: Split) -> int:
+        """Return the first position that a split of the real source has."""
+        return self._sample.extent[split][0]
+
+    def close(self) -> None:
+        """Nothing is held."""

@@ -1,0 +1,80 @@
+"""A run's parts for tests of single ones: the source is in memory, and what is told is kept."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import inmemory
+
+from ingest.checkpoint.checkpoint import Progress
+from ingest.driver.backlog import Backlog
+from ingest.driver.context import RunContext, Settings
+from ingest.driver.life import LifeFile
+from ingest.driver.patience import Patience
+from ingest.observe.events import Warned
+from ingest.testing.in_memory_source import InMemoryCoordinator
+from ingest.testing.records import MemoryRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from contextlib import AbstractContextManager
+
+    from ingest.kafka.admin import Split
+    from ingest.observe.events import Event
+
+A, B = ("t", 0), ("t", 1)
+
+
+class Told:
+    """Everything that an observer was told."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def __call__(self, event: Event, /) -> None:
+        self.events.append(event)
+
+    @property
+    def warnings(self) -> list[str]:
+        return [event.text for event in self.events if isinstance(event, Warned)]
+
+
+class StopAfter:
+    """A stop that is asked for when it was looked at so many times."""
+
+    def __init__(self, looks: int = 1 << 62) -> None:
+        self.looks = looks
+
+    @property
+    def asked(self) -> bool:
+        self.looks -= 1
+        return self.looks < 0
+
+    def installed(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def listen(self) -> None:
+        return
+
+
+def context(told: Told, **sections: Any) -> RunContext:
+    return RunContext(inmemory.pipeline(**sections), Settings("c", Path("logs"), once=True), told)
+
+
+def coordinator(counts: Mapping[Split, int]) -> InMemoryCoordinator:
+    """A source with so many records in each split."""
+    return InMemoryCoordinator(
+        {split: [MemoryRecord(i, split[0], None, b"{}") for i in range(count)] for split, count in counts.items()}
+    )
+
+
+def backlog(
+    positions: Mapping[Split, int], ends: Mapping[Split, int], *, drain: bool = False, errors: int = 0
+) -> Backlog:
+    return Backlog(Progress(positions=dict(positions), errors=errors), ends, drain=drain)
+
+
+def patience(told: Told, stop: StopAfter | None = None) -> Patience:
+    return Patience(context(told), stop or StopAfter(), LifeFile(None))

@@ -1,0 +1,159 @@
+"""Waiting for records, and for the end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from driverparts import A, B, StopAfter, Told, backlog, context
+
+from ingest.checkpoint.checkpoint import Batch, Checkpoint, Progress
+from ingest.checkpoint.storage import MemoryStorage
+from ingest.driver.arrivals import Arrivals
+from ingest.driver.counters import Counters
+from ingest.driver.life import LifeFile
+from ingest.driver.losses import Losses
+from ingest.driver.pacing import Pacing
+from ingest.driver.patience import Patience
+from ingest.driver.planner import Planner
+from ingest.driver.schemas import SchemaRules, SchemaStore, policy_of, warn_withheld
+from ingest.driver.sink_tables import SinkTables
+from ingest.driver.splits import SplitWatch
+from ingest.driver.startup import Start
+from ingest.errors import DataLoss, Unavailable
+from ingest.observe.events import RunEnded
+from ingest.schema.evolve import Schemas
+from ingest.sinks.sink import PlainSinkCoordinator
+from ingest.testing.in_memory_source import InMemoryCoordinator
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ingest.driver.backlog import Backlog
+    from ingest.driver.stop import Stop
+    from ingest.kafka.admin import Split
+
+
+class Growing(InMemoryCoordinator):
+    """A source that has what it is told to have, look by look; an error is raised."""
+
+    def __init__(self, *looks: Mapping[Split, int] | Exception) -> None:
+        super().__init__({})
+        self.ids = {"t": "memory"}
+        self.looks = list(looks)
+        self.shown: list[dict[Split, int]] = []
+        self.kept = 0
+
+    def ends(self, _positions: Mapping[Split, int]) -> dict[Split, int]:
+        look = self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
+        if isinstance(look, Exception):
+            raise look
+        return dict(look)
+
+    def discover(self, positions: Mapping[Split, int]) -> dict[Split, int]:
+        return {} if B in positions else {B: 0}
+
+    def commit(self, positions: Mapping[Split, int]) -> None:
+        self.shown.append(dict(positions))
+
+    def keep(self, _positions: Mapping[Split, int]) -> None:
+        self.kept += 1
+
+
+class Waiting:
+    """Arrivals, with all that they work with."""
+
+    def __init__(self, source: Growing, some: Backlog, stop: Stop | None = None, *, once: bool = False) -> None:
+        self.told = Told()
+        about, stop, life = context(self.told), stop or StopAfter(), LifeFile(None)
+        self.summary = RunEnded("p")
+        self.checkpoint = Checkpoint(MemoryStorage())
+        self.checkpoint.bind({})
+        sink = PlainSinkCoordinator()
+        tables = SinkTables(sink, source, self.told, same_cluster=False)  # type: ignore[arg-type]  # nobody connects it
+        pipeline = about.pipeline
+        rules = SchemaRules(pipeline.rules, policy_of(pipeline), pipeline.source.inference(100))
+        store = SchemaStore(about, rules, tables, self.checkpoint, Counters(self.summary, 100), warn_withheld(about))
+        patience = Patience(about, stop, life)
+        losses = Losses(source, some, patience)
+        self.splits = SplitWatch(source, some, losses, patience)
+        pacing = Pacing(0.0, None, None)
+        self.arrivals = Arrivals(self.splits, some, pacing, store, stop, life, self.summary, once=once)
+        self.start = Start(self.checkpoint, pipeline.source, some, tables, store, Schemas())
+        self.about, self.source, self.pacing, self.stop = about, source, pacing, stop
+
+    def planner(self, start: Start | None = None) -> Planner:
+        return Planner(self.about, start or self.start, self.source, self.arrivals, self.pacing, self.stop, 2)
+
+
+def test_records_are_waited_for_and_new_splits_found() -> None:
+    source = Growing({A: 3}, {A: 3}, {A: 5, B: 1})
+    some = backlog({A: 3}, {A: 3})
+    waiting = Waiting(source, some)
+    assert waiting.arrivals.wait()
+    assert some.ends == {A: 5, B: 1}
+    assert some.positions == {A: 3, B: 0}
+    assert source.kept == 2, "positions are shown again while nothing happens"
+    assert waiting.summary.stopped == ""
+
+
+def test_a_run_that_drains_ends_when_all_that_was_there_is_read() -> None:
+    waiting = Waiting(Growing({A: 9}), backlog({A: 3}, {A: 3}, drain=True), once=True)
+    assert not waiting.arrivals.wait()
+    assert waiting.summary.stopped == "drained"
+    waiting.splits.look_past_targets()
+    assert waiting.start.backlog.by_topic() == {"t": 6}, "what came meanwhile is left"
+
+
+def test_a_signal_ends_the_wait() -> None:
+    waiting = Waiting(Growing({A: 3}), backlog({A: 3}, {A: 3}), StopAfter(3))
+    assert not waiting.arrivals.wait()
+    assert waiting.summary.stopped == "signal"
+
+
+def test_a_signal_ends_a_run_whose_broker_is_away_and_nobody_asks_that_again() -> None:
+    source = Growing(Unavailable("away"))
+    some = backlog({A: 3}, {A: 8})
+    waiting = Waiting(source, some, StopAfter(1))
+    assert not waiting.arrivals.wait()
+    assert waiting.summary.stopped == "signal"
+    source.looks = [{A: 100}]
+    waiting.splits.look_past_targets()
+    assert some.lag() == 5, "as of the last look"
+
+
+def test_lost_data_that_nobody_explains_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ingest.driver.losses.AGAIN_S", 0.0)
+    with pytest.raises(DataLoss, match="gone"):
+        Waiting(Growing(DataLoss("gone")), backlog({A: 3}, {A: 3})).arrivals.wait()
+
+
+def test_a_plan_is_stored_before_anybody_has_it() -> None:
+    waiting = Waiting(Growing({A: 5, B: 1}), backlog({A: 3}, {A: 3}))
+    batch = waiting.planner().next_batch()
+    assert batch is not None
+    assert (batch.number, batch.ranges, batch.prefix) == (1, {A: (3, 5), B: (0, 1)}, None)
+    assert sorted(batch.shards.values()) == [0, 1]
+    stored = waiting.checkpoint.progress()[1]
+    assert stored is not None
+    assert (stored.number, stored.ranges) == (1, batch.ranges)
+
+
+def test_a_batch_that_a_crash_left_comes_first_and_once() -> None:
+    waiting = Waiting(Growing({A: 5, B: 0}), backlog({A: 5}, {A: 5}, drain=True), once=True)
+    left = Batch(4, 1, {}, {A: (3, 5)}, 0, {A: 0})
+    start = Start(
+        waiting.checkpoint, waiting.start.source, waiting.start.backlog, waiting.start.tables, waiting.start.schemas,
+        Schemas(), left, resumed=True,
+    )  # fmt: skip
+    planner = waiting.planner(start)
+    assert planner.next_batch() is left
+    assert waiting.checkpoint.progress() == (Progress(), None), "its plan is stored already, under its own run"
+    assert planner.next_batch() is None
+    assert waiting.summary.stopped == "drained"
+
+
+def test_positions_are_shown_to_the_consumer_group() -> None:
+    source = Growing({A: 3})
+    Waiting(source, backlog({A: 3}, {A: 3})).splits.show()
+    assert source.shown == [{A: 3}]

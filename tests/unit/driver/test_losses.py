@@ -1,0 +1,98 @@
+"""Records that are not there any more."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from driverparts import A, B, Told, backlog, patience
+
+from ingest.driver import losses as lost
+from ingest.driver.losses import UNEXPLAINED, Losses
+from ingest.errors import ConfigError, DataLoss
+from ingest.testing.in_memory_source import InMemoryCoordinator
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ingest.driver.backlog import Backlog
+    from ingest.kafka.admin import Split
+
+
+class Expiring(InMemoryCoordinator):
+    """A source whose positions are other ones when it is asked, and perhaps its topic, too."""
+
+    def __init__(self, now: Mapping[Split, int], topic_id: str = "memory", end: int = 20) -> None:
+        super().__init__({})
+        self.ids = {"t": "memory"}
+        self.now = dict(now)
+        self.topic_id = topic_id
+        self.end = end
+
+    def check(self, _positions: Mapping[Split, int]) -> dict[Split, int]:
+        self.ids = {"t": self.topic_id}
+        return dict(self.now)
+
+    def ends(self, positions: Mapping[Split, int]) -> dict[Split, int]:
+        return dict.fromkeys(positions, self.end)
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lost, "AGAIN_S", 0.0)
+
+
+def of(source: InMemoryCoordinator, some: Backlog) -> Losses:
+    return Losses(source, some, patience(Told()))
+
+
+def test_a_loss_that_the_source_confirms_is_passed_over_however_often() -> None:
+    source = Expiring({A: 7})
+    some = backlog({A: 3}, {A: 10})
+    losses = of(source, some)
+    for _ in range(3 * UNEXPLAINED):
+        losses.survive(DataLoss("gone"))
+        assert some.positions == {A: 7}
+        some.positions[A] = 3
+
+
+def test_a_loss_that_nobody_confirms_ends_the_run_after_some_looks() -> None:
+    losses = of(Expiring({A: 3}), backlog({A: 3}, {A: 10}))
+    for _ in range(UNEXPLAINED):
+        losses.survive(DataLoss("gone"))
+    with pytest.raises(DataLoss, match="gone"):
+        losses.survive(DataLoss("gone"))
+
+
+def test_a_run_that_gets_on_begins_to_count_anew() -> None:
+    losses = of(Expiring({A: 3}), backlog({A: 3}, {A: 10}))
+    for _ in range(3 * UNEXPLAINED):
+        losses.survive(DataLoss("gone"))
+        losses.explained()
+
+
+def test_other_failures_are_not_survived() -> None:
+    with pytest.raises(ConfigError):
+        of(Expiring({A: 7}), backlog({A: 3}, {A: 10})).survive(ConfigError("no"))
+
+
+def test_a_topic_that_was_made_again_is_drained_to_its_own_end() -> None:
+    some = backlog({A: 3, B: 3}, {A: 10, B: 10}, drain=True)
+    assert of(Expiring({A: 0, B: 0}, "another", end=4), some).recheck()
+    assert some.targets == {A: 4, B: 4}
+    kept = backlog({A: 3, B: 3}, {A: 10, B: 10}, drain=True)
+    assert of(Expiring({A: 5}), kept).recheck()
+    assert kept.targets == {A: 10}, "a split that is gone has no end to wait for"
+
+
+def test_there_is_doubt_now_and_then_and_where_a_split_got_shorter() -> None:
+    some = backlog({A: 3}, {A: 10})
+    losses = of(Expiring({A: 3}), some)
+    assert losses.doubtful(), "nobody has looked yet"
+    assert not losses.recheck()
+    assert not losses.doubtful()
+    some.see({A: 2})
+    assert losses.doubtful()
+    some.see({A: 10})
+    losses.suspect()
+    assert losses.doubtful()

@@ -1,0 +1,106 @@
+"""What an observer is told of batches, rejects and counters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from driverparts import A, Told, backlog, context, coordinator
+
+from ingest.checkpoint.checkpoint import Batch, Checkpoint
+from ingest.checkpoint.storage import MemoryStorage
+from ingest.driver.books import Books
+from ingest.driver.context import MAX_WARNED
+from ingest.driver.counters import Counters
+from ingest.driver.reports import tell_rejects
+from ingest.driver.sink_tables import SinkTables
+from ingest.errors import Unavailable
+from ingest.model.reject import Reject
+from ingest.observe.events import DirtyRecord, Printed, Rejected, RunEnded
+from ingest.sinks.print import PrintCoordinator, PrintSink
+from ingest.task.assignment import TaskResult
+from ingest.task.counters import TableCounters
+
+REJECT = Reject("t", 0, 4, "decode", "malformed", "no JSON", ("shop", "orders"), b"k", b"v")
+BATCH = Batch(3, 1, {"t": "id"}, {A: (0, 9)}, 0, {A: 0})
+
+
+def result(**more: Any) -> TaskResult:
+    return TaskResult(0, {A: 5}, read=5, **more)
+
+
+def test_rejects_are_told_in_a_line_or_in_full_as_the_collector_says() -> None:
+    told = Told()
+    tell_rejects(context(told))(REJECT)
+    (event,) = told.events
+    assert isinstance(event, Rejected)
+    assert event.table == "shop.orders"
+    told = Told()
+    tell_rejects(context(told, pipeline={"dirty-data.collector": {"type": "logger"}}))(REJECT)
+    (event,) = told.events
+    assert isinstance(event, DirtyRecord)
+    assert (event.offset, event.key, event.value) == (4, "k", "v")
+
+
+def test_a_warning_that_repeats_itself_is_told_once_and_remembered_within_limits() -> None:
+    told = Told()
+    about = context(told)
+    about.warn_once("a")
+    about.warn_once("a")
+    about.warn("a")
+    assert told.warnings == ["a", "a"]
+    for number in range(2 * MAX_WARNED):
+        about.warn_once(f"{number}")
+    assert len(told.warnings) == MAX_WARNED + 1
+
+
+def test_counters_add_up_and_end_in_the_summary() -> None:
+    summary = RunEnded("p")
+    counters = Counters(summary, 10)
+    for _ in range(2):
+        counters.add(
+            result(
+                counts={("s", "t"): TableCounters(inserted=2, deleted=1, rejected=1)}, skipped={"tombstone": 2},
+                rejected=1,
+                stopped_by_reject=True, withheld={(("s", "t"), "c"): 3}, cut={(("s", "t"), "at"): 1},
+            )
+        )  # fmt: skip
+    counters.add_schema_changes(("s", "t"), 2)
+    assert counters.by_table() == {"s.t": [4, 0, 2, 2]}
+    counters.summarise({"t": 9})
+    assert (summary.records, summary.rejected, summary.left) == (10, 4, {"t": 9})
+    line = summary.tables["s.t"]
+    assert (line.read, line.inserted, line.deleted, line.rejected, line.schema_changes) == (8, 4, 2, 2, 2)
+    assert (summary.skipped, summary.withheld, summary.cut) == ({"tombstone": 4}, {"s.t.c": 6}, {"s.t.at": 2})
+
+
+def books(told: Told) -> tuple[Books, Any, Checkpoint]:
+    some, checkpoint = backlog({A: 0}, {A: 9}), Checkpoint(MemoryStorage())
+    sink = PrintCoordinator(PrintSink(type="print"))
+    tables = SinkTables(sink, coordinator({A: 9}), told, same_cluster=False)
+    return Books(context(told), checkpoint, some.progress, Counters(RunEnded("p"), 10), tables), some, checkpoint
+
+
+def test_a_batch_becomes_progress_and_its_lines_are_shown() -> None:
+    told = Told()
+    kept, some, checkpoint = books(told)
+    seen: dict[Any, Any] = {("b",): 1, ("a",): 2}
+    merged = kept.merge(BATCH, [result(rejected=1, observed=seen, delivered=[b"t> +I[1]"], lost_deliveries=2)])
+    assert (merged.before, merged.failure) == ({A: 0}, None)
+    assert [table for table, _ in merged.observed] == [("a",), ("b",)], "in a fixed order"
+    assert told.events[0] == Printed("out", ("t> +I[1]",))
+    assert told.warnings == ["batch 3: 2 records were lost on their way to the sink (sink.delivery-guarantee)"]
+    assert checkpoint.progress()[0].batch == 0, "nothing is stored yet"
+    kept.store()
+    stored, unfinished = checkpoint.progress()
+    assert (stored.batch, stored.positions, stored.ids, stored.errors) == (3, {A: 5}, {"t": "id"}, 1)
+    assert unfinished is None
+    assert some.lag() == 4
+
+
+def test_schemas_of_a_batch_that_failed_are_not_taken_but_its_progress_is() -> None:
+    kept, some, _ = books(Told())
+    seen: dict[Any, Any] = {("a",): 2}
+    merged = kept.merge(BATCH, [result(observed=seen), TaskResult(1, {}, failure=Unavailable("away"))])
+    assert isinstance(merged.failure, Unavailable)
+    assert merged.observed == []
+    assert some.positions == {A: 5}

@@ -1,0 +1,149 @@
+"""Schemas on the driver: what reaches the sink before it is stored, and what travels to workers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from driverparts import Told, context, coordinator
+
+from ingest.checkpoint.checkpoint import Checkpoint
+from ingest.checkpoint.storage import MemoryStorage
+from ingest.driver import broadcast as sending
+from ingest.driver.broadcast import SchemaBroadcast
+from ingest.driver.counters import Counters
+from ingest.driver.schemas import SchemaRules, SchemaStore, policy_of, warn_withheld
+from ingest.driver.sink_tables import SinkTables
+from ingest.errors import ConfigError
+from ingest.model import types
+from ingest.model.schema import Column, TableSchema
+from ingest.observe.events import RunEnded, SchemaChanged
+from ingest.sinks.sink import PlainSinkCoordinator
+from ingest.testing.in_process import InProcessRunner
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ingest.model.table import TableId
+
+T: TableId = ("t",)
+
+
+def schema(*names: str) -> TableSchema:
+    columns = [Column("id", types.BIGINT, nullable=False), *(Column(name, types.STRING) for name in names)]
+    return TableSchema(tuple(columns), ("id",))
+
+
+class Picky(PlainSinkCoordinator):
+    """A sink that says what it is asked for, and refuses a table named so."""
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self.checkpoint = checkpoint
+        self.prepared: list[tuple[TableId, list[int]]] = []
+
+    def connect(self) -> str:
+        return "sink"
+
+    def fingerprint(self, _identity: str) -> dict[str, Any]:
+        return {}
+
+    def topics(self, tables: Iterable[TableId]) -> set[str]:
+        return {".".join(table) for table in tables}
+
+    def prepare(self, tables: Iterable[TableId]) -> None:
+        for table in tables:
+            self.prepared.append((table, self.checkpoint.version_numbers()))
+            if table == ("refused",):
+                msg = "no such table"
+                raise ConfigError(msg)
+
+
+class Made:
+    """A store of schemas, with all that it works with."""
+
+    def __init__(self, *, same_cluster: bool = False, **sections: Any) -> None:
+        self.told = Told()
+        about = context(self.told, **sections)
+        self.checkpoint = Checkpoint(MemoryStorage())
+        self.checkpoint.bind({})
+        self.sink = Picky(self.checkpoint)
+        tables = SinkTables(self.sink, coordinator({("t", 0): 1}), self.told, same_cluster=same_cluster)
+        pipeline = about.pipeline
+        rules = SchemaRules(pipeline.rules, policy_of(pipeline), pipeline.source.inference(100))
+        self.summary = RunEnded("p")
+        self.store = SchemaStore(
+            about, rules, tables, self.checkpoint, Counters(self.summary, 100), warn_withheld(about)
+        )
+
+
+def test_a_change_reaches_the_sink_before_it_is_stored() -> None:
+    made = Made()
+    evolution = made.store.evolve([(T, schema("a"))])
+    assert evolution is not None
+    assert made.sink.prepared == [(T, [])], "no version was stored then"
+    assert made.checkpoint.version_numbers() == [1]
+    assert made.store.schemas.version == 1
+    assert [type(event) for event in made.told.events] == [SchemaChanged]
+    assert made.summary.tables["t"].schema_changes == 1
+    assert made.store.evolve([(T, schema("a"))]) is None, "nothing is new"
+    assert made.checkpoint.version_numbers() == [1]
+
+
+def test_what_a_sink_refuses_is_not_stored() -> None:
+    made = Made()
+    with pytest.raises(ConfigError):
+        made.store.evolve([(("refused",), schema())])
+    assert made.checkpoint.version_numbers() == []
+    assert made.store.schemas.version == 0
+    assert made.told.events == []
+
+
+def test_a_pipeline_must_not_read_what_it_writes() -> None:
+    with pytest.raises(ConfigError, match="topic t is one of its source's and of its sink's"):
+        Made(same_cluster=True).store.evolve([(T, schema())])
+    assert Made(same_cluster=True).store.evolve([(("elsewhere",), schema())]) is not None
+
+
+def test_a_store_takes_over_what_another_run_left_and_prepares_the_sink_for_it() -> None:
+    made = Made()
+    made.store.evolve([(T, schema("a"))])
+    again = Made()
+    again.checkpoint.storage.write("schemas/1.json", made.checkpoint.storage.read("schemas/1.json") or b"")
+    stored = again.store.take_over()
+    assert stored.sinks == again.store.schemas.sinks == made.store.schemas.sinks
+    assert again.sink.prepared == [(T, [1])]
+
+
+def test_what_the_sink_is_not_to_see_is_told_once() -> None:
+    made = Made(pipeline={"schema.change.behavior": "ignore"})
+    made.store.evolve([(T, schema())])
+    for name in ("a", "b", "a"):
+        made.store.evolve([(T, schema(name))])
+    assert [text.split(" is withheld")[0] for text in made.told.warnings] == [
+        "table t: ADD COLUMN a STRING", "table t: ADD COLUMN b STRING",
+    ]  # fmt: skip
+
+
+def test_workers_get_what_changed_and_everything_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sending, "MAX_DELTAS", 2)
+    made = Made()
+    sent = SchemaBroadcast(InProcessRunner(lambda: (None, None)), made.store)
+    assert (sent.version, sent.deltas) == (0, [])
+    sent.add(None)
+    assert sent.deltas == []
+    names: list[str] = []
+    for version in (1, 2):
+        names.append(f"c{version}")
+        sent.add(made.store.evolve([(T, schema(*names))]))
+        assert (sent.version, [delta.version for delta in sent.deltas]) == (0, [*range(1, version + 1)])
+    sent.add(made.store.evolve([(T, schema(*names, "more"))]))
+    assert (sent.version, sent.deltas) == (3, [])
+    assert sent.base.value is sent.newest is made.store.schemas
+
+
+def test_many_tables_in_one_version_are_broadcast(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sending, "MAX_DELTA_TABLES", 3)
+    made = Made()
+    sent = SchemaBroadcast(InProcessRunner(lambda: (None, None)), made.store)
+    sent.add(made.store.evolve([((name,), schema()) for name in "abc"]))
+    assert (sent.version, sent.deltas) == (1, [])
