@@ -47,6 +47,7 @@ cdef class EncodedBatch:
     cdef Py_ssize_t room
     cdef Block *block
 
+    cdef int hold(self, object value) except -1
     cdef Py_ssize_t add_target(self, object destination) except -1
     cdef int grow_records(self) except -1
     cdef char *grow_arena(self, size_t size) except NULL

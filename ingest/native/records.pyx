@@ -66,6 +66,13 @@ cdef class EncodedBatch:
         PyMem_Free(self.block)
         PyMem_Free(self.records)
 
+    cdef int hold(self, object value) except -1:
+        """Keep bytes alive that a value may be in."""
+        if self.held is None:
+            self.held = []
+        self.held.append(value)
+        return 0
+
     cdef Py_ssize_t add_target(self, object destination) except -1:
         """Return the place of a destination in `targets`, where it is put once more."""
         self.targets.append(destination)

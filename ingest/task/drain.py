@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from ingest.model.record import Record
     from ingest.model.reject import Failure
     from ingest.model.table import TableId
-    from ingest.native._native import Table
-    from ingest.native.native import Head
+    from ingest.native.row_encoder import RowEncoder
+    from ingest.native.native import Target
     from ingest.task.assignment import Task
     from ingest.transform.handover import Handover
 
@@ -72,9 +72,9 @@ class Drain(Output):
         self._pending: Pending | None = None
         self._failure: Failure | None = None
         """Of the message that is made."""
-        self._heads: list[Head] = []
+        self._heads: list[Target] = []
         self._programs = programs
-        self._tables: list[Table | None] = []
+        self._tables: list[RowEncoder | None] = []
         """By program: how C writes its rows."""
         self._asked: set[int] = set()
         self._by_the_book: set[int] = set()
@@ -178,10 +178,11 @@ class Drain(Output):
         """The common case, from a row on: rows of which none failed, and records that are ready. Where that ends."""
         columns = results.columns()
         while True:
-            stop, row, filtered, done = native.drain(
+            batch, stop, row, filtered, done = native.merge_results(
                 self._tables, self._heads, kept.size, kept.columns, results.kinds, results.size, columns, start, row,
-                limit, records,
+                limit,
             )  # fmt: skip
+            records += batch
             if filtered:
                 self.skip(FILTERED, filtered)
             for head, count in done.items():
@@ -201,7 +202,7 @@ class Drain(Output):
         plan = self.plans.compiled.get(table) or self.plans.find(table)
         known = self.state.answers.get(table)
         if known is None or known[0] is not plan or known[1] is not self._programs:
-            made = native.compile_answer(plan, composer)
+            made = native.compile_results(plan, composer)
             known = self.state.answers[table] = (plan, self._programs, made)
         self._tables += [None] * (program + 1 - len(self._tables))
         self._tables[program] = known[2]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ingest.model.change import Bad, Change, Decoded, Kind
     from ingest.model.record import Record
     from ingest.model.table import TableId
-    from ingest.native._native import Lane
+    from ingest.native.native_encoder import NativeEncoder
     from ingest.sinks import Writer
     from ingest.sources import Chunk
     from ingest.task.assignment import Outcome, Task
@@ -134,7 +134,7 @@ class Feed(Shard):
         """As above."""
         self._skipped += [(offset_of(m), TOMBSTONE.reason) for m in messages[start:stop] if m.value() is None]
 
-    def take_fast(self, split: Split, lane: Lane, messages: Sequence[Record], start: int) -> int:  # noqa: ARG002
+    def take_fast(self, split: Split, lane: NativeEncoder, messages: Sequence[Record], start: int) -> int:  # noqa: ARG002
         """The common case, in C; where it ends."""
         assert isinstance(self._rows, RowsInC)
         stop = self._rows.feed(lane, messages, start)

@@ -31,13 +31,12 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Sequence
 
     from ingest.encode.encode import Encoded
-    from ingest.encode.plan import Record as Written
     from ingest.formats import Decoder
     from ingest.kafka.admin import Split
     from ingest.model.change import Change, Decoded
     from ingest.model.record import Record
     from ingest.model.table import TableId
-    from ingest.native._native import Lane
+    from ingest.native.native_encoder import NativeEncoder
     from ingest.sources import Chunk
     from ingest.task.assignment import Task
 
@@ -255,17 +254,14 @@ class Shard(Output):
         self.written[split] = end
         return True
 
-    def take_fast(self, split: Split, lane: Lane, messages: Sequence[Record], start: int) -> int:  # noqa: ARG002
-        """Write the common case, in C; where it ends."""
-        out = self.writer.direct
-        if out is None:
-            records: list[Written] = []
-            stop = lane.take(messages, start, records)
-            self.writer.write(records)
-        else:
-            stop = lane.take(messages, start, out)
-            self.writer.check()
-        return stop
+    def take_fast(self, split: Split, lane: NativeEncoder, messages: Sequence[Record], start: int) -> int:  # noqa: ARG002
+        """Write the common case, natively; return where it ends."""
+        full = True
+        while full:
+            batch, start = lane.encode(messages, start)
+            self.writer.write(batch)
+            full = batch.full
+        return start
 
     def put(self, split: Split, messages: Sequence[Record], changes: Sequence[Decoded], encoded: Encoded) -> None:  # noqa: ARG002
         """Write what became of records, and account for the rest."""

@@ -16,7 +16,7 @@ from ingest.formats.columns import Columns
 from ingest.kafka.connection import KafkaConnection
 from ingest.model import types
 from ingest.model.schema import Column, TableSchema
-from ingest.native.native import ABSENT, BUILT, Heads, Lanes, writes
+from ingest.native.native import ABSENT, BUILT, NativeEncoders, TargetTable, writes
 from ingest.schema.evolve import Schemas, SourceTable
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ingest.encode.plan import Plan
     from ingest.encode.transform import Programs
     from ingest.model.table import TableId
-    from ingest.native._native import Table
+    from ingest.native.row_encoder import RowEncoder
     from ingest.schema.infer import Inference
     from ingest.schema.routes import Rules
     from ingest.sinks import Sink, Writer
@@ -131,12 +131,12 @@ class State:
         settled = replace(setup.inference, reading=replace(setup.inference.reading, settled=True))
         self.results = Plans(setup.sink.plan, settled)
         """The plans of tables whose rows a transform has changed."""
-        self.answers: dict[TableId, tuple[Plan, Programs, Table | None]] = {}
+        self.answers: dict[TableId, tuple[Plan, Programs, RowEncoder | None]] = {}
         """How C writes their rows, and what that was made of."""
         self.columns = Columns(setup.source.extra) if setup.source.extra else None
         self.lanes = self._fast(None)
         """The fast way of messages that have nothing special, where there is one."""
-        self.heads = Heads()
+        self.heads = TargetTable()
         """Where records go that pass expressions by."""
         self.programs: Programs | None = None
         """Where rows go to Spark from here: what becomes of them there."""
@@ -159,12 +159,12 @@ class State:
         """Number the places of records anew that pass expressions by."""
         if self.lanes is not None:
             self.lanes.settle()
-        self.heads = Heads()
+        self.heads = TargetTable()
         self.lanes = self._fast(self.heads)
 
-    def _fast(self, heads: Heads | None) -> Lanes | None:
+    def _fast(self, heads: TargetTable | None) -> NativeEncoders | None:
         """The way of messages in C, where it is there and nothing has to be added to what they say."""
-        return None if by_the_book(self.setup) else Lanes(self.setup.source.format, self.plans, heads)
+        return None if by_the_book(self.setup) else NativeEncoders(self.setup.source.format, self.plans, heads)
 
     @property
     def schemas(self) -> Schemas:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ingest.kafka.admin import Split
     from ingest.model.change import Bad
     from ingest.model.record import Headers, Record
-    from ingest.native.native import Head
+    from ingest.native.native import Target
     from ingest.transform.rows import Stayed
 
 
@@ -99,7 +99,7 @@ class Ended:
     """Of all its records that were read."""
     known: int
     """How many heads of chunks before it still count: all of them, or none, as their numbers begin anew."""
-    heads: list[Head]
+    heads: list[Target]
     """Where ready-made records go, each with the changes that are done then: those that are new with this chunk."""
     rejects: list[Rejected]
     skipped: list[tuple[int, str]]

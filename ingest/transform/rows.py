@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
     from ingest.encode.transform import Programs
     from ingest.model.record import Record
-    from ingest.native._native import Lane, Parts
+    from ingest.native.native_encoder import NativeEncoder
+    from ingest.native.transform_rows import Parts
 
 META: Final = (pa.int32(), pa.int32(), pa.int64(), pa.int32(), pa.binary(), pa.binary())
 """What every row has: program (`READY` if it has none), destination, offset, what it is, its text, its key."""
@@ -103,7 +104,7 @@ class RowsInC(Rows):
         """Add rows that only go, with this in the place of a program."""
         self._made.mark(code, count)
 
-    def feed(self, lane: Lane, messages: Sequence[Record], start: int) -> int:
+    def feed(self, lane: NativeEncoder, messages: Sequence[Record], start: int) -> int:
         """Take messages in C; the index of the first one that is left to others."""
         return lane.feed(messages, start, self._made)
 
