@@ -116,11 +116,11 @@ cdef bint restate_row(Row *row, Typing *typing, char **to) noexcept nogil:
 
 cdef bint match_fields(const Row *old, const Row *row, int *places) noexcept nogil:
     """Put in the places that a row's fields have in an image, or -1; False where it has others, or one twice."""
-    cdef int next = 0, i, tried
+    cdef int next = 0, i, _
     for i in range(row.count):
         places[i] = -1
     for i in range(old.count):
-        for tried in range(row.count):
+        for _ in range(row.count):
             if next >= row.count:
                 next = 0
             if is_named(&old.fields[i], row.fields[next].name, row.fields[next].name_size):

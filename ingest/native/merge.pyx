@@ -81,7 +81,7 @@ cdef class Merger:
         cdef Py_ssize_t c
         if len(kept) != AT_SENT or len(back) != len(kinds) + 2 or size < 0 or sent < 0:
             raise ValueError("not the columns that there are")
-        given = (*kept, *back)  # nobody else changes it
+        cdef tuple given = tuple(kept) + tuple(back)  # nobody else changes it
         for c in range(len(kinds)):
             if kinds[c] not in b"lsdb":
                 raise ValueError("a result is of s, l, d or b")

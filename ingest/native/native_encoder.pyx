@@ -76,7 +76,7 @@ cdef class NativeEncoder:
     cdef int bits
 
     def __cinit__(self, int form, find, bytes member, read):
-        if not FORM_DEBEZIUM <= form <= FORM_CANAL:
+        if not 0 <= form <= <int> FORM_CANAL:
             raise ValueError("messages are of one of the forms")
         self.form, self.find, self.tables = form, find, {}
         self.said = Said(member, read)

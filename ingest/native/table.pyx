@@ -6,7 +6,7 @@ from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from libc.limits cimport INT_MAX
 from libc.stdint cimport uint32_t
 
-from ingest.native.codes cimport COLUMN_INT, COLUMN_NULL, COLUMN_OTHER, SPELLING_FINE, SPELLING_USUAL
+from ingest.native.codes cimport COLUMN_INT, COLUMN_OTHER, SPELLING_FINE, SPELLING_USUAL
 from ingest.native.records cimport EncodedBatch
 from ingest.native.scan cimport Text
 
@@ -86,10 +86,10 @@ cdef class Table:
         column.bits, column.characters = given.bits, given.characters
         column.precision, column.scale = given.precision, given.scale
         column.separator = ord(given.separator)
-        spelling = int(given.spelling)
+        cdef int spelling = given.spelling
         if column.kind == COLUMN_INT and not 1 <= column.bits <= 64:
             raise ValueError("a column of integers with no number of bits that there is")
-        if not SPELLING_USUAL <= spelling <= SPELLING_FINE or not COLUMN_NULL <= column.kind <= COLUMN_OTHER:
+        if not 0 <= spelling <= <int> SPELLING_FINE or not 0 <= column.kind <= <int> COLUMN_OTHER:
             raise ValueError("a column of no kind that there is")
         column.spelling = spelling
         self.declares |= spelling != SPELLING_USUAL

@@ -203,7 +203,9 @@ cdef class TransformInput:
         cdef int i
         fed.row = &ws.before if change.op == b'd' and not canal else &ws.after
         fed.old_typing = &ws.before_typing if change.typed else NULL
-        fed.typing = &ws.typing if change.typed and fed.row != &ws.before else fed.old_typing
+        fed.typing = fed.old_typing
+        if change.typed and fed.row != &ws.before:
+            fed.typing = &ws.typing
         fed.old = &ws.before if change.op == b'u' and ws.before.size else NULL
         fed.together = fed.alone = False
         if apart and ((fed.row.size and not is_compact(fed.row)) or (fed.old != NULL and not is_compact(fed.old))):

@@ -2,6 +2,7 @@
 """Rows on their way to expressions; see transform_rows.pxd."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.long cimport PyLong_AsLongLong
 from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Realloc
 from libc.stdint cimport INT32_MAX, INT32_MIN, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy, memset
@@ -90,7 +91,7 @@ cdef int put_object(TransformRows rows, int column, Py_ssize_t row, value) excep
         truth = value is True
         put_value(rows, column, row, &truth)
     else:
-        whole = value
+        whole = PyLong_AsLongLong(value)
         if kind == b'l':
             put_value(rows, column, row, &whole)
             return 0
@@ -255,11 +256,10 @@ cdef class TransformRows:
         return self.sent, self.cols[AT_TEXT].ends[self.count - 1] if self.count else 0
 
     def take(self):
-        cdef int c
         self.begin()
         try:
-            kept = [parts_of(&self.cols[c], self.count) for c in range(AT_SENT)]
-            going = [parts_of(&self.cols[c], self.sent) for c in range(AT_SENT, self.columns)]
+            kept = [parts_of(&self.cols[c], self.count) for c in range(<int> AT_SENT)]
+            going = [parts_of(&self.cols[c], self.sent) for c in range(<int> AT_SENT, self.columns)]
             count, sent = self.count, self.sent
             self.count = self.sent = 0
         finally:

@@ -23,7 +23,7 @@ from ingest.model.reject import Failure
 from ingest.model.schema import Column, TableSchema
 from ingest.model.table import show
 from ingest.native import native
-from ingest.native.native import Heads
+from ingest.native.native import TargetTable
 from ingest.sinks import upsert_kafka
 from ingest.sinks.kafka import KafkaSink
 from ingest.sinks.topics import Destination
@@ -174,8 +174,11 @@ def test_columns_of_keys_take_no_more_than_their_room(monkeypatch: pytest.Monkey
 
 @pytest.mark.skipif(not native.BUILT, reason="installed without a compiler")
 def test_sayings_in_c_take_no_more_than_their_room() -> None:
-    """Of all lanes together: 128 MiB, where 10,000 texts of a megabyte were 10 GB."""
-    from ingest.native import _native
+    """Of all encoders together: 128 MiB, where 10,000 texts of a megabyte were 10 GB."""
+    from ingest.native.codes import MessageForm, ValueCodec
+    from ingest.native.contract import InlineColumnSpec
+    from ingest.native.inline_schema import InlineSchema
+    from ingest.native.native_encoder import NativeEncoder
 
     asked: list[int] = []
     table = native.compile_table(plans().find(("d", "t")))
@@ -183,9 +186,9 @@ def test_sayings_in_c_take_no_more_than_their_room() -> None:
 
     def say(text: bytes) -> Any:
         asked.append(len(text))
-        return _native.Saying(((b"id", 1, 32, 0, 0),))
+        return InlineSchema((InlineColumnSpec(b"id", ValueCodec.CODEC_INT, 32),))
 
-    lanes = [_native.Lane(0, lambda _: table, None, say) for _ in range(3)]
+    encoders = [NativeEncoder(MessageForm.FORM_DEBEZIUM, lambda _: table, None, say) for _ in range(3)]
 
     class Message:
         def __init__(self, value: bytes) -> None:
@@ -201,7 +204,7 @@ def test_sayings_in_c_take_no_more_than_their_room() -> None:
         schema = b'{"x":"%d%b"}' % (i, filling[:size])
         payload = b'{"after":{"id":1},"source":{"db":"d","table":"t"},"op":"c"}'
         message: Any = Message(b'{"schema":%b,"payload":%b}' % (schema, payload))
-        return lanes[i % 3].take([message], 0, [])
+        return encoders[i % 3].encode([message], 0)[1]
 
     filling = b"x" * (40 * MIB)
     before = resident()
@@ -235,7 +238,7 @@ def resident() -> int:
 
 
 def test_heads_that_are_made_for_messages_do_not_stay() -> None:
-    heads, table = Heads(), ("d", "t")
+    heads, table = TargetTable(), ("d", "t")
     for i in range(150):
         heads.place("topic", ((table, Kind.INSERT),) * i)
     assert not heads.full
@@ -245,7 +248,7 @@ def test_heads_that_are_made_for_messages_do_not_stay() -> None:
 
 
 def test_tables_have_as_many_heads_as_they_need() -> None:
-    heads = Heads()
+    heads = TargetTable()
     for i in range(10_000):
         heads.of((f"t{i}",), i)
     assert not heads.full
@@ -265,7 +268,7 @@ def test_heads_begin_anew_while_records_are_on_their_way(built: bool, monkeypatc
     monkeypatch.setattr(worker, "BUILT", built)
     expected = run(messages, 1000, **rules)
     assert len(expected.records) == len(messages)
-    monkeypatch.setattr(native, "_MAX_HEADS", -1_000_000)
+    monkeypatch.setattr(native, "_MAX_TARGETS", -1_000_000)
     renewed: list[int] = []
     renew = worker.State.renew_heads
 
