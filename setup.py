@@ -3,6 +3,7 @@
 Optional: without a C compiler the tool does the same by its reference implementation, slowly, and says so.
 """
 
+import sys
 from glob import glob
 
 from setuptools import Extension, setup
@@ -25,11 +26,21 @@ def native() -> list[Extension]:
     return made
 
 
-client = Extension(
-    "ingest.kafka._client",
-    ["ingest/kafka/_client.c"],
-    depends=["ingest/native/raw.h"],
-    extra_compile_args=["-O3"],
-    optional=True,
-)
-setup(ext_modules=[*native(), client])
+def kafka() -> list[Extension]:
+    """Return an extension for each Cython module of `ingest.kafka.native`."""
+    sources = [*glob("ingest/kafka/native/*.pxd"), "ingest/native/records.pxd"]
+    paths = sorted(glob("ingest/kafka/native/*.pyx"))
+    return [
+        Extension(
+            path.removesuffix(".pyx").replace("/", "."),
+            [path],
+            depends=sources,
+            extra_compile_args=["-O3", "-std=gnu11"],
+            libraries=["dl", "pthread"] if sys.platform == "linux" else [],
+            optional=True,
+        )
+        for path in paths
+    ]
+
+
+setup(ext_modules=[*native(), *kafka()])

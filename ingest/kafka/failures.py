@@ -92,6 +92,15 @@ _ALERT: Final = re.compile(r"alert (bad certificate|certificate|unknown ca|unsup
 _AROUND: Final = re.compile(r"^([a-z_]+://\S+|\S+/bootstrap): | \(after \d+ms in state .*\)$")
 
 
+class ClientError(KafkaException):  # type: ignore[misc]  # the client has no types
+    """What a client could not do: `what` says what that was, for `explain`."""
+
+    def __init__(self, cause: KafkaException, what: str) -> None:
+        """Keep the cause's error, and what was tried."""
+        super().__init__(*cause.args)
+        self.what = what
+
+
 def error_of(exc: KafkaException | KafkaError) -> KafkaError:
     """The error inside an exception."""
     if isinstance(exc, KafkaException):

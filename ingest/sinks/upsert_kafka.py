@@ -149,11 +149,6 @@ class Buffer:
         """Records that were lost, which only the guarantee `none` goes on after."""
         return self._writer.failures
 
-    @property
-    def direct(self) -> None:
-        """All records are looked at here."""
-        return
-
     def check(self) -> None:
         """As the writer does."""
         self._writer.check()

@@ -285,7 +285,7 @@ def test_heads_begin_anew_while_records_are_on_their_way(built: bool, monkeypatc
 def test_a_destination_by_a_hash_is_as_small_as_the_hash() -> None:
     from zlib import crc32
 
-    from ingest.kafka.writer import Deliveries
+    from ingest.kafka.reference import Producer
     from ingest.schema.evolve import SourceTable
     from ingest.schema.infer import Inference
 
@@ -299,10 +299,10 @@ def test_a_destination_by_a_hash_is_as_small_as_the_hash() -> None:
     plan.upsert(Kind.INSERT, None, msgspec.Raw(key.encode()), None, None, records.append)
     ((to, _, _),) = records
     assert len(to.partition) == 4
-    deliveries = Deliveries("nowhere:1", checked=True)
-    deliveries._counts["t"] = 7
+    producer = Producer({"bootstrap.servers": "127.0.0.1:1"})
+    producer._partitions["t"] = 7
     hashed = f'{{"TableId":"t","id":"{"x" * 100_000}"}}'
-    assert deliveries.resolve(to)[1] == crc32(hashed.encode()) % 7
+    assert producer._partition("t", to.partition) == crc32(hashed.encode()) % 7
 
 
 def test_changes_that_are_held_back_have_a_limit_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
