@@ -1,9 +1,9 @@
 """A consumer and a producer as readers, writers and transactions need them: one interface, two implementations.
 
-`make_consumer` and `make_producer` choose. The native implementation (ingest/kafka/native) calls librdkafka directly and
-passes records without a Python object for each. The reference (reference.py) does the same with confluent_kafka's own
-classes, where the package was installed without a compiler, where librdkafka is of a version that was not tested, and
-where `INGEST_NATIVE=off` is set in the environment.
+`make_consumer` and `make_producer` choose. The native implementation (ingest/kafka/native) calls librdkafka directly,
+and passes records without a Python object for each. The reference (reference.py) does the same with confluent_kafka's
+own classes, where the package was installed without a compiler, where librdkafka is of a version that was not tested,
+and where `INGEST_NATIVE=off` is set in the environment.
 
 A client belongs to the process that makes it, and is made by the worker that uses it: it does not survive a fork. What
 librdkafka's threads meet is never called back with; it waits in the client until somebody asks (`errors`, `failures`,

@@ -59,7 +59,7 @@ class _Events:
 
     def callbacks(self) -> dict[str, Any]:
         """Return the configuration that makes librdkafka tell."""
-        logger = logging.Logger("ingest.kafka.client")  # not one of logging's own: nothing of it is printed
+        logger = logging.Logger("ingest.kafka.client")  # noqa: LOG001  (it goes with its client, and prints nothing)
         logger.addHandler(self._lines)
         return {"error_cb": self._errors.append, "stats_cb": self._keep_statistics, "logger": logger}
 

@@ -25,7 +25,7 @@ class Chunk(Protocol):
 
     split: Split
     messages: Sequence[Record]
-    """A list, or what has them in C as well (`Raw`)."""
+    """A list, or native code's `Messages` (ingest/native/records.pxd)."""
 
     @property
     def topic(self) -> str:

@@ -49,6 +49,7 @@ def dropped(producer: Producer) -> int:
 class To(tuple[Any, ...]):
     """A destination; something happens when it is looked up."""
 
+    __slots__ = ()
     looked = 0
     then: Callable[[], object] = staticmethod(lambda: None)
 
