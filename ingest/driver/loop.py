@@ -20,7 +20,7 @@ from ingest.errors import DataLoss, DirtyData, IngestError, InternalError, Unava
 from ingest.model.cache import MAX_COUNTED, count_up
 from ingest.model.reject import head
 from ingest.model.table import show
-from ingest.observe.events import BatchDone, DirtyRecord, Rejected, RunEnded
+from ingest.observe.events import BatchDone, DirtyRecord, Rejected, RunEnded, client_events
 from ingest.task.assignment import Task, add_counts, merge_counts
 from ingest.task.output import FILTERED, UNSAID
 from ingest.task.task import run_tasks
@@ -207,6 +207,8 @@ class Loop(Starting):
                 count_up(self.withheld, column, count, (column[0], OTHERS))
             add_counts(self.cut, outcome.cut)
             self.show(self.sink.lines(outcome.delivered))
+            for event in client_events(outcome.reports):
+                self.observer(event)
         lost = sum(outcome.lost_deliveries for outcome in outcomes)
         if lost:
             self.warn(

@@ -18,6 +18,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ingest.kafka import reference
+from ingest.model.client_report import ClientReport
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -149,6 +150,12 @@ class Producer(Client, Protocol):
 
     def abort_transaction(self, seconds: float, /) -> None:
         """End the transaction in hand without what was written in it."""
+
+
+def report(client: Client, kind: str) -> ClientReport | None:
+    """Return what a client has told since the last call; None where that is nothing."""
+    (lines, lost), statistics = client.log(), client.statistics()
+    return ClientReport(kind, tuple(lines), lost, statistics) if lines or statistics is not None else None
 
 
 @cache

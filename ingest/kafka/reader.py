@@ -14,7 +14,7 @@ from confluent_kafka import KafkaException
 
 from ingest.errors import DataLoss, TopicMissing
 from ingest.kafka.failures import explain, is_access, is_away, refuse
-from ingest.kafka.handle import make_consumer
+from ingest.kafka.handle import make_consumer, report
 from ingest.kafka.properties import BOOTSTRAP, LOG_LEVEL
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
     from ingest.kafka.admin import Split
+    from ingest.model.client_report import ClientReport
     from ingest.model.record import Record
 
 CHUNK: Final = 1_000
@@ -163,6 +164,10 @@ class RangeReader:
             return self.consumer.watermarks(*split, FIRST_S)[0]
         except KafkaException as exc:
             raise explain(exc, f"ask for the first offset of {split[0]}[{split[1]}]", self._servers) from exc
+
+    def report(self) -> ClientReport | None:
+        """Return what the client told since the last call; None where that is nothing."""
+        return report(self.consumer, "consumer")
 
     def close(self) -> None:
         """Let go of the connections. Records that were read may be there for longer."""

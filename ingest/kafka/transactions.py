@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from ingest.kafka.admin import Split
     from ingest.kafka.handle import Encoded
+    from ingest.model.client_report import ClientReport
     from ingest.model.portion import Portion, Resumed
     from ingest.model.record import Headers
 
@@ -278,6 +279,10 @@ class TransactionalWriter:
     def delivered(self) -> list[Any]:
         """Nothing for the driver: it is in Kafka."""
         return []
+
+    def report(self) -> ClientReport | None:
+        """Return what the client told since the last call; None where that is nothing."""
+        return None if self._channel is None else self._channel.writer.report()
 
     def abort(self) -> None:
         """Give up what was written since the last commit, and the producer: it may be in any state."""

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaException
 
 from ingest.errors import InternalError, Unavailable
 from ingest.kafka.failures import ClientError, error_of, explain, is_access, is_away, refuse
-from ingest.kafka.handle import make_producer
+from ingest.kafka.handle import make_producer, report
 from ingest.kafka.properties import BOOTSTRAP, LARGEST, LOG_LEVEL
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from ingest.kafka.admin import Split
     from ingest.kafka.handle import Encoded, Producer
+    from ingest.model.client_report import ClientReport
     from ingest.model.portion import Portion, Resumed
     from ingest.model.record import Headers
 
@@ -145,6 +146,10 @@ class KafkaWriter:
     def delivered(self) -> list[Any]:
         """Nothing for the driver: it is in Kafka."""
         return []
+
+    def report(self) -> ClientReport | None:
+        """Return what the client told since the last call; None where that is nothing."""
+        return report(self._producer, "producer")
 
     def abort(self) -> None:
         """Drop what is still queued, so that nothing of it is written later."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from ingest.errors import IngestError
     from ingest.kafka.admin import Split
+    from ingest.model.client_report import ClientReport
     from ingest.model.reject import Reject
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
@@ -70,6 +71,8 @@ class Outcome:
     """What the sink wants the driver to get."""
     lost_deliveries: int = 0
     """Records that the sink's cluster did not take, which only the guarantee `none` goes on after."""
+    reports: list[ClientReport] = field(default_factory=list)
+    """What the clients of source and sink have told of themselves."""
     seconds: float = 0.0
     cpu_s: float = 0.0
     rss_kib: int = 0

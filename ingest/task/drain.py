@@ -27,6 +27,7 @@ from ingest.encode.transform import (
 )
 from ingest.errors import InternalError
 from ingest.model.change import Bad, Kind
+from ingest.model.client_report import reports
 from ingest.model.reject import RowError
 from ingest.native import native
 from ingest.task import worker
@@ -104,6 +105,7 @@ class Drain(Output):
             failed = False
         finally:
             self.outcome.lost_deliveries = self.writer.failures - self.lost_before
+            self.outcome.reports += reports(self.writer)
             if failed:
                 self.writer.abort()
             self.count_all()
@@ -353,6 +355,7 @@ class Drain(Output):
         """What the first stage has to say in the end."""
         outcome = self.outcome
         outcome.cpu_s += said.cpu_s
+        outcome.reports += said.reports
         add_counts(outcome.withheld, said.withheld)
         add_counts(outcome.cut, said.cut)
         for reason, count in said.skipped.items():

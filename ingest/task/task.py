@@ -19,6 +19,7 @@ from ingest.encode.conform import KeyChanged
 from ingest.encode.encode import encode, stage_of
 from ingest.errors import ConfigError, IngestError, InternalError, Unsettled
 from ingest.model.change import TOMBSTONE, Bad
+from ingest.model.client_report import reports
 from ingest.model.reject import RowError
 from ingest.model.table import show
 from ingest.schema.infer import observe
@@ -157,6 +158,7 @@ class Shard(Output):
             if self.changelog is not None:
                 self.changelog.close()
             self.outcome.lost_deliveries = self.writer.failures - self.lost_before
+            self.outcome.reports += reports(self.reader, self.writer)
             if failed:
                 self.writer.abort()
             self.count_all()

@@ -175,6 +175,10 @@ def test_waiting_ends_when_deliveries_fail(native: bool) -> None:  # noqa: ARG00
     writer = KafkaWriter({"bootstrap.servers": nobody, **small}, checked=True)
     with pytest.raises(Unavailable, match=nobody):
         writer.write([(("t", None, 0), b"k", b"%d" % i) for i in range(500)])
+    told = writer.report()
+    assert told is not None
+    assert any("Connection refused" in text for _, _, text in told.lines)
+    assert (told.client, told.statistics) == ("producer", None)
 
 
 def test_what_is_written_outside_a_transaction_is_refused(kafka: Kafka, native: bool) -> None:  # noqa: ARG001, FBT001
