@@ -17,8 +17,8 @@ from posix.unistd cimport getpid
 
 from ingest.kafka.native.client cimport Client, c_text, check_code, check_error, failure, millis_of, text_of
 from ingest.kafka.native.library cimport (
-    rd, rd_kafka_headers_t, rd_kafka_message_t, rd_kafka_queue_t, rd_kafka_t, rd_kafka_topic_partition_list_t,
-    rd_kafka_topic_t, ssize_t,
+    rd, rd_kafka_error_t, rd_kafka_headers_t, rd_kafka_message_t, rd_kafka_queue_t, rd_kafka_t,
+    rd_kafka_topic_partition_list_t, rd_kafka_topic_t, ssize_t,
 )
 from ingest.native.records cimport Messages, RawRecord
 
@@ -311,10 +311,13 @@ cdef class Consumer(Client):
         """Read no more of a split."""
         cdef rd_kafka_t *rk = self.opened()
         cdef rd_kafka_topic_partition_list_t *splits = self.splits([(topic, partition, 0)])
-        try:
-            check_error(rd.incremental_unassign(rk, splits))
-        finally:
-            rd.topic_partition_list_destroy(splits)
+        cdef rd_kafka_error_t *error
+        self.calls += 1
+        with nogil:
+            error = rd.incremental_unassign(rk, splits)
+        self.calls -= 1
+        rd.topic_partition_list_destroy(splits)
+        check_error(error)
 
     def positions(self, splits):
         """Return the offset that each split is read at next; splits of which nothing was read yet are left out."""

@@ -270,6 +270,8 @@ cdef class Producer(Client):
         Returns where it has come. That is the end, or a record before which `errors` and `failures` have something that
         may make it useless to wait on. Raises ClientError for a record that librdkafka does not take.
         """
+        if start < 0:
+            raise ValueError(f"{start} is no record's place")
         cdef rd_kafka_t *rk = self.begin()
         try:
             if isinstance(records, EncodedBatch):
@@ -295,10 +297,14 @@ cdef class Producer(Client):
                     code = 0
                     while at < batch.count:
                         record = &batch.records[at]
+                        if <size_t> record.target >= <size_t> count:
+                            break
                         code = self.offer(rk, &self.targets[places[record.target]], record)
                         if code:
                             break
                         at += 1
+                if not code and at < batch.count:
+                    raise IndexError("a record of the batch has no destination")
                 if not code or (code == ERR_QUEUE_FULL and self.make_room(rk)):
                     return at
                 if code != ERR_QUEUE_FULL:
@@ -416,7 +422,13 @@ cdef class Producer(Client):
 
     def begin_transaction(self):
         """Begin a transaction."""
-        check_error(rd.begin_transaction(self.opened()))
+        cdef rd_kafka_t *rk = self.opened()
+        cdef rd_kafka_error_t *error
+        self.calls += 1
+        with nogil:
+            error = rd.begin_transaction(rk)
+        self.calls -= 1
+        check_error(error)
 
     def send_offset(self, split, int64_t offset, note, consumer, double seconds):
         """Commit an offset with a note for the group of a consumer, in the transaction in hand.
