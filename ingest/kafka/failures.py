@@ -92,12 +92,12 @@ _ALERT: Final = re.compile(r"alert (bad certificate|certificate|unknown ca|unsup
 _AROUND: Final = re.compile(r"^([a-z_]+://\S+|\S+/bootstrap): | \(after \d+ms in state .*\)$")
 
 
-class ClientError(KafkaException):  # type: ignore[misc]  # the client has no types
+class ClientError(KafkaException):
     """What a client could not do: `what` says what that was, for `explain`."""
 
     def __init__(self, cause: KafkaException, what: str) -> None:
         """Keep the cause's error, and what was tried."""
-        super().__init__(*cause.args)
+        super().__init__(error_of(cause))
         self.what = what
 
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from ingest.model.record import Headers, Record
 
-Conf: TypeAlias = "Mapping[str, str | int | bool]"
-"""Librdkafka's configuration: names and values."""
+Conf: TypeAlias = "Mapping[str, Any]"
+"""Librdkafka's configuration: names, and texts, numbers or truth values."""
 Split: TypeAlias = tuple[str, int]
 """Topic and partition."""
 Encoded: TypeAlias = "Sequence[tuple[Any, bytes | None, Any]]"

@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException
 from harness import free_port
 
 from ingest.kafka import handle, reference
-from ingest.kafka.failures import ClientError
+from ingest.kafka.failures import ClientError, error_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ingest.kafka.native.producer import Producer
 
 pytestmark = pytest.mark.skipif(bool(handle.unusable()), reason="installed without a compiler")
-NOWHERE = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
+NOWHERE: dict[str, Any] = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
 
 
 def make(**conf: Any) -> Producer:
@@ -81,17 +81,17 @@ def test_a_client_is_not_entered_again_from_what_it_calls(producer: Producer) ->
         producer.failures()
         producer.errors()
 
-    To.then = again  # type: ignore[assignment]
+    To.then = again
     assert producer.write([(To(("one", None, 0)), b"k", b"v")]) == 1
     assert {("writing already" in said, "in use" in said) for said in refused} == {(True, False), (False, True)}
-    To.then = lambda: None  # type: ignore[assignment]
+    To.then = lambda: None
     assert producer.write([(("one", None, 0), b"k", b"v")]) == 1
     assert dropped(producer) == 2
 
 
 def test_a_list_that_changes_while_it_is_written(producer: Producer) -> None:
     records: list[Any] = [(To((f"t{i}", None, 0)), bytes(100), bytes(100)) for i in range(10)]
-    To.then = records.clear  # type: ignore[assignment]
+    To.then = records.clear
     assert producer.write(records) == 1
 
     class Failing(list[Any]):
@@ -253,13 +253,17 @@ def test_what_librdkafka_refuses_is_said_as_confluent_kafka_does(conf: dict[str,
     for producer in (make, lambda **conf: reference.Producer({**NOWHERE, **conf})):
         with pytest.raises(KafkaException) as caught:
             producer(**conf)
-        error = caught.value.args[0]
+        error = error_of(caught.value)
         said.append((error.code(), error.str()))
     assert said[0] == said[1]
 
 
 def test_what_librdkafka_tells_waits_for_whoever_asks() -> None:
-    nobody = {"bootstrap.servers": f"127.0.0.1:{free_port()}", "log_level": 4, "statistics.interval.ms": 100}
+    nobody: dict[str, Any] = {
+        "bootstrap.servers": f"127.0.0.1:{free_port()}",
+        "log_level": 4,
+        "statistics.interval.ms": 100,
+    }
     for made in (make(**nobody), reference.Producer(nobody)):
         errors: list[KafkaError] = []
         lines: list[Any] = []
