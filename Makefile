@@ -12,9 +12,10 @@ help: ## Show this help
 
 setup: .venv/.ready ## Set up the environment; the command is then .venv/bin/ingest
 
-NATIVE := $(wildcard ingest/*/*.c ingest/*/*.h)
+NATIVE := $(wildcard ingest/native/*.c ingest/native/*.pyx ingest/kafka/native/*.pyx)
+DECLARED := $(wildcard ingest/native/*.h ingest/native/*.pxd ingest/kafka/native/*.pxd)
 
-.venv/.ready: pyproject.toml constraints.txt $(NATIVE)
+.venv/.ready: pyproject.toml setup.py constraints.txt $(NATIVE) $(DECLARED)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@command -v java >/dev/null || test -x "$$JAVA_HOME/bin/java" || { echo "Java 17 or newer is needed"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -37,7 +38,7 @@ check: setup ## Format, lint, types, layers, docs
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/python tools/docs.py --check
-	@$(BIN)/python tools/check_c.py $(filter %.c,$(NATIVE))
+	@$(BIN)/python tools/check_c.py $(NATIVE)
 
 sanitize: setup ## Run the tests of the C code with the address and undefined-behaviour sanitizers (gcc)
 	@tools/sanitize $(BIN)/python

@@ -1,7 +1,7 @@
 """`.venv/bin/python bench/instructions.py`: what a message costs in the hot loop's C, in instructions.
 
 Valgrind counts them (Debian package `valgrind`), so that two versions can be compared where other load makes times
-worthless. Messages are those of the other benchmarks; their records go to a list, which is a part of what is counted.
+worthless. Messages are those of the other benchmarks; what becomes of their records is no part of what is counted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ COUNT = 2000
 
 
 class Message:
-    """What a lane asks of a message."""
+    """What an encoder asks of a message."""
 
     def __init__(self, key: bytes, value: bytes) -> None:
         """Key and value."""
@@ -68,8 +68,12 @@ def take() -> None:
     sink = UpsertKafka.model_validate({"type": "upsert-kafka", "properties.*": {"bootstrap.servers": "h:1"}})
     plans = Plans(sink.plan, Inference(DebeziumJson().reading, False, {}, 2000))
     plans.renew(Schemas(1, {table: SourceTable(schema, (("out",),), True)}, {("out",): schema}), None)
-    taken = native.Lanes(DebeziumJson(), plans).of("t").take(updates(), 0, [])
-    assert taken == COUNT, f"{taken} of {COUNT} messages were taken"
+    encoder, given = native.NativeEncoders(DebeziumJson(), plans).of("t"), updates()
+    stop, full = 0, True
+    while full:
+        batch, stop = encoder.encode(given, stop)
+        full = batch.full
+    assert stop == COUNT, f"{stop} of {COUNT} messages were encoded"
 
 
 def main() -> None:
@@ -81,7 +85,7 @@ def main() -> None:
     if valgrind is None:
         sys.exit("valgrind is not here: install it (Debian: apt-get install valgrind)")
     with tempfile.TemporaryDirectory() as folder:
-        counting = ["--tool=callgrind", "--toggle-collect=take_one", f"--callgrind-out-file={Path(folder) / 'out'}"]
+        counting = ["--tool=callgrind", "--toggle-collect=*encode_one*", f"--callgrind-out-file={Path(folder) / 'out'}"]
         command = [valgrind, *counting, sys.executable, __file__, "take"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     found = re.search(r"Collected : (\d+)", done.stderr)

@@ -5,6 +5,7 @@ Progress and logs go to standard error, the closing summary to standard output.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
@@ -22,6 +23,8 @@ from ingest.config.masking import mask, masked
 from ingest.model.text import one_line
 from ingest.observe.events import (
     BatchDone,
+    ClientLogged,
+    ClientStatistics,
     DirtyRecord,
     Event,
     OptionChanged,
@@ -39,6 +42,8 @@ if TYPE_CHECKING:
 
 STOPPING: Final = "finishing the batch; again to end now"
 ENDED_NOW: Final = "ended at once: what was under way is done again by the next run\n"
+WARNING: Final = 4
+"""Syslog's level of a warning; errors are below it."""
 WAITING: Final = "waiting for records"
 MAX_TOPICS: Final = 10
 """Topics of which a summary says how much is left."""
@@ -98,6 +103,11 @@ class Log:
                 print_lines(event, self._secrets)
             case Warned():
                 self._log.warning(event.text)
+            case ClientLogged():
+                log = self._log.error if event.level < WARNING else self._log.warning
+                log("kafka client", client=event.client, facility=event.facility, text=event.text)
+            case ClientStatistics():
+                self._log.info("kafka client", client=event.client, statistics=json.loads(event.json))
             case Stopping(now=True):
                 end_now()
             case Stopping():
@@ -157,6 +167,8 @@ class Terminal:
                 self._live.start()
             case Warned():
                 self._say(f"warning: {event.text}", "yellow")
+            case ClientLogged() | ClientStatistics():
+                pass  # librdkafka deals with it itself; what it cannot deal with is an error of the run
             case Stopping(now=True):
                 end_now("\x1b[?25h\n")  # with its cursor back
             case Stopping():

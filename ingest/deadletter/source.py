@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ingest.formats.columns import Extra
     from ingest.kafka.admin import Cluster, Split
     from ingest.kafka.reader import RangeReader
+    from ingest.model.client_report import ClientReport
     from ingest.model.record import Headers, Record
     from ingest.schema.infer import Inference
     from ingest.sources import Source
@@ -340,6 +341,10 @@ class LetterReader:
     def position(self, split: Split) -> int:
         """The next position that this split's range would give."""
         return self.reader.position(split)
+
+    def report(self) -> ClientReport | None:
+        """Return what the client told since the last call; None where that is nothing."""
+        return self.reader.report()
 
     def first(self, split: Split) -> int:
         """The first position that a split still has."""

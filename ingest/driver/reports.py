@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from ingest.model.reject import head
 from ingest.model.table import show
-from ingest.observe.events import BatchDone, DirtyRecord, Rejected, RunStarted
+from ingest.observe.events import BatchDone, DirtyRecord, Rejected, RunStarted, client_events
 from ingest.task.counters import FILTERED, UNREPRESENTABLE
 
 if TYPE_CHECKING:
@@ -62,6 +62,8 @@ class Reports:
 
     def batch_done(self, batch: Batch, results: Sequence[TaskResult], seconds: float) -> None:
         """Tell of a batch whose progress is stored; `seconds`: how long it took."""
+        for event in client_events(report for result in results for report in result.reports):
+            self._context.observer(event)
         self._warn_of_what_is_left_out()
         for reject in (reject for result in results for reject in result.rejects):
             self._on_reject(reject)

@@ -10,7 +10,7 @@ order, no white space, values of the usual forms. What it does not match is read
 from __future__ import annotations
 
 import re
-from enum import IntEnum
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -44,32 +44,32 @@ _Pattern: TypeAlias = "tuple[Callable[[bytes], re.Match[bytes] | None], bytes, l
 """What matches a row, what it is written with (empty: as it came), and the values that are to be looked at."""
 
 
-class Reads(IntEnum):
-    """How values are read, for the same in C (flow/_typed.h), in the order of its codes."""
+class Reads(Enum):
+    """How native code reads values: `ValueCodec` in native/codes.pxd has the same names."""
 
-    OTHER = 0
-    """Not by C."""
-    INT = 1
-    NUMBER = 2
-    DECIMAL = 3
-    BOOL = 4
-    ANY = 5
-    BASE64 = 6
-    DAYS = 7
-    TIME = 8
-    MOMENT = 9
-    ZONED = 10
-    UNSCALED = 11
-    QUOTED_INT = 12
-    QUOTED_NUMBER = 13
-    QUOTED_DECIMAL = 14
-    BIT = 15
-    TEXT = 16
-    LATIN = 17
-    DATE_TEXT = 18
-    TIME_TEXT = 19
-    MOMENT_TEXT = 20
-    UTC_TEXT = 21
+    OTHER = auto()
+    """Not by native code."""
+    INT = auto()
+    NUMBER = auto()
+    DECIMAL = auto()
+    BOOL = auto()
+    ANY = auto()
+    BASE64 = auto()
+    DAYS = auto()
+    TIME = auto()
+    MOMENT = auto()
+    ZONED = auto()
+    UNSCALED = auto()
+    QUOTED_INT = auto()
+    QUOTED_NUMBER = auto()
+    QUOTED_DECIMAL = auto()
+    BIT = auto()
+    TEXT = auto()
+    LATIN = auto()
+    DATE_TEXT = auto()
+    TIME_TEXT = auto()
+    MOMENT_TEXT = auto()
+    UTC_TEXT = auto()
 
 
 class Column(NamedTuple):

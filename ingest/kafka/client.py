@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -12,35 +11,16 @@ from confluent_kafka import Consumer, KafkaException
 
 from ingest.errors import AccessError, ConfigError
 from ingest.kafka.properties import OAUTH_ALLOWED, refuse_endpoint
+from ingest.kafka.waiting import in_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 _FILES: Final = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location", "ssl.keystore.location",
                  "ssl.crl.location", "sasl.kerberos.keytab", "https.ca.location",
                  "sasl.oauthbearer.assertion.private.key.file")  # fmt: skip
 _FEATURES: Final = {"GSSAPI": "sasl_gssapi", "OAUTHBEARER": "sasl_oauthbearer"}
 CLOSE_S: Final = 10.0
-
-
-def in_time(seconds: float, call: Callable[..., object], *arguments: object) -> bool:
-    """Make a call that blocks, in a thread; whether it came back within so many seconds. Raises what it raises."""
-    failed: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            call(*arguments)
-        except BaseException as exc:  # noqa: BLE001  (raised where the call was made)
-            failed.append(exc)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if thread.is_alive():
-        return False
-    if failed:
-        raise failed[0]
-    return True
 
 
 def close(consumer: Consumer) -> None:

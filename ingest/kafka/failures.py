@@ -100,6 +100,15 @@ _ALERT: Final = re.compile(r"alert (bad certificate|certificate|unknown ca|unsup
 _AROUND: Final = re.compile(r"^([a-z_]+://\S+|\S+/bootstrap): | \(after \d+ms in state .*\)$")
 
 
+class ClientError(KafkaException):
+    """What a client could not do: `what` says what that was, for `explain`."""
+
+    def __init__(self, cause: KafkaException, what: str) -> None:
+        """Keep the cause's error, and what was tried."""
+        super().__init__(error_of(cause))
+        self.what = what
+
+
 def error_of(exc: KafkaException | KafkaError) -> KafkaError:
     """The error inside an exception."""
     if isinstance(exc, KafkaException):

@@ -12,8 +12,8 @@ import struct
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ingest.errors import ConfigError
-from ingest.kafka.client import in_time
 from ingest.kafka.properties import BOOTSTRAP
+from ingest.kafka.waiting import in_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -21,6 +21,8 @@ BOOTSTRAP: Final = "bootstrap.servers"
 CREATE: Final = "allow.auto.create.topics"
 TRUE: Final = frozenset({"true", "t", "1"})
 FALSE: Final = frozenset({"false", "f", "0"})
+LOG_LEVEL: Final = {"log_level": 4}
+"""What a client that reads or writes records logs: warnings and errors, which it keeps for whoever asks."""
 LARGEST: Final = "10485760"
 """Bytes of the largest message that a producer takes, where the pipeline does not say otherwise."""
 

@@ -10,27 +10,28 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaException
 
 from ingest.errors import DataLoss, TopicMissing
-from ingest.kafka import direct
-from ingest.kafka.client import close
 from ingest.kafka.failures import explain, is_access, is_away, refuse
-from ingest.kafka.properties import BOOTSTRAP
+from ingest.kafka.handle import make_consumer, report
+from ingest.kafka.properties import BOOTSTRAP, LOG_LEVEL
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence
 
-    from confluent_kafka import Message
+    from confluent_kafka import KafkaError
 
     from ingest.kafka.admin import Split
+    from ingest.model.client_report import ClientReport
     from ingest.model.record import Record
 
 CHUNK: Final = 1_000
 """Records pulled at a time, at most: few enough to be in the processor's cache until they are written."""
 FIRST_S: Final = 20.0
-WAIT_S: Final = 0.1
-"""How long a pull waits for records, in seconds."""
+WAIT_MS: Final = 100
+"""How long a pull waits for records, in milliseconds."""
+CLOSE_S: Final = 10.0
 
 DEFAULTS: Final = {
     "fetch.message.max.bytes": "524288",
@@ -70,25 +71,12 @@ class RangeReader:
         self._servers = conf[BOOTSTRAP]
         self._last: KafkaError | None = None
         try:
-            self._consumer = Consumer(
-                {
-                    **DEFAULTS,
-                    **conf,
-                    "enable.auto.commit": False,
-                    "enable.auto.offset.store": False,
-                    "auto.offset.reset": "error",
-                    "log_level": 0,
-                    **(direct.plugin() or {"error_cb": self._note}),
-                }
-            )
-            self._direct = direct.attach(self._consumer)
+            self.consumer = make_consumer({
+                **DEFAULTS, **conf, "enable.auto.commit": False, "enable.auto.offset.store": False,
+                "auto.offset.reset": "error", **LOG_LEVEL,
+            })  # fmt: skip
         except (KafkaException, ValueError, TypeError) as exc:
             raise refuse(exc, "source", self._servers) from exc
-        self._topic: str | None = None
-        """The topic, where all ranges are of one."""
-
-    def _note(self, error: KafkaError) -> None:
-        self._last = error
 
     def read(self, ranges: Mapping[Split, tuple[int, int]]) -> Generator[Chunk | None]:
         """Chunks until every range is read; None where nothing came for a moment. Raises IngestError.
@@ -99,18 +87,13 @@ class RangeReader:
         starts = {split: ranges[split][0] for split in self._ends}
         self._position = {split: start for split, (start, _) in ranges.items()}
         self._last = None
-        topics = {topic for topic, _ in starts}
-        self._topic = topics.pop() if len(topics) == 1 else None
-        self._assign(starts)
+        self.consumer.assign(starts)
         try:
             while self._ends:
                 yield from self._pull()
         finally:
             self._ends.clear()
-            self._consumer.unassign()
-
-    def _assign(self, starts: Mapping[Split, int]) -> None:
-        self._consumer.assign([TopicPartition(topic, partition, start) for (topic, partition), start in starts.items()])
+            self.consumer.unassign()
 
     def _pull(self) -> Iterator[Chunk | None]:
         left = sum(end - self._position[split] for split, end in self._ends.items())
@@ -137,45 +120,21 @@ class RangeReader:
 
     def _take(self, most: int) -> Mapping[Split, Sequence[Record]]:
         """Records that have come, of each split in order; raises IngestError for an error among them."""
-        if self._direct is None:
-            messages = self._consumer.consume(most, WAIT_S)
-            if messages:
-                self._last = None  # whatever it was is over
-            return self._group(messages)  # type: ignore[return-value]  # a header's value may be None, whatever its stubs say
-        found, failed = self._direct.consume(most, round(WAIT_S * 1000))
-        for error in direct.errors(self._direct):
+        found, failed = self.consumer.consume(most, WAIT_MS)
+        for error in self.consumer.errors():
             self._last = error
         if found:
-            self._last = None
-        for topic, partition, code, text in failed:
-            self._check(KafkaError(code, text), (topic, partition))
+            self._last = None  # whatever it was is over
+        for topic, partition, error in failed:
+            self._check(error, (topic, partition))
         return {(topic, partition): records for topic, partition, records in found}
-
-    def _group(self, messages: list[Message]) -> dict[Split, list[Message]]:
-        """As above, where every record is an object of the client's."""
-        out: dict[Split, list[Message]] = {}
-        one = self._topic
-        partition, add = -1, None
-        topic: str | None = one
-        for message in messages:
-            if (error := message.error()) is not None:
-                self._check(error, (message.topic() or "", message.partition() or 0))
-            elif message.partition() == partition and add is not None and (one or message.topic() == topic):
-                add(message)
-            else:
-                partition, topic = message.partition() or 0, one or message.topic() or ""
-                add = out.setdefault((topic, partition), []).append
-                add(message)
-        return out
 
     def _pass_gaps(self) -> None:
         """End the ranges whose last offsets hold no record."""
-        waiting = list(self._ends)
-        if not waiting:
+        if not self._ends:
             return
-        for found in self._consumer.position([TopicPartition(*split) for split in waiting]):
-            split = (found.topic, found.partition)
-            if found.offset != OFFSET_INVALID and found.offset >= self._ends[split]:
+        for split, offset in self.consumer.positions(list(self._ends)).items():
+            if offset >= self._ends[split]:
                 self._position[split] = self._ends[split]
                 self.stop(split)
 
@@ -193,7 +152,7 @@ class RangeReader:
     def stop(self, split: Split) -> None:
         """Pull no more of this split."""
         if self._ends.pop(split, None) is not None:
-            self._consumer.incremental_unassign([TopicPartition(*split)])
+            self.consumer.remove(*split)
 
     def position(self, split: Split) -> int:
         """The next offset that this split's range would give."""
@@ -202,20 +161,17 @@ class RangeReader:
     def first(self, split: Split) -> int:
         """The first offset that a split still has; raises IngestError."""
         try:
-            found = self._consumer.get_watermark_offsets(TopicPartition(*split), timeout=FIRST_S)
+            return self.consumer.watermarks(*split, FIRST_S)[0]
         except KafkaException as exc:
             raise explain(exc, f"ask for the first offset of {split[0]}[{split[1]}]", self._servers) from exc
-        return int(found[0])
+
+    def report(self) -> ClientReport | None:
+        """Return what the client told since the last call; None where that is nothing."""
+        return report(self.consumer, "consumer")
 
     def close(self) -> None:
-        """Let go of the connections; where there still are records that were read, those do it when they go."""
-        client, self._direct = self._direct, None
-        if client is not None and client.busy():
-            del self._consumer
-            return
-        if client is not None:
-            client.close()
-        close(self._consumer)
+        """Let go of the connections. Records that were read may be there for longer."""
+        self.consumer.close(CLOSE_S)
 
 
 def offset_of(message: Record) -> int:

@@ -172,3 +172,5 @@ def abort(conf: Mapping[str, str], name: str) -> None:
         writer.producer.init_transactions(REQUEST_S)
     except KafkaException as exc:
         raise explain(exc, f"end the transaction of {name}", conf[BOOTSTRAP]) from exc
+    finally:
+        writer.close()

@@ -16,21 +16,23 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import KafkaException
 
 from ingest.errors import CommitOutcomeUnknown, Fenced, IngestError, Unavailable
 from ingest.kafka import progress
-from ingest.kafka.client import close, in_time
 from ingest.kafka.failures import error_of, explain, is_away, is_settling
+from ingest.kafka.handle import make_consumer
 from ingest.kafka.progress import Note, group_of, transactional_id
-from ingest.kafka.properties import BOOTSTRAP, shared
+from ingest.kafka.properties import BOOTSTRAP, LOG_LEVEL, shared
+from ingest.kafka.waiting import in_time
 from ingest.kafka.writer import KafkaWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from ingest.kafka._client import Client
     from ingest.kafka.admin import Split
+    from ingest.kafka.handle import Encoded
+    from ingest.model.client_report import ClientReport
     from ingest.model.commit import CommitScope, ResumePoint
     from ingest.model.record import Headers
 
@@ -42,6 +44,7 @@ _given_up: list[Any] = []
 """Clients that hang in a call: to let go of them could hang as well."""
 SETTLE_S: Final = 30.0
 """How long a coordinator that has just moved is given to answer, in seconds."""
+CLOSE_S: Final = 10.0
 PATIENCE_S: Final = 120.0
 """How long a broker that went away is waited for, in seconds."""
 _T = TypeVar("_T")
@@ -52,34 +55,28 @@ class Notes:
 
     def __init__(self, conf: Mapping[str, str], group: str) -> None:
         """Connect when somebody asks."""
-        quiet = {"enable.auto.commit": False, "isolation.level": "read_committed", "log_level": 0}
+        quiet = {"enable.auto.commit": False, "isolation.level": "read_committed", **LOG_LEVEL}
         self._servers = conf[BOOTSTRAP]
         self._group = group
-        self._member = Consumer({**shared(conf), **quiet, "group.id": group})
+        self.consumer = make_consumer({**shared(conf), **quiet, "group.id": group})
+        """The client, which a transaction commits the group's offsets for."""
 
     def read(self, shard: int) -> str:
         """The note of a shard, empty where there is none; raises IngestError."""
         deadline = time.monotonic() + SETTLE_S
         while True:
             try:
-                (found,) = self._member.committed([TopicPartition(progress.TOPIC, shard)], timeout=REQUEST_S)
-                if found.error is None:
-                    return found.metadata or "" if found.offset >= 0 else ""
-                error = KafkaException(found.error)
+                offset, note = self.consumer.committed(progress.TOPIC, shard, REQUEST_S)
             except KafkaException as exc:
-                error = exc
-            if not is_settling(error) or time.monotonic() > deadline:
-                raise explain(error, f"read the progress of consumer group {self._group}", self._servers) from error
+                if not is_settling(exc) or time.monotonic() > deadline:
+                    raise explain(exc, f"read the progress of consumer group {self._group}", self._servers) from exc
+            else:
+                return note if offset >= 0 else ""
             time.sleep(0.05)
-
-    @property
-    def group(self) -> Any:  # noqa: ANN401  (the client's own)
-        """What a transaction calls the group by."""
-        return self._member.consumer_group_metadata()
 
     def close(self) -> None:
         """Let go of the connections."""
-        close(self._member)
+        self.consumer.close(CLOSE_S)
 
 
 def persistently(step: Callable[[], _T]) -> _T:
@@ -105,8 +102,7 @@ class Channel:
         self._producer = self.writer.producer
         self._hangs = False
         try:
-            # Asking for metadata first makes what follows several times faster
-            self._producer.list_topics(progress.TOPIC, timeout=REQUEST_S)
+            self._ask_metadata()
             self._in_time(self._producer.init_transactions, REQUEST_S)
         except CommitOutcomeUnknown:
             self.close()
@@ -114,6 +110,14 @@ class Channel:
         except KafkaException as exc:
             self.close()
             raise explain(exc, f"take {self._what}", self._servers) from exc
+
+    def _ask_metadata(self) -> None:
+        """Ask the cluster for metadata, which makes what follows several times faster."""
+        try:
+            self._producer.partitions(progress.TOPIC, REQUEST_S)
+        except KafkaException as exc:
+            if error_of(exc).code() < 0:  # librdkafka's own codes: there was no answer
+                raise
 
     def _in_time(self, call: Callable[..., object], *arguments: object) -> None:
         """Make a call that blocks; raises what it raises, and CommitOutcomeUnknown where it does not come back."""
@@ -134,9 +138,9 @@ class Channel:
         self.writer.check()
         what = f"commit a transaction of {self._what}"
         try:
+            split = (progress.TOPIC, shard)
             for group, note in notes:
-                offset = TopicPartition(progress.TOPIC, shard, number, note)
-                self._in_time(self._producer.send_offsets_to_transaction, [offset], group.group, REQUEST_S)
+                self._in_time(self._producer.send_offset, split, number, note, group.consumer, REQUEST_S)
         except KafkaException as exc:
             raise self._again(exc, what) from exc
         try:
@@ -166,9 +170,7 @@ class Channel:
             _given_up.append(self.writer)
             return
         with suppress(KafkaException, RuntimeError):
-            self._producer.purge()
             self.writer.close()
-            self._producer.close(1)  # type: ignore[attr-defined]  # the stubs do not know it
 
 
 class Groups:
@@ -242,11 +244,6 @@ class TransactionalWriter:
             raise Fenced(msg, "nothing is lost; see that only one run of a pipeline is started")
         return progress.unpack(notes, scope.starts, scope.batch, scope.planned)
 
-    @property
-    def direct(self) -> Client | None:
-        """What takes records out of C code, in the transaction in hand; None where they are given to `write`."""
-        return self._writer().direct
-
     def check(self) -> None:
         """Raise IngestError where a delivery is known to have failed."""
         self._writer().check()
@@ -258,7 +255,7 @@ class TransactionalWriter:
             self._begun = True
         return self._channel.writer
 
-    def write(self, records: Sequence[tuple[Any, bytes | None, Any]]) -> None:
+    def write(self, records: Encoded) -> None:
         """Queue records in the transaction in hand; raises IngestError when one before failed."""
         if records:
             self._writer().write(records)
@@ -282,6 +279,10 @@ class TransactionalWriter:
     def delivered(self) -> list[Any]:
         """Nothing for the driver: it is in Kafka."""
         return []
+
+    def report(self) -> ClientReport | None:
+        """Return what the client told since the last call; None where that is nothing."""
+        return None if self._channel is None else self._channel.writer.report()
 
     def abort(self) -> None:
         """Give up what was written since the last commit, and the producer: it may be in any state."""

@@ -6,24 +6,23 @@ nothing where all is well. A full local queue is back-pressure, not an error.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaException
 
 from ingest.errors import InternalError, Unavailable
-from ingest.kafka import direct
-from ingest.kafka.failures import error_of, explain, is_access, is_away, refuse
-from ingest.kafka.properties import BOOTSTRAP, LARGEST
+from ingest.kafka.failures import ClientError, error_of, explain, is_access, is_away, refuse
+from ingest.kafka.handle import make_producer, report
+from ingest.kafka.properties import BOOTSTRAP, LARGEST, LOG_LEVEL
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-    from confluent_kafka import Message
+    from confluent_kafka import KafkaError
 
-    from ingest.errors import IngestError
-    from ingest.kafka._client import Client
     from ingest.kafka.admin import Split
+    from ingest.kafka.handle import Encoded, Producer
+    from ingest.model.client_report import ClientReport
     from ingest.model.commit import CommitScope, ResumePoint
     from ingest.model.record import Headers
 
@@ -45,104 +44,8 @@ partitions; it delays nothing, as a commit flushes at once.
 """
 
 FLUSH_S: Final = 1.0
-_SILENT: Final = logging.getLogger("ingest.kafka.silent")
-_SILENT.disabled = True
-COUNT_S: Final = 10.0
-
-
-class Deliveries:
-    """Where records go, what librdkafka said of them, and what that means."""
-
-    def __init__(self, servers: str, *, checked: bool) -> None:
-        """See KafkaWriter."""
-        self._servers = servers
-        self._checked = checked
-        self._failed: KafkaError | None = None
-        self._refused: KafkaError | None = None
-        self._where = ""
-        self.failures = 0
-        self._counts: dict[str, int] = {}
-        self.producer: Producer
-
-    def report(self, error: KafkaError | None, message: Message) -> None:
-        """Keep that a delivery failed."""
-        if error is not None:
-            self.failures += 1
-            self._fail(error, message.topic(), message.partition())
-
-    def _fail(self, error: KafkaError, topic: str | None, partition: int | None) -> None:
-        if self._failed is None:
-            self._failed = error
-            self._where = f"{topic}[{partition}]"
-
-    def note(self, error: KafkaError) -> None:
-        """A login or certificate that is refused fails at once, not when the deliveries time out."""
-        if is_access(error):
-            self._refused = error
-
-    def look(self, client: Client | None) -> None:
-        """Take over what was noted in C."""
-        if client is None:
-            return
-        for error in direct.errors(client):
-            self.note(error)
-        self.failures, failed = client.failures()
-        if failed is not None:
-            code, topic, partition = failed
-            self._fail(KafkaError(code), topic, partition)
-
-    def check(self, client: Client | None) -> None:
-        """Raise IngestError where a delivery is known to have failed, or none will be possible."""
-        self.look(client)
-        if self._refused is not None:
-            raise explain(self._refused, "write", self._servers)
-        if self._failed is None or not self._checked:
-            return
-        failed, self._failed = self._failed, None
-        what = f"write to {self._where}"
-        if is_away(failed):
-            raise Unavailable(f"cannot {what}: the broker at {self._servers} did not take it in time: {failed.str()}")
-        raise explain(failed, what, self._servers)
-
-    def accepted(self) -> None:
-        """All is delivered, so whatever was refused has been accepted since."""
-        self._refused = None
-
-    def forget(self, client: Client | None) -> None:
-        """What failed so far is of no interest."""
-        self.look(client)
-        self._failed = None
-
-    def explained(self, error: KafkaException, topic: str, size: int) -> IngestError:
-        """What it means that a record is not taken."""
-        return explain(error, f"write a record of {size} bytes to {topic}", self._servers)
-
-    def refused(self, code: int, topic: str, size: int) -> None:
-        """Raise that, by librdkafka's code."""
-        raise self.explained(KafkaException(KafkaError(code)), topic, size)
-
-    def resolve(self, destination: Any) -> tuple[str, int, Any]:  # noqa: ANN401  (the sink's own)
-        """Topic, partition or -1, and headers; raises IngestError."""
-        topic, headers, partition = destination
-        return topic, self.partition(topic, partition), headers
-
-    def partition(self, topic: str, wanted: int | bytes) -> int:
-        """The partition of a destination, -1 for the key's; `wanted` may be a hash in four bytes. Raises IngestError.
-
-        How many a topic has is asked once, so that a key stays in its partition while this writer lives.
-        """
-        if not isinstance(wanted, bytes):
-            return wanted
-        known = self._counts.get(topic)
-        if known is None:
-            try:
-                found = self.producer.list_topics(topic, timeout=COUNT_S).topics[topic]
-            except KafkaException as exc:
-                raise explain(exc, f"ask for the partitions of {topic}", self._servers) from exc
-            if found.error is not None:
-                raise explain(found.error, f"ask for the partitions of {topic}", self._servers)
-            known = self._counts[topic] = max(1, len(found.partitions))
-        return int.from_bytes(wanted, "big") % known
+ABORT_S: Final = 5.0
+CLOSE_S: Final = 1.0
 
 
 class KafkaWriter:
@@ -150,25 +53,17 @@ class KafkaWriter:
 
     def __init__(self, conf: Mapping[str, str], *, checked: bool) -> None:
         """`checked`: whether a failed delivery fails the commit (every guarantee but `none`)."""
-        self._deliveries = Deliveries(conf[BOOTSTRAP], checked=checked)
-        by_python = {
-            "on_delivery": self._deliveries.report,
-            "error_cb": self._deliveries.note,
-            "logger": _SILENT,  # what is fatal would be printed even so
-        }
+        self._servers = conf[BOOTSTRAP]
+        self._checked = checked
+        self._failed: tuple[KafkaError, str, int] | None = None
+        """The first delivery that failed and did not fail a commit yet: error, topic, partition."""
+        self._refused: KafkaError | None = None
+        """A login or certificate that was refused: it fails at once, not when the deliveries time out."""
+        self._failures = 0
         try:
-            self._producer = self._deliveries.producer = Producer(
-                {
-                    **DEFAULTS,
-                    **conf,
-                    "delivery.report.only.error": True,
-                    "log_level": 0,
-                    **(direct.plugin() or by_python),
-                }
-            )
-            self._direct = direct.attach(self._producer, self._deliveries)
+            self._producer = make_producer({**DEFAULTS, **conf, "delivery.report.only.error": True, **LOG_LEVEL})
         except (KafkaException, ValueError, TypeError) as exc:
-            raise refuse(exc, "sink", conf[BOOTSTRAP]) from exc
+            raise refuse(exc, "sink", self._servers) from exc
 
     @property
     def producer(self) -> Producer:
@@ -178,55 +73,58 @@ class KafkaWriter:
     @property
     def failures(self) -> int:
         """How many deliveries have failed."""
-        self._deliveries.look(self._direct)
-        return self._deliveries.failures
+        self._look()
+        return self._failures
 
-    @property
-    def direct(self) -> Client | None:
-        """What takes records out of C code; None where records are to be given to `write`."""
-        return self._direct
+    def _look(self) -> None:
+        """Take over what librdkafka's threads have met."""
+        for error in self._producer.errors():
+            if is_access(error):
+                self._refused = error
+        self._failures, failed = self._producer.failures()
+        self._failed = self._failed or failed
+
+    def _raise(self) -> None:
+        """Raise IngestError where a delivery is known to have failed, or none will be possible."""
+        self._look()
+        if self._refused is not None:
+            raise explain(self._refused, "write", self._servers)
+        if self._failed is None or not self._checked:
+            return
+        (error, topic, partition), self._failed = self._failed, None
+        what = f"write to {topic}[{partition}]"
+        if is_away(error):
+            raise Unavailable(f"cannot {what}: the broker at {self._servers} did not take it in time: {error.str()}")
+        raise explain(error, what, self._servers)
 
     def begin(self, _scope: CommitScope) -> ResumePoint | None:
         """At-least-once starts where the plan says."""
         return None
 
-    def write(self, records: Sequence[tuple[Any, bytes | None, Any]]) -> None:
+    def write(self, records: Encoded) -> None:
         """Queue records; raises IngestError when one before failed.
 
         A destination is a topic, headers or None, and a partition: -1 for the key's, bytes for that of a hash.
         """
-        if self._direct is not None:
-            self._direct.write(records)
-        else:
-            self._write(records)
-        self.check()
-
-    def _write(self, records: Sequence[tuple[Any, bytes | None, Any]]) -> None:
-        for destination, key, value in records:
-            topic, partition, headers = self._deliveries.resolve(destination)
-            self._produce(topic, value, key, partition=partition, headers=None if headers is None else [*headers])
-
-    def _produce(self, topic: str, value: Any, key: bytes | None, **more: Any) -> None:  # noqa: ANN401  (the client's own)
-        """Queue a record; holds on while the local queue is full."""
+        done = 0
         while True:
             try:
-                self._producer.produce(topic, value, key, **more)
-            except BufferError:
-                self._producer.poll(0.05)
-                self._deliveries.check(None)
-                continue
-            except KafkaException as exc:
-                raise self._deliveries.explained(exc, topic, len(value or b"")) from exc
-            return
+                done = self._producer.write(records, done)
+            except ClientError as exc:
+                raise explain(exc, exc.what, self._servers) from exc
+            self.check()
+            if done == len(records):
+                return
 
     def send(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers, timestamp: int | None) -> None:
         """Queue one record with headers and a time (milliseconds since 1970); raises IngestError as `write` does."""
-        if self._direct is not None:
-            self._direct.send(topic, key, value, headers, timestamp)
-        else:
-            more = {} if timestamp is None else {"timestamp": timestamp}
-            self._produce(topic, value, key, headers=headers, **more)
-        self.check()
+        queued = False
+        while not queued:
+            try:
+                queued = self._producer.send(topic, key, value, headers, timestamp)
+            except ClientError as exc:
+                raise explain(exc, exc.what, self._servers) from exc
+            self.check()
 
     def commit(self, _positions: Mapping[Split, int], _metadata: bytes, *, final: bool) -> None:  # noqa: ARG002
         """Wait until all is delivered, or has failed for good; raises IngestError for a failure."""
@@ -235,32 +133,36 @@ class KafkaWriter:
     def flush(self) -> None:
         """Wait until all is delivered, or has failed for good; raises IngestError for a failure."""
         while self._producer.flush(FLUSH_S) > 0:
-            self._deliveries.check(self._direct)
-        self._deliveries.look(self._direct)
-        self._deliveries.accepted()
-        self._deliveries.check(self._direct)
+            self._raise()
+        self._look()
+        self._refused = None  # all is delivered, so whatever was refused has been accepted since
+        self._raise()
 
     def check(self) -> None:
         """Raise IngestError where a delivery is known to have failed."""
-        self._producer.poll(0)
-        self._deliveries.check(self._direct)
+        self._producer.poll()
+        self._raise()
 
     def delivered(self) -> list[Any]:
         """Nothing for the driver: it is in Kafka."""
         return []
 
+    def report(self) -> ClientReport | None:
+        """Return what the client told since the last call; None where that is nothing."""
+        return report(self._producer, "producer")
+
     def abort(self) -> None:
         """Drop what is still queued, so that nothing of it is written later."""
         try:
             self._producer.purge()
-            self._producer.flush(5)
+            self._producer.flush(ABORT_S)
         except KafkaException as exc:
             msg = f"cannot drop the queue of the producer: {error_of(exc).str()}"
             raise InternalError(msg) from exc
-        self._deliveries.forget(self._direct)
+        self._look()
+        self._failed = None
 
     def close(self) -> None:
-        """Let go of what C code has of the producer, which may be closed then."""
-        client, self._direct = self._direct, None
-        if client is not None:
-            client.close()
+        """Drop what is still queued, and let go of the connections."""
+        self._producer.purge()
+        self._producer.close(CLOSE_S)

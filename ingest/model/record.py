@@ -41,14 +41,6 @@ class Record(Protocol):
         """The epoch of the partition's leader, where that is known."""
 
 
-class Raw(Protocol):
-    """What C code can take records from, or give them to: see `raw.h`."""
-
-    @property
-    def raw(self) -> object:
-        """A capsule with the way in C."""
-
-
 def origin(record: Record) -> Record:
     """The record at its original position: a dead letter's is not its own."""
     found: Record = getattr(record, "origin", record)

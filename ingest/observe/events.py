@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from ingest.model.client_report import ClientReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,25 @@ class Warned:
 
 
 @dataclass(frozen=True, slots=True)
+class ClientLogged:
+    """A line that librdkafka logged in a worker: a warning or an error that it deals with itself."""
+
+    client: str
+    level: int
+    """Syslog's: 3 is an error, 4 a warning."""
+    facility: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClientStatistics:
+    """Statistics of a client in a worker (`properties.statistics.interval.ms`), as librdkafka's own JSON."""
+
+    client: str
+    json: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Stopping:
     """A signal asked the run to end: the batch in hand is finished first.
 
@@ -144,6 +165,17 @@ class RunEnded:
     """Records that are there and were not read, by topic, as far as positions tell; None where nobody knows."""
 
 
+def client_events(reports: Iterable[ClientReport]) -> Iterator[ClientLogged | ClientStatistics]:
+    """Return the events that tell what clients in workers have told."""
+    for report in reports:
+        for level, facility, text in report.lines:
+            yield ClientLogged(report.client, level, facility, text)
+        if report.lost:
+            yield ClientLogged(report.client, 4, "LOST", f"{report.lost} lines before these were not kept")
+        if report.statistics is not None:
+            yield ClientStatistics(report.client, report.statistics)
+
+
 Event: TypeAlias = (
     RunStarted
     | OptionChanged
@@ -153,6 +185,8 @@ Event: TypeAlias = (
     | DirtyRecord
     | Printed
     | Warned
+    | ClientLogged
+    | ClientStatistics
     | Stopping
     | RunEnded
 )

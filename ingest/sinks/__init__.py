@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from ingest.encode.plan import Plan, Record
     from ingest.kafka.admin import Split
     from ingest.model.commit import CommitScope, ResumePoint
-    from ingest.model.record import Raw
     from ingest.model.schema import SchemaChange, TableSchema
     from ingest.model.table import TableId
     from ingest.schema.evolve import SourceTable
@@ -30,10 +29,6 @@ class Writer(Protocol):
     @property
     def failures(self) -> int:
         """Records that were lost, which only the guarantee `none` goes on after."""
-
-    @property
-    def direct(self) -> Raw | None:
-        """What takes records out of C code, as `write` does but for `check`; None where all are given to `write`."""
 
     def begin(self, scope: CommitScope) -> ResumePoint | None:
         """Get ready to write; return how far an earlier attempt at the scope came, if that is known (exactly-once)."""

@@ -130,7 +130,6 @@ class PlainWriter:
     """A task's side of a sink that always starts where the plan says."""
 
     failures = 0
-    direct = None
 
     def check(self) -> None:
         """What fails is raised at once."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ingest.kafka.admin import Split
     from ingest.kafka.transactions import TransactionalWriter
     from ingest.kafka.writer import KafkaWriter
+    from ingest.model.client_report import ClientReport
     from ingest.model.commit import CommitScope, ResumePoint
     from ingest.model.record import Headers
     from ingest.model.schema import TableSchema
@@ -149,11 +150,6 @@ class Buffer:
         """Records that were lost, which only the guarantee `none` goes on after."""
         return self._writer.failures
 
-    @property
-    def direct(self) -> None:
-        """All records are looked at here."""
-        return
-
     def check(self) -> None:
         """As the writer does."""
         self._writer.check()
@@ -196,6 +192,10 @@ class Buffer:
     def delivered(self) -> list[Any]:
         """As the writer does."""
         return self._writer.delivered()
+
+    def report(self) -> ClientReport | None:
+        """As the writer does."""
+        return self._writer.report()
 
     def abort(self) -> None:
         """Forget what is held back, and what was not committed."""

@@ -29,7 +29,7 @@ class Chunk(Protocol):
 
     @property
     def messages(self) -> Sequence[Record]:
-        """The records: a list, or what has them in C as well (`Raw`)."""
+        """The records: a list, or native code's `Messages` (ingest/native/records.pxd)."""
 
     @property
     def topic(self) -> str:

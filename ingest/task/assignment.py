@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ingest.deadletter.collector import Collector
     from ingest.errors import IngestError
     from ingest.kafka.admin import Split
+    from ingest.model.client_report import ClientReport
     from ingest.model.reject import Reject
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
@@ -102,6 +103,8 @@ class TaskResult:
     """Values that the sink's writer has for the driver."""
     lost_deliveries: int = 0
     """Records that the sink's cluster did not take, which only the guarantee `none` goes on after."""
+    reports: list[ClientReport] = field(default_factory=list)
+    """What the clients of source and sink have told of themselves."""
     seconds: float = 0.0
     cpu_s: float = 0.0
     rss_kib: int = 0

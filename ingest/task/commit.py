@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark import TaskContext
 
 from ingest.errors import CommitOutcomeUnknown, Fenced, IngestError
+from ingest.model.client_report import reports
 from ingest.model.commit import CommitScope
 from ingest.task.counters import CommitMetadata
 
@@ -77,6 +78,7 @@ class Committer:
             failed = False
         finally:
             self._result.lost_deliveries = self._writer.failures - lost_before
+            self._result.reports += reports(self._writer)
             if failed:
                 self._writer.abort()
             self._counters.collect()

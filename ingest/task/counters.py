@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ingest.encode.plan import Plan
     from ingest.encode.plans import Plans
     from ingest.model.table import TableId
-    from ingest.native.native import Lanes
+    from ingest.native.native import NativeEncoders
     from ingest.task.assignment import TaskResult
 
 MAX_BYTES: Final = 1000
@@ -106,7 +106,7 @@ def merge_counts(into: dict[TableId, TableCounters], more: Mapping[TableId, Tabl
 class EncoderCounters:
     """The counters that the encoders of tables keep while they encode, on their way into a task's result."""
 
-    def __init__(self, plans: Plans, native: Lanes | None, result: TaskResult) -> None:
+    def __init__(self, plans: Plans, native: NativeEncoders | None, result: TaskResult) -> None:
         """`native`: the native encoders that count for these plans, if there are any."""
         self._plans = plans
         self._native = native

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from ingest.model.record import Record
     from ingest.model.reject import Failure
     from ingest.model.table import TableId
-    from ingest.native._native import Table
-    from ingest.native.native import Head
+    from ingest.native.native import Target
+    from ingest.native.row_encoder import RowEncoder
     from ingest.sources import Reader
     from ingest.task.assignment import TaskResult
     from ingest.task.rejects import RejectLimit
@@ -60,7 +60,7 @@ class ChunkMerger:
         """`programs`: those that the rows went to."""
         standard = state.setup.inference.reading.standard
         self._mergers = {p.number: ResultMerger(programs, p, standard) for p in programs.of.values()}
-        self._targets: list[Head] = []
+        self._targets: list[Target] = []
         """Destinations of ready-made records, each with the changes that are done then, by their numbers."""
         self._native = NativeMerge(programs, self._mergers, state, result)
         self._rows = RowResults(self._mergers, state.results, result)
@@ -179,7 +179,7 @@ class NativeMerge:
         self._mergers = mergers
         self._encoders = state.results
         self._result = result
-        self._tables: list[Table | None] = []
+        self._tables: list[RowEncoder | None] = []
         """By program: the encoder of its rows."""
         self._asked: set[int] = set()
         """Programs whose encoders were asked for."""
@@ -192,7 +192,7 @@ class NativeMerge:
         self,
         retained: RetainedRows,
         results: Results,
-        targets: list[Head],
+        targets: list[Target],
         start: int,
         row: int,
         limit: int,
@@ -205,10 +205,11 @@ class NativeMerge:
         """
         columns = results.columns()
         while True:
-            stop, row, filtered, done = native.drain(
+            batch, stop, row, filtered, done = native.merge_results(
                 self._tables, targets, retained.size, retained.columns, results.kinds, results.size, columns, start,
-                row, limit, records,
+                row, limit,
             )  # fmt: skip
+            records += batch
             if filtered:
                 self._result.skip(FILTERED, filtered)
             for target, count in done.items():

@@ -1,8 +1,7 @@
 """The one place where native encoders are called, for records as they come.
 
 In: messages of one topic. Out: an `EncodedPart`, as far as there is no doubt about a message; the rest is for the
-reference. Native code still puts records into the writer by itself, where that has a native side: then the part has no
-records, as they are written already, and the writer is only asked whether it could write them.
+reference.
 """
 
 from __future__ import annotations
@@ -13,8 +12,9 @@ from ingest.model.change import TOMBSTONE
 from ingest.task.encoded import EncodedPart
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ingest.encode.plan import Record as Written
-    from ingest.sinks import Writer
     from ingest.task.reading import ReadChunk
     from ingest.task.worker import RecordEncoders
     from ingest.transform.rows import NativeRows
@@ -27,22 +27,19 @@ class NativeStage(Protocol):
         """Return what became of the messages from `start` on, up to the first one that is left to the reference."""
 
 
-class NativeToWriter:
+class NativeToRecords:
     """Native encoders whose records are for the sink."""
 
-    def __init__(self, encoders: RecordEncoders, writer: Writer) -> None:
-        """`writer`: the sink's, which native code may write to by itself."""
+    def __init__(self, encoders: RecordEncoders) -> None:
+        """`encoders`: those of this run, with native ones among them."""
         self._encoders = encoders
-        self._writer = writer
 
     def encode(self, chunk: ReadChunk, start: int) -> EncodedPart:
-        """Return what became of the messages from `start` on. Raises IngestError for what a writer raises."""
+        """Return what became of the messages from `start` on: at most as many as a batch has room for."""
         assert self._encoders.native is not None
-        lane = self._encoders.native.of(chunk.topic)
-        records: list[Written] = []
-        direct = self._writer.direct
-        stop = lane.take(chunk.messages, start, records if direct is None else direct)
-        return _part(chunk, start, stop, records, lane.tombstones())
+        encoder = self._encoders.native.of(chunk.topic)
+        batch, stop = encoder.encode(chunk.messages, start)
+        return _part(chunk, start, stop, batch, encoder.tombstones(), full=batch.full)
 
 
 class NativeToRows:
@@ -56,13 +53,13 @@ class NativeToRows:
     def encode(self, chunk: ReadChunk, start: int) -> EncodedPart:
         """Return what became of the messages from `start` on; their rows are in `rows`, not in the part."""
         assert self._encoders.native is not None
-        lane = self._encoders.native.of(chunk.topic)
-        stop = lane.feed(chunk.messages, start, self._rows.native)
-        return _part(chunk, start, stop, [], lane.tombstones())
+        encoder = self._encoders.native.of(chunk.topic)
+        stop = encoder.feed(chunk.messages, start, self._rows.native)
+        return _part(chunk, start, stop, (), encoder.tombstones(), full=False)
 
 
-def _part(chunk: ReadChunk, start: int, stop: int, records: list[Written], tombstones: int) -> EncodedPart:
-    return EncodedPart(
-        chunk.messages, start, stop, chunk.position(stop), records,
-        skipped={TOMBSTONE.reason: tombstones} if tombstones else {},
-    )  # fmt: skip
+def _part(
+    chunk: ReadChunk, start: int, stop: int, records: Sequence[Written], tombstones: int, *, full: bool
+) -> EncodedPart:
+    skipped = {TOMBSTONE.reason: tombstones} if tombstones else {}
+    return EncodedPart(chunk.messages, start, stop, chunk.position(stop), records, skipped=skipped, full=full)

@@ -59,10 +59,10 @@ def in_python(setup: Setup) -> list[str]:
     elif getattr(sink, "buffered", False):
         why.append("records are held back by their keys (sink.buffer-flush.max-rows)")
     if native.BUILT and (isinstance(source, KafkaConnection) or isinstance(sink, KafkaConnection)):
-        from ingest.kafka import direct  # noqa: PLC0415  (the client is slow to import)
+        from ingest.kafka.handle import unusable  # noqa: PLC0415  (the client is slow to import)
 
-        if not direct.plugin():
-            why.append("this Kafka client takes no plugin")
+        if why_not := unusable():
+            why.append(why_not)
     if setup.rules.change_rows and setup.inference.static:
         why.append("schema.inference.strategy: static, with a transform")
     return why

@@ -21,7 +21,7 @@ from ingest.task.attempt import Stopwatch, attempt
 from ingest.task.commit import COMMIT_S, Committer, Interval
 from ingest.task.counters import EncoderCounters, add_counts
 from ingest.task.merging import NEVER, ChunkMerger
-from ingest.task.native_stage import NativeToRows, NativeToWriter
+from ingest.task.native_stage import NativeToRecords, NativeToRows
 from ingest.task.rejects import RejectLimit, Rejects
 from ingest.task.returned import ReturnedRows, lost
 from ingest.task.source_side import SourceSide
@@ -50,7 +50,7 @@ class ShardTask:
         setup, writer, letters = state.setup, state.clients.writer(), state.clients.letters()
         self._positions = dict(result.positions)
         limit = RejectLimit(task.tolerated, result, ignore_decode=setup.source.format.ignore_parse_errors)
-        native = None if state.records.native is None else NativeToWriter(state.records, writer)
+        native = None if state.records.native is None else NativeToRecords(state.records)
         self._source = SourceSide(task, state, native, limit, result, deadline, marked=False)
         self._rejects = Rejects(setup, limit, letters, len(state.schemas.sources), result)
         self._sink = WriteStage(writer, self._rejects, setup.source.left_out, self._positions, result)
@@ -195,6 +195,7 @@ class TransformWriteStage:
         """Take over the counters of the first half; raises its failure."""
         result = self._result
         result.cpu_s += read.cpu_s
+        result.reports += read.reports
         add_counts(result.withheld, read.withheld)
         add_counts(result.cut, read.cut)
         add_counts(result.skipped, read.skipped)

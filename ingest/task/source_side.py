@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from ingest.model.client_report import reports
 from ingest.task.changelog import Changelog
 from ingest.task.decoding import ChunkDecoder
 from ingest.task.drift import LookAhead, SchemaObserver
@@ -43,6 +44,7 @@ class SourceSide:
         self._task = task
         self._result = result
         self._deadline = deadline
+        self._reader = reader
         self._reading = RangeReading(reader, setup.source.wanted)
         self.changelog = Changelog(setup.scope, task.ids, reader, decoder) if setup.changelog else None
         """None if inserts and updates need not be told apart."""
@@ -84,6 +86,7 @@ class SourceSide:
             self.changelog.commit(positions)
 
     def close(self) -> None:
-        """Close the changelog; what of it was not committed is forgotten."""
+        """Close the changelog; what of it was not committed is forgotten. Keep the reports of the reader's client."""
+        self._result.reports += reports(self._reader)
         if self.changelog is not None:
             self.changelog.close()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ingest.kafka.admin import Split
     from ingest.model.change import Bad
     from ingest.model.record import Headers, Record
-    from ingest.native.native import Head
+    from ingest.native.native import Target
     from ingest.task.assignment import TaskResult
     from ingest.transform.rows import RetainedColumns
 
@@ -99,7 +99,7 @@ class ChunkManifest:
     """The offsets of its records that were read."""
     known: int
     """How many targets of chunks before it still count: all of them, or none, as their numbers begin anew."""
-    targets: list[Head]
+    targets: list[Target]
     """Destinations of ready-made records, each with the changes that are done then: those that are new here."""
     rejects: list[RejectedRecord]
     skipped: list[tuple[int, str]]

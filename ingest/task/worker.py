@@ -17,7 +17,7 @@ from ingest.encode.plans import Plans
 from ingest.encode.transform import FeedPlan
 from ingest.formats.columns import Columns
 from ingest.native import native
-from ingest.native.native import Heads, Lanes
+from ingest.native.native import NativeEncoders, TargetTable
 from ingest.schema.evolve import Schemas
 from ingest.task.native_support import unsupported
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ingest.encode.plan import Plan
     from ingest.encode.transform import Programs, ResultMerger
     from ingest.model.table import TableId
-    from ingest.native._native import Table
+    from ingest.native.row_encoder import RowEncoder
     from ingest.sinks import Writer
     from ingest.sources import Reader
     from ingest.task.assignment import Delta, Setup, Task
@@ -82,13 +82,13 @@ class RecordEncoders:
         self._setup = setup
         self._programs: Programs | None = None
         self.plans = Plans(setup.sink.plan, setup.inference)
-        self.targets = Heads()
+        self.targets = TargetTable()
         """Numbers of destinations, for records that pass expressions by."""
         self.native = self._native(None)
         """Native encoders; None if this run's messages are not for them."""
 
-    def _native(self, targets: Heads | None) -> Lanes | None:
-        return None if unsupported(self._setup) else Lanes(self._setup.source.format, self.plans, targets)
+    def _native(self, targets: TargetTable | None) -> NativeEncoders | None:
+        return None if unsupported(self._setup) else NativeEncoders(self._setup.source.format, self.plans, targets)
 
     def send_to_expressions(self, programs: Programs) -> None:
         """Make rows that a transform changes into rows for Spark from here on, by these programs."""
@@ -107,7 +107,7 @@ class RecordEncoders:
         """Number destinations anew."""
         if self.native is not None:
             self.native.settle()
-        self.targets = Heads()
+        self.targets = TargetTable()
         self.native = self._native(self.targets)
 
 
@@ -118,19 +118,19 @@ class ResultEncoders:
         """Compile nothing yet."""
         inference = replace(setup.inference, reading=replace(setup.inference.reading, settled=True))
         self.plans = Plans(setup.sink.plan, inference)
-        self._native: dict[TableId, tuple[Plan, Programs, Table | None]] = {}
+        self._native: dict[TableId, tuple[Plan, Programs, RowEncoder | None]] = {}
         """By table: the native encoder, and what it was made of."""
 
     def of(self, table: TableId) -> Plan:
         """Return the encoder of a table."""
         return self.plans.compiled.get(table) or self.plans.find(table)
 
-    def native_of(self, table: TableId, programs: Programs, merger: ResultMerger) -> Table | None:
+    def native_of(self, table: TableId, programs: Programs, merger: ResultMerger) -> RowEncoder | None:
         """Return the native encoder of a table; None if native code cannot write its rows."""
         plan = self.of(table)
         known = self._native.get(table)
         if known is None or known[0] is not plan or known[1] is not programs:
-            known = self._native[table] = (plan, programs, native.compile_answer(plan, merger))
+            known = self._native[table] = (plan, programs, native.compile_results(plan, merger))
         return known[2]
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ingest.encode.transform import Programs
-    from ingest.native._native import Parts
+    from ingest.native.transform_rows import Parts
 
 META: Final = (pa.int32(), pa.int32(), pa.int64(), pa.int32(), pa.binary(), pa.binary())
 """The columns of every row: program (`READY` if it has none), target, offset, event, text, key."""

@@ -1,4 +1,4 @@
-"""Records that pass in C code: the same as by the client's own objects, and no failure is lost."""
+"""Records that librdkafka is given and gives directly: the same as by the reference, and no failure is lost."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from confluent_kafka import Producer
 from harness import free_port
 
 from ingest.errors import ConfigError, Unavailable
-from ingest.kafka import direct
+from ingest.kafka import handle, reference
 from ingest.kafka.reader import RangeReader, offset_of
 from ingest.kafka.transactions import Channel
 from ingest.kafka.writer import KafkaWriter
-from ingest.native import native
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,18 +25,23 @@ if TYPE_CHECKING:
 
     from ingest.sources import Chunk
 
-pytestmark = pytest.mark.skipif(not native.BUILT, reason="it was installed without a compiler")
+pytestmark = pytest.mark.skipif(bool(handle.unusable()), reason="it was installed without a compiler")
 ODD: list[tuple[bytes | None, bytes | None]] = [
     (b"k", b"v"), (None, b"v"), (b"k", None), (None, None), (b"", b""), (b"\0\xff", b"x" * 100_000),
 ]  # fmt: skip
 HEADERS = (("a", b"1"), ("a", None), ("é", b""))
 
 
-@pytest.fixture(params=[True, False], ids=["in C", "objects"])
-def ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Either way in turn."""
+def as_reference() -> str:
+    """Stand for `unusable` where the reference is to be tested."""
+    return "a test"
+
+
+@pytest.fixture(params=[True, False], ids=["native", "reference"])
+def native(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Either implementation in turn."""
     if not request.param:
-        monkeypatch.setattr(direct, "plugin", dict)
+        monkeypatch.setattr(handle, "unusable", as_reference)
     return bool(request.param)
 
 
@@ -60,14 +64,10 @@ def everything(message: Any) -> tuple[Any, ...]:
     return (message.topic(), message.partition(), message.offset(), *kept)
 
 
-def test_the_client_here_takes_the_plugin() -> None:
-    assert set(direct.plugin()) == {"plugin.library.paths"}
-
-
-def test_what_is_written_is_what_was_given(kafka: Kafka, ways: bool) -> None:  # noqa: FBT001
+def test_what_is_written_is_what_was_given(kafka: Kafka, native: bool) -> None:  # noqa: FBT001
     topic = kafka.create(f"{kafka.name}.a", 3)
     writer = KafkaWriter({"bootstrap.servers": kafka.bootstrap}, checked=True)
-    assert (writer.direct is not None) == ways
+    assert isinstance(writer.producer, reference.Producer) is not native
     for headers, partition in itertools.product((None, HEADERS), (0, 2)):
         writer.write([((topic, headers, partition), key, value) for key, value in ODD])
     writer.write([((topic, None, b"the same"), b"%d" % i, b"hashed") for i in range(10)])
@@ -102,8 +102,8 @@ def test_what_is_read_is_what_the_client_reads(kafka: Kafka, monkeypatch: pytest
         producer.produce(topic, value, key, partition=len(value or b"") % 2, headers=headers, timestamp=12_345)
     producer.flush()
     found = []
-    for way in (direct.plugin, dict):
-        monkeypatch.setattr(direct, "plugin", way)
+    for why in (handle.unusable, as_reference):
+        monkeypatch.setattr(handle, "unusable", why)
         reader = RangeReader(conf(kafka))
         found.append(sorted(everything(m) for chunk in chunks(reader, kafka, topic) for m in chunk.messages))
         reader.close()
@@ -131,7 +131,7 @@ def test_records_are_cut_at_the_end_of_a_range_and_outlive_their_reader(kafka: K
     assert last.value() == b"499"
 
 
-def test_a_record_that_the_broker_does_not_take_fails_the_commit(kafka: Kafka, ways: bool) -> None:  # noqa: ARG001, FBT001
+def test_a_record_that_the_broker_does_not_take_fails_the_commit(kafka: Kafka, native: bool) -> None:  # noqa: ARG001, FBT001
     topic = kafka.create(f"{kafka.name}.a", 1, **{"max.message.bytes": "1000"})
     writer = KafkaWriter({"bootstrap.servers": kafka.bootstrap, "compression.type": "none"}, checked=True)
     writer.write([((topic, None, -1), b"k", b"small")])
@@ -145,7 +145,7 @@ def test_a_record_that_the_broker_does_not_take_fails_the_commit(kafka: Kafka, w
     assert [r.value for r in kafka.read(topic)] == [b"small", b"small again"]
 
 
-def test_without_a_guarantee_what_failed_is_counted(kafka: Kafka, ways: bool) -> None:  # noqa: ARG001, FBT001
+def test_without_a_guarantee_what_failed_is_counted(kafka: Kafka, native: bool) -> None:  # noqa: ARG001, FBT001
     topic = kafka.create(f"{kafka.name}.a", 1, **{"max.message.bytes": "1000"})
     writer = KafkaWriter({"bootstrap.servers": kafka.bootstrap, "compression.type": "none"}, checked=False)
     writer.write([((topic, None, -1), b"k", b"x" * 5000)])
@@ -153,14 +153,14 @@ def test_without_a_guarantee_what_failed_is_counted(kafka: Kafka, ways: bool) ->
     assert writer.failures == 1
 
 
-def test_a_record_that_the_client_does_not_take_is_refused_at_once(kafka: Kafka, ways: bool) -> None:  # noqa: ARG001, FBT001
+def test_a_record_that_the_client_does_not_take_is_refused_at_once(kafka: Kafka, native: bool) -> None:  # noqa: ARG001, FBT001
     writer = KafkaWriter({"bootstrap.servers": kafka.bootstrap, "message.max.bytes": "2000"}, checked=True)
     topic = kafka.create(f"{kafka.name}.a")
     with pytest.raises(ConfigError, match=f"cannot write a record of 5000 bytes to {topic}"):
         writer.write([((topic, None, -1), b"k", b"x" * 5000)])
 
 
-def test_a_full_queue_makes_the_writer_wait(kafka: Kafka, ways: bool) -> None:  # noqa: ARG001, FBT001
+def test_a_full_queue_makes_the_writer_wait(kafka: Kafka, native: bool) -> None:  # noqa: ARG001, FBT001
     topic = kafka.create(f"{kafka.name}.a")
     small = {"queue.buffering.max.messages": "7", "linger.ms": "1"}
     writer = KafkaWriter({"bootstrap.servers": kafka.bootstrap, **small}, checked=True)
@@ -169,15 +169,19 @@ def test_a_full_queue_makes_the_writer_wait(kafka: Kafka, ways: bool) -> None:  
     assert [r.value for r in kafka.read(topic)] == [b"%d" % i for i in range(500)]
 
 
-def test_waiting_ends_when_deliveries_fail(ways: bool) -> None:  # noqa: ARG001, FBT001
+def test_waiting_ends_when_deliveries_fail(native: bool) -> None:  # noqa: ARG001, FBT001
     small = {"queue.buffering.max.messages": "7", "message.timeout.ms": "1500"}
     nobody = f"127.0.0.1:{free_port()}"
     writer = KafkaWriter({"bootstrap.servers": nobody, **small}, checked=True)
     with pytest.raises(Unavailable, match=nobody):
         writer.write([(("t", None, 0), b"k", b"%d" % i) for i in range(500)])
+    told = writer.report()
+    assert told is not None
+    assert any("Connection refused" in text for _, _, text in told.lines)
+    assert (told.client, told.statistics) == ("producer", None)
 
 
-def test_what_is_written_outside_a_transaction_is_refused(kafka: Kafka, ways: bool) -> None:  # noqa: ARG001, FBT001
+def test_what_is_written_outside_a_transaction_is_refused(kafka: Kafka, native: bool) -> None:  # noqa: ARG001, FBT001
     topic = kafka.create(f"{kafka.name}.a")
     channel = Channel({"bootstrap.servers": kafka.bootstrap}, kafka.name, 0)
     try:

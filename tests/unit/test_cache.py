@@ -23,7 +23,7 @@ from ingest.model.reject import Failure
 from ingest.model.schema import Column, TableSchema
 from ingest.model.table import show
 from ingest.native import native
-from ingest.native.native import Heads
+from ingest.native.native import TargetTable
 from ingest.sinks import upsert_kafka
 from ingest.sinks.kafka import KafkaSink
 from ingest.sinks.topics import Destination
@@ -173,8 +173,11 @@ def test_columns_of_keys_take_no_more_than_their_room(monkeypatch: pytest.Monkey
 
 @pytest.mark.skipif(not native.BUILT, reason="installed without a compiler")
 def test_sayings_in_c_take_no_more_than_their_room() -> None:
-    """Of all lanes together: 128 MiB, where 10,000 texts of a megabyte were 10 GB."""
-    from ingest.native import _native
+    """Of all encoders together: 128 MiB, where 10,000 texts of a megabyte were 10 GB."""
+    from ingest.native.codes import MessageForm, ValueCodec
+    from ingest.native.contract import InlineColumnSpec
+    from ingest.native.inline_schema import InlineSchema
+    from ingest.native.native_encoder import NativeEncoder
 
     asked: list[int] = []
     table = native.compile_table(plans().find(("d", "t")))
@@ -182,9 +185,9 @@ def test_sayings_in_c_take_no_more_than_their_room() -> None:
 
     def say(text: bytes) -> Any:
         asked.append(len(text))
-        return _native.Saying(((b"id", 1, 32, 0, 0),))
+        return InlineSchema((InlineColumnSpec(b"id", ValueCodec.CODEC_INT, 32),))
 
-    lanes = [_native.Lane(0, lambda _: table, None, say) for _ in range(3)]
+    encoders = [NativeEncoder(MessageForm.FORM_DEBEZIUM, lambda _: table, None, say) for _ in range(3)]
 
     class Message:
         def __init__(self, value: bytes) -> None:
@@ -200,7 +203,7 @@ def test_sayings_in_c_take_no_more_than_their_room() -> None:
         schema = b'{"x":"%d%b"}' % (i, filling[:size])
         payload = b'{"after":{"id":1},"source":{"db":"d","table":"t"},"op":"c"}'
         message: Any = Message(b'{"schema":%b,"payload":%b}' % (schema, payload))
-        return lanes[i % 3].take([message], 0, [])
+        return encoders[i % 3].encode([message], 0)[1]
 
     filling = b"x" * (40 * MIB)
     before = resident()
@@ -234,7 +237,7 @@ def resident() -> int:
 
 
 def test_heads_that_are_made_for_messages_do_not_stay() -> None:
-    heads, table = Heads(), ("d", "t")
+    heads, table = TargetTable(), ("d", "t")
     for i in range(150):
         heads.place("topic", ((table, Kind.INSERT),) * i)
     assert not heads.full
@@ -244,7 +247,7 @@ def test_heads_that_are_made_for_messages_do_not_stay() -> None:
 
 
 def test_tables_have_as_many_heads_as_they_need() -> None:
-    heads = Heads()
+    heads = TargetTable()
     for i in range(10_000):
         heads.of((f"t{i}",), i)
     assert not heads.full
@@ -264,7 +267,7 @@ def test_heads_begin_anew_while_records_are_on_their_way(built: bool, monkeypatc
     monkeypatch.setattr(native, "BUILT", built)
     expected = run(messages, 1000, **rules)
     assert len(expected.records) == len(messages)
-    monkeypatch.setattr(native, "_MAX_HEADS", -1_000_000)
+    monkeypatch.setattr(native, "_MAX_TARGETS", -1_000_000)
     renewed: list[int] = []
     renew = worker.RecordEncoders.renew_targets
 
@@ -281,7 +284,7 @@ def test_heads_begin_anew_while_records_are_on_their_way(built: bool, monkeypatc
 def test_a_destination_by_a_hash_is_as_small_as_the_hash() -> None:
     from zlib import crc32
 
-    from ingest.kafka.writer import Deliveries
+    from ingest.kafka.reference import Producer
     from ingest.schema.evolve import SourceTable
     from ingest.schema.infer import Inference
 
@@ -295,10 +298,10 @@ def test_a_destination_by_a_hash_is_as_small_as_the_hash() -> None:
     plan.upsert(Kind.INSERT, None, msgspec.Raw(key.encode()), None, None, records.append)
     ((to, _, _),) = records
     assert len(to.partition) == 4
-    deliveries = Deliveries("nowhere:1", checked=True)
-    deliveries._counts["t"] = 7
+    producer = Producer({"bootstrap.servers": "127.0.0.1:1"})
+    producer._partitions["t"] = 7
     hashed = f'{{"TableId":"t","id":"{"x" * 100_000}"}}'
-    assert deliveries.resolve(to)[1] == crc32(hashed.encode()) % 7
+    assert producer._partition("t", to.partition) == crc32(hashed.encode()) % 7
 
 
 def test_changes_that_are_held_back_have_a_limit_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:

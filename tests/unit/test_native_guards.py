@@ -6,6 +6,7 @@ import ctypes
 import threading
 from array import array
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,11 +18,35 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.skipif(not native.BUILT, reason="installed without a compiler")
 if native.BUILT:
-    from ingest.native import _native
+    from ingest.native.codes import ColumnKind, MessageForm, SegmentKind, ValueCodec
+    from ingest.native.contract import (
+        ColumnSpec,
+        InlineColumnSpec,
+        KeySpec,
+        ResultSpec,
+        ResultsSpec,
+        RowEncoderSpec,
+        SegmentSpec,
+        SlotSpec,
+        TemplateSpec,
+        TransformInputSpec,
+    )
+    from ingest.native.inline_schema import InlineSchema
+    from ingest.native.merge import merge_results
+    from ingest.native.native_encoder import NativeEncoder, settle
+    from ingest.native.row_encoder import RowEncoder
+    from ingest.native.transform_rows import TransformRows
+
+    DEBEZIUM, ROWS, CANAL = MessageForm.FORM_DEBEZIUM, MessageForm.FORM_ROWS, MessageForm.FORM_CANAL
+    INT, TEXT, BOOL = ColumnKind.COLUMN_INT, ColumnKind.COLUMN_TEXT, ColumnKind.COLUMN_BOOL
+    TIMESTAMP = ColumnKind.COLUMN_TIMESTAMP
+    COLUMNS = (ColumnSpec(b"id", INT, b',"id":null'), ColumnSpec(b"a", TEXT, b',"a":null'))
+    FITTING = (
+        ColumnSpec(b"id", INT, bits=32), ColumnSpec(b"a", TEXT), ColumnSpec(b"b", TEXT), ColumnSpec(b"c", BOOL),
+        ColumnSpec(b"d", TIMESTAMP), ColumnSpec(b"e", TEXT, characters=9),
+    )  # fmt: skip
 
 AGAIN = "running already"
-DEBEZIUM, ROWS, CANAL = range(3)
-INT, TEXT, DOUBLE = 2, 4, 3
 ROW = b'{"id":1,"a":"x"}'
 
 
@@ -48,28 +73,33 @@ class Plan:
     inserted = updated = deleted = 0
 
 
-COLUMNS = ((b"id", b',"id":null', INT, False, 64, 0, 0, 0), (b"a", b',"a":null', TEXT, False, -1, 0, 0, 0))
+def a_spec(**other: Any) -> Any:
+    given = {"columns": COLUMNS, "source_columns": 2, "sink_order": (0, 1), "key": KeySpec((0,)), **other}
+    return RowEncoderSpec(**given)
 
 
-def a_table(plan: Any = None, destination: Any = "out", columns: Any = COLUMNS, **other: Any) -> Any:
-    order, own, key = other.get("order", (0, 1)), other.get("own", 2), other.get("key", (0,))
-    plan = plan or Plan()
-    return _native.Table(plan, destination, columns, order, own, key, False, False)
+def a_table(plan: Any = None, destination: Any = "out", **other: Any) -> Any:
+    return RowEncoder(a_spec(**other), plan or Plan(), destination)
 
 
 def a_fed_table(**other: Any) -> Any:
     """With `id` in slot 0 and a text that all rows have in slot 1."""
-    made = a_table()
-    arguments = {
-        "program": 0, "columns": (0,), "slots": (0,), "kinds": b"l", "base": [None, "all"], "event": -1,
-        "decisive": (0,), "key": (0,), "images": False, "were": (), "were_slots": (), "were_kinds": b"", **other,
+    given = {
+        "program": 0, "inputs": (SlotSpec(0, 0, "l"),), "constants": (None, "all"), "decisive": (0,), "key": (0,),
+        **other,
     }  # fmt: skip
-    made.feed(*arguments.values())
-    return made
+    return a_table(transform=TransformInputSpec(**given))
 
 
-def a_lane(find: Any, *, form: int = ROWS, say: Any = lambda _: None) -> Any:
-    return _native.Lane(form, find, None, say)
+def an_encoder(find: Any, *, form: Any = None, read: Any = lambda _: None) -> Any:
+    return NativeEncoder(MessageForm.FORM_ROWS if form is None else form, find, None, read)
+
+
+def encode(encoder: Any, messages: Any, out: list[Any]) -> int:
+    """Encode messages, and return where that ends."""
+    batch, stop = encoder.encode(messages, 0)
+    out += batch
+    return int(stop)
 
 
 def in_thread(call: Callable[[], Any]) -> BaseException | None:
@@ -91,15 +121,15 @@ def in_thread(call: Callable[[], Any]) -> BaseException | None:
 # -- entered again ---------------------------------------------------------------------------------------------------
 
 
-def test_the_hot_loop_is_not_entered_again_from_what_it_calls() -> None:
-    lane, other, rows = a_lane(lambda _: a_table()), a_lane(lambda _: a_table()), _native.Rows(b"l")
+def test_the_native_code_is_not_entered_again_from_what_it_calls() -> None:
+    encoder, other, rows = an_encoder(lambda _: a_table()), an_encoder(lambda _: a_table()), TransformRows(b"l")
     refused: list[str] = []
 
     def again() -> None:
         calls: list[Callable[[], Any]] = [
-            lambda: lane.take([Message(ROW)], 0, []), lambda: other.take([Message(ROW)], 0, []),
-            lambda: other.feed([Message(ROW)], 0, rows), lane.forget, other.forget, _native.settle,
-            lambda: _native.drain([], [], 0, [None] * 6, b"", 0, [None] * 2, 0, 0, 0, []),  # type: ignore[list-item]
+            lambda: encoder.encode([Message(ROW)], 0), lambda: other.encode([Message(ROW)], 0),
+            lambda: other.feed([Message(ROW)], 0, rows), encoder.forget, other.forget, settle,
+            lambda: merge_results([], [], 0, [None] * 6, b"", 0, [None] * 2, 0, 0, 0),  # type: ignore[list-item]
         ]  # fmt: skip
         for call in calls:
             with pytest.raises(RuntimeError, match=AGAIN) as caught:
@@ -113,17 +143,19 @@ def test_the_hot_loop_is_not_entered_again_from_what_it_calls() -> None:
         again()
         return a_table()
 
-    finding, out = a_lane(find), []  # type: ignore[var-annotated]
-    assert finding.take([Message(ROW)], 0, out) == 1
-    assert lane.take([Message(ROW, again)], 0, out) == 1
+    out: list[Any] = []
+    assert encode(an_encoder(find), [Message(ROW)], out) == 1
+    assert encode(encoder, [Message(ROW, again)], out) == 1
 
-    def say(_: bytes) -> Any:
+    def read(_: bytes) -> Any:
         again()
-        return _native.Saying(((b"id", 1, 64, 0, 0), (b"a", 16, -1, 0, 0)))
+        return InlineSchema((
+            InlineColumnSpec(b"id", ValueCodec.CODEC_INT, 64), InlineColumnSpec(b"a", ValueCodec.CODEC_TEXT, -1),
+        ))  # fmt: skip
 
-    saying = a_lane(lambda _: a_table(), form=DEBEZIUM, say=say)
+    telling = an_encoder(lambda _: a_table(), form=DEBEZIUM, read=read)
     text = b'{"schema":{"x":1},"payload":{"after":%b,"op":"c","source":{"table":"t"}}}' % ROW
-    assert saying.take([Message(text)], 0, out) == 1
+    assert encode(telling, [Message(text)], out) == 1
     assert out == [("out", b'{"id":1}', ROW)] * 3
     assert len(refused) == 21
 
@@ -133,32 +165,56 @@ def test_the_hot_loop_is_not_entered_again_from_what_it_calls() -> None:
             super().__setattr__(name, value)
 
     plan = Counting()
-    counted = a_lane(lambda _: a_table(plan))
-    counted.take([Message(ROW)], 0, out)
-    _native.settle()
+    encode(an_encoder(lambda _: a_table(plan)), [Message(ROW)], out)
+    settle()
     assert plan.inserted == 1
-    assert lane.take([Message(ROW)], 0, out) == 1, "all of it works again"
+    assert encode(encoder, [Message(ROW)], out) == 1, "all of it works again"
 
 
-def test_an_exception_leaves_the_hot_loop_as_it_was() -> None:
+def test_an_exception_leaves_the_native_code_as_it_was() -> None:
     def find(_: bytes) -> Any:
         raise LookupError
 
     with pytest.raises(LookupError):
-        a_lane(find).take([Message(ROW)], 0, [])
+        an_encoder(find).encode([Message(ROW)], 0)
     with pytest.raises(LookupError):
-        a_lane(find).feed([Message(ROW)], 0, _native.Rows(b""))
-    assert a_lane(lambda _: a_table()).take([Message(ROW)], 0, []) == 1
+        an_encoder(find).feed([Message(ROW)], 0, TransformRows(b""))
+    with pytest.raises(ValueError, match="negative"):
+        an_encoder(find).encode([Message(ROW)], -1)
+    assert an_encoder(lambda _: a_table()).encode([Message(ROW)], 0)[1] == 1
 
 
 def test_messages_that_go_while_they_are_read() -> None:
     messages: list[Any] = []
     messages += [Message(bytes(ROW), messages.clear), Message(ROW)]
-    assert a_lane(lambda _: a_table()).take(messages, 0, []) == 1
+    assert an_encoder(lambda _: a_table()).encode(messages, 0)[1] == 1
+
+
+def test_a_batch_keeps_its_records_whatever_becomes_of_the_rest() -> None:
+    encoder, batches = an_encoder(lambda _: a_table()), []
+    for n in range(5):
+        batch, stop = encoder.encode([Message(b'{"id":%d,"a":"%b"}' % (i + n, b"x" * n)) for i in range(300)], 0)
+        assert (stop, batch.full, len(batch)) == (200, True, 200)
+        batches.append(batch)
+    for n, batch in enumerate(batches):
+        for i, record in enumerate(batch):
+            assert record == ("out", b'{"id":%d}' % (i + n), b'{"id":%d,"a":"%b"}' % (i + n, b"x" * n))
+        assert batch[-1] == batch[199] == batch[100:][99]
+        with pytest.raises(IndexError):
+            batch[200]
+
+
+def test_records_of_any_size_have_room_in_a_batch() -> None:
+    columns = (COLUMNS[0], replace(COLUMNS[1], as_text=True))
+    encoder = an_encoder(lambda _: a_table(columns=columns))
+    rows = [b'{"id":%d,"a":[%b]}' % (size, b",".join([b"1"] * size)) for size in (1, 100_000, 1, 10, 40_000, 3)]
+    out: list[Any] = []
+    assert encode(encoder, [Message(row) for row in rows], out) == len(rows)
+    assert [value for _, _, value in out] == [row.replace(b"[", b'"[').replace(b"]", b']"') for row in rows]
 
 
 def test_rows_are_not_changed_while_they_are_filled() -> None:
-    rows = _native.Rows(b"ld")
+    rows = TransformRows(b"ld")
     refused = 0
 
     class Number:
@@ -179,14 +235,14 @@ def test_rows_are_not_changed_while_they_are_filled() -> None:
 
 
 def test_rows_are_not_taken_while_messages_are_on_their_way() -> None:
-    rows, refused = _native.Rows(b"ls"), []
+    rows, refused = TransformRows(b"ls"), []
 
     def take() -> None:
         with pytest.raises(RuntimeError, match="in use"):
             rows.take()
         refused.append(1)
 
-    assert a_lane(lambda _: a_fed_table()).feed([Message(ROW, take), Message(ROW)], 0, rows) == 2
+    assert an_encoder(lambda _: a_fed_table()).feed([Message(ROW, take), Message(ROW)], 0, rows) == 2
     assert refused
     assert rows.take()[0] == 2
 
@@ -194,110 +250,88 @@ def test_rows_are_not_taken_while_messages_are_on_their_way() -> None:
 # -- tables ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["Table", "Lane", "Rows", "Saying"])
-def test_there_is_nothing_half_made(kind: str) -> None:
-    made = getattr(_native, kind)
-    with pytest.raises(TypeError):
-        made.__new__(made)
-    with pytest.raises(TypeError):
-        made(object(), 1)
+def test_there_is_nothing_half_made() -> None:
+    for made in (RowEncoder, NativeEncoder, TransformRows, InlineSchema):
+        with pytest.raises(TypeError):
+            made.__new__(made)
+        with pytest.raises((TypeError, AttributeError)):
+            made(object(), 1, 2)  # type: ignore[call-arg]
+
+
+def some(*columns: Any) -> dict[str, Any]:
+    return {"columns": (*columns, COLUMNS[1])}
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"order": (0,)}, {"order": (0, 2)}, {"order": (0, -1)}, {"own": 3}, {"own": -1}, {"key": (2,)}, {"key": (-1,)},
-        {"key": (0,) * 17}, {"own": 0}, {"columns": ((b"id", b"", 11, False, 0, 0, 0, 0),) * 2},
-        {"columns": ((b"id", b"", -1, False, 0, 0, 0, 0),) * 2},
-        {"columns": ((b"id", b"", INT, False, 0, 0, 0, 0),) * 2},
-        {"columns": ((b"id", b"", INT, False, 65, 0, 0, 0),) * 2},
-        {"columns": ((b"id", b"", INT, False, 64, 0, 0, 3),) * 2},
+        lambda: {"sink_order": (0,)}, lambda: {"sink_order": (0, 2)}, lambda: {"sink_order": (0, -1)},
+        lambda: {"source_columns": 3}, lambda: {"source_columns": -1}, lambda: {"key": KeySpec((2,))},
+        lambda: {"key": KeySpec((-1,))}, lambda: {"key": KeySpec((0,) * 17)}, lambda: {"source_columns": 0},
+        lambda: some(ColumnSpec(b"id", 11)), lambda: some(ColumnSpec(b"id", -1)),  # type: ignore[arg-type]
+        lambda: some(ColumnSpec(b"id", INT, bits=0)), lambda: some(ColumnSpec(b"id", INT, bits=65)),
+        lambda: some(ColumnSpec(b"id", INT, spelling=3)), lambda: some(ColumnSpec(b"x" * ((1 << 24) + 1), INT)),
     ],
 )  # fmt: skip
-def test_tables_of_columns_that_there_are_not(wrong: dict[str, Any]) -> None:
+def test_tables_of_columns_that_there_are_not(wrong: Callable[[], dict[str, Any]]) -> None:
     with pytest.raises(ValueError, match="column"):
-        a_table(**wrong)
+        a_table(**wrong())
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"columns": (2,)}, {"columns": (-1,)}, {"slots": (2,)}, {"slots": ()}, {"kinds": b"ll"}, {"kinds": b"d"},
-        {"kinds": b"b"}, {"kinds": b"\0"}, {"kinds": b"x"}, {"event": 2}, {"event": -2}, {"decisive": (5,)},
-        {"key": (2,)}, {"were": (0,)}, {"were": (0,), "were_slots": (2,), "were_kinds": b"l"},
-        {"were": (1,), "were_slots": (0,), "were_kinds": b"l"}, {"base": [None, 1]}, {"base": []}, {"program": -1},
-        {"decisive": (0,) * 2000},
+        lambda: {"inputs": (SlotSpec(2, 0, "l"),)}, lambda: {"inputs": (SlotSpec(-1, 0, "l"),)},
+        lambda: {"inputs": (SlotSpec(0, 2, "l"),)}, lambda: {"inputs": (SlotSpec(0, -1, "l"),)},
+        lambda: {"inputs": (SlotSpec(0, 0, "ll"),)}, lambda: {"inputs": (SlotSpec(0, 0, "d"),)},
+        lambda: {"inputs": (SlotSpec(0, 0, "b"),)}, lambda: {"inputs": (SlotSpec(0, 0, "\0"),)},
+        lambda: {"inputs": (SlotSpec(0, 0, "x"),)}, lambda: {"event": 2}, lambda: {"event": -2},
+        lambda: {"decisive": (5,)}, lambda: {"key": (2,)}, lambda: {"before": (SlotSpec(0, 2, "l"),)},
+        lambda: {"before": (SlotSpec(1, 0, "l"),)}, lambda: {"constants": (None, 1)}, lambda: {"constants": ()},
+        lambda: {"program": -1}, lambda: {"decisive": (0,) * 2000}, lambda: {"before": (SlotSpec(0, 0, "l"),) * 2000},
     ],
 )  # fmt: skip
-def test_feeds_that_name_what_there_is_not(wrong: dict[str, Any]) -> None:
+def test_inputs_that_name_what_there_is_not(wrong: Callable[[], dict[str, Any]]) -> None:
     with pytest.raises((ValueError, TypeError)):
-        a_fed_table(**wrong)
+        a_fed_table(**wrong())
 
 
-def test_a_table_that_was_not_told_all_is_of_no_use() -> None:
-    table = a_table()
-    with pytest.raises(ValueError, match="no such place"):
-        table.feed(0, (9,), (0,), b"l", [None], -1, (), (), False, (), (), b"")
-    with pytest.raises(ValueError, match="told this once"):
-        table.feed(0, (0,), (0,), b"l", [None], -1, (), (), False, (), (), b"")
-    with pytest.raises(ValueError, match="not told all"):
-        a_lane(lambda _: table).take([Message(ROW)], 0, [])
+@pytest.mark.parametrize("targets", [(0, 1, 2), (0, 1, 2, -1), (0, 1, 2, 1 << 31), (0, 1, 2, "x"), 7])
+def test_targets_that_there_are_not(targets: Any) -> None:
+    with pytest.raises((ValueError, TypeError, OverflowError)):
+        a_table(targets=targets)
 
 
-def test_a_table_in_use_stays_as_it_is() -> None:
-    table, late = a_table(), []
-
-    def tell() -> None:
-        calls: tuple[Callable[[], Any], ...] = (
-            lambda: table.feed(0, (0,), (0,), b"l", [None], -1, (), (), False, (), (), b""),
-            lambda: table.answer(-1, -1, False, False, (), (), b"", (), None),
-            lambda: table.lay_out(None, (), (), (), None, False),
-            lambda: table.ready((0, 0, 0, 0)),
-        )
-        for call in calls:
-            with pytest.raises(ValueError, match="told"):
-                call()
-            late.append(1)
-
-    out: list[Any] = []
-    assert a_lane(lambda _: table).take([Message(ROW), Message(ROW, tell)], 0, out) == 2
-    assert len(out) == 2
-    assert len(late) == 4
-
-
-@pytest.mark.parametrize("heads", [(0, 1, 2), (0, 1, 2, -1), (0, 1, 2, 1 << 31), [0, 1, 2, 3], (0, 1, 2, "x"), None])
-def test_heads_that_there_are_not(heads: Any) -> None:
-    with pytest.raises((ValueError, TypeError)):
-        a_table().ready(heads)
-
-
-TEXT_PIECE, CELL, CSV, IMAGE = range(4)
+def a_segment(kind: str, column: int = 0) -> tuple[Any, ...]:
+    return (SegmentSpec(SegmentKind[f"SEGMENT_{kind}"], column=column),)
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"key": ((CELL, b"", 1),)}, {"key": ((IMAGE, b"", 0),)}, {"key": ((9, b"", 0),)}, {"insert": ((CELL, b"", 2),)},
-        {"insert": ((IMAGE, b"", 0),)}, {"alone": ((IMAGE, b"", 0),)}, {"update": ((CELL, b"", -1),)},
-        {"delete": ((CSV, b"", 7),)}, {"delete": ((4, b"", 0),)}, {"insert": ((-1, b"", 0),)},
-        {"insert": [(0, b"", 0)]},
+        lambda: {"key": a_segment("JSON", 1)}, lambda: {"key": a_segment("BEFORE")},
+        lambda: {"key": (SegmentSpec(9),)}, lambda: {"insert": a_segment("JSON", 2)},  # type: ignore[arg-type]
+        lambda: {"insert": a_segment("BEFORE")}, lambda: {"update_alone": a_segment("BEFORE")},
+        lambda: {"update": a_segment("JSON", -1)}, lambda: {"delete": a_segment("CSV", 7)},
+        lambda: {"delete": (SegmentSpec(4),)}, lambda: {"insert": (SegmentSpec(-1),)},  # type: ignore[arg-type]
+        lambda: {"insert": [*a_segment("TEXT")]},
     ],
 )  # fmt: skip
-def test_pieces_of_what_there_is_not(wrong: dict[str, Any]) -> None:
-    arguments = {"key": None, "insert": (), "update": (), "alone": (), "delete": None, "moves": False, **wrong}
+def test_segments_of_what_there_is_not(wrong: Callable[[], dict[str, Any]]) -> None:
+    given = {"key": None, "insert": (), "update": (), "update_alone": (), "delete": None, **wrong()}
     with pytest.raises((ValueError, TypeError)):
-        a_table().lay_out(*arguments.values())
+        a_table(template=TemplateSpec(**given))
 
 
 def test_a_key_of_a_table_without_one_has_no_cells() -> None:
     with pytest.raises(ValueError, match="no such column"):
-        a_table(key=()).lay_out(((CELL, b"", 0),), (), (), (), None, False)
+        a_table(key=KeySpec(()), template=TemplateSpec(a_segment("JSON"), (), (), (), None))
 
 
-@pytest.mark.parametrize("column", [(b"a", 8, 0, 0, 0), (b"a", 9, 0, 0, 0), (b"a", 1, 0, 0, 0), (b"a", 12, 65, 0, 0)])
-def test_sayings_with_numbers_that_are_none(column: Any) -> None:
+@pytest.mark.parametrize(("codec", "first"), [("TIME", 0), ("MOMENT", 0), ("INT", 0), ("QUOTED_INT", 65)])
+def test_inline_schemas_with_numbers_that_are_none(codec: str, first: int) -> None:
     with pytest.raises(ValueError, match="numbers"):
-        _native.Saying((column,))
+        InlineSchema((InlineColumnSpec(b"a", ValueCodec[f"CODEC_{codec}"], first),))
 
 
 # -- rows that go ----------------------------------------------------------------------------------------------------
@@ -305,19 +339,19 @@ def test_sayings_with_numbers_that_are_none(column: Any) -> None:
 
 @pytest.mark.parametrize("kinds", [b"l", b"lss", b"ll", b"sl", b""])
 def test_rows_with_other_slots_than_the_table_has(kinds: bytes) -> None:
-    rows = _native.Rows(kinds)
+    rows = TransformRows(kinds)
     with pytest.raises(ValueError, match="other slots"):
-        a_lane(lambda _: a_fed_table()).feed([Message(ROW)], 0, rows)
+        an_encoder(lambda _: a_fed_table()).feed([Message(ROW)], 0, rows)
     assert rows.size() == (0, 0)
 
 
 def test_the_same_table_goes_in_other_rows_that_fit() -> None:
-    lane = a_lane(lambda _: a_fed_table())
+    encoder = an_encoder(lambda _: a_fed_table())
     for _ in range(3):
-        rows = _native.Rows(b"ls")
-        assert lane.feed([Message(ROW)], 0, rows) == 1
+        rows = TransformRows(b"ls")
+        assert encoder.feed([Message(ROW)], 0, rows) == 1
         with pytest.raises(ValueError, match="other slots"):
-            lane.feed([Message(ROW)], 0, _native.Rows(b"sl"))
+            encoder.feed([Message(ROW)], 0, TransformRows(b"sl"))
         assert rows.take()[3][1:] == [
             (None, None, array("q", [1]).tobytes()),
             (None, array("i", [0, 3]).tobytes(), b"all"),
@@ -325,12 +359,12 @@ def test_the_same_table_goes_in_other_rows_that_fit() -> None:
 
 
 def test_more_rows_than_there_can_be() -> None:
-    rows = _native.Rows(b"ls")
+    rows = TransformRows(b"ls")
     for count in (1 << 62, (1 << 63) - 1, 1 << 29):
         with pytest.raises(OverflowError, match="rows"):
             rows.mark(-2, count)
     with pytest.raises(ValueError, match="s, l, d or b"):
-        _native.Rows(b"l\0")
+        TransformRows(b"l\0")
     with pytest.raises(OverflowError, match="32 bits"):
         rows.add((1 << 31, 0, 0, 0, b"", b""), (1, "x"))
     assert rows.size() == (0, 0)
@@ -359,24 +393,20 @@ BYTES = b'{"id":1,"a":"%b"}'
 GOOD = [("out", b'{"id":1}', BYTES % b"new"), ("out", b'{"id":1}', BYTES % b"two")]
 
 
-def an_answered_table(*, writer: Any = None, **other: Any) -> Any:
+def a_table_of_results(*, writer: Any = None, kind: str = "t", **other: Any) -> Any:
     """With its second column from the first result, and a filter in the second one."""
-    made = a_table()
-    arguments = {
-        "filter_at": 1, "was_at": -1, "soft_delete": False, "key_made": False, "names": (b"a",), "places": (0,),
-        "kinds": b"t", "writers": (writer or (lambda value: b'"%b"' % value.encode()),), "columns": None, **other,
-    }  # fmt: skip
-    made.answer(*arguments.values())
-    return made
+    result = ResultSpec(b"a", 0, kind, writer or (lambda value: b'"%b"' % value.encode()))
+    return a_table(results=ResultsSpec(**{"results": (result,), "filter": 1, **other}))
 
 
 def drain(table: Any, out: list[Any], **other: Any) -> tuple[int, int, int, dict[int, int]]:
     arguments = {
-        "tables": [table], "heads": [("there", ())], "size": 2, "kept": KEPT, "kinds": b"sb", "sent": 2, "back": BACK,
-        "start": 0, "row": 0, "limit": 100, "out": out, **other,
+        "encoders": [table], "targets": [("there", ())], "size": 2, "kept": KEPT, "kinds": b"sb", "sent": 2,
+        "back": BACK, "start": 0, "row": 0, "limit": 100, **other,
     }  # fmt: skip
-    found: tuple[int, int, int, dict[int, int]] = _native.drain(*arguments.values())
-    return found
+    batch, *found = merge_results(*arguments.values())
+    out += batch
+    return (*found,)  # type: ignore[return-value]
 
 
 def but(columns: list[Any], at: int, column: Any) -> list[Any]:
@@ -385,13 +415,13 @@ def but(columns: list[Any], at: int, column: Any) -> list[Any]:
 
 def test_what_comes_back_as_it_should_is_written() -> None:
     out: list[Any] = []
-    assert drain(an_answered_table(), out) == (2, 2, 0, {})
+    assert drain(a_table_of_results(), out) == (2, 2, 0, {})
     assert out == GOOD
     # Columns may begin anywhere, and be anywhere in memory
     shifted = (1, None, *texts(b"0", b"new", b"two")[2:])
     odd = (0, None, None, memoryview(b"." + longs(0, 0)[3])[1:])
     out.clear()
-    assert drain(an_answered_table(), out, back=but(but(BACK, 2, shifted), 1, odd)) == (2, 2, 0, {})
+    assert drain(a_table_of_results(), out, back=but(but(BACK, 2, shifted), 1, odd)) == (2, 2, 0, {})
     assert out == GOOD
 
 
@@ -430,12 +460,12 @@ HUGE = (1 << 62) + 1
         {"back": but(BACK, 1, texts(b"1234567", b"x"))}, {"back": but(BACK, 3, longs(1, 1)), "kinds": b"sl"},
         # Fewer than went
         {"sent": 1, "back": [ints(0), longs(0), texts(b"new"), (0, None, None, b"\1")]},
-        {"heads": [()]}, {"heads": [None]}, {"tables": ["a table"]},
+        {"targets": [()]}, {"targets": [None]}, {"encoders": ["a table"]},
     ],
 )  # fmt: skip
 def test_what_comes_back_otherwise_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises((ValueError, TypeError, OverflowError)):
-        drain(an_answered_table(), [], **wrong)
+        drain(a_table_of_results(), [], **wrong)
 
 
 @pytest.mark.parametrize(
@@ -452,35 +482,47 @@ def test_rows_that_do_not_belong_together_are_left(kept: list[Any]) -> None:
     out: list[Any] = []
     for row in (0, 1):
         with suppress(ValueError):  # fewer results than rows
-            assert drain(an_answered_table(), out, kept=kept, row=row)[0] == 0
+            assert drain(a_table_of_results(), out, kept=kept, row=row)[0] == 0
     assert not out
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"filter_at": -2}, {"was_at": -2}, {"was_at": 63}, {"names": ("a",)}, {"names": (b"a", b"b")},
-        {"places": (-1,)},
-        {"places": ()}, {"kinds": b""}, {"kinds": b"\0"}, {"kinds": b"z"}, {"writers": ()}, {"columns": (1,)},
-        {"columns": ("a",)}, {"columns": (None,)}, {"columns": [0]}, {"names": (None,)},
+        lambda: {"filter": -2}, lambda: {"filter_before": -2}, lambda: {"filter_before": 63},
+        lambda: {"results": (ResultSpec("a", 0, "t", str.encode),)},  # type: ignore[arg-type]
+        lambda: {"results": (ResultSpec(b"a", -1, "t", str.encode),)},
+        lambda: {"results": (ResultSpec(b"a", 0, "", str.encode),)},
+        lambda: {"results": (ResultSpec(b"a", 0, "\0", str.encode),)},
+        lambda: {"results": (ResultSpec(b"a", 0, "z", str.encode),)},
+        lambda: {"results": (ResultSpec(b"a", 0, "c", str.encode),)},
+        lambda: {"results": (ResultSpec(b"a", 0, "t", str.encode),) * 2000},
+        lambda: {"columns": (1,)}, lambda: {"columns": ("a",)}, lambda: {"columns": (None,)}, lambda: {"columns": [0]},
     ],
 )  # fmt: skip
-def test_answers_that_name_what_there_is_not(wrong: dict[str, Any]) -> None:
+def test_results_that_name_what_there_is_not(wrong: Callable[[], dict[str, Any]]) -> None:
     with pytest.raises((ValueError, TypeError)):
-        an_answered_table(**wrong)
+        a_table_of_results(**wrong())
 
 
-@pytest.mark.parametrize("other", [{"filter_at": 2}, {"was_at": 2}, {"places": (2,)}, {"filter_at": 0}, {"was_at": 0}])
-def test_tables_of_results_that_did_not_come_back(other: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda: {"filter": 2}, lambda: {"filter_before": 2},
+        lambda: {"results": (ResultSpec(b"a", 2, "t", str.encode),)}, lambda: {"filter": 0},
+        lambda: {"filter_before": 0},
+    ],
+)  # fmt: skip
+def test_tables_of_results_that_did_not_come_back(other: Callable[[], dict[str, Any]]) -> None:
     with pytest.raises(ValueError, match="came back"):
-        drain(an_answered_table(**other), [])
+        drain(a_table_of_results(**other()), [])
 
 
 def test_a_column_that_is_named_again_and_again_has_its_room() -> None:
     """A layout is a table's columns; one that names a result often has more text than the row and its results."""
     out: list[Any] = []
     long = but(BACK, 2, texts(b"n" * 500, b"two"))
-    assert drain(an_answered_table(columns=(b"id", *[0] * 900)), out, back=long)[0] == 0, "left to the book"
+    assert drain(a_table_of_results(columns=(b"id", *[0] * 900)), out, back=long)[0] == 0, "left to the book"
     assert not out
 
 
@@ -501,9 +543,9 @@ def test_what_writes_results_changes_nothing_here() -> None:
             drain(None, [])
         return b'"%b"' % value.encode()
 
-    tables.append(an_answered_table(writer=writer, kinds=b"x"))
+    tables.append(a_table_of_results(writer=writer, kind="x"))
     out: list[Any] = []
-    assert drain(None, out, tables=tables, heads=heads, kept=kept, back=back) == (2, 2, 0, {})
+    assert drain(None, out, encoders=tables, targets=heads, kept=kept, back=back) == (2, 2, 0, {})
     assert out == GOOD
 
 
@@ -550,28 +592,25 @@ ALL_KINDS = (
 )  # fmt: skip
 PAYLOAD = f'{{"before":{ALL_KINDS},"after":{ALL_KINDS},"source":{{"v":1,"db":"d","schema":null,"table":"t"}},"op":"u"}}'
 WHOLE = {
-    ROWS: ALL_KINDS,
-    DEBEZIUM: f'{{"schema":{{"fields":[]}},"payload":{PAYLOAD}}}',
-    CANAL: f'{{"data":[{ALL_KINDS}],"database":"d","isDdl":false,"old":[{{"a":"x"}}],"pkNames":["id"],"table":"t",'
+    "ROWS": ALL_KINDS,
+    "DEBEZIUM": f'{{"schema":{{"fields":[]}},"payload":{PAYLOAD}}}',
+    "CANAL": f'{{"data":[{ALL_KINDS}],"database":"d","isDdl":false,"old":[{{"a":"x"}}],"pkNames":["id"],"table":"t",'
     '"type":"UPDATE"}',
 }
-FITTING = (
-    (b"id", INT, 32), (b"a", TEXT, -1), (b"b", TEXT, -1), (b"c", 1, 0), (b"d", 6, ord(" ")), (b"e", TEXT, 9),
-)  # fmt: skip
 
 
-@pytest.mark.parametrize("form", [ROWS, DEBEZIUM, CANAL])
-def test_messages_that_end_anywhere_are_read_no_further(form: int) -> None:
-    columns = tuple((name, b"", kind, False, number, 0, 0, 0) for name, kind, number in FITTING)
-    table = a_table(columns=columns, order=(0, 1, 2, 3, 4, 5), own=6)
-    lane = a_lane(lambda _: table, form=form, say=lambda _: _native.Saying(((b"id", 1, 32, 0, 0),)))
+@pytest.mark.parametrize("form", WHOLE)
+def test_messages_that_end_anywhere_are_read_no_further(form: str) -> None:
+    table = a_table(columns=FITTING, sink_order=(0, 1, 2, 3, 4, 5), source_columns=6)
+    schema = InlineSchema((InlineColumnSpec(b"id", ValueCodec.CODEC_INT, 32),))
+    encoder = an_encoder(lambda _: table, form=MessageForm[f"FORM_{form}"], read=lambda _: schema)
     text = WHOLE[form].encode()
     out: list[Any] = []
     for end in range(1, len(text)):
         for some in (text[:end], b" " * 40 + text[:end]):
             records: Any = Bare([some])
-            assert lane.take(records, 0, out) == 0
+            assert encode(encoder, records, out) == 0
     assert not out
     whole: Any = Bare([text, text])
-    assert lane.take(whole, 0, out) == 2
+    assert encode(encoder, whole, out) == 2
     assert len(out) == 2

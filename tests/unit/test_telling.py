@@ -15,7 +15,8 @@ import pytest
 from ingest.cli import progress
 from ingest.cli.progress import Log, Terminal, print_summary
 from ingest.errors import INTERRUPTED
-from ingest.observe.events import BatchDone, Event, RunEnded, RunStarted, Stopping, TableSummary
+from ingest.model.client_report import ClientReport, reports
+from ingest.observe.events import BatchDone, Event, RunEnded, RunStarted, Stopping, TableSummary, client_events
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,6 +61,30 @@ def logged(event: Event) -> dict[str, Any]:
     Log(frozenset({"hunter2"}), stream)(event)
     found: dict[str, Any] = json.loads(stream.getvalue())
     return found
+
+
+def test_what_a_client_tells_of_itself_is_logged_and_not_shown(terminal: tuple[Terminal, list[str]]) -> None:
+    class Reader:
+        def report(self) -> ClientReport:
+            return ClientReport("consumer", ((3, "FAIL", "of hunter2"), (4, "SLOW", "still")), 2, b'{"age":1}')
+
+    class Quiet:
+        def report(self) -> None:
+            return None
+
+    show, shown = terminal
+    before = [*shown]
+    events = [*client_events(reports(Reader(), Quiet(), object()))]
+    for event in events:
+        show(event)
+    assert shown == before
+    told = [
+        (line["level"], line.get("facility"), line.get("text"), line.get("statistics")) for line in map(logged, events)
+    ]
+    assert told == [
+        ("error", "FAIL", "of ********", None), ("warning", "SLOW", "still", None),
+        ("warning", "LOST", "2 lines before these were not kept", None), ("info", None, None, {"age": 1}),
+    ]  # fmt: skip
 
 
 def test_the_log_says_how_a_run_ended() -> None:

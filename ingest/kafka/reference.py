@@ -1,0 +1,267 @@
+"""The reference implementation of handle.py: confluent_kafka's own classes. Slow, and the same in every result.
+
+Each record is an object of Python's here. Where librdkafka calls back, confluent_kafka calls Python from within a
+method of the client; what it is called with is kept until somebody asks.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import confluent_kafka
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from ingest.kafka.failures import ClientError
+from ingest.kafka.waiting import in_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from confluent_kafka import Message
+
+    from ingest.kafka.handle import Conf, Encoded, Split
+    from ingest.model.record import Headers, Record
+
+MAX_ERRORS: Final = 8
+MAX_LINES: Final = 32
+METADATA_S: Final = 10.0
+FULL_S: Final = 0.05
+"""How long one look at a full queue waits, in seconds."""
+_LEVELS: Final = {logging.CRITICAL: 2, logging.ERROR: 3, logging.WARNING: 4, logging.INFO: 6, logging.DEBUG: 7}
+
+
+class _Lines(logging.Handler):
+    """Keeps the newest log lines."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: deque[tuple[int, str, str]] = deque(maxlen=MAX_LINES)
+        self.lost = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        facility, _, text = record.getMessage().partition(" ")
+        self.lost += len(self.lines) == MAX_LINES
+        self.lines.append((_LEVELS.get(record.levelno, 6), facility, text))
+
+
+class _Events:
+    """What librdkafka tells, until somebody asks."""
+
+    def __init__(self) -> None:
+        self._errors: deque[KafkaError] = deque(maxlen=MAX_ERRORS)
+        self._failed = 0
+        self._failure: tuple[KafkaError, str, int] | None = None
+        self._statistics: bytes | None = None
+        self._lines = _Lines()
+
+    def callbacks(self) -> dict[str, Any]:
+        """Return the configuration that makes librdkafka tell."""
+        logger = logging.Logger("ingest.kafka.client")  # noqa: LOG001  (it goes with its client, and prints nothing)
+        logger.addHandler(self._lines)
+        return {"error_cb": self._errors.append, "stats_cb": self._keep_statistics, "logger": logger}
+
+    def _keep_statistics(self, text: str) -> None:
+        self._statistics = text.encode()
+
+    def delivered(self, error: KafkaError | None, message: Message) -> None:
+        """Keep that a delivery failed."""
+        if error is not None:
+            self._failed += 1
+            if self._failure is None:
+                self._failure = (error, message.topic() or "", message.partition() or 0)
+
+    def news(self) -> bool:
+        """Return whether there is something that a writer has to look at."""
+        return bool(self._errors) or self._failure is not None
+
+    def errors(self) -> list[KafkaError]:
+        """See handle.Client."""
+        out = [*self._errors]
+        self._errors.clear()
+        return out
+
+    def failures(self) -> tuple[int, tuple[KafkaError, str, int] | None]:
+        """See handle.Producer."""
+        out, self._failure = self._failure, None
+        return self._failed, out
+
+    def log(self) -> tuple[list[tuple[int, str, str]], int]:
+        """See handle.Client."""
+        out = [*self._lines.lines], self._lines.lost
+        self._lines.lines.clear()
+        self._lines.lost = 0
+        return out
+
+    def statistics(self) -> bytes | None:
+        """See handle.Client."""
+        out, self._statistics = self._statistics, None
+        return out
+
+
+class Consumer(_Events):
+    """See handle.Consumer."""
+
+    def __init__(self, conf: Conf) -> None:
+        """Make the client; raises KafkaException for a configuration that librdkafka does not take."""
+        super().__init__()
+        self.group = str(conf["group.id"])
+        self.client = confluent_kafka.Consumer({**conf, **self.callbacks()})
+
+    def assign(self, starts: Mapping[Split, int]) -> None:
+        """See handle.Consumer."""
+        self.client.assign([TopicPartition(topic, partition, at) for (topic, partition), at in starts.items()])
+
+    def unassign(self) -> None:
+        """See handle.Consumer."""
+        self.client.unassign()
+
+    def remove(self, topic: str, partition: int) -> None:
+        """See handle.Consumer."""
+        self.client.incremental_unassign([TopicPartition(topic, partition)])
+
+    def consume(
+        self, most: int, millis: int
+    ) -> tuple[list[tuple[str, int, Sequence[Record]]], list[tuple[str, int, KafkaError]]]:
+        """See handle.Consumer."""
+        found: dict[Split, list[Record]] = {}
+        failed = []
+        for message in self.client.consume(most, millis / 1000):
+            topic, partition = message.topic() or "", message.partition() or 0
+            if (error := message.error()) is not None:
+                failed.append((topic, partition, error))
+            else:
+                found.setdefault((topic, partition), []).append(cast("Record", message))
+        return [(*split, records) for split, records in found.items()], failed
+
+    def positions(self, splits: Iterable[Split]) -> dict[Split, int]:
+        """See handle.Consumer."""
+        found = self.client.position([TopicPartition(*split) for split in splits])
+        return {(tp.topic, tp.partition): tp.offset for tp in found if tp.offset >= 0}
+
+    def watermarks(self, topic: str, partition: int, seconds: float) -> tuple[int, int]:
+        """See handle.Consumer."""
+        first, end = self.client.get_watermark_offsets(TopicPartition(topic, partition), timeout=seconds)
+        return first, end
+
+    def committed(self, topic: str, partition: int, seconds: float) -> tuple[int, str]:
+        """See handle.Consumer."""
+        (found,) = self.client.committed([TopicPartition(topic, partition)], timeout=seconds)
+        if found.error is not None:
+            raise KafkaException(found.error)
+        return found.offset, found.metadata or ""
+
+    def close(self, seconds: float) -> bool:
+        """See handle.Client."""
+        with suppress(KafkaException, RuntimeError):
+            return in_time(seconds, self.client.close)
+        return True
+
+
+class Producer(_Events):
+    """See handle.Producer."""
+
+    def __init__(self, conf: Conf) -> None:
+        """Make the client; raises KafkaException for a configuration that librdkafka does not take."""
+        super().__init__()
+        self.client = confluent_kafka.Producer({**conf, "on_delivery": self.delivered, **self.callbacks()})
+        self._partitions: dict[str, int] = {}
+
+    def write(self, records: Encoded, start: int = 0) -> int:
+        """See handle.Producer."""
+        for at in range(start, len(records)):
+            (topic, headers, partition), key, value = records[at]
+            more = {"partition": self._partition(topic, partition), "headers": None if headers is None else [*headers]}
+            if not self._produce(topic, value, key, **more):
+                return at
+        return len(records)
+
+    def _partition(self, topic: str, wanted: int | bytes) -> int:
+        """Return the partition of a destination, -1 for the key's.
+
+        How many a topic has is asked once, so that a key stays in its partition while this client lives.
+        """
+        if not isinstance(wanted, bytes):
+            return wanted
+        count = self._partitions.get(topic)
+        if count is None:
+            try:
+                count = self._partitions[topic] = max(1, self.partitions(topic, METADATA_S))
+            except KafkaException as exc:
+                raise ClientError(exc, f"ask for the partitions of {topic}") from exc
+        return int.from_bytes(wanted, "big") % count
+
+    def _produce(self, topic: str, value: Any, key: bytes | None, **more: Any) -> bool:  # noqa: ANN401  (the client's own)
+        while True:
+            try:
+                self.client.produce(topic, value, key, **more)
+            except BufferError:
+                self.client.poll(FULL_S)
+                if self.news():
+                    return False
+            except KafkaException as exc:
+                raise ClientError(exc, f"write a record of {len(value or b'')} bytes to {topic}") from exc
+            else:
+                return True
+
+    def send(
+        self, topic: str, key: bytes | None, value: bytes | None, headers: Headers | None, millis: int | None
+    ) -> bool:
+        """See handle.Producer."""
+        more = {} if millis is None else {"timestamp": millis}
+        return self._produce(topic, value, key, headers=headers, **more)
+
+    def poll(self) -> None:
+        """See handle.Producer."""
+        self.client.poll(0)
+
+    def flush(self, seconds: float) -> int:
+        """See handle.Producer."""
+        return self.client.flush(seconds)
+
+    def queued(self) -> int:
+        """See handle.Producer."""
+        return len(self.client)
+
+    def purge(self) -> None:
+        """See handle.Producer."""
+        self.client.purge()
+
+    def partitions(self, topic: str, seconds: float) -> int:
+        """See handle.Producer."""
+        found = self.client.list_topics(topic, timeout=seconds).topics[topic]
+        if found.error is not None:
+            raise KafkaException(found.error)
+        return len(found.partitions)
+
+    def init_transactions(self, seconds: float) -> None:
+        """See handle.Producer."""
+        self.client.init_transactions(seconds)
+
+    def begin_transaction(self) -> None:
+        """See handle.Producer."""
+        self.client.begin_transaction()
+
+    def send_offset(self, split: Split, offset: int, note: str, consumer: Consumer, seconds: float) -> None:
+        """See handle.Producer."""
+        group: Any = consumer.client.consumer_group_metadata()
+        self.client.send_offsets_to_transaction([TopicPartition(*split, offset, note)], group, seconds)
+
+    def commit_transaction(self, seconds: float) -> None:
+        """See handle.Producer."""
+        self.client.commit_transaction(seconds)
+
+    def abort_transaction(self, seconds: float) -> None:
+        """See handle.Producer."""
+        self.client.abort_transaction(seconds)
+
+    def close(self, seconds: float) -> bool:
+        """See handle.Client."""
+        end = getattr(self.client, "close", None)  # confluent-kafka 2.11 has none: a client ends when it is forgotten
+        with suppress(KafkaException, RuntimeError):
+            if end is not None:
+                return in_time(seconds, end, 1)
+            del self.client
+        return True

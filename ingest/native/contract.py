@@ -1,0 +1,171 @@
+"""What the native code is told of a table: one document of typed parts, from which a `RowEncoder` is made.
+
+Places are indexes into `RowEncoderSpec.columns` unless a docstring says otherwise. Names are as JSON has them between
+its quotes. Who makes a document gives numbers that fit each other; the native code refuses one that would let it read
+or write where it must not, with ValueError or TypeError.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ingest.native.codes import ColumnKind, SegmentKind, Spelling, ValueCodec
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnSpec:
+    """A column of a table's rows."""
+
+    name: bytes
+    kind: ColumnKind
+    fill: bytes = b""
+    """What is written where a row lacks the column."""
+    as_text: bool = False
+    """Whether the sink's column is a text: what is none is written as one."""
+    bits: int = 64
+    """Of an integer."""
+    characters: int = -1
+    """Most characters of a text; -1 for any number, and for JSON that becomes a text."""
+    precision: int = 0
+    scale: int = 0
+    separator: str = " "
+    """What is between a time stamp's date and time."""
+    zoned: bool = False
+    type_number: int = 0
+    """The number of the column's type where the sink has the same; 0 where values are to be checked in any case."""
+    spelling: Spelling | int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class KeySpec:
+    """The primary key of a table."""
+
+    columns: tuple[int, ...]
+    from_message: bool = False
+    """Whether a message's key has to have these columns, and no others."""
+    as_text: bool = False
+    """Whether every value is a text in keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentSpec:
+    """A part of a record that is put together."""
+
+    kind: SegmentKind
+    text: bytes = b""
+    column: int = 0
+    """In a key's template, a place among the columns of the key."""
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateSpec:
+    """What records are put together of, where they are no mere rows."""
+
+    key: tuple[SegmentSpec, ...] | None
+    """None: records have no key."""
+    insert: tuple[SegmentSpec, ...]
+    update: tuple[SegmentSpec, ...]
+    """Of an update whose row before it is known."""
+    update_alone: tuple[SegmentSpec, ...]
+    """Of an update where it is not."""
+    delete: tuple[SegmentSpec, ...] | None
+    """None: a delete has no value."""
+    clears_old_key: bool = False
+    """Whether an update that changes the key writes a tombstone under the old one."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlotSpec:
+    """A column that goes to expressions."""
+
+    column: int
+    slot: int
+    """Its place among the slots of `TransformRows`."""
+    kind: str
+    """The slot's kind: `s` text, `l` integer, `d` floating-point number, `b` truth value."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransformInputSpec:
+    """How the rows of a table go to expressions."""
+
+    program: int
+    inputs: tuple[SlotSpec, ...]
+    constants: tuple[str | None, ...]
+    """For each slot the text that it has in all rows, or None."""
+    event: int = -1
+    """The slot of what happened, or -1."""
+    decisive: tuple[int, ...] = ()
+    """Columns where a difference makes the row before an update go as well."""
+    key: tuple[int, ...] = ()
+    """Those of them that are of the result's key."""
+    always_before: bool = False
+    """Whether the row before an update goes in any case."""
+    before: tuple[SlotSpec, ...] = ()
+    """Columns of the row before an update that go with the row after it, where both have the same key."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResultSpec:
+    """A column that is made of a result."""
+
+    name: bytes
+    place: int
+    """Which of the results that come back it is."""
+    kind: str
+    """`l` integer, `b` truth value, `t` text, `x` what `write` makes, `c` a copy of the column that `write` names."""
+    write: Callable[[Any], bytes] | bytes
+    """Makes JSON of a value, as it does of texts that are not plain."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResultsSpec:
+    """How rows are made of what comes back from expressions."""
+
+    results: tuple[ResultSpec, ...]
+    columns: tuple[bytes | int, ...] | None = None
+    """What rows shall have: names of the row's columns, or places in `results`. None: all that the row has, then
+    results that are new."""
+    filter: int = -1
+    """Which result says whether a row passes, or -1."""
+    filter_before: int = -1
+    """Which one says whether the row before it did, or -1."""
+    soft_delete: bool = False
+    makes_key: bool = False
+    """Whether a result is of the primary key."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowEncoderSpec:
+    """How the rows of one table are checked and written."""
+
+    columns: tuple[ColumnSpec, ...]
+    """The source's columns in the source's order, then those that only the sink has."""
+    source_columns: int
+    """How many of them are the source's."""
+    sink_order: tuple[int, ...]
+    """All of them, in the sink's order."""
+    key: KeySpec
+    template: TemplateSpec | None = None
+    transform: TransformInputSpec | None = None
+    results: ResultsSpec | None = None
+    targets: tuple[int, int, int, int] | None = None
+    """Where records go that pass expressions by: numbers of the targets for each `TargetUse`."""
+
+
+@dataclass(frozen=True, slots=True)
+class InlineColumnSpec:
+    """What a message says about one column."""
+
+    name: bytes
+    codec: ValueCodec
+    first: int = 0
+    """A number of the codec's: bits, most characters (-1: any), precision, microseconds in one."""
+    second: int = 0
+    """The scale of a decimal."""
+    type_number: int = 0
+    """As in `ColumnSpec`, of the type that values have then."""

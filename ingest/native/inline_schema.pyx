@@ -1,0 +1,277 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""What messages say of their columns' types; see inline_schema.pxd."""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.mem cimport PyMem_Calloc, PyMem_Free
+from cpython.ref cimport PyObject
+from libc.stdint cimport uint8_t, uint32_t
+from libc.string cimport memcmp, memmove
+
+from weakref import WeakSet
+
+from ingest.native.codes cimport (
+    CODEC_ANY, CODEC_BASE64, CODEC_BIT, CODEC_BOOL, CODEC_DATE_TEXT, CODEC_DAYS, CODEC_DECIMAL, CODEC_INT, CODEC_LATIN,
+    CODEC_MOMENT, CODEC_MOMENT_TEXT, CODEC_NUMBER, CODEC_QUOTED_DECIMAL, CODEC_QUOTED_INT, CODEC_QUOTED_NUMBER,
+    CODEC_TEXT, CODEC_TIME, CODEC_TIME_TEXT, CODEC_UNSCALED, CODEC_UTC_TEXT, CODEC_ZONED,
+)
+from ingest.native.scan cimport (
+    JSON_BOOL, JSON_INT, JSON_NULL, JSON_STRING, MAX_MADE, Field, Row, Text, fits_date, fits_decimal, fits_double,
+    fits_int, fits_length, fits_time, fits_timestamp, is_named, is_number, read_base64, read_bit, read_days,
+    read_latin, read_moment, read_time, read_unquoted, read_unscaled, read_utc, read_zoned, scan_value,
+)
+from ingest.native.table cimport text_of_bytes
+from ingest.native.workspace cimport Typing
+
+cdef enum:
+    MAX_UNSAID = 8            # columns of a row of which nothing is said: each is looked for among all
+    MAX_SCHEMAS = 10_000      # of all caches together
+    MAX_WEIGHT = 128 << 20    # bytes of their texts and of what they say
+    OBJECT_WEIGHT = 32        # what an allocation adds, about
+
+
+# -- Values ------------------------------------------------------------------------------------------------------------
+
+
+cdef bint read_counted(const InlineColumn *column, Field *field, char **to) noexcept nogil:
+    """Read days, or microseconds of the day or since 1970."""
+    if column.codec == CODEC_DAYS:
+        return read_days(field, to)
+    if column.codec == CODEC_TIME:
+        return read_time(field, column.first, to)
+    return read_moment(field, column.first, to)
+
+
+cdef bint read_quoted(const InlineColumn *column, Field *field) noexcept nogil:
+    """Read a number that may be in a text."""
+    if not read_unquoted(field):
+        return False
+    if column.codec == CODEC_QUOTED_INT:
+        return field.kind == JSON_INT and fits_int(field, column.first)
+    if column.codec == CODEC_QUOTED_NUMBER:
+        return fits_double(field)
+    return fits_decimal(field, column.first, column.second)
+
+
+cdef bint is_text_of(const InlineColumn *column, const Field *field) noexcept nogil:
+    """Return whether a value is a text of its type."""
+    if field.kind != JSON_STRING:
+        return False
+    if column.codec == CODEC_TEXT:
+        return fits_length(field, column.first)
+    if column.codec == CODEC_DATE_TEXT:
+        return fits_date(field)
+    if column.codec == CODEC_TIME_TEXT:
+        return fits_time(field)
+    if column.codec == CODEC_MOMENT_TEXT:
+        return fits_timestamp(field, b' ', False)
+    return read_base64(field.text + 1, field.size - 2, NULL, 0) >= 0
+
+
+cdef bint read_value(const InlineColumn *column, Field *field, char **to) noexcept nogil:
+    """Check a value against what is said of it, and put in its place what it is; False for a fallback.
+
+    That may be at `to`, which goes on behind it then.
+    """
+    cdef int codec = column.codec
+    if codec == CODEC_INT:
+        return field.kind == JSON_INT and fits_int(field, column.first)
+    if codec == CODEC_NUMBER:
+        return fits_double(field)
+    if codec == CODEC_DECIMAL:
+        return is_number(field) and fits_decimal(field, column.first, column.second)
+    if codec == CODEC_BOOL:
+        return field.kind == JSON_BOOL
+    if codec == CODEC_ANY:
+        return True
+    if codec == CODEC_DAYS or codec == CODEC_TIME or codec == CODEC_MOMENT:
+        return read_counted(column, field, to)
+    if codec == CODEC_ZONED:
+        return read_zoned(field, to)
+    if codec == CODEC_UNSCALED:
+        return read_unscaled(field, column.first, column.second, to)
+    if codec == CODEC_QUOTED_INT or codec == CODEC_QUOTED_NUMBER or codec == CODEC_QUOTED_DECIMAL:
+        return read_quoted(column, field)
+    if codec == CODEC_BIT:
+        return read_bit(field)
+    if codec == CODEC_LATIN:
+        return read_latin(field, to)
+    if codec == CODEC_UTC_TEXT:
+        return read_utc(field, to)
+    if (
+        codec == CODEC_TEXT or codec == CODEC_DATE_TEXT or codec == CODEC_TIME_TEXT or codec == CODEC_MOMENT_TEXT
+        or codec == CODEC_BASE64
+    ):
+        return is_text_of(column, field)
+    return False
+
+
+# -- One schema --------------------------------------------------------------------------------------------------------
+
+
+cdef class InlineSchema:
+    """What messages say of their columns' types, from a tuple of `InlineColumnSpec`."""
+
+    def __cinit__(self, tuple columns):
+        cdef Text name
+        cdef InlineColumn *column
+        self.columns = <InlineColumn *> PyMem_Calloc(<size_t> len(columns) + 1, sizeof(InlineColumn))
+        if not self.columns:
+            raise MemoryError
+        for spec in columns:
+            column = &self.columns[self.count]
+            text_of_bytes(spec.name, &name)
+            column.name, column.name_size = name.text, <uint32_t> name.size
+            column.codec, column.type = spec.codec, spec.type_number
+            column.first, column.second = spec.first, spec.second
+            counts = column.codec == CODEC_TIME or column.codec == CODEC_MOMENT
+            bits = column.codec == CODEC_INT or column.codec == CODEC_QUOTED_INT
+            if (counts and column.first < 1) or (bits and not 1 <= column.first <= 64):
+                raise ValueError("a column with numbers that its way of reading does not have")
+            self.weight += name.size + sizeof(InlineColumn) + OBJECT_WEIGHT * 4
+            self.count += 1
+        self.spec = columns
+
+    def __dealloc__(self):
+        PyMem_Free(self.columns)
+
+    cdef bint read_row(self, Row *row, Typing *typing, char **to) noexcept nogil:
+        """Put the values of a row in the form that is written, as far as something is said of them.
+
+        Returns False for a fallback. `to` has room for all that may be made.
+        """
+        cdef int next = 0, unsaid = 0, i
+        cdef Field *field
+        cdef Text came
+        cdef const InlineColumn *column
+        for i in range(row.count):
+            field = &row.fields[i]
+            came.text, came.size = field.text, field.size
+            typing.came[i].text = NULL
+            typing.types[i] = 0
+            column = column_of(self, field, &next)
+            if column == NULL:
+                unsaid += 1
+                if unsaid > MAX_UNSAID:
+                    return False
+            if column == NULL or field.kind == JSON_NULL:
+                continue
+            if not read_value(column, field, to):
+                return False
+            if field.text != came.text:
+                typing.came[i] = came
+            # What is no text where any value may be is not of its type yet
+            if column.codec != CODEC_ANY or field.kind == JSON_STRING:
+                typing.types[i] = column.type
+        return True
+
+
+cdef const InlineColumn *column_of(InlineSchema schema, const Field *field, int *next) noexcept nogil:
+    """Return what is said of a field, or NULL; what is behind the last one is looked at first."""
+    cdef const InlineColumn *column
+    cdef int _
+    for _ in range(schema.count):
+        if next[0] >= schema.count:
+            next[0] = 0
+        column = &schema.columns[next[0]]
+        next[0] += 1
+        if is_named(field, column.name, column.name_size):
+            return column
+    return NULL
+
+
+# -- Those that were read ----------------------------------------------------------------------------------------------
+
+caches = WeakSet()
+cdef size_t all_weight = 0
+cdef size_t all_count = 0
+
+
+cdef class SchemaCache:
+    """Schemas by their texts: `read` makes one of a text, or None. All caches together have one limit."""
+
+    def __cinit__(self, read):
+        self.read = read
+        self.schemas = {}
+        caches.add(self)
+
+    def __dealloc__(self):
+        self.forget()
+
+    cdef void forget(self) noexcept:
+        global all_weight, all_count
+        cdef int i
+        for i in range(RECENT_SCHEMAS):
+            self.recent[i].text = NULL
+        all_weight -= self.weight
+        all_count -= self.count
+        self.weight = self.count = 0
+        if self.schemas is not None:
+            self.schemas.clear()
+
+    cdef bint keep(self, bytes text, object made) except -1:
+        """Keep what a text says, if there is room; where there is none for it beside others, they are forgotten.
+
+        Returns False for what is larger than all that may be kept.
+        """
+        global all_weight, all_count
+        cdef size_t weight = <size_t> PyBytes_GET_SIZE(text) + MAX_MADE * 4  # and the objects' own
+        if type(made) is InlineSchema:
+            weight += (<InlineSchema> made).weight
+        if weight > MAX_WEIGHT / 4:
+            return False
+        if all_weight + weight > MAX_WEIGHT or all_count >= MAX_SCHEMAS:
+            for cache in list(caches):
+                (<SchemaCache> cache).forget()
+        self.schemas[text] = (text, made)
+        self.weight += weight
+        self.count += 1
+        all_weight += weight
+        all_count += 1
+        return True
+
+    cdef InlineSchema find(self, const char **at, const char *end):
+        """Return what a text says, from its brace on, and put where it ends in `at`; None for a fallback.
+
+        Raises what `read` raises.
+        """
+        cdef const char *text = at[0]
+        cdef const char *p
+        cdef uint8_t kind, flags = 0
+        cdef size_t size
+        cdef RecentSchema found
+        cdef int i
+        for i in range(RECENT_SCHEMAS):
+            found = self.recent[i]
+            if found.text == NULL:
+                break
+            size = <size_t> PyBytes_GET_SIZE(<object> found.text)
+            if size > <size_t> (end - text) or memcmp(text, PyBytes_AS_STRING(<object> found.text), size):
+                continue
+            memmove(&self.recent[1], &self.recent[0], <size_t> i * sizeof(RecentSchema))
+            self.recent[0] = found
+            at[0] = text + size
+            return <InlineSchema> found.schema
+        if self.read is None or text >= end or text[0] != b'{':
+            return None
+        p = scan_value(text, end, 1, &kind, &flags)
+        if p == NULL:
+            return None
+        schema = self.find_text(PyBytes_FromStringAndSize(text, p - text))
+        if schema is not None:
+            at[0] = p
+        return schema
+
+    cdef InlineSchema find_text(self, bytes text):
+        """Return what a text says that is not one of the last; None for a fallback."""
+        cdef tuple kept = self.schemas.get(text)
+        if kept is None:
+            if not self.keep(text, self.read(text)):
+                return None
+            kept = self.schemas[text]
+        made = kept[1]
+        if type(made) is not InlineSchema:
+            return None
+        memmove(&self.recent[1], &self.recent[0], (RECENT_SCHEMAS - 1) * sizeof(RecentSchema))
+        self.recent[0].text = <PyObject *> kept[0]
+        self.recent[0].schema = <PyObject *> made
+        return <InlineSchema> made

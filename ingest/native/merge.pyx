@@ -1,0 +1,309 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""Rows that come back from expressions, with their results: to records.
+
+The reference is task/drain.py. Rows of one offset are one message, of which all records are written or none.
+"""
+
+from cpython.mem cimport PyMem_Calloc, PyMem_Free
+from libc.stdint cimport UINT32_MAX, int32_t, int64_t, uint32_t
+from libc.string cimport memcmp
+
+from ingest.native.arrow cimport ArrowColumn, ArrowColumns, int_at, is_null, long_at, text_at, truth_at
+from ingest.native.codes cimport TARGET_DELETE, TARGET_INSERT, TARGET_UPDATE
+from ingest.native.records cimport EncodedBatch, add_record, keep, reserve
+from ingest.native.results cimport ResultRows
+from ingest.native.row_encoder cimport RowEncoder
+from ingest.native.rows cimport (
+    MAX_KEY, check_row, key_fields, write_key, write_partial_key, write_row, written_size,
+)
+from ingest.native.scan cimport Field, Row, Text, is_utf8, scan_row
+from ingest.native.table cimport MAX_KEYS, Table, count_touched
+from ingest.native.transform_rows cimport AT_KEY, AT_OFFSET, AT_PROGRAM, AT_SENT, AT_TARGET, AT_TEXT, AT_WHAT
+from ingest.native.upserts cimport count_change
+from ingest.native.workspace cimport Workspace, enter, leave
+
+from ingest.encode import transform
+
+# What a row is that went to an expression: the numbers are the reference's
+cdef int32_t INSERT = transform.INSERT
+cdef int32_t UPDATE = transform.UPDATE
+cdef int32_t UPDATE_ALONE = transform.UPDATE_ALONE
+cdef int32_t DELETE = transform.DELETE
+cdef int32_t BEFORE = transform.BEFORE
+cdef int32_t BOTH = transform.BOTH
+
+cdef enum:                    # the columns: what stayed here, the programs and masks that came back, results
+    BACK_PROGRAM = AT_SENT
+    BACK_MASK
+    FIXED
+
+cdef const char *KINDS = b"iilissil"
+
+
+cdef struct Span:             # the rows of one message, and those of their results
+    Py_ssize_t first
+    Py_ssize_t end
+    Py_ssize_t row
+    Py_ssize_t row_end
+
+
+cdef class Merger:
+    cdef ArrowColumns columns
+    cdef tuple encoders       # by program
+    cdef tuple targets        # of records that are ready
+    cdef Py_ssize_t *places   # of those targets in the batch, or -1
+    cdef long *done           # by target: so many records went there
+    cdef long filtered
+    cdef EncodedBatch batch
+
+    def __cinit__(self, list encoders not None, list targets not None, Py_ssize_t results):
+        cdef Py_ssize_t i
+        self.encoders, self.targets = tuple(encoders), tuple(targets)
+        for target in self.targets:
+            if type(target) is not tuple or not target:
+                raise TypeError("a target is a tuple")
+        self.places = <Py_ssize_t *> PyMem_Calloc(<size_t> len(targets) + 1, sizeof(Py_ssize_t))
+        self.done = <long *> PyMem_Calloc(<size_t> len(targets) + 1, sizeof(long))
+        if not self.places or not self.done:
+            raise MemoryError
+        for i in range(len(self.targets)):
+            self.places[i] = -1
+        self.columns = ArrowColumns(FIXED + results)
+        self.batch = EncodedBatch()
+        self.batch.messages = self.columns
+
+    def __dealloc__(self):
+        PyMem_Free(self.places)
+        PyMem_Free(self.done)
+
+    cdef int open(self, bytes kinds, list kept, Py_ssize_t size, list back, Py_ssize_t sent) except -1:
+        """Take the columns; raises ValueError or TypeError for what they are not."""
+        cdef Py_ssize_t c
+        if len(kept) != AT_SENT or len(back) != len(kinds) + 2 or size < 0 or sent < 0:
+            raise ValueError("not the columns that there are")
+        cdef tuple given = tuple(kept) + tuple(back)  # nobody else changes it
+        for c in range(len(kinds)):
+            if kinds[c] not in b"lsdb":
+                raise ValueError("a result is of s, l, d or b")
+        for encoder in self.encoders:
+            if encoder is None:
+                continue
+            if type(encoder) is not RowEncoder or (<RowEncoder> encoder).results is None or not (
+                (<RowEncoder> encoder).results.fits(kinds)
+            ):
+                raise ValueError("tables whose results are not among those that came back")
+        for c in range(FIXED + len(kinds)):
+            kind = KINDS[c] if c < FIXED else kinds[c - FIXED]
+            self.columns.open(c, kind, given[c], size if c < AT_SENT else sent)
+        return 0
+
+    # -- Records that are ready ----------------------------------------------------------------------------------------
+
+    cdef bint is_ready(self, Py_ssize_t row, Text *key, Text *text) except -1:
+        """Put in the record that a row is; False where it is none. A text of NULL is none."""
+        cdef const ArrowColumn *columns = self.columns.columns
+        key.text = text.text = NULL
+        key.size = text.size = 0
+        if int_at(&columns[AT_PROGRAM], row) != -1 or not 0 <= int_at(&columns[AT_TARGET], row) < len(self.targets):
+            return False
+        if not is_null(&columns[AT_KEY], row):
+            text_at(&columns[AT_KEY], row, key)
+        if not is_null(&columns[AT_TEXT], row):
+            text_at(&columns[AT_TEXT], row, text)
+        return True
+
+    cdef int add_ready(self, const Span *span) except -1:
+        """Add the records of a message that are ready: returns 1, or 0 for a fallback."""
+        cdef Text key, text
+        cdef Py_ssize_t i
+        cdef int32_t target
+        for i in range(span.first, span.end):  # all of them are looked at first: all go, or none
+            if not self.is_ready(i, &key, &text):
+                return 0
+        for i in range(span.first, span.end):
+            self.is_ready(i, &key, &text)
+            target = int_at(&self.columns.columns[AT_TARGET], i)
+            if self.places[target] < 0:
+                self.places[target] = self.batch.add_target(self.targets[target][0])
+            add_record(self.batch, self.places[target], key.text, key.size, text.text, text.size)
+            self.done[target] += 1
+        return 1
+
+    # -- Rows with results ---------------------------------------------------------------------------------------------
+
+    cdef int add(self, Workspace *ws, const Span *span) except -1:
+        """Add the records of a message: returns 1, or 0 for a fallback."""
+        cdef const ArrowColumn *columns = self.columns.columns
+        cdef Py_ssize_t last = span.end - 1, at = span.row + last - span.first
+        cdef int32_t program = int_at(&columns[AT_PROGRAM], last)
+        cdef RowEncoder encoder
+        if program == -1:
+            return self.add_ready(span)
+        if not 0 <= program < len(self.encoders) or span.end - span.first > 2:
+            return 0
+        if span.row_end - span.row != span.end - span.first or self.encoders[program] is None:
+            return 0
+        if int_at(&columns[BACK_PROGRAM], at) != program:
+            return 0
+        encoder = <RowEncoder> self.encoders[program]
+        return self.add_row(ws, span, encoder, encoder.results)
+
+    cdef int add_row(self, Workspace *ws, const Span *span, RowEncoder encoder, ResultRows results) except -1:
+        """Add the records of a row, of which `last` is the row after: returns 1, or 0 for a fallback."""
+        cdef const ArrowColumn *columns = self.columns.columns
+        cdef Py_ssize_t last = span.end - 1, at = span.row + last - span.first
+        cdef Text text, raw
+        cdef int32_t what = int_at(&columns[AT_WHAT], last)
+        cdef const ArrowColumn *filter = &columns[FIXED + results.filter] if results.filter >= 0 else NULL
+        cdef bint passes = filter == NULL or truth_at(filter, at), passed = False, written_over = False
+        cdef int64_t ignored = 0
+        text_at(&columns[AT_TEXT], last, &text)
+        # What the row before would have been is of no interest where it did not come along
+        if results.filter_before >= 0 and not what & BOTH:
+            ignored = <int64_t> 1 << results.filter_before
+        if long_at(&columns[BACK_MASK], at) & ~ignored:
+            return 0
+        raw = text
+        if span.end - span.first == 2:
+            if not self.is_pair(span, what, ignored):
+                return 0
+            text_at(&columns[AT_TEXT], span.first, &raw)
+            passed = filter == NULL or truth_at(filter, span.row)
+            what = UPDATE if passed else INSERT
+        elif what == (UPDATE | BOTH):
+            if results.filter_before < 0 or results.makes_key:
+                return 0
+            passed = truth_at(&columns[FIXED + results.filter_before], at)
+            what = UPDATE if passed else INSERT
+            written_over = True
+        elif what not in (INSERT, UPDATE, UPDATE_ALONE, DELETE) or (what == UPDATE_ALONE and not passes):
+            return 0
+        elif what == DELETE:
+            if results.soft_delete:
+                return 0
+            passed, passes = passes, False
+        if not passes and not passed:
+            self.filtered += 1
+            return 1
+        if not self.put(ws, encoder, span.row, at, text if passes else none, raw if passed and not (
+            passes and written_over
+        ) else none):
+            return 0
+        count_change(encoder, TARGET_DELETE if not passes else TARGET_INSERT if what == INSERT else TARGET_UPDATE)
+        return 1
+
+    cdef bint is_pair(self, const Span *span, int32_t what, int64_t ignored) noexcept:
+        """Return whether two rows are an update and the row before it, neither of which failed."""
+        cdef const ArrowColumn *columns = self.columns.columns
+        cdef int32_t program = int_at(&columns[AT_PROGRAM], span.end - 1)
+        return (
+            what == UPDATE and int_at(&columns[AT_WHAT], span.first) == BEFORE
+            and int_at(&columns[AT_PROGRAM], span.first) == program
+            and int_at(&columns[BACK_PROGRAM], span.row) == program
+            and not long_at(&columns[BACK_MASK], span.row) & ~ignored
+        )
+
+    cdef bint put(
+        self, Workspace *ws, RowEncoder encoder, Py_ssize_t before_at, Py_ssize_t at, Text text, Text raw
+    ) except -1:
+        """Make the row of the image `text`, and of the one before, `raw`, and add what becomes of them.
+
+        Either may be none. Returns False for a fallback.
+        """
+        cdef const ArrowColumn *came = self.columns.columns + FIXED
+        cdef ResultRows results = encoder.results
+        cdef Text row = none
+        if raw.text != NULL and results.makes_key:
+            if not results.make(ws, raw, came, before_at, self.batch, &raw):
+                return False
+        if text.text != NULL and not results.make(ws, text, came, at, self.batch, &row):
+            return False
+        return add_made(ws, encoder, row, raw, self.batch)
+
+
+cdef Text none
+none.text, none.size = NULL, 0
+
+
+cdef bint read_row(Text text, Row *row) noexcept nogil:
+    """Scan a row's own text; False for a fallback."""
+    cdef const char *end = text.text + text.size
+    return text.size <= UINT32_MAX and is_utf8(text.text, text.size) and scan_row(text.text, end, row, NULL) == end
+
+
+cdef bint add_made(Workspace *ws, Table table, Text text, Text before, EncodedBatch batch) except -1:
+    """Add the records of a row, whose fields are in `ws.composed`, and of what it was before; either may be none.
+
+    Returns False for a fallback.
+    """
+    cdef const Field *fields[MAX_KEYS]
+    cdef const Row *row = &ws.composed
+    cdef Py_ssize_t rewritten
+    cdef size_t size = 0, old_size = 0, room
+    cdef char *keys = reserve(batch, 2 * MAX_KEY)
+    cdef char *to
+    if before.text != NULL:
+        if not read_row(before, &ws.before):
+            return False
+        old_size = write_partial_key(table, &ws.before, keys)
+        if not old_size:
+            return False
+    if text.text != NULL:
+        if not check_row(table, row, NULL, ws.modes, &rewritten) or not key_fields(table, row, fields):
+            return False
+        size = write_key(table, fields, keys + old_size)
+        if not size:
+            return False
+    keep(batch, old_size + size)
+    target = table.target_in(batch)
+    if old_size and (old_size != size or memcmp(keys, keys + old_size, size)):
+        add_record(batch, target, keys, old_size, NULL, 0)
+    if text.text == NULL:
+        return old_size != 0
+    room = written_size(table, row, rewritten)
+    if room:
+        to = reserve(batch, room)
+        text.text, text.size = to, write_row(table, row, NULL, ws.modes, rewritten, to)
+        keep(batch, text.size)
+    add_record(batch, target, keys + old_size, size, text.text, text.size)
+    return True
+
+
+def merge_results(
+    list encoders, list targets, Py_ssize_t size, list kept not None, bytes kinds not None, Py_ssize_t sent,
+    list back not None, Py_ssize_t start, Py_ssize_t row, long long limit,
+):
+    """See the stub."""
+    cdef Workspace *ws = enter()
+    cdef Merger merger
+    cdef Span span
+    cdef int64_t offset
+    good = False
+    try:
+        if start < 0 or not 0 <= row <= sent:
+            raise ValueError("not the columns that there are")
+        merger = Merger(encoders, targets, len(kinds))
+        merger.open(kinds, kept, size, back, sent)
+        count_touched(True)  # what others counted is not for this to forget
+        span.end, span.row_end = start, row
+        while span.end < size:
+            span.first, span.row = span.end, span.row_end
+            offset = long_at(&merger.columns.columns[AT_OFFSET], span.first)
+            if offset >= limit:
+                break
+            while span.end < size and long_at(&merger.columns.columns[AT_OFFSET], span.end) == offset:
+                span.row_end += int_at(&merger.columns.columns[AT_PROGRAM], span.end) >= 0
+                span.end += 1
+            if span.row_end > sent:
+                raise ValueError("fewer results than rows")
+            if not merger.add(ws, &span):
+                span.end, span.row_end = span.first, span.row
+                break
+        good = True
+    finally:
+        try:
+            count_touched(good)
+        finally:
+            leave()
+    done = {i: merger.done[i] for i in range(len(merger.targets)) if merger.done[i]}
+    return merger.batch, span.end, span.row_end, merger.filtered, done

@@ -1,0 +1,44 @@
+# One call at a time: `NativeEncoder`, `merge_results` and `settle` raise RuntimeError while one of them runs, in whatever
+# thread; `TransformRows` while one of its own does.
+from collections.abc import Callable, Sequence
+
+from ingest.model.record import Record
+from ingest.native.codes import MessageForm
+from ingest.native.inline_schema import InlineSchema
+from ingest.native.records import EncodedBatch, Messages
+from ingest.native.row_encoder import RowEncoder
+from ingest.native.transform_rows import TransformRows
+
+class NativeEncoder:
+    """Encodes the messages of one topic."""
+
+    def __init__(
+        self,
+        form: MessageForm,
+        find: Callable[[bytes], RowEncoder | None],
+        member: bytes | None,
+        read: Callable[[bytes], InlineSchema | None],
+        /,
+    ) -> None:
+        """`find`: returns what encodes the table of an id, which is its three parts, each with a zero byte.
+
+        `member`: the name of what says what columns' types are, where messages have it; `read`: what it says.
+        """
+
+    def encode(self, messages: Sequence[Record] | Messages, start: int, /) -> tuple[EncodedBatch, int]:
+        """Encode messages from `start` on; return their records, and the index of the first message that is left.
+
+        That one is for the reference, unless the batch is `full`: then the next call goes on there.
+        """
+
+    def feed(self, messages: Sequence[Record] | Messages, start: int, rows: TransformRows, /) -> int:
+        """Put rows for expressions in `rows`; return the index of the first message that is for the reference."""
+
+    def tombstones(self) -> int:
+        """Return how many messages without a value were passed since the last time."""
+
+    def forget(self) -> None:
+        """Ask for every table again."""
+
+def settle() -> None:
+    """Tell the plans what was encoded since the last time."""

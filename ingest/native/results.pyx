@@ -1,0 +1,311 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""How rows are made of what comes back from expressions; see results.pxd."""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.mem cimport PyMem_Calloc, PyMem_Free
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.limits cimport INT_MAX
+from libc.stdint cimport UINT32_MAX, uint8_t, uint32_t
+from libc.string cimport memcpy
+
+from ingest.native.arrow cimport ArrowColumn, double_at, is_null, long_at, text_at, truth_at
+from ingest.native.records cimport EncodedBatch, keep, reserve
+from ingest.native.scan cimport (
+    JSON_NULL, MAX_FIELDS, Field, Row, Text, is_named, put_int, scan_row, scan_value,
+)
+from ingest.native.table cimport text_of_bytes
+from ingest.native.workspace cimport Room, Workspace, room_for
+
+
+
+# -- Results as JSON ---------------------------------------------------------------------------------------------------
+
+
+cdef int put(Room *room, size_t *size, const char *text, size_t more) except -1:
+    cdef char *to
+    if size[0] + more > UINT32_MAX:
+        raise OverflowError("results of more than 4 GiB")
+    to = room_for(room, size[0] + more)
+    if more:
+        memcpy(to + size[0], text, more)
+    size[0] += more
+    return 0
+
+
+cdef bint is_plain(Text text) noexcept nogil:
+    """Return whether a text is JSON as it is, between quotes."""
+    cdef size_t i
+    for i in range(text.size):
+        if <uint8_t> text.text[i] < 0x20 or text.text[i] == b'"' or text.text[i] == b'\\' or text.text[i] == 0x7F:
+            return False
+    return True
+
+
+cdef bint put_written(Room *room, size_t *size, value, writer) except -1:
+    """Put what Python makes of a value; False for a fallback: the reference says what is wrong with it."""
+    try:
+        made = writer(value)
+    except Exception:
+        return False
+    if type(made) is not bytes:
+        return False
+    put(room, size, PyBytes_AS_STRING(made), <size_t> PyBytes_GET_SIZE(made))
+    return True
+
+
+cdef bint put_text(Room *room, size_t *size, const ArrowColumn *column, Py_ssize_t at, char kind, writer) except -1:
+    cdef Text text
+    text_at(column, at, &text)
+    if kind == b't' and is_plain(text):
+        put(room, size, b'"', 1)
+        put(room, size, text.text, text.size)
+        put(room, size, b'"', 1)
+        return True
+    try:
+        value = PyUnicode_DecodeUTF8(text.text, <Py_ssize_t> text.size, NULL)
+    except UnicodeDecodeError:
+        return False
+    return put_written(room, size, value, writer)
+
+
+cdef bint put_result(Room *room, size_t *size, const ArrowColumn *column, Py_ssize_t at, char kind, writer) except -1:
+    """Put a result as JSON behind others; False for a fallback."""
+    cdef char number[24]
+    if is_null(column, at):
+        put(room, size, b"null", 4)
+        return True
+    if column.kind == b's':
+        return put_text(room, size, column, at, kind, writer)
+    if column.kind == b'd':
+        return put_written(room, size, double_at(column, at), writer)
+    if column.kind != kind:
+        return False
+    if kind == b'b':
+        if truth_at(column, at):
+            put(room, size, b"true", 4)
+        else:
+            put(room, size, b"false", 5)
+    else:
+        put(room, size, number, <size_t> (put_int(number, long_at(column, at)) - number))
+    return True
+
+
+# -- Rows that are made ------------------------------------------------------------------------------------------------
+
+
+cdef struct Composition:      # a row that is being written
+    Row *row
+    char *to
+    const char *end
+
+
+cdef bint add_field(Composition *made, const Field *name, const Field *value) noexcept nogil:
+    """Add a field; False where there is no room for it."""
+    cdef Row *row = made.row
+    cdef char *p = made.to
+    cdef Field *field
+    # and the row's last brace
+    if row.count == MAX_FIELDS or <size_t> name.name_size + value.size + 5 > <size_t> (made.end - p):
+        return False
+    field = &row.fields[row.count]
+    if row.count:
+        p[0] = b','
+        p += 1
+    row.count += 1
+    p[0] = b'"'
+    p += 1
+    memcpy(p, name.name, name.name_size)
+    field.name, field.name_size = p, name.name_size
+    p += name.name_size
+    p[0], p[1] = b'"', b':'
+    p += 2
+    memcpy(p, value.text, value.size)
+    field.text, field.size, field.kind, field.flags = p, value.size, value.kind, value.flags
+    made.to = p + value.size
+    return True
+
+
+cdef const Field *field_of(const Row *row, Text name, bint *twice) noexcept nogil:
+    """Return the field of a name, or NULL. A name `twice` is a fallback: the last one counts."""
+    cdef const Field *found = NULL
+    cdef int i
+    for i in range(row.count):
+        if is_named(&row.fields[i], name.text, <uint32_t> name.size):
+            if found != NULL:
+                twice[0] = True
+            found = &row.fields[i]
+    return found
+
+
+cdef bint compose_all(ResultRows of, Composition *made, const Row *row, const Field *values) noexcept nogil:
+    """Write all that a row has, with results in the place of columns, then those that are new."""
+    cdef bint used[MAX_FIELDS]
+    cdef const Field *field
+    cdef int i, f
+    for i in range(of.count):
+        used[i] = False
+    for f in range(row.count):
+        field = &row.fields[f]
+        for i in range(of.count):
+            if is_named(field, values[i].name, values[i].name_size):
+                # A name twice: the last one counts, and that is for the reference
+                if used[i] or not add_field(made, field, &values[i]):
+                    return False
+                used[i] = True
+                break
+        else:
+            if not add_field(made, field, field):
+                return False
+    for i in range(of.count):
+        if not used[i] and not add_field(made, &values[i], &values[i]):
+            return False
+    return True
+
+
+cdef bint compose_columns(ResultRows of, Composition *made, const Row *row, const Field *values) noexcept nogil:
+    """Write the columns that a row shall have."""
+    cdef const ResultColumn *column
+    cdef const Field *found
+    cdef bint twice = False
+    cdef int c
+    for c in range(of.column_count):
+        column = &of.columns[c]
+        found = &values[column.place] if column.place >= 0 else field_of(row, column.name, &twice)
+        if twice or (found != NULL and not add_field(made, found, found)):
+            return False
+    return True
+
+
+cdef class ResultRows:
+    """How rows of a table are made of results, from a `ResultsSpec`."""
+
+    def __cinit__(self, spec):
+        cdef tuple results = spec.results
+        self.filter, self.filter_before = spec.filter, spec.filter_before
+        self.soft_delete, self.makes_key = spec.soft_delete, spec.makes_key
+        if len(results) > MAX_FIELDS or self.filter < -1 or not -1 <= self.filter_before < MAX_MARKS:
+            raise ValueError("too many results, or no such result")
+        self.results = <Result *> PyMem_Calloc(<size_t> len(results) + 1, sizeof(Result))
+        if not self.results:
+            raise MemoryError
+        self.writers = []
+        self.spec = spec
+        for result in results:
+            self.add_result(result)
+        self.column_count = -1
+        if spec.columns is not None:
+            self.set_columns(spec.columns)
+
+    def __dealloc__(self):
+        PyMem_Free(self.results)
+        PyMem_Free(self.columns)
+
+    def add_result(self, spec):
+        cdef Result *result = &self.results[self.count]
+        text_of_bytes(spec.name, &result.name)
+        if not 0 <= spec.place < INT_MAX or spec.kind not in ("l", "b", "t", "x", "c"):
+            raise ValueError("a result of no such place or kind")
+        result.place, result.kind = spec.place, ord(spec.kind)
+        if result.kind == b'c':
+            text_of_bytes(spec.write, &result.copied)
+        self.writers.append(spec.write)
+        self.count += 1
+
+    def set_columns(self, tuple columns):
+        cdef ResultColumn *column
+        self.columns = <ResultColumn *> PyMem_Calloc(<size_t> len(columns) + 1, sizeof(ResultColumn))
+        if not self.columns:
+            raise MemoryError
+        for i, given in enumerate(columns):
+            column = &self.columns[i]
+            column.place = -1
+            if type(given) is int:
+                if not 0 <= given < self.count:
+                    raise ValueError("a column is a name or the place of a result")
+                column.place = given
+            else:
+                text_of_bytes(given, &column.name)
+        self.column_count = <int> len(columns)
+
+    cdef bint fits(self, bytes kinds) except -1:
+        """Return whether results of these kinds are those that rows are made of."""
+        cdef Py_ssize_t count = len(kinds)
+        cdef int i
+        for i in (self.filter, self.filter_before):
+            if i >= count or (i >= 0 and kinds[i] != b'b'):
+                return False
+        for i in range(self.count):
+            if self.results[i].kind != b'c' and self.results[i].place >= count:
+                return False
+        return True
+
+    cdef bint write_results(
+        self, Workspace *ws, Text raw, const ArrowColumn *came, Py_ssize_t at, Field *values
+    ) except -1:
+        """Write the results of a row, those of row `at`; False for a fallback. A copy is of the row `ws.after`."""
+        cdef size_t size = 0, start
+        cdef const Field *copied
+        cdef const Result *result
+        cdef bint twice = False
+        cdef const char *text
+        cdef int i
+        for i in range(self.count):
+            result = &self.results[i]
+            values[i].name, values[i].name_size = result.name.text, <uint32_t> result.name.size
+            values[i].text, values[i].size, values[i].kind, values[i].flags = b"null", 4, JSON_NULL, 0
+            if result.kind == b'c':
+                copied = field_of(&ws.after, result.copied, &twice)
+                if twice:
+                    return False
+                if copied != NULL:
+                    values[i].text, values[i].size = copied.text, copied.size
+                    values[i].kind, values[i].flags = copied.kind, copied.flags
+                continue
+            start = size
+            if not put_result(&ws.results, &size, &came[result.place], at, result.kind, self.writers[i]):
+                return False
+            values[i].size = <uint32_t> (size - start)
+        text = ws.results.bytes
+        for i in range(self.count):
+            if self.results[i].kind == b'c':
+                continue
+            values[i].text = text
+            text += values[i].size
+            if scan_value(values[i].text, text, 2, &values[i].kind, &values[i].flags) != text:
+                return False
+        return True
+
+    cdef bint make(
+        self, Workspace *ws, Text raw, const ArrowColumn *came, Py_ssize_t at, EncodedBatch batch, Text *made
+    ) except -1:
+        """Make the row of an image, `raw`, and its results, those of row `at`; False for a fallback.
+
+        `made` is in the batch then, and its fields in `ws.composed`.
+        """
+        cdef Field values[MAX_FIELDS]
+        cdef const char *end = raw.text + raw.size
+        cdef Composition composed
+        cdef size_t most = raw.size + 8
+        cdef char *to
+        cdef int i
+        if raw.size > UINT32_MAX or scan_row(raw.text, end, &ws.after, NULL) != end:
+            return False
+        if not self.write_results(ws, raw, came, at, values):
+            return False
+        for i in range(self.count):
+            most += <size_t> values[i].name_size + values[i].size + 4
+        to = reserve(batch, most)
+        to[0] = b'{'
+        ws.composed.text, ws.composed.count = to, 0
+        composed.row, composed.to, composed.end = &ws.composed, to + 1, to + most
+        if self.column_count < 0:
+            if not compose_all(self, &composed, &ws.after, values):
+                return False
+        elif not compose_columns(self, &composed, &ws.after, values):
+            return False
+        composed.to[0] = b'}'
+        ws.composed.size = composed.to + 1 - to
+        ws.composed.end = composed.to + 1
+        made.text, made.size = to, <size_t> ws.composed.size
+        keep(batch, made.size)
+        return True

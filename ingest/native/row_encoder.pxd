@@ -1,0 +1,18 @@
+# cython: language_level=3
+"""How the rows of one table are checked and written."""
+
+from libc.stdint cimport int32_t
+
+from ingest.native.codes cimport TARGET_USES
+from ingest.native.results cimport ResultRows
+from ingest.native.table cimport Table
+from ingest.native.template cimport RecordTemplate
+from ingest.native.transform_input cimport TransformInput
+
+
+cdef class RowEncoder(Table):
+    cdef RecordTemplate template      # None: records are rows
+    cdef TransformInput transform     # None: rows do not go to expressions
+    cdef ResultRows results           # None: rows do not come from expressions
+    cdef bint has_targets
+    cdef int32_t targets[<int> TARGET_USES]

@@ -1,0 +1,23 @@
+from typing import Any, Protocol
+
+from ingest.native.contract import RowEncoderSpec
+
+class Counters(Protocol):
+    """A plan: what was encoded is added to its counters."""
+
+    inserted: int
+    updated: int
+    deleted: int
+
+class RowEncoder:
+    """How the rows of one table are checked and written."""
+
+    def __init__(self, spec: RowEncoderSpec, plan: Counters, destination: Any, /) -> None:  # noqa: ANN401
+        """Make all of it; raises ValueError or TypeError for a document that names what there is not.
+
+        `destination`: the sink's own.
+        """
+
+    @property
+    def destination(self) -> Any:  # noqa: ANN401
+        """The sink's own."""

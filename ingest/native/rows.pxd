@@ -1,0 +1,31 @@
+# cython: language_level=3
+"""Rows: whether they fit their table, their keys, and what they are written as. The reference is encode/plan.py."""
+
+from libc.stdint cimport uint8_t
+
+from ingest.native.scan cimport Field, Row, Text
+from ingest.native.table cimport Column, Table
+from ingest.native.workspace cimport Typing, Workspace
+
+cdef enum:
+    MAX_KEY = 4096            # most bytes of a key
+
+
+cdef uint8_t mode_of(const Column *column, const Field *field) noexcept nogil
+cdef uint8_t mode_in_row(const Column *column, const Row *row, int i, const Typing *typing) noexcept nogil
+cdef Column *column_of(Table table, const Field *field, int *next) noexcept nogil
+cdef bint is_compact(const Row *row) noexcept nogil
+cdef bint check_row(
+    Table table, const Row *row, const Typing *typing, uint8_t *modes, Py_ssize_t *rewritten
+) noexcept nogil
+cdef size_t written_size(Table table, const Row *row, Py_ssize_t rewritten) noexcept nogil
+cdef size_t write_row(
+    Table table, const Row *row, const Typing *typing, const uint8_t *modes, Py_ssize_t rewritten, char *to
+) noexcept nogil
+cdef bint key_fields(Table table, const Row *row, const Field **fields) noexcept nogil
+cdef int find_key(Table table, const Row *row, const Field **fields) noexcept nogil
+cdef size_t write_key(Table table, const Field **fields, char *to) noexcept nogil
+cdef size_t write_partial_key(Table table, const Row *row, char *to) noexcept nogil
+cdef bint is_key(Table table, const Text *names, int count) noexcept nogil
+cdef bint has_key_columns(Table table, Text message_key, Row *row) noexcept nogil
+cdef bint lacks_values(const Row *row) noexcept nogil

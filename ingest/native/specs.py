@@ -1,0 +1,258 @@
+"""What the native code is told of tables and of what messages say, from the plans of the reference.
+
+In: plans and the columns that messages declare. Out: documents of contract.py; None where the native code cannot do
+what is asked, which the reference does then.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from ingest.encode.decoders import plain_name
+from ingest.encode.transform import EVENT
+from ingest.formats.writing import Cell, Pattern, Side, json_cells
+from ingest.model import temporal
+from ingest.model.data_type import (
+    BinaryType,
+    BooleanType,
+    CharType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    NullType,
+    StringType,
+    TimestampNTZType,
+    TimestampType,
+    TimeType,
+    VarcharType,
+)
+from ingest.model.types import INTEGER_BITS, TIMES, is_text
+from ingest.native.codes import ColumnKind, SegmentKind, Spelling, ValueCodec
+from ingest.native.contract import (
+    ColumnSpec,
+    InlineColumnSpec,
+    KeySpec,
+    ResultSpec,
+    ResultsSpec,
+    RowEncoderSpec,
+    SegmentSpec,
+    SlotSpec,
+    TemplateSpec,
+    TransformInputSpec,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from ingest.encode.plan import TablePlan
+    from ingest.encode.rows import Layout, RowPlan
+    from ingest.encode.transform import FeedPlan, ResultMerger
+    from ingest.formats.typed import Column as InlineColumn
+    from ingest.formats.writing import Pieces
+    from ingest.model.data_type import DataType
+
+_MAX_KEYS: Final = 16
+_MAX_TYPES: Final = 10_000
+_MAX_RESULTS: Final = 1000
+_ENDLESS: Final = 1 << 40
+"""More characters than any text has: messages may declare a VARCHAR of any length."""
+
+# -- Tables ------------------------------------------------------------------------------------------------------------
+
+
+def table_spec(plan: TablePlan | RowPlan) -> RowEncoderSpec | None:
+    """Return how rows of a plan are checked and written, without what its records are put together of."""
+    source, sink = plan.source, plan.sink
+    sink_types = {column.name: column.type for column in sink.columns}
+    names, own = _names(plan), len(source.columns)
+    places = {name: i for i, name in enumerate(names)}
+    if len(sink.primary_key) > _MAX_KEYS or len(names) != len(sink.columns):
+        return None
+    columns = [
+        _column(c.name, c.type, sink_types[c.name], plan.standard, declared=c.name in plan.declared, fine=True)
+        for c in source.columns
+    ]
+    columns += [ColumnSpec(_text(name), ColumnKind.COLUMN_OTHER, _fill(name)) for name in names[own:]]
+    key = KeySpec(tuple(places[name] for name in sink.primary_key), plan.key_from_message, plan.strings_in_keys)
+    return RowEncoderSpec(tuple(columns), own, tuple(places[column.name] for column in sink.columns), key)
+
+
+def _names(plan: TablePlan | RowPlan) -> list[str]:
+    """Return the columns in the order of their places: the source's, then those that only the sink has."""
+    return [*dict.fromkeys(column.name for side in (plan.source, plan.sink) for column in side.columns)]
+
+
+def _text(name: str) -> bytes:
+    return msgspec.json.encode(name)[1:-1]
+
+
+def _fill(name: str) -> bytes:
+    return b",%b:null" % msgspec.json.encode(name)
+
+
+def _column(name: str, before: DataType, after: DataType, standard: str, *, declared: bool, fine: bool) -> ColumnSpec:
+    """Return what a column takes, of a type in the source and one in the sink."""
+    spelling = Spelling.SPELLING_USUAL
+    if declared:
+        spelling = Spelling.SPELLING_FINE if fine else Spelling.SPELLING_ANY
+    kind, more = _kind(before, after, standard)
+    number = _number_of(before) if before == after else 0
+    return ColumnSpec(
+        _text(name), kind, _fill(name), as_text=is_text(after), type_number=number, spelling=spelling, **more
+    )
+
+
+def _kind(before: DataType, after: DataType, standard: str) -> tuple[ColumnKind, dict[str, Any]]:
+    """Return the kind of a column, and what else of a `ColumnSpec` belongs to it."""
+    kind, found, more = type(before), ColumnKind.COLUMN_OTHER, {}
+    if kind is NullType:
+        found = ColumnKind.COLUMN_NULL
+    elif kind is BooleanType:
+        found = ColumnKind.COLUMN_BOOL
+    elif kind in INTEGER_BITS:
+        found, more = ColumnKind.COLUMN_INT, {"bits": INTEGER_BITS[kind]}
+    elif kind in {FloatType, DoubleType}:
+        found = ColumnKind.COLUMN_DOUBLE
+    elif kind is StringType:
+        found = ColumnKind.COLUMN_TEXT
+    elif isinstance(before, (CharType, VarcharType)):
+        found, more = ColumnKind.COLUMN_TEXT, {"characters": min(before.length, _ENDLESS)}
+    elif isinstance(before, DecimalType):
+        found, more = ColumnKind.COLUMN_DECIMAL, {"precision": before.precision, "scale": before.scale}
+    elif kind in {TimestampNTZType, TimestampType} and (not isinstance(after, TIMES) or after == before):
+        found = ColumnKind.COLUMN_TIMESTAMP
+        more = {"separator": " " if standard == temporal.SQL else "T", "zoned": kind is TimestampType}
+    elif kind is DateType and (not isinstance(after, TIMES) or after == before):
+        found = ColumnKind.COLUMN_DATE
+    elif kind is TimeType and (is_text(after) or after == before):
+        found = ColumnKind.COLUMN_TIME
+    elif kind is BinaryType and (is_text(after) or after == before):
+        found = ColumnKind.COLUMN_BYTES
+    return found, more
+
+
+_numbers: dict[DataType, int] = {}
+
+
+def _number_of(data_type: DataType) -> int:
+    """Return a number for each type, the same for equal ones; 0 where there are too many: messages may declare any.
+
+    0 as well for what is no type of values: they have to be looked at.
+    """
+    if isinstance(data_type, NullType):
+        return 0
+    if len(_numbers) < _MAX_TYPES:
+        return _numbers.setdefault(data_type, len(_numbers) + 1)
+    return _numbers.get(data_type, 0)
+
+
+# -- Templates ---------------------------------------------------------------------------------------------------------
+
+
+def template_spec(plan: RowPlan, layout: Layout) -> TemplateSpec | None:
+    """Return what the records of a plan are put together of."""
+    key, own = plan.sink.primary_key, {column.name for column in plan.source.columns}
+    cells = [piece for piece in layout.key or () if isinstance(piece, Cell)]
+    if not isinstance(layout.value, Pattern) or any(name not in own for name in key):
+        return None
+    if any(cell.name not in key for cell in cells):
+        return None
+    places = {name: i for i, name in enumerate(_names(plan))}
+    names = [column.name for column in plan.sink.columns]
+    value = layout.value
+    return TemplateSpec(
+        key=None if layout.key is None else _segments(layout.key, {name: i for i, name in enumerate(key)}, ()),
+        insert=_segments(value.insert, places, names),
+        update=_segments(value.update, places, names),
+        update_alone=_segments(value.alone, places, names),
+        delete=None if value.delete is None else _segments(value.delete, places, ()),
+        clears_old_key=layout.moves,
+    )
+
+
+def _segments(pieces: Pieces, places: Mapping[str, int], row: Sequence[str]) -> tuple[SegmentSpec, ...]:
+    """Return pieces as segments; `row`: the columns of a row after a change."""
+    made: list[SegmentSpec] = []
+    for piece in pieces:
+        if isinstance(piece, bytes):
+            made.append(SegmentSpec(SegmentKind.SEGMENT_TEXT, piece))
+        elif isinstance(piece, Cell):
+            kind = SegmentKind.SEGMENT_CSV if piece.csv else SegmentKind.SEGMENT_JSON
+            made.append(SegmentSpec(kind, column=places[piece.name]))
+        elif piece is Side.BEFORE:
+            made.append(SegmentSpec(SegmentKind.SEGMENT_BEFORE))
+        else:
+            made += _segments(json_cells((name, Cell(name)) for name in row), places, ())
+    return tuple(made)
+
+
+# -- Transforms --------------------------------------------------------------------------------------------------------
+
+
+def feed_spec(plan: FeedPlan) -> RowEncoderSpec | None:
+    """Return how the rows of a table go to expressions."""
+    columns, key = plan.source.schema.columns, plan.source.schema.primary_key
+    ours = {name: place for name, place in plan.ours if name not in plan.constants}
+    if ours.keys() - {EVENT} or plan.static or not all(plain_name(column.name) for column in columns):
+        return None
+    places = {column.name: i for i, column in enumerate(columns)}
+    if len(key) > _MAX_KEYS or any(name not in places for name in key):
+        return None
+    # Values of the result's key keep the text that they came as, so that other spellings of them are a fallback
+    spelled = plan.declared.difference(plan.key_columns)
+    made = tuple(
+        _column(c.name, c.type, c.type, plan.standard, declared=c.name in spelled, fine=False) for c in columns
+    )
+    constants: list[str | None] = [None] * plan.slots
+    for name, place in plan.ours:
+        constants[place] = plan.constants.get(name)
+    transform = TransformInputSpec(
+        plan.program.number,
+        inputs=_slots(plan.inputs, places),
+        constants=tuple(constants),
+        event=ours.get(EVENT, -1),
+        decisive=tuple(places[name] for name in plan.decisive),
+        key=tuple(places[name] for name in plan.key),
+        always_before=plan.images,
+        before=_slots(plan.was, places),
+    )
+    order, from_message = tuple(range(len(columns))), plan.source.key_from_message
+    key_spec = KeySpec(tuple(places[name] for name in key), from_message)
+    return RowEncoderSpec(made, len(columns), order, key_spec, transform=transform)
+
+
+def _slots(inputs: Iterable[tuple[str, str, int]], places: Mapping[str, int]) -> tuple[SlotSpec, ...]:
+    return tuple(SlotSpec(places[name], slot, kind) for name, kind, slot in inputs)
+
+
+def results_spec(merger: ResultMerger) -> ResultsSpec | None:
+    """Return how rows are made of the results of a program."""
+    if len(merger.program.outputs) > _MAX_RESULTS:
+        return None
+    filter_at, was_at, soft_delete, key_made, names, places, kinds, writers, columns = merger.answer()
+    results = zip(names, places, kinds.decode(), writers, strict=True)
+    return ResultsSpec(
+        tuple(ResultSpec(name, place, kind, write) for name, place, kind, write in results),
+        columns,
+        filter_at,
+        was_at,
+        soft_delete=soft_delete,
+        makes_key=key_made,
+    )
+
+
+# -- What messages say -------------------------------------------------------------------------------------------------
+
+
+def inline_spec(columns: Mapping[str, InlineColumn]) -> tuple[InlineColumnSpec, ...] | None:
+    """Return what messages say of their columns' types."""
+    if not columns or not all(plain_name(name) for name in columns):
+        return None
+    return tuple(
+        InlineColumnSpec(_text(name), ValueCodec[f"CODEC_{how.name}"], min(first, _ENDLESS), second, number)
+        for name, column in columns.items()
+        for (how, first, second), number in ((column.reads, _number_of(column.type)),)
+    )

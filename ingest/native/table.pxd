@@ -1,0 +1,63 @@
+# cython: language_level=3
+"""A table as the native code has it: its columns, its key, and what was counted."""
+
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+
+from ingest.native.records cimport EncodedBatch
+from ingest.native.scan cimport Text
+
+cdef enum:
+    MAX_KEYS = 16
+    MAX_NAME = 1 << 24
+
+
+cdef struct Column:
+    const char *name
+    const char *fill          # `,"name":null`
+    uint32_t name_size
+    uint32_t fill_size
+    int kind                  # ColumnKind
+    int key                   # its place in the primary key, or -1
+    int type                  # the number of its type where the sink's column is of the same, or 0
+    bint as_text
+    bint moves                # it is of the key of what comes out of expressions
+    uint8_t spelling          # Spelling
+    int64_t bits
+    int64_t characters
+    int64_t precision
+    int64_t scale
+    char separator
+    bint zoned
+    int at                    # the field of the row in hand
+    int was                   # the field of the image in hand
+    uint64_t seen             # the row that had it last
+    uint64_t had              # the image that had it last
+
+
+cdef class Table:
+    cdef Column *columns
+    cdef int *order           # the sink's columns in the sink's order
+    cdef int count            # columns of the sink
+    cdef int own              # so many of them, the first ones, may be in a row
+    cdef int keys
+    cdef int key_columns[MAX_KEYS]
+    cdef bint key_from_message
+    cdef bint key_as_text
+    cdef bint declares        # the pipeline declares types of its columns
+    cdef uint64_t row         # number of the row in hand
+    cdef object plan          # whose counters are kept
+    cdef readonly object destination
+    cdef uint64_t batch       # the batch that `target` is of
+    cdef Py_ssize_t target
+    cdef long inserted
+    cdef long updated
+    cdef long deleted
+    cdef object spec          # owns the texts of names
+
+    cdef int touch(self) except -1
+    cdef Py_ssize_t target_in(self, EncodedBatch batch) except -1
+
+
+cdef int count_touched(bint good) except -1
+cdef int *places_of(tuple places, Py_ssize_t end) except NULL
+cdef int text_of_bytes(object given, Text *text) except -1

@@ -1,0 +1,36 @@
+# cython: language_level=3
+"""Records that are put together: columns of a row, images, and texts between them.
+
+The reference is `Layout` in encode/rows.py, of the pieces that formats/writing.py has.
+"""
+
+from ingest.native.messages cimport Change
+from ingest.native.records cimport EncodedBatch
+from ingest.native.table cimport Table
+from ingest.native.workspace cimport Workspace
+
+
+cdef struct Segment:
+    int kind                  # SegmentKind
+    int column                # its place; in keys, among the columns of the key
+    const char *text
+    size_t size
+
+
+cdef struct Segments:
+    Segment *segments
+    int count
+
+
+cdef class RecordTemplate:
+    cdef Segments key
+    cdef Segments insert
+    cdef Segments update
+    cdef Segments update_alone
+    cdef Segments delete
+    cdef bint keyed
+    cdef bint writes_deletes  # they have a value
+    cdef bint clears_old_key
+    cdef object spec          # owns the texts of segments
+
+    cdef int add(self, Workspace *ws, Table table, const Change *change, EncodedBatch batch) except -1

@@ -1,0 +1,314 @@
+"""The native Kafka client refuses to be entered again, and keeps no more than it may. Needs no broker."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import confluent_kafka
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from harness import free_port
+
+from ingest.kafka import handle, reference
+from ingest.kafka.failures import ClientError, error_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ingest.kafka.native.producer import Producer
+
+pytestmark = pytest.mark.skipif(bool(handle.unusable()), reason="installed without a compiler")
+NOWHERE: dict[str, Any] = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
+
+
+def make(**conf: Any) -> Producer:
+    from ingest.kafka.native.producer import Producer
+
+    return Producer({**NOWHERE, **conf})
+
+
+@pytest.fixture
+def producer() -> Iterator[Producer]:
+    made = make(**{"queue.buffering.max.messages": 50_000})
+    yield made
+    made.purge()
+    assert made.close(10)
+
+
+def dropped(producer: Producer) -> int:
+    """How many records were queued; they are not any more."""
+    producer.purge()
+    assert producer.flush(10) == 0
+    return producer.failures()[0]
+
+
+class To(tuple[Any, ...]):
+    """A destination; something happens when it is looked up."""
+
+    __slots__ = ()
+    looked = 0
+    then: Callable[[], object] = staticmethod(lambda: None)
+
+    def __hash__(self) -> int:
+        To.looked += 1
+        To.then()
+        return super().__hash__()
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    To.looked, To.then = 0, staticmethod(lambda: None)
+    yield
+    To.then = staticmethod(lambda: None)
+
+
+def test_a_client_is_not_entered_again_from_what_it_calls(producer: Producer) -> None:
+    calls: list[Callable[[], Any]] = [
+        lambda: producer.write([(("t", None, 0), b"k", b"v")]), lambda: producer.send("t", b"k", b"v", None, None),
+        lambda: producer.close(1),
+    ]  # fmt: skip
+    refused: list[str] = []
+
+    def again() -> None:
+        for call in calls:
+            with pytest.raises(RuntimeError) as caught:
+                call()
+            refused.append(str(caught.value))
+        producer.failures()
+        producer.errors()
+
+    To.then = again
+    assert producer.write([(To(("one", None, 0)), b"k", b"v")]) == 1
+    assert {("writing already" in said, "in use" in said) for said in refused} == {(True, False), (False, True)}
+    To.then = lambda: None
+    assert producer.write([(("one", None, 0), b"k", b"v")]) == 1
+    assert dropped(producer) == 2
+
+
+def test_a_list_that_changes_while_it_is_written(producer: Producer) -> None:
+    records: list[Any] = [(To((f"t{i}", None, 0)), bytes(100), bytes(100)) for i in range(10)]
+    To.then = records.clear
+    assert producer.write(records) == 1
+
+    class Failing(list[Any]):
+        def __iter__(self) -> Any:
+            raise LookupError
+
+    with pytest.raises(LookupError):
+        producer.send("t", None, b"", Failing([("h", b"")]), None)
+    assert producer.send("t", None, b"", [("h", b""), ("h", None)], 1), "it is not left as if it were writing"
+    assert dropped(producer) == 2
+
+
+def test_what_is_not_a_record_is_refused(producer: Producer) -> None:
+    wrong: list[Any] = [
+        (("t", None, 0), "text", b""), (("t", None, 0), b""), (("t", None), b"", b""), (("t", None, "0"), b"", b""),
+        (("a\0b", None, 0), b"", b""), (("t", [("h",)], 0), b"", b""), (("t", [(b"h", b"")], 0), b"", b""), None,
+    ]  # fmt: skip
+    for record in wrong:
+        with pytest.raises((TypeError, ValueError, AttributeError)):
+            producer.write([record])
+    with pytest.raises(ClientError) as caught:
+        producer.write([(("t" * 600, None, 0), b"", b"")])
+    assert "topic" in caught.value.what
+    assert dropped(producer) == 0
+
+
+def test_a_client_is_not_entered_by_another_thread_while_it_waits_for_room() -> None:
+    producer = make(**{"queue.buffering.max.messages": 1})
+    ended = threading.Event()
+    left: list[int] = []
+
+    def write() -> None:
+        records: list[Any] = [(("t", None, 0), b"k", b"v")] * 2
+        done = 0
+        while done < 2 and not ended.is_set():  # a broker that is away is news, again and again
+            done = producer.write(records, done)
+            producer.errors()
+        left.append(done)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    limit = time.monotonic() + 20
+    while producer.queued() < 1 and time.monotonic() < limit:
+        time.sleep(0.01)
+    calls: list[Callable[[], Any]] = [
+        lambda: producer.write([(("u", None, 0), b"k", b"v")]), lambda: producer.send("u", b"", b"", None, None),
+        lambda: producer.close(1),
+    ]  # fmt: skip
+    refused = 0
+    while refused < len(calls) and time.monotonic() < limit:  # it is out for a moment after news
+        try:
+            calls[refused]()
+        except RuntimeError as exc:
+            assert "already" in str(exc) or "in use" in str(exc)  # noqa: PT017  (it may take several tries)
+            refused += 1
+    assert refused == len(calls)
+    ended.set()
+    producer.purge()
+    thread.join(20)
+    assert left
+    producer.purge()
+    assert producer.close(10)
+    for call in calls[:2]:
+        with pytest.raises(RuntimeError, match="closed"):
+            call()
+    assert producer.close(10), "again"
+
+
+def test_a_client_is_not_closed_while_a_thread_waits_for_records() -> None:
+    from ingest.kafka.native.consumer import Consumer
+
+    consumer = Consumer({**NOWHERE, "group.id": "g"})
+    done: list[Any] = []
+    threads = [threading.Thread(target=lambda: done.append(consumer.consume(10, 700))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.2)
+    with pytest.raises(RuntimeError, match="in use"):
+        consumer.close(1)
+    for thread in threads:
+        thread.join()
+    assert [found for found, _ in done] == [[], []]
+    for most, millis in ((1 << 62, 1), (-1, 1), (0, 1), (1, -5), (1, 1 << 40)):
+        with pytest.raises(ValueError, match="consumed"):
+            consumer.consume(most, millis)
+    assert consumer.close(10)
+    with pytest.raises(RuntimeError, match="closed"):
+        consumer.consume(1, 1)
+
+
+def test_destinations_that_are_made_for_records_do_not_stay(producer: Producer) -> None:
+    count = 20_100
+    headers = (("h", b"1"),)
+    destinations = [To(("t", headers, i)) for i in range(count)]
+    producer.write([(to, None, b"v") for to in destinations])
+    before = To.looked
+    producer.write([(destinations[-1], None, b"v")])
+    assert To.looked == before, "the last one is known without being looked up"
+    producer.write([(destinations[20_001], None, b"v")])
+    known = To.looked - before
+    before = To.looked
+    producer.write([(destinations[0], None, b"v")])
+    assert To.looked - before > known, "the first ones are made anew"
+    assert dropped(producer) == count + 3
+
+
+def test_a_client_is_of_the_process_that_made_it() -> None:
+    from ingest.kafka.native.consumer import Consumer
+
+    made: list[Any] = [make(), Consumer({**NOWHERE, "group.id": "g"})]
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            for call in (made[0].poll, lambda: made[1].consume(1, 1), lambda: made[0].close(1)):
+                with pytest.raises(RuntimeError, match="forked"):
+                    call()
+            made.clear()
+            gc.collect()
+            code = 0
+        finally:
+            os._exit(code)
+    limit = time.monotonic() + 20
+    pid, status = 0, 1
+    while not pid and time.monotonic() < limit:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        time.sleep(0.01)
+    assert (pid, status) == (child, 0)
+    assert made[0].close(10)
+    assert made[1].close(10)
+
+
+def test_there_is_no_client_half_made() -> None:
+    from ingest.kafka.native.consumer import Consumer
+    from ingest.kafka.native.producer import Producer
+
+    for half in (Producer.__new__(Producer), Consumer.__new__(Consumer)):
+        half.errors()
+        half.log()
+        assert half.statistics() is None
+        assert half.close(1)
+    with pytest.raises(RuntimeError, match="closed"):
+        Producer.__new__(Producer).poll()
+    with pytest.raises(RuntimeError, match="closed"):
+        Consumer.__new__(Consumer).unassign()
+    with pytest.raises(KafkaException, match="No such configuration property"):
+        make(**{"no.such": "1"})
+    whole = make()
+    with pytest.raises(RuntimeError, match="already"):
+        whole.__init__(NOWHERE)  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("conf", [
+    {"linger.ms": "soon"}, {"no.such": "property"}, {"transactional.id": "t", "enable.idempotence": False},
+    {"security.protocol": "ssl", "ssl.ca.location": "/no/such/file"},
+])  # fmt: skip
+def test_what_librdkafka_refuses_is_said_as_confluent_kafka_does(conf: dict[str, Any]) -> None:
+    said = []
+    for producer in (make, lambda **conf: reference.Producer({**NOWHERE, **conf})):
+        with pytest.raises(KafkaException) as caught:
+            producer(**conf)
+        error = error_of(caught.value)
+        said.append((error.code(), error.str()))
+    assert said[0] == said[1]
+
+
+def test_what_librdkafka_tells_waits_for_whoever_asks() -> None:
+    nobody: dict[str, Any] = {
+        "bootstrap.servers": f"127.0.0.1:{free_port()}",
+        "log_level": 4,
+        "statistics.interval.ms": 100,
+    }
+    for made in (make(**nobody), reference.Producer(nobody)):
+        errors: list[KafkaError] = []
+        lines: list[Any] = []
+        statistics = None
+        limit = time.monotonic() + 20
+        while not (errors and lines and statistics) and time.monotonic() < limit:
+            made.poll()
+            errors += made.errors()
+            lines += made.log()[0]
+            statistics = statistics or made.statistics()
+            time.sleep(0.05)
+        assert {error.code() for error in errors} & {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN}
+        assert any("Connection refused" in text for _, _, text in lines), lines
+        assert {level for level, _, _ in lines} <= {2, 3, 4}
+        assert (statistics or b"").startswith(b"{")
+        assert made.failures() == (0, None)
+        assert made.close(10)
+
+
+def test_there_are_no_statistics_that_nobody_asked_for(producer: Producer) -> None:
+    for _ in range(5):
+        producer.poll()
+        time.sleep(0.05)
+    assert producer.statistics() is None
+
+
+def test_a_version_that_was_not_tested_is_not_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ingest.kafka.native import library
+
+    assert library.load() == confluent_kafka.libversion()[0]
+    handle.unusable.cache_clear()
+    try:
+        monkeypatch.setattr(library, "load", refuse)
+        assert "was not tested" in handle.unusable()
+        made = handle.make_producer(NOWHERE)
+        assert isinstance(made, reference.Producer)
+        handle.unusable.cache_clear()
+        monkeypatch.setenv("INGEST_NATIVE", "off")
+        assert handle.unusable() == "INGEST_NATIVE=off"
+    finally:
+        monkeypatch.undo()
+        handle.unusable.cache_clear()
+    assert handle.unusable() == ""
+
+
+def refuse() -> str:
+    msg = "librdkafka 9.9.9 was not tested"
+    raise LookupError(msg)
