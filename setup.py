@@ -3,25 +3,25 @@
 Optional: without a C compiler the tool does the same by its reference implementation, slowly, and says so.
 """
 
-from glob import glob
+from pathlib import Path
 
 from setuptools import Extension, setup
 
+NATIVE = Path("ingest/native")
 LEAVES = ["ingest/native/scan.c", "ingest/native/values.c", "ingest/native/readings.c"]
 # What a module includes or cimports may be any of them: a change of one builds all anew
-SOURCES = glob("ingest/native/*.pxd") + glob("ingest/native/*.h") + LEAVES
+SOURCES = [str(path) for kind in ("*.pxd", "*.h") for path in sorted(NATIVE.glob(kind))] + LEAVES
 WITHOUT_LEAVES = {"codes", "records", "workspace", "table", "arrow", "row_encoder", "transform_rows"}
 
 
 def native() -> list[Extension]:
     """Return an extension for each Cython module of `ingest.native`."""
     made = []
-    for path in sorted(glob("ingest/native/*.pyx")):
-        name = path.removesuffix(".pyx").replace("/", ".")
-        leaves = [] if name.rpartition(".")[2] in WITHOUT_LEAVES else LEAVES
-        made.append(
-            Extension(name, [path, *leaves], depends=SOURCES, extra_compile_args=["-O3", "-std=gnu11"], optional=True)
-        )
+    for path in sorted(NATIVE.glob("*.pyx")):
+        sources = [str(path)] if path.stem in WITHOUT_LEAVES else [str(path), *LEAVES]
+        flags = ["-O3", "-std=gnu11"]
+        name = f"ingest.native.{path.stem}"
+        made.append(Extension(name, sources, depends=SOURCES, extra_compile_args=flags, optional=True))
     return made
 
 

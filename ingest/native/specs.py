@@ -45,13 +45,13 @@ from ingest.native.contract import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pyspark.sql.types import DataType
 
     from ingest.encode.plan import TablePlan
     from ingest.encode.rows import Layout, RowPlan
-    from ingest.encode.transform import Composer, FeedPlan, Input
+    from ingest.encode.transform import Composer, FeedPlan
     from ingest.formats.typed import Column as InlineColumn
     from ingest.formats.writing import Pieces
 
@@ -94,9 +94,7 @@ def _fill(name: str) -> bytes:
     return b",%b:null" % msgspec.json.encode(name)
 
 
-def _column(  # noqa: PLR0913  (what there is to know of a column)
-    name: str, before: DataType, after: DataType, standard: str, *, declared: bool, fine: bool
-) -> ColumnSpec:
+def _column(name: str, before: DataType, after: DataType, standard: str, *, declared: bool, fine: bool) -> ColumnSpec:
     """Return what a column takes, of a type in the source and one in the sink."""
     spelling = Spelling.SPELLING_USUAL
     if declared:
@@ -110,7 +108,8 @@ def _column(  # noqa: PLR0913  (what there is to know of a column)
 
 def _kind(before: DataType, after: DataType, standard: str) -> tuple[ColumnKind, dict[str, Any]]:
     """Return the kind of a column, and what else of a `ColumnSpec` belongs to it."""
-    kind, found, more = type(before), ColumnKind.COLUMN_OTHER, {}
+    kind, found = type(before), ColumnKind.COLUMN_OTHER
+    more: dict[str, Any] = {}
     if kind is NullType:
         found = ColumnKind.COLUMN_NULL
     elif kind is BooleanType:

@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from ingest.model.record import Record
     from ingest.model.reject import Failure
     from ingest.model.table import TableId
-    from ingest.native.row_encoder import RowEncoder
     from ingest.native.native import Target
+    from ingest.native.row_encoder import RowEncoder
     from ingest.task.assignment import Task
     from ingest.transform.handover import Handover
 

@@ -634,11 +634,12 @@ def test_other_canal_messages_are_left(value: bytes) -> None:
 
 def test_a_source_is_read_whatever_source_came_before() -> None:
     """Sources are compared with one that came: what is alike is not looked at again."""
-    from ingest.native.native_encoder import NativeEncoder  # not there without a compiler
+    from ingest.native.codes import MessageForm  # not there without a compiler
+    from ingest.native.native_encoder import NativeEncoder
 
     said: list[Any] = []
     encoder = NativeEncoder(
-        native.codes.MessageForm.FORM_DEBEZIUM,
+        MessageForm.FORM_DEBEZIUM,
         lambda name: said.append(tuple(name.split(b"\0")[:3])),
         None,
         lambda _: None,
