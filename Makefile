@@ -5,22 +5,24 @@ BIN := .venv/bin
 TESTS_AT_ONCE ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test kerberos check sanitize chaos bench bench-peers docs format golden clean
+.PHONY: help setup demo test kerberos check sanitize fuzz cross chaos bench bench-peers docs format golden clean
 
 help: ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
 
 setup: .venv/.ready ## Set up the environment; the command is then .venv/bin/ingest
 
-NATIVE := $(wildcard ingest/native/*.c ingest/native/*.pyx ingest/kafka/native/*.pyx)
-DECLARED := $(wildcard ingest/native/*.h ingest/native/*.pxd ingest/kafka/native/*.pxd)
+NATIVE := $(wildcard $(addprefix ingest/native/*.,c h pyx pxd) $(addprefix ingest/kafka/native/*.,pyx pxd))
+# Seconds in each build of the leaf functions, and times the usual examples of the property tests
+FUZZ_SECONDS ?= 60
+FUZZ_EXAMPLES ?= 10
 
-.venv/.ready: pyproject.toml setup.py constraints.txt $(NATIVE) $(DECLARED)
+.venv/.ready: pyproject.toml setup.py constraints.txt $(NATIVE)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@command -v java >/dev/null || test -x "$$JAVA_HOME/bin/java" || { echo "Java 17 or newer is needed"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
-	@$(BIN)/python -c 'from ingest.native.native import BUILT as b; b or print("There is no C compiler (or INGEST_NATIVE=off): all works, the hot loop at half its speed")'
+	@$(BIN)/python -c 'from ingest.native.native import BUILT as b; b or print("There is no C compiler (or INGEST_NATIVE=off): all works, slowly")'
 	@touch $@
 
 demo: setup ## Start a real Kafka, run a pipeline on it, show what happened
@@ -38,10 +40,16 @@ check: setup ## Format, lint, types, layers, docs
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/python tools/docs.py --check
-	@$(BIN)/python tools/check_c.py $(NATIVE)
+	@$(BIN)/python tools/check_c.py $(filter %.c %.pyx,$(NATIVE))
 
-sanitize: setup ## Run the tests of the C code with the address and undefined-behaviour sanitizers (gcc)
+sanitize: setup ## Run the tests of the native code with the address and undefined-behaviour sanitizers (gcc)
 	@tools/sanitize $(BIN)/python
+
+fuzz: setup ## Fuzz the native code: its leaf functions, and all of it against the reference (clang's libFuzzer)
+	@tools/fuzz $(BIN)/python $(FUZZ_SECONDS) $(FUZZ_EXAMPLES)
+
+cross: ## Build the leaf functions for aarch64, and run them where there is an emulator
+	@tools/cross
 
 chaos: setup ## Make every fault happen that it is to survive, at full size (bench/CHAOS.md)
 	@PYTHONPATH=tests $(BIN)/python tests/chaos

@@ -4,42 +4,43 @@ Optional: without a C compiler the tool does the same by its reference implement
 """
 
 import sys
-from glob import glob
+from pathlib import Path
 
 from setuptools import Extension, setup
 
+NATIVE = Path("ingest/native")
+KAFKA = Path("ingest/kafka/native")
 LEAVES = ["ingest/native/scan.c", "ingest/native/values.c", "ingest/native/readings.c"]
 # What a module includes or cimports may be any of them: a change of one builds all anew
-SOURCES = glob("ingest/native/*.pxd") + glob("ingest/native/*.h") + LEAVES
+SOURCES = [str(path) for kind in ("*.pxd", "*.h") for folder in (NATIVE, KAFKA) for path in sorted(folder.glob(kind))]
 WITHOUT_LEAVES = {"codes", "records", "workspace", "table", "arrow", "row_encoder", "transform_rows"}
+FLAGS = ["-O3", "-std=gnu11"]
 
 
 def native() -> list[Extension]:
     """Return an extension for each Cython module of `ingest.native`."""
     made = []
-    for path in sorted(glob("ingest/native/*.pyx")):
-        name = path.removesuffix(".pyx").replace("/", ".")
-        leaves = [] if name.rpartition(".")[2] in WITHOUT_LEAVES else LEAVES
-        made.append(
-            Extension(name, [path, *leaves], depends=SOURCES, extra_compile_args=["-O3", "-std=gnu11"], optional=True)
-        )
+    for path in sorted(NATIVE.glob("*.pyx")):
+        sources = [str(path)] if path.stem in WITHOUT_LEAVES else [str(path), *LEAVES]
+        depends = [*SOURCES, *LEAVES]
+        name = f"ingest.native.{path.stem}"
+        made.append(Extension(name, sources, depends=depends, extra_compile_args=FLAGS, optional=True))
     return made
 
 
 def kafka() -> list[Extension]:
     """Return an extension for each Cython module of `ingest.kafka.native`."""
-    sources = [*glob("ingest/kafka/native/*.pxd"), "ingest/native/records.pxd"]
-    paths = sorted(glob("ingest/kafka/native/*.pyx"))
+    libraries = ["dl", "pthread"] if sys.platform == "linux" else []
     return [
         Extension(
-            path.removesuffix(".pyx").replace("/", "."),
-            [path],
-            depends=sources,
-            extra_compile_args=["-O3", "-std=gnu11"],
-            libraries=["dl", "pthread"] if sys.platform == "linux" else [],
+            f"ingest.kafka.native.{path.stem}",
+            [str(path)],
+            depends=SOURCES,
+            extra_compile_args=FLAGS,
+            libraries=libraries,
             optional=True,
         )
-        for path in paths
+        for path in sorted(KAFKA.glob("*.pyx"))
     ]
 
 

@@ -1,6 +1,7 @@
 # cython: language_level=3
 """Columns that come in, as Arrow has them."""
 
+cimport cython
 from cpython.buffer cimport Py_buffer
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
@@ -22,6 +23,7 @@ cdef struct ArrowColumn:
     ArrowBuffer data
 
 
+@cython.final
 cdef class ArrowColumns:
     cdef ArrowColumn *columns
     cdef Py_ssize_t count

@@ -1,6 +1,7 @@
 # cython: language_level=3
 """What messages say of their columns' types. The reference is formats/typed.py."""
 
+cimport cython
 from cpython.ref cimport PyObject
 from libc.stdint cimport int64_t, uint32_t
 
@@ -25,6 +26,7 @@ cdef struct RecentSchema:     # kept by the cache's dictionary
     PyObject *schema
 
 
+@cython.final
 cdef class InlineSchema:
     cdef InlineColumn *columns
     cdef int count
@@ -34,6 +36,7 @@ cdef class InlineSchema:
     cdef bint read_row(self, Row *row, Typing *typing, char **to) noexcept nogil
 
 
+@cython.final
 cdef class SchemaCache:
     cdef object read
     cdef dict schemas         # by its text: a text and what it says

@@ -4,6 +4,7 @@
 The reference is task/drain.py. Rows of one offset are one message, of which all records are written or none.
 """
 
+cimport cython
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from libc.stdint cimport UINT32_MAX, int32_t, int64_t, uint32_t
 from libc.string cimport memcmp
@@ -17,7 +18,7 @@ from ingest.native.rows cimport (
     MAX_KEY, check_row, key_fields, write_key, write_partial_key, write_row, written_size,
 )
 from ingest.native.scan cimport Field, Row, Text, is_utf8, scan_row
-from ingest.native.table cimport MAX_KEYS, Table, count_touched
+from ingest.native.table cimport MAX_KEYS, Table, count_touched, target_in
 from ingest.native.transform_rows cimport AT_KEY, AT_OFFSET, AT_PROGRAM, AT_SENT, AT_TARGET, AT_TEXT, AT_WHAT
 from ingest.native.upserts cimport count_change
 from ingest.native.workspace cimport Workspace, enter, leave
@@ -47,6 +48,7 @@ cdef struct Span:             # the rows of one message, and those of their resu
     Py_ssize_t row_end
 
 
+@cython.final
 cdef class Merger:
     cdef ArrowColumns columns
     cdef tuple encoders       # by program
@@ -255,7 +257,7 @@ cdef bint add_made(Workspace *ws, Table table, Text text, Text before, EncodedBa
         if not size:
             return False
     keep(batch, old_size + size)
-    target = table.target_in(batch)
+    target = target_in(table, batch)
     if old_size and (old_size != size or memcmp(keys, keys + old_size, size)):
         add_record(batch, target, keys, old_size, NULL, 0)
     if text.text == NULL:

@@ -1,6 +1,7 @@
 # cython: language_level=3
 """What a message says: its table, what happened, and its images. Forms are Debezium's and Canal's."""
 
+cimport cython
 from ingest.native.inline_schema cimport InlineSchema, SchemaCache
 from ingest.native.scan cimport Text
 from ingest.native.table cimport MAX_KEYS
@@ -20,6 +21,7 @@ cdef struct Change:           # its images are in the workspace: a size of 0 is 
     bint typed                # something is known of the rows beside their texts
 
 
+@cython.final
 cdef class Said:              # where a message says what columns' types are
     cdef bytes member         # the name of what has it in Canal's messages, or None: they do not
     cdef SchemaCache schemas

@@ -1,5 +1,5 @@
-# One call at a time: `NativeEncoder`, `merge_results` and `settle` raise RuntimeError while one of them runs, in whatever
-# thread; `TransformRows` while one of its own does.
+# One call at a time: `NativeEncoder`, `merge_results` and `settle` raise RuntimeError while one of them runs, in
+# whatever thread; `TransformRows` while one of its own does.
 from collections.abc import Callable, Sequence
 
 from ingest.model.record import Record

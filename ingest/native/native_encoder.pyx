@@ -11,6 +11,7 @@ made; who comes in then is refused (`enter`). Nothing is kept between calls but 
 `settle`.
 """
 
+cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.pycapsule cimport PyCapsule_GetPointer
@@ -49,6 +50,7 @@ cdef struct WholeRecords:     # what a client's capsule has
     Py_ssize_t count
 
 
+@cython.final
 cdef class CapsuleMessages(Messages):
     """Records that a client has in a capsule."""
 
@@ -61,6 +63,7 @@ cdef class CapsuleMessages(Messages):
         self.owner = owner
 
 
+@cython.final
 cdef class NativeEncoder:
     """Messages of a form: `find` returns the `RowEncoder` of an id, or None.
 
@@ -178,6 +181,8 @@ cdef class NativeEncoder:
         """Return whether a change can be encoded as far as its key's columns and its values' forms go."""
         if encoder.key_from_message and change.named and not is_key(encoder, change.names, change.named):
             return False
+        if self.said.found is None and not encoder.declares and encoder.transform is None:
+            return True  # as it mostly is
         return read_images(ws, encoder, self.said.found, change, encoder.transform is not None)
 
     cdef int encode_one(self, Workspace *ws, const RawRecord *record, EncodedBatch batch) except -1:

@@ -6,6 +6,7 @@ writes: it goes over `batch.records` and resolves a record's destination by `bat
 down only: neither side holds a pointer to a function of the other one.
 """
 
+cimport cython
 from libc.stdint cimport int64_t, uint64_t
 
 
@@ -36,6 +37,7 @@ cdef struct Block:        # its bytes follow it
     size_t used
 
 
+@cython.final
 cdef class EncodedBatch:
     cdef EncodedRecord *records
     cdef Py_ssize_t count

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 cdef enum:
     FIRST_RECORDS = 256
-    BLOCK_BYTES = 64 << 10
+    BLOCK_BYTES = 256 << 10
     SPARES = 4
 
 cdef struct Spare:            # memory of batches that are gone, for the next ones: it is in the cache still

@@ -1,6 +1,7 @@
 # cython: language_level=3
 """How rows are made of what comes back from expressions. The reference is `Composer` in encode/transform.py."""
 
+cimport cython
 from ingest.native.arrow cimport ArrowColumn
 from ingest.native.records cimport EncodedBatch
 from ingest.native.scan cimport Field, Text
@@ -22,6 +23,7 @@ cdef struct ResultColumn:     # of a row that is made: the place of a result, or
     Text name
 
 
+@cython.final
 cdef class ResultRows:
     cdef Result *results
     cdef int count

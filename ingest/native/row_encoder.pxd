@@ -1,6 +1,7 @@
 # cython: language_level=3
 """How the rows of one table are checked and written."""
 
+cimport cython
 from libc.stdint cimport int32_t
 
 from ingest.native.codes cimport TARGET_USES
@@ -10,6 +11,7 @@ from ingest.native.template cimport RecordTemplate
 from ingest.native.transform_input cimport TransformInput
 
 
+@cython.final
 cdef class RowEncoder(Table):
     cdef RecordTemplate template      # None: records are rows
     cdef TransformInput transform     # None: rows do not go to expressions

@@ -3,9 +3,6 @@
 #define _GNU_SOURCE /* memmem */
 #include "scan.h"
 
-#define HIGH 0x8080808080808080ULL
-#define EACH(c) (0x0101010101010101ULL * (uint8_t)(c))
-
 /* -- UTF-8 --------------------------------------------------------------------------------------------------------- */
 
 static bool is_ascii(const char *text, size_t size)
@@ -56,7 +53,7 @@ bool is_utf8(const char *text, size_t size)
     const uint8_t *p = (const uint8_t *)text, *end = p + size;
     while (p < end) {
         uint64_t word;
-        if (end - p >= 8 && (memcpy(&word, p, 8), !(word & HIGH))) {
+        if (end - p >= 8 && (memcpy(&word, p, 8), !(word & 0x8080808080808080ULL))) {
             p += 8;
             continue;
         }
@@ -119,55 +116,6 @@ __attribute__((noinline)) const char *scan_escapes(const char *p, const char *en
         else if (!(p = scan_code_point(p, end)))
             return NULL;
     }
-}
-
-/* -- Numbers ------------------------------------------------------------------------------------------------------- */
-
-static inline const char *skip_digits(const char *p, const char *end)
-{
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-    for (; end - p >= 8; p += 8) {
-        uint64_t word;
-        memcpy(&word, p, 8);
-        word ^= EACH('0');                                     /* digits are 0 to 9 now */
-        uint64_t others = ((word + EACH(0x76)) | word) & HIGH; /* what one carries over is behind it */
-        if (others)
-            return p + (__builtin_ctzll(others) >> 3);
-    }
-#endif
-    while (p < end && is_digit(*p))
-        p++;
-    return p;
-}
-
-const char *scan_number(const char *p, const char *end, uint8_t *kind, uint8_t *flags)
-{
-    *kind = JSON_INT;
-    if (p < end && *p == '-')
-        p++;
-    if (p >= end || !is_digit(*p))
-        return NULL;
-    if (*p == '0')
-        p++;
-    else
-        p = skip_digits(p, end);
-    if (p < end && *p == '.') {
-        *kind = JSON_NUMBER;
-        if (++p >= end || !is_digit(*p))
-            return NULL;
-        p = skip_digits(p, end);
-    }
-    if (p < end && (*p == 'e' || *p == 'E')) {
-        *kind = JSON_NUMBER;
-        *flags |= HAS_EXPONENT;
-        p++;
-        if (p < end && (*p == '+' || *p == '-'))
-            p++;
-        if (p >= end || !is_digit(*p))
-            return NULL;
-        p = skip_digits(p, end);
-    }
-    return p;
 }
 
 /* -- Values -------------------------------------------------------------------------------------------------------- */
@@ -239,9 +187,9 @@ static inline size_t count_same(const char *a, const char *b, size_t most)
     size_t i = 0;
 #if VECTORS
     for (; i + VECTOR_BYTES <= most; i += VECTOR_BYTES) {
-        int other = vector_difference(vector_at(a + i), vector_at(b + i));
-        if (other < VECTOR_BYTES)
-            return i + (size_t)other;
+        Bits unlike = vector_unlike(vector_at(a + i), vector_at(b + i));
+        if (unlike)
+            return i + (size_t)first_place(unlike);
     }
 #endif
     while (i < most && a[i] == b[i])
@@ -318,7 +266,7 @@ static bool is_suspect(const char *text, size_t size)
             Vector now = vector_at(text + i), next = vector_at(text + i + 1);
             Vector plain = vector_and(vector_is(now, '_'), vector_is(next, '_'));
             Vector coded = vector_and(vector_is(now, 'X'), vector_is(next, '1'));
-            if (vector_first(vector_or(plain, coded)) < VECTOR_BYTES)
+            if (vector_bits(vector_or(plain, coded)))
                 return true;
             if (i == last)
                 return false;

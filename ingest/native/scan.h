@@ -42,7 +42,6 @@ typedef struct {
 
 bool is_utf8(const char *text, size_t size);
 const char *scan_escapes(const char *p, const char *end, uint8_t *flags);
-const char *scan_number(const char *p, const char *end, uint8_t *kind, uint8_t *flags);
 const char *scan_value(const char *p, const char *end, int depth, uint8_t *kind, uint8_t *flags);
 const char *scan_row(const char *p, const char *end, Row *row, const Row *like);
 bool is_unavailable(const char *text, size_t size);
@@ -65,9 +64,9 @@ static inline const char *scan_plain(const char *p, const char *end)
 #if VECTORS
     for (; end - p >= VECTOR_BYTES; p += VECTOR_BYTES) {
         Vector now = vector_at(p);
-        int hit = vector_first(vector_or(vector_or(vector_is(now, '"'), vector_is(now, '\\')), vector_control(now)));
-        if (hit < VECTOR_BYTES)
-            return p + hit;
+        Bits hits = vector_bits(vector_or(vector_or(vector_is(now, '"'), vector_is(now, '\\')), vector_control(now)));
+        if (hits)
+            return p + first_place(hits);
     }
 #endif
     while (p < end && *p != '"' && *p != '\\' && (uint8_t)*p >= 0x20)
@@ -80,6 +79,55 @@ static inline const char *scan_string(const char *p, const char *end, uint8_t *f
 {
     p = scan_plain(p, end);
     return p < end && *p == '"' ? p : scan_escapes(p, end, flags);
+}
+
+#define EACH_BYTE(c) (0x0101010101010101ULL * (uint8_t)(c))
+
+static inline const char *skip_digits(const char *p, const char *end)
+{
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    for (; end - p >= 8; p += 8) {
+        uint64_t word;
+        memcpy(&word, p, 8);
+        word ^= EACH_BYTE('0');                                     /* digits are 0 to 9 now */
+        uint64_t others = ((word + EACH_BYTE(0x76)) | word) & EACH_BYTE(0x80); /* what one carries over is behind it */
+        if (others)
+            return p + (__builtin_ctzll(others) >> 3);
+    }
+#endif
+    while (p < end && is_digit(*p))
+        p++;
+    return p;
+}
+
+static inline const char *scan_number(const char *p, const char *end, uint8_t *kind, uint8_t *flags)
+{
+    *kind = JSON_INT;
+    if (p < end && *p == '-')
+        p++;
+    if (p >= end || !is_digit(*p))
+        return NULL;
+    if (*p == '0')
+        p++;
+    else
+        p = skip_digits(p, end);
+    if (p < end && *p == '.') {
+        *kind = JSON_NUMBER;
+        if (++p >= end || !is_digit(*p))
+            return NULL;
+        p = skip_digits(p, end);
+    }
+    if (p < end && (*p == 'e' || *p == 'E')) {
+        *kind = JSON_NUMBER;
+        *flags |= HAS_EXPONENT;
+        p++;
+        if (p < end && (*p == '+' || *p == '-'))
+            p++;
+        if (p >= end || !is_digit(*p))
+            return NULL;
+        p = skip_digits(p, end);
+    }
+    return p;
 }
 
 /* Return whether bytes are the same; without a call, as there are few of them. */

@@ -107,7 +107,8 @@ def _column(name: str, before: DataType, after: DataType, standard: str, *, decl
 
 def _kind(before: DataType, after: DataType, standard: str) -> tuple[ColumnKind, dict[str, Any]]:
     """Return the kind of a column, and what else of a `ColumnSpec` belongs to it."""
-    kind, found, more = type(before), ColumnKind.COLUMN_OTHER, {}
+    kind, found = type(before), ColumnKind.COLUMN_OTHER
+    more: dict[str, Any] = {}
     if kind is NullType:
         found = ColumnKind.COLUMN_NULL
     elif kind is BooleanType:

@@ -54,8 +54,24 @@ cdef class Table:
     cdef long deleted
     cdef object spec          # owns the texts of names
 
-    cdef int touch(self) except -1
-    cdef Py_ssize_t target_in(self, EncodedBatch batch) except -1
+
+
+cdef list touched             # tables with counters to hand over
+
+
+cdef inline int touch(Table table) except -1:
+    """Let the counters be told to the plan, before one of them is changed."""
+    if not (table.inserted or table.updated or table.deleted):
+        touched.append(table)
+    return 0
+
+
+cdef inline Py_ssize_t target_in(Table table, EncodedBatch batch) except -1:
+    """Return the place of the table's destination in a batch."""
+    if table.batch != batch.number:
+        table.target = batch.add_target(table.destination)
+        table.batch = batch.number
+    return table.target
 
 
 cdef int count_touched(bint good) except -1

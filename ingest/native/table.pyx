@@ -10,7 +10,7 @@ from ingest.native.codes cimport COLUMN_INT, COLUMN_OTHER, SPELLING_FINE, SPELLI
 from ingest.native.records cimport EncodedBatch
 from ingest.native.scan cimport Text
 
-cdef list touched = []        # tables with counters to hand over
+touched = []
 
 
 cdef int text_of_bytes(object given, Text *text) except -1:
@@ -94,19 +94,6 @@ cdef class Table:
         column.spelling = spelling
         self.declares |= spelling != SPELLING_USUAL
         self.count += 1
-
-    cdef int touch(self) except -1:
-        """Let the counters be told to the plan, before one of them is changed."""
-        if not (self.inserted or self.updated or self.deleted):
-            touched.append(self)
-        return 0
-
-    cdef Py_ssize_t target_in(self, EncodedBatch batch) except -1:
-        """Return the place of the destination in a batch."""
-        if self.batch != batch.number:
-            self.target = batch.add_target(self.destination)
-            self.batch = batch.number
-        return self.target
 
 
 cdef int count_touched(bint good) except -1:

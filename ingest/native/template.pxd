@@ -4,6 +4,7 @@
 The reference is `Layout` in encode/rows.py, of the pieces that formats/writing.py has.
 """
 
+cimport cython
 from ingest.native.messages cimport Change
 from ingest.native.records cimport EncodedBatch
 from ingest.native.table cimport Table
@@ -22,6 +23,7 @@ cdef struct Segments:
     int count
 
 
+@cython.final
 cdef class RecordTemplate:
     cdef Segments key
     cdef Segments insert

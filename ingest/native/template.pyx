@@ -17,7 +17,7 @@ from ingest.native.rows cimport (
 from ingest.native.scan cimport (
     HAS_ESCAPES, JSON_ARRAY, JSON_NULL, JSON_OBJECT, JSON_STRING, Field, Row, Text, is_named, key_text, put_json_text,
 )
-from ingest.native.table cimport MAX_KEYS, Column, Table, text_of_bytes
+from ingest.native.table cimport MAX_KEYS, Column, Table, target_in, text_of_bytes
 from ingest.native.upserts cimport count_change
 from ingest.native.workspace cimport Room, Typing, Workspace, room_for
 
@@ -147,7 +147,7 @@ cdef class RecordTemplate:
             memcpy(text, ws.row.bytes, end)
         keep(batch, end)
         count_change(table, TARGET_DELETE if deleted else TARGET_UPDATE if change.op == b'u' else TARGET_INSERT)
-        target = table.target_in(batch)
+        target = target_in(table, batch)
         if moves and (old_end - key_end != key_end or memcmp(text + key_end, text, key_end)):
             add_record(batch, target, text + key_end, old_end - key_end, NULL, 0)
         add_record(

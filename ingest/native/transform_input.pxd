@@ -1,6 +1,7 @@
 # cython: language_level=3
 """How the rows of a table go to expressions. The reference is `FeedPlan` in encode/transform.py."""
 
+cimport cython
 from libc.stdint cimport int32_t, uint64_t
 
 from ingest.native.messages cimport Change
@@ -32,6 +33,7 @@ cdef struct Fed:              # what of a change goes
     bint alone                # it goes by itself
 
 
+@cython.final
 cdef class TransformInput:
     cdef int32_t program
     cdef Slots inputs

@@ -1,6 +1,7 @@
 # cython: language_level=3
 """Rows on their way to expressions, in columns as Arrow has them."""
 
+cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 
@@ -23,6 +24,7 @@ cdef enum:                    # what stays on this side of Spark, then what goes
     SLOTS
 
 
+@cython.final
 cdef class TransformRows:
     cdef bint busy            # one of its methods runs, or messages are on their way here
     cdef uint64_t number      # no other one of the process has it

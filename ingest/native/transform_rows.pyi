@@ -22,7 +22,7 @@ class TransformRows:
         """Return how many rows go to expressions, and how many bytes the texts have that stay."""
 
     def take(self) -> tuple[int, list[Parts], int, list[Parts]]:
-        """Return how many rows there are, and what stays of them; how many go to expressions: their programs, their slots.
+        """Return how many rows there are, and what stays of them; how many go to expressions, and what goes.
 
-        None are left.
+        That is their programs and their slots. None are left.
         """

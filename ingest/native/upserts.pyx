@@ -11,7 +11,7 @@ from ingest.native.rows cimport (
     written_size,
 )
 from ingest.native.scan cimport Field, Row, Text
-from ingest.native.table cimport MAX_KEYS, Table
+from ingest.native.table cimport MAX_KEYS, Table, target_in, touch
 from ingest.native.workspace cimport Typing, Workspace
 
 
@@ -74,7 +74,7 @@ cdef bint check_change(Workspace *ws, Table table, const Change *change, char *k
 
 cdef int count_change(Table table, int use) except -1:
     """Count a change that was written."""
-    table.touch()
+    touch(table)
     if use == TARGET_UPDATE:
         table.updated += 1
     elif use == TARGET_INSERT:
@@ -104,7 +104,7 @@ cdef int add_upsert(Workspace *ws, Table table, const Change *change, EncodedBat
         else:
             value.text, value.size = made.row.text, <size_t> made.row.size
     count_change(table, made.use)
-    target = table.target_in(batch)
+    target = target_in(table, batch)
     if made.moved:
         add_record(batch, target, made.old_key.text, made.old_key.size, NULL, 0)
     add_record(batch, target, made.key.text, made.key.size, value.text, value.size)
