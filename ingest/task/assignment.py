@@ -39,7 +39,7 @@ class Setup:
     max_tables: int
     rules: Rules
     changelog: bool = False
-    """Whether inserts are to be told from updates, by the rows of upsert topics."""
+    """True if inserts are to be told from updates, by the rows of upsert topics."""
     look_ahead: int = 1000
     """Looking ahead after a drift ends when this many records have brought nothing new."""
 
@@ -93,7 +93,7 @@ class TaskResult:
     observed: dict[TableId, TableSchema] = field(default_factory=dict)
     """The schemas of tables that are new, or changed, by the records that the task saw."""
     drifted: bool = False
-    """Whether it stopped at a record that did not fit its table's schema."""
+    """True if it stopped at a record that did not fit its table's schema."""
     failure: IngestError | None = None
     withheld: dict[tuple[TableId, str], int] = field(default_factory=dict)
     """By table and column: values that the sink's table was not to have."""

@@ -35,4 +35,4 @@ class EncodedPart:
     marks: Sequence[int] = ()
     """How many records there were before each of these changes, where that is asked for."""
     full: bool = False
-    """Whether it ends only because it is full: native code goes on at `stop`."""
+    """True if it ends only because it is full: native code goes on at `stop`."""

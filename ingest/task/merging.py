@@ -80,7 +80,7 @@ class ChunkMerger:
         for_native = native.BUILT and results.simple
         index = row = 0
         left = not for_native
-        """Whether native code has left the next message."""
+        """True if native code has left the next message."""
         while index < size or rejects:
             at = offsets[index] if index < size else NEVER
             if rejects and rejects[0].at <= at:

@@ -31,7 +31,7 @@ class RecordReject(NamedTuple):
     stage: str
     bad: Bad
     passed: bool
-    """Whether the task goes on after it. If not, it is the last one, and the record will be read again."""
+    """True if the task goes on after it. If not, it is the last one, and the record will be read again."""
 
 
 class RejectLimit:
@@ -72,7 +72,7 @@ class Rejects:
 
     @property
     def full(self) -> bool:
-        """Whether the task has to end, because its result has no room for more rejects that are to be logged."""
+        """True if the task has to end, because its result has no room for more rejects that are to be logged."""
         return self._logged and len(self._result.rejects) >= MAX_LOGGED
 
     def add(self, split: Split, reject: RecordReject) -> None:

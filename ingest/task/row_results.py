@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ingest.task.worker import ResultEncoders
 
     RowBefore = tuple[bool | None, msgspec.Raw | None]
-    """Whether the row before an update passes the filter (None: that is not known), and what it is."""
+    """True if the row before an update passes the filter (None: that is not known), and that row."""
 
 
 class RowResults:

@@ -193,7 +193,7 @@ class Results:
 
     @property
     def simple(self) -> bool:
-        """Whether native code can read them."""
+        """True if native code can read them."""
         return len(self._masks) == 1
 
     def columns(self) -> list[tuple[int, Any, Any, Any]]:
