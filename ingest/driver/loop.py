@@ -1,7 +1,7 @@
 """Main street: plan, run, merge, evolve, store, again.
 
-The driver owns the batches and Spark runs them; decisions/ says why. In: a pipeline. Out: a summary. Everything that
-can go wrong is an IngestError with what to do about it.
+The driver owns the batches and Spark runs them (docs/adr/2026-11-21-driver-owns-the-batches.md). In: a pipeline. Out:
+a summary. Everything that can go wrong is an IngestError with what to do about it.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 `attach` gives a client that was made with `plugin()` in its configuration the ways of `_client.c`: batches of records
 that C code takes as they are, and a way for records out of C code. Without it, readers and writers do the same by the
-client's own methods, at twice the cost (decisions/2026-11-22-records-pass-in-c.md). `INGEST_NATIVE=off` in the workers'
+client's own methods, at twice the cost (docs/adr/2026-11-22-records-pass-in-c.md). `INGEST_NATIVE=off` in the workers'
 environment does without.
 """
 

@@ -2,7 +2,7 @@
 
 In: messages of one form, and the plans of their tables. Out: records, as far as there is no doubt about a message; the
 rest is for `decode` and `encode`, which are the rule book. A few times as fast as they are
-(decisions/2026-11-22-the-common-case-in-c.md). `INGEST_NATIVE=off` in the workers' environment does without.
+(docs/adr/2026-11-22-the-common-case-in-c.md). `INGEST_NATIVE=off` in the workers' environment does without.
 """
 
 from __future__ import annotations
