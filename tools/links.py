@@ -1,7 +1,7 @@
-"""`make check`: find dead links between the repository's Markdown pages, and citations in code of pages that are not there.
+"""`make check`: find links between Markdown pages, and citations of pages in code, that lead nowhere.
 
-A link is `[text](path#anchor)`; a citation is `docs/….md#anchor` in a file of code. The anchor is a heading's, as GitHub
-makes it. Names of scenarios in docs/spec have to be names of test files. Exit code 1 where one of them leads nowhere.
+A link is `[text](path#anchor)`; a citation is `docs/….md#anchor` in a file of code. An anchor is that of a heading, as
+GitHub makes it. Names of scenarios in docs/spec have to be names of test files. Exit code 1 where one is wrong.
 """
 
 from __future__ import annotations
@@ -78,7 +78,9 @@ def problems(found: list[Path]) -> Iterator[str]:
         if name.startswith("docs/spec/"):
             for line in _SCENARIOS.findall(text):
                 yield from (
-                    f"{name}: there is no scenario {stem}" for stem in re.findall(r"`([^`]+)`", line) if stem not in stems
+                    f"{name}: there is no scenario {stem}"
+                    for stem in re.findall(r"`([^`]+)`", line)
+                    if stem not in stems
                 )
 
 
