@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 ROOT = next(folder for folder in Path(__file__).parents if (folder / "pyproject.toml").is_file())
+DOCS = "docs"
+"""Apart from what follows: the names of pages in this file are no citations."""
 PAGE = "# Title\n\n## One `word`, two\n\n```\n# no heading\n```\n## One `word`, two\n"
 
 
@@ -66,17 +68,17 @@ def test_links_in_code_are_examples(links: ModuleType, tmp_path: Path) -> None:
 
 
 def test_citations_in_code_are_checked(links: ModuleType, tmp_path: Path) -> None:
-    code = '"""Rules: docs/spec/a.md#title and docs/spec/a.md#gone; docs/b.md."""'
-    assert found(links, tmp_path, **{"docs__spec__a.md": PAGE, "code.py": code}) == [
-        "code.py: docs/spec/a.md#gone: there is no such heading",
-        "code.py: docs/b.md: there is no such file",
+    code = f'"""Rules: {DOCS}/spec/a.md#title and {DOCS}/spec/a.md#gone; {DOCS}/b.md."""'
+    assert found(links, tmp_path, **{f"{DOCS}__spec__a.md": PAGE, "code.py": code}) == [
+        f"code.py: {DOCS}/spec/a.md#gone: there is no such heading",
+        f"code.py: {DOCS}/b.md: there is no such file",
     ]
 
 
 def test_scenarios_that_pages_name_are_there(links: ModuleType, tmp_path: Path) -> None:
     page = "# T\n\nScenarios: `there`, `moved`,\n`gone`.\n"
-    files = {"docs__spec__a.md": page, "tests__spec__12-there.yaml": "", "tests__scenarios__keys__moved.yaml": ""}
-    assert found(links, tmp_path, **files) == ["docs/spec/a.md: there is no scenario gone"]
+    files = {f"{DOCS}__spec__a.md": page, "tests__spec__12-there.yaml": "", "tests__scenarios__keys__moved.yaml": ""}
+    assert found(links, tmp_path, **files) == [f"{DOCS}/spec/a.md: there is no scenario gone"]
 
 
 def test_a_page_that_is_not_what_its_files_say_is_found(
