@@ -106,7 +106,12 @@ def main() -> int:
     for name, make in PAGES.items():
         page = ROOT / name
         text = page.read_text(encoding="utf-8")
-        made = f"{BEGIN}\n{make()}\n{END}"
+        try:
+            made = f"{BEGIN}\n{make()}\n{END}"
+        except (ValueError, KeyError) as exc:
+            print(f"{name} cannot be made: {exc}")
+            stale = True
+            continue
         after, places = _BETWEEN.subn(lambda _, made=made: made, text)  # type: ignore[misc]  # mypy: a default of a lambda
         if places != 1:
             print(f"{name} needs one place between '{BEGIN}' and '{END}'")
