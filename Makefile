@@ -3,6 +3,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 # Most of a test is waiting for Java and Kafka to start
 TESTS_AT_ONCE ?= 2
+# make bench SAVE=--save puts the figures into bench/results
+SAVE ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test kerberos check sanitize fuzz cross chaos bench bench-peers docs format golden clean
@@ -34,12 +36,14 @@ test: setup ## Run every test; those on Kafka start their own broker
 kerberos: setup ## Build a client that can do Kerberos, and test it with a real KDC (docker/kerberos-client.sh)
 	@tools/kerberos $(BIN)/python
 
-check: setup ## Format, lint, types, layers, docs
+check: setup ## Format, lint, types, layers, docs, links
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/python tools/docs.py --check
+	@$(BIN)/python tools/pages.py --check
+	@$(BIN)/python tools/links.py
 	@$(BIN)/python tools/check_c.py $(filter %.c %.pyx,$(NATIVE))
 
 sanitize: setup ## Run the tests of the native code with the address and undefined-behaviour sanitizers (gcc)
@@ -55,18 +59,19 @@ chaos: setup ## Make every fault happen that it is to survive, at full size (ben
 	@PYTHONPATH=tests $(BIN)/python tests/chaos
 
 bench: setup ## Measure against a raw Kafka copy, in one run (bench/README.md)
-	@$(BIN)/python bench/throughput.py
-	@$(BIN)/python bench/delivery.py
-	@$(BIN)/python bench/latency.py
-	@$(BIN)/python bench/schemas.py
-	@$(BIN)/python bench/check.py
+	@$(BIN)/python bench/throughput.py $(SAVE)
+	@$(BIN)/python bench/delivery.py $(SAVE)
+	@$(BIN)/python bench/latency.py $(SAVE)
+	@$(BIN)/python bench/schemas.py $(SAVE)
+	@$(BIN)/python bench/check.py $(SAVE)
 
 bench-peers: setup ## Measure beside Flink, and what transforms cost (bench/README.md)
-	@$(BIN)/python bench/peers.py
-	@$(BIN)/python bench/transforms.py
+	@$(BIN)/python bench/peers.py $(SAVE)
+	@$(BIN)/python bench/transforms.py $(SAVE)
 
-docs: setup ## Generate the JSON Schema and the option reference from the models
+docs: setup ## Generate the JSON Schema, the option reference, and tables of pages
 	@$(BIN)/python tools/docs.py
+	@$(BIN)/python tools/pages.py
 
 format: setup ## Format the code and mend what lint can mend
 	@$(BIN)/ruff format .

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import argparse
 import resource
 import subprocess
 import sys
@@ -14,7 +13,7 @@ from pathlib import Path
 from statistics import median
 from time import perf_counter
 
-from setting import INGEST
+from setting import INGEST, options_of, save
 
 HEAD = """\
 source: {type: kafka, properties.bootstrap.servers: h, topic: shop.changes}
@@ -29,9 +28,7 @@ LIBRARIES = "import typer, ruamel.yaml\nfrom pydantic import BaseModel\nclass Op
 
 def main() -> None:
     """Measure, and print."""
-    arguments = argparse.ArgumentParser()
-    arguments.add_argument("--rounds", type=int, default=15)
-    rounds = arguments.parse_args().rounds
+    options = options_of(rounds=15).parse_args()
     with tempfile.TemporaryDirectory() as folder:
         routes, rules = ("".join(part.format(i) for i in range(n)) for part, n in ((ROUTE, 99), (RULE, 40)))
         mixed = f"{HEAD}{''.join(ROUTE.format(i) for i in range(38))}transform:\n{rules}"
@@ -46,13 +43,21 @@ def main() -> None:
             file.write_text(text)
             commands[f"check of {text.count(chr(10))} lines, {name}"] = [INGEST, "check", str(file)]
         taken: dict[str, list[tuple[float, float]]] = {name: [] for name in commands}
-        for _ in range(rounds):
+        for _ in range(options.rounds):
             for name, command in commands.items():
                 taken[name].append(once(command))
     wall, cpu = ({name: median(pair[i] for pair in pairs) for name, pairs in taken.items()} for i in (0, 1))
     bare = "python and the libraries"
     for name in commands:
         print(f"{name:50} {wall[name]:.2f} s; {cpu[name]:.2f} s of CPU, {cpu[name] / cpu[bare]:.2f} of the libraries")
+    found = {
+        f"{name.partition('lines, ')[2]}, CPU by that of the libraries": [
+            pair[1] / libraries[1] for pair, libraries in zip(taken[name], taken[bare], strict=True)
+        ]
+        for name in commands
+        if name.startswith("check of")
+    }
+    save(options, "check", found)
 
 
 def once(command: list[str]) -> tuple[float, float]:

@@ -5,11 +5,10 @@ Prints steady throughput of both and their ratio, and worker CPU per message of 
 
 from __future__ import annotations
 
-import argparse
 from statistics import median
 
 import messages
-from setting import own_broker
+from setting import options_of, own_broker, save
 from throughput import PARTITIONS, SLOTS, create, drop, pipeline
 
 GUARANTEES = ("at-least-once", "exactly-once")
@@ -17,10 +16,7 @@ GUARANTEES = ("at-least-once", "exactly-once")
 
 def main() -> None:
     """Measure, and print."""
-    arguments = argparse.ArgumentParser()
-    arguments.add_argument("--messages", type=int, default=4_000_000)
-    arguments.add_argument("--rounds", type=int, default=3)
-    options = arguments.parse_args()
+    options = options_of(messages=4_000_000, rounds=3).parse_args()
     print(f"{options.messages:,} messages, {PARTITIONS} partitions, {messages.TABLES} tables, {SLOTS} task slots\n")
     print(f"{'round':<8}{'alo k/s':>10}{'eo k/s':>10}{'ratio':>8}{'alo µs':>9}{'eo µs':>9}")
     ratios = []
@@ -39,6 +35,8 @@ def main() -> None:
             rates = f"{a.rate / 1e3:>10.1f}{b.rate / 1e3:>10.1f}{ratios[-1]:>8.2f}"
             print(f"{i + 1:<8}{rates}{a.cpu_us:>9.2f}{b.cpu_us:>9.2f}", flush=True)
     print(f"\nexactly-once against at-least-once, steady throughput, median of {options.rounds}: {median(ratios):.2f}")
+    found = {"steady throughput, exactly-once by at-least-once": ratios}
+    save(options, "delivery", found, messages=options.messages)
 
 
 if __name__ == "__main__":

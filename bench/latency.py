@@ -6,7 +6,6 @@ what planning a batch over many partitions costs. See README.md here.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import threading
 import time
@@ -16,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from setting import own_broker, pipeline_file, start
+from setting import options_of, own_broker, pipeline_file, save, start
 
 from ingest.kafka.admin import Cluster
 from ingest.sources.kafka import KafkaSource
 
 if TYPE_CHECKING:
+    import argparse
     import subprocess
     from pathlib import Path
 
@@ -137,6 +137,12 @@ def measure(bootstrap: str, folder: Path, options: argparse.Namespace, guarantee
         feed.producer.flush()
         wait(lambda: len(reader.delays) >= feed.sent, pipeline, 60)
         print(f"{guarantee}, first record after {options.idle} s of idleness: {reader.delays[-1][1]:.2f} s")
+        found = {
+            f"{guarantee}, p50, ms": [median(delays) * 1e3],
+            f"{guarantee}, p99, ms": [percent[98] * 1e3],
+            f"{guarantee}, first record after idleness, s": [reader.delays[-1][1]],
+        }
+        save(options, "latency", found)
     finally:
         pipeline.terminate()
         pipeline.wait(60)
@@ -152,7 +158,7 @@ def wait(until: Any, pipeline: subprocess.Popen[bytes], seconds: float) -> None:
         time.sleep(0.01)
 
 
-def planning(bootstrap: str) -> None:
+def planning(bootstrap: str, options: argparse.Namespace) -> None:
     """What the driver asks Kafka for one batch, over 1,000 partitions of 50 topics."""
     from ingest.driver import ranges  # noqa: PLC0415
 
@@ -179,19 +185,19 @@ def planning(bootstrap: str) -> None:
         took.append(time.perf_counter() - started)
     source.close()
     print(f"planning a batch over {len(positions):,} partitions of {len(names)} topics: {median(took) * 1e3:.0f} ms")
+    save(options, "latency", {"planning a batch over 1,000 partitions, ms": [seconds * 1e3 for seconds in took]})
 
 
 def main() -> None:
     """Measure, and print."""
-    arguments = argparse.ArgumentParser()
-    arguments.add_argument("--rate", type=int, default=5_000)
+    arguments = options_of(rate=5_000)
     arguments.add_argument("--seconds", type=float, default=30)
     arguments.add_argument("--idle", type=float, default=120)
     options = arguments.parse_args()
     with own_broker() as (bootstrap, folder):
         for guarantee in ("at-least-once", "exactly-once"):
             measure(bootstrap, folder, options, guarantee)
-        planning(bootstrap)
+        planning(bootstrap, options)
 
 
 if __name__ == "__main__":

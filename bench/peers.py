@@ -9,7 +9,6 @@ from Maven Central. See README.md here.
 
 from __future__ import annotations
 
-import argparse
 import os
 import subprocess
 import sys
@@ -23,7 +22,7 @@ import messages
 import psutil
 import pyspark
 from confluent_kafka import Consumer, KafkaException, TopicPartition
-from setting import INGEST, own_broker, pipeline_file
+from setting import INGEST, options_of, own_broker, pipeline_file, save
 from throughput import create, drop
 
 from ingest.paths import cache, java
@@ -75,6 +74,7 @@ _RULE: Final = (
 )
 """All rows pass, so that both sinks hold as many records; both sides have to look at the row before an update, too."""
 JOBS: Final = ("ingest", "flink", "ingest, transform", "flink, transform")
+CHANGED: Final = "with a projection and a filter"
 
 
 @dataclass
@@ -171,10 +171,8 @@ def _children(root: psutil.Process) -> list[psutil.Process]:
 
 def main() -> None:
     """Measure, and print."""
-    arguments = argparse.ArgumentParser()
-    arguments.add_argument("--messages", type=int, default=4_000_000)
-    arguments.add_argument("--rounds", type=int, default=3)
-    options = arguments.parse_args()
+    options = options_of(messages=4_000_000, rounds=3).parse_args()
+    found: dict[str, list[float]] = {}
     python, jar = flink_python(), connector()
     results: dict[str, list[Result]] = {name: [] for name in JOBS}
     with own_broker() as (bootstrap, folder):
@@ -204,14 +202,18 @@ def main() -> None:
                 drop(bootstrap, sink)
                 rates = f"{done.whole:>9.1f}{done.steady / 1e3:>12.1f}{done.cpu_us:>9.1f}"
                 print(f"{i + 1:<7}{name:<20}{rates}", flush=True)
-    for what, ours, theirs in (("as it is", *JOBS[:2]), ("with a projection and a filter", *JOBS[2:])):
+    for what, ours, theirs in (("as it is", *JOBS[:2]), (CHANGED, *JOBS[2:])):
         pairs = list(zip(results[ours], results[theirs], strict=True))
         print(f"\n{what}, medians of {options.rounds}:")
         print(f"  whole process, our time by Flink's: {median(o.whole / f.whole for o, f in pairs):.2f}")
         print(f"  steady throughput, ours by Flink's: {median(o.steady / f.steady for o, f in pairs):.2f}")
+        found[f"{what}, whole process by Flink's"] = [o.whole / f.whole for o, f in pairs]
+        found[f"{what}, steady throughput by Flink's"] = [o.steady / f.steady for o, f in pairs]
         print(f"  CPU per message, ours by Flink's: {median(o.cpu_us / f.cpu_us for o, f in pairs):.2f}")
     pairs = list(zip(results[JOBS[2]], results[JOBS[0]], strict=True))
-    print(f"\nsteady throughput, with the transform by without: {median(a.steady / b.steady for a, b in pairs):.2f}")
+    found[f"steady throughput, {CHANGED} by without"] = ratios = [a.steady / b.steady for a, b in pairs]
+    print(f"\nsteady throughput, with the transform by without: {median(ratios):.2f}")
+    save(options, "peers", found, messages=options.messages)
 
 
 if __name__ == "__main__":

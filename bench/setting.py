@@ -1,13 +1,17 @@
-"""What the benchmarks share: a broker of their own, the pipeline that they run, and a run in the background."""
+"""What the benchmarks share: a broker of their own, the pipeline that they run, a run in the background, and `save`."""
 
 from __future__ import annotations
 
+import argparse
+import json
 import subprocess
 import sys
 import tempfile
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from statistics import median
+from typing import TYPE_CHECKING, Any, Final
 
 import psutil
 
@@ -15,8 +19,9 @@ from ingest.sandbox import broker
 from ingest.spark import archive
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
+RESULTS: Final = Path(__file__).parent / "results"
 INGEST = str(Path(sys.executable).with_name("ingest"))
 _PIPELINE = """\
 source:
@@ -97,3 +102,45 @@ def start(file: Path, folder: Path) -> subprocess.Popen[bytes]:
             [INGEST, "run", str(file), "--checkpoint", str(folder / "ck"), "--master", "local[2]"],
             stderr=log, stdout=subprocess.DEVNULL,
         )  # fmt: skip
+
+
+def options_of(**defaults: int) -> argparse.ArgumentParser:
+    """Return a parser of a bench's options: numbers with their defaults, and `--save`."""
+    arguments = argparse.ArgumentParser()
+    for name, default in defaults.items():
+        arguments.add_argument(f"--{name}", type=int, default=default)
+    arguments.add_argument("--save", action="store_true", help="Put the figures into bench/results (see README.md).")
+    return arguments
+
+
+def save(options: argparse.Namespace, bench: str, figures: Mapping[str, Sequence[float]], **about: int | str) -> None:
+    """Put figures, by what they are, in the place of earlier ones in `results/<bench>.json`, where `--save` was given.
+
+    Of each its median, its spread, the commit and the day are kept; `about`: more to tell of it, e.g. `messages`.
+    """
+    if not options.save:
+        return
+    path = RESULTS / f"{bench}.json"
+    kept: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    commit, day = commit_of(RESULTS), datetime.now(UTC).strftime("%Y-%m-%d")
+    for what, values in figures.items():
+        spread = {"low": _rounded(min(values)), "high": _rounded(max(values))} if len(values) > 1 else {}
+        found = {"median": _rounded(median(values)), **spread, "runs": len(values), **about}
+        kept[what] = {**found, "commit": commit, "date": day}
+    path.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _rounded(number: float) -> float:
+    return float(f"{number:.4g}")
+
+
+def commit_of(place: Path) -> str:
+    """Return the commit of a checkout, with `-dirty` where its files differ from it; results do not count."""
+
+    def git(*words: str) -> str:
+        command = ["git", *words]
+        return subprocess.run(command, cwd=place, capture_output=True, text=True, check=True).stdout.strip()
+
+    top = git("rev-parse", "--show-toplevel")
+    changed = git("-C", top, "status", "--porcelain", "--untracked-files=no", "--", ".", ":!bench/results")
+    return git("rev-parse", "--short=7", "HEAD") + ("-dirty" if changed else "")

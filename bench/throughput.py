@@ -6,7 +6,6 @@ first acknowledged record, and the Python workers' peak memory for a small and a
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -20,12 +19,13 @@ from typing import TYPE_CHECKING, Any
 import messages
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from setting import INGEST, own_broker, pipeline_file
+from setting import INGEST, options_of, own_broker, pipeline_file, save
 
 from ingest.kafka import reader as ingest_reader
 from ingest.kafka import writer as ingest_writer
 
 if TYPE_CHECKING:
+    import argparse
     from pathlib import Path
 
 PARTITIONS = 8
@@ -148,11 +148,7 @@ def drop(bootstrap: str, prefix: str) -> None:
 
 def main() -> None:
     """Measure, and print."""
-    arguments = argparse.ArgumentParser()
-    arguments.add_argument("--messages", type=int, default=4_000_000)
-    arguments.add_argument("--rounds", type=int, default=3)
-    arguments.add_argument("--starts", type=int, default=5)
-    options = arguments.parse_args()
+    options = options_of(messages=4_000_000, rounds=3, starts=5).parse_args()
     with own_broker() as (bootstrap, folder):
         measure(bootstrap, folder, options)
 
@@ -183,8 +179,8 @@ def measure(bootstrap: str, folder: Path, options: argparse.Namespace) -> None:
     for i in range(options.starts):
         starts.append(pipeline(bootstrap, "small", f"start{i}", folder))
         drop(bootstrap, f"start{i}")
-    ratio = median(b.rate / a.rate for a, b in zip(raws, ours, strict=True))
-    print(f"\nsteady throughput against the raw copy, median of {options.rounds}: {ratio:.2f}")
+    ratios = [b.rate / a.rate for a, b in zip(raws, ours, strict=True)]
+    print(f"\nsteady throughput against the raw copy, median of {options.rounds}: {median(ratios):.2f}")
     raw_cpu, our_cpu = median(a.cpu_us for a in raws), median(b.cpu_us for b in ours)
     print(f"worker CPU per message, median: {our_cpu:.2f} µs (raw copy {raw_cpu:.2f} µs)")
     first = [s.first_ack for s in starts]
@@ -194,6 +190,18 @@ def measure(bootstrap: str, folder: Path, options: argparse.Namespace) -> None:
         f"peak memory of a Python worker: {max(s.rss_mib for s in starts)} MiB for {small:,} messages, "
         f"{max(b.rss_mib for b in ours)} MiB for {options.messages:,}"
     )
+    found = {
+        "steady throughput by that of the raw copy": ratios,
+        "worker CPU, µs a message": [b.cpu_us for b in ours],
+        "worker CPU of the raw copy, µs a message": [a.cpu_us for a in raws],
+        "memory of a worker, large backlog, MiB": [float(b.rss_mib) for b in ours],
+    }
+    save(options, "throughput", found, messages=options.messages)
+    found = {
+        "from command to first acknowledged record, s": first,
+        "memory of a worker, small backlog, MiB": [float(s.rss_mib) for s in starts],
+    }
+    save(options, "throughput", found, messages=small)
 
 
 if __name__ == "__main__":

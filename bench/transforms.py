@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import messages
 from messages import Load
-from setting import own_broker
+from setting import options_of, own_broker, save
 from throughput import PARTITIONS, create, drop, pipeline
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ def run(bootstrap: str, topic: str, name: str, folder: Path, more: str) -> Resul
     return result
 
 
-def tenth(bootstrap: str, folder: Path, count: int, rounds: int) -> None:
+def tenth(bootstrap: str, folder: Path, count: int, rounds: int) -> tuple[str, list[float]]:
     """Ten tables, one of which has a rule, against the same pipeline without."""
     create(bootstrap, "ten")
     messages.write(bootstrap, "ten", count, PARTITIONS, load=Load(tables=10, drift=False))
@@ -67,9 +66,10 @@ def tenth(bootstrap: str, folder: Path, count: int, rounds: int) -> None:
             flush=True,
         )
     print(f"one table in ten has a rule, median of {rounds}: {median(ratios):.2f}")
+    return "one table in ten has a rule, throughput by none", ratios
 
 
-def many(bootstrap: str, folder: Path, count: int, rounds: int) -> None:
+def many(bootstrap: str, folder: Path, count: int, rounds: int) -> tuple[str, list[float]]:
     """500 tables with 500 rules against 3 with 3, all into one topic."""
     for number in (3, _MANY):
         create(bootstrap, f"ruled{number}")
@@ -85,23 +85,26 @@ def many(bootstrap: str, folder: Path, count: int, rounds: int) -> None:
             flush=True,
         )
     print(f"500 tables with 500 rules against 3 with 3, median of {rounds}: {median(ratios):.2f}")
+    return "500 tables with 500 rules by 3 with 3, throughput", ratios
 
 
-def plans() -> None:
-    """What a batch without rows takes, and what a changed schema does, with 3 and with 500 rules."""
+def plans() -> dict[str, list[float]]:
+    """Measure what a batch without rows takes, and what a changed schema does, with 3 and with 500 rules."""
     from ingest.spark.session import Session  # noqa: PLC0415
 
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "spark.log"
         session = Session("bench", "local[2]", {}, lock=None, log=log, sql=True)
         try:
-            for number in (3, _MANY):
-                _plan(session, number)
+            found = {number: _plan(session, number) for number in (3, _MANY)}
         finally:
             session.stop()
+    out = {f"a batch without rows, {number} rules, ms": [s * 1e3 for s in took] for number, (took, _) in found.items()}
+    return {**out, f"a changed table, {_MANY} rules, s": found[_MANY][1]}
 
 
-def _plan(session: Session, number: int) -> None:
+def _plan(session: Session, number: int) -> tuple[list[float], list[float]]:
+    """Return the seconds that batches without rows took, and those that changed tables took more."""
     from ingest.expressions.clauses import condition, projection  # noqa: PLC0415
     from ingest.model import types  # noqa: PLC0415
     from ingest.model.schema import Column, TableSchema  # noqa: PLC0415
@@ -151,6 +154,7 @@ def _plan(session: Session, number: int) -> None:
         f"{median(took) * 1e3:.0f} ms, a changed table {median(changes):.2f} s more",
         flush=True,
     )
+    return took, changes
 
 
 def _nothing() -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -171,17 +175,16 @@ def _counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def main() -> None:
     """Measure, and print."""
-    arguments = argparse.ArgumentParser()
-    arguments.add_argument("--messages", type=int, default=1_500_000)
-    arguments.add_argument("--rounds", type=int, default=2)
+    arguments = options_of(messages=1_500_000, rounds=2)
     arguments.add_argument("--only", choices=["tenth", "many", "plans"])
     options = arguments.parse_args()
     if options.only in {None, "plans"}:
-        plans()
+        save(options, "transforms", plans())
     for name, part in {"tenth": tenth, "many": many}.items():
         if options.only in {None, name}:
             with own_broker() as (bootstrap, folder):
-                part(bootstrap, folder, options.messages, options.rounds)
+                what, ratios = part(bootstrap, folder, options.messages, options.rounds)
+                save(options, "transforms", {what: ratios}, messages=options.messages)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ the time to the first record of both, and the ratios of this one to the other pa
 
 from __future__ import annotations
 
-import argparse
 import os
 from pathlib import Path
 from statistics import median
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import messages
 import throughput
-from setting import INGEST, own_broker
+from setting import INGEST, commit_of, options_of, own_broker, save
 
 if TYPE_CHECKING:
     from throughput import Result
@@ -22,10 +21,8 @@ if TYPE_CHECKING:
 
 def main() -> None:
     """Measure, and print."""
-    arguments = argparse.ArgumentParser()
+    arguments = options_of(messages=2_000_000, rounds=5)
     arguments.add_argument("other", type=Path)
-    arguments.add_argument("--messages", type=int, default=2_000_000)
-    arguments.add_argument("--rounds", type=int, default=5)
     options = arguments.parse_args()
     ingest = {"other": str(options.other.resolve() / ".venv" / "bin" / "ingest"), "this": INGEST}
     pairs: list[dict[str, Result]] = []
@@ -48,6 +45,8 @@ def main() -> None:
     for label, figure in (("throughput", "rate"), ("CPU", "cpu_us"), ("first record", "first_ack"), ("whole", "wall")):
         ratios = sorted(getattr(pair["this"], figure) / getattr(pair["other"], figure) for pair in pairs)
         print(f"{label}, this by other: median {median(ratios):.3f} ({ratios[0]:.2f} to {ratios[-1]:.2f})")
+        saved = {f"{label}, this by other": ratios}
+        save(options, "versions", saved, messages=options.messages, against=commit_of(options.other))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The schemas that a checkpoint holds: as they are now, version by version, and what changed between two of them.
 
-In: an open checkpoint. Out: values to print. Reference: decisions, "The command line".
+In: an open checkpoint. Out: values to print. Rules: docs/spec/command-line.md#commands.
 """
 
 from __future__ import annotations

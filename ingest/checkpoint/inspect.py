@@ -1,7 +1,7 @@
 """A checkpoint outside of a run: what is in it, and other positions for the next run.
 
 In: an open checkpoint, and for what only the cluster knows the source's coordinator. Out: values to print.
-Reference: decisions, "A pipeline file that changes under its checkpoint" and "Dirty data".
+Rules: docs/spec/delivery.md#a-pipeline-file-that-changes.
 """
 
 from __future__ import annotations

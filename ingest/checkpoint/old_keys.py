@@ -1,6 +1,6 @@
 """Warnings of keys that an older version wrote: those had the text of their column's type.
 
-In: a checkpoint's history of schemas. Out: texts for people. Rule: decisions, "Keys"; `model/keytext.py`.
+In: a checkpoint's history of schemas. Out: texts for people. Rules: docs/spec/keys.md#kept-pipelines.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 `${name}` and `${name:-default}` from `--set` and `pipeline.variables`; `${secret_values.name}` from the environment or
 a mounted directory; `${env:NAME}`; `${file:PATH}`. `$${` is a literal `${`. Messages name placeholders, never
-what was filled in. Reference: decisions, "The pipeline file".
+what was filled in. Rules: docs/spec/configuration.md#placeholders.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Where secrets come from: the environment, a mounted directory, or a provider that somebody installed.
 
 A provider is a class under the entry point `ingest.secrets`, chosen by the environment variable
-`INGEST_SECRETS_PROVIDER` (several by commas). Reference: decisions, "The pipeline file".
+`INGEST_SECRETS_PROVIDER` (several by commas). Rules: docs/spec/configuration.md#placeholders.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Where rejects go: `pipeline.dirty-data.collector`, a log or a topic of dead letters.
 
-Reference: alibaba-kafka.txt, "Dirty data tolerance and collection"; decisions, "Dirty data".
+Rules: docs/spec/dirty-data.md#dead-letters.
 """
 
 from __future__ import annotations

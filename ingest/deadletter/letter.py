@@ -1,7 +1,7 @@
 """Dead letters: rejected records as they were, in a topic of their own, with headers that say where from and why.
 
 What is added counts as written when `commit` has returned, which is before the progress of its record is stored.
-Reference: decisions, "Dirty data".
+Rules: docs/spec/dirty-data.md#dead-letters.
 """
 
 from __future__ import annotations

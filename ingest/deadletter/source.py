@@ -1,7 +1,7 @@
 """Dead letters as a source: the records that a pipeline rejected, as they were, back on their way.
 
 In: the topic of dead letters, and which of them. Out: records that say of themselves what the original ones did; only
-their position is the letter's. Reference: decisions, "Dirty data".
+their position is the letter's. Rules: docs/spec/dirty-data.md#replays.
 """
 
 from __future__ import annotations

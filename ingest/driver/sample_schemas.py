@@ -1,8 +1,8 @@
 """Samples the newest records on the driver, before the first batch: so that tables are known by then.
 
 In: the source, connected, and where its splits stand. Out: an observed schema for each table that was met. What cannot
-be taken is passed over here: it is a reject, or an error, when its turn comes. Reference: alibaba-kafka.txt,
-`scan.max.pre.fetch.records`; decisions, "Sources".
+be taken is passed over here: it is a reject, or an error, when its turn comes. Rules:
+docs/spec/sources.md#the-first-look.
 """
 
 from __future__ import annotations

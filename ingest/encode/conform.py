@@ -1,7 +1,7 @@
 """Whether a row fits its table's schema, value by value, and its text as the sink's table wants it.
 
 In: the JSON text of a row. Out: the text of each column. The slow way, for what no compiled decoder takes, and for
-sinks that need the values one by one. Numbers keep their digits, always. Rules: decisions, "Types and merging".
+sinks that need the values one by one. Numbers keep their digits, always. Rules: docs/spec/types.md#conformance.
 """
 
 from __future__ import annotations

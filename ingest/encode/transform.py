@@ -2,7 +2,7 @@
 
 In: a program, made on the driver from a rule and a table's schema. Out: for each change the columns that expressions
 need, with the row's own bytes beside them; then, from the results, the row as the sink gets it. Spark sees no more of a
-row than its expressions need. Rules: decisions, "transform and route beyond the references".
+row than its expressions need. Rules: docs/spec/expressions.md#rules.
 """
 
 from __future__ import annotations

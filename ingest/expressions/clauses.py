@@ -3,8 +3,7 @@
 In: the text of a rule. Out: its items. Raises TextError with the place in the text. Spark analyses names and types when
 it knows a table; here is what can be said without it, and what it must never be given: anything but a scalar
 expression, and functions that reach outside of the row (`lint`). What Flink SQL has otherwise than Spark is put into
-Spark's words (`dialect`); all else stays the author's own text. Rules: decisions, "Expressions"; "transform and route
-beyond the references".
+Spark's words (`dialect`); all else stays the author's own text. Rules: docs/spec/expressions.md.
 """
 
 from __future__ import annotations

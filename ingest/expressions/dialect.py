@@ -2,7 +2,7 @@
 
 In: words. Out: Spark SQL that means the same. A function's name that both have means what it means in Flink: what Spark
 does otherwise is translated, or refused with what to write instead, or said in docs/transforms.md. Operators,
-subscripts, casts and names that only Spark has are Spark's. Rules: decisions, "Expressions".
+subscripts, casts and names that only Spark has are Spark's. Rules: docs/spec/expressions.md#meaning.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Canal JSON: rows of MySQL tables, many in one message, their values as texts.
 
 In: the values of records. Out: the changes of each message, which belong together; a skip for a statement that is no
-row. Reference: alibaba-kafka.txt, "Canal JSON format for source tables"; traps: design, 8.
+row. Rules: docs/spec/canal-json.md#messages.
 """
 
 from __future__ import annotations

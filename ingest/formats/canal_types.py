@@ -1,7 +1,7 @@
 """The types of Canal's columns: by JDBC type codes (`sqlType`) and by MySQL's type names (`mysqlType`).
 
-Out: for each column its type and how its values are read; Canal writes every value as a text. Reference:
-alibaba-kafka.txt, "Schema parsing for Canal JSON"; decisions, "Sources".
+Out: for each column its type and how its values are read; Canal writes every value as a text. Rules:
+docs/spec/canal-json.md#types.
 """
 
 from __future__ import annotations

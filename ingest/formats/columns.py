@@ -1,8 +1,7 @@
 """Columns that a row gets from elsewhere than its value: from the record's key, and from the record itself.
 
 In: changes as a format decoded them, and their records. Out: the same changes, their images with those columns. Also
-puts the prefixes before names. Reference: alibaba-kafka.txt, `key.fields-prefix`, `value.fields-prefix` and
-`metadata.list`; decisions, "Sources".
+puts the prefixes before names. Rules: docs/spec/columns.md.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Kafka Connect's schemas in JSON: the types of a row's columns, with the logical types of Connect and Debezium.
 
 In: the schema part of a message. Out: for each column of the row its type and how its values are read; and the other
-way round. Reference:
-alibaba-kafka.txt, `debezium-json.schema-include`; decisions, "Sources".
+way round. Rules: docs/spec/debezium-json.md#declared-types.
 """
 
 from __future__ import annotations

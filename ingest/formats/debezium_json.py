@@ -2,7 +2,7 @@
 
 In: the values of Kafka records. Out: a change, a skip or a bad record for each. The row images stay the very bytes
 they came as; nobody here looks into a row, but for the placeholder of a value that Debezium left out.
-Reference: alibaba-kafka.txt, "Source table in Debezium JSON format"; traps: design, 8.
+Rules: docs/spec/debezium-json.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Plain JSON: each value is a row, an object; the topic, or fields of the row, say which table it is of.
 
 In: the values of records. Out: an insert for each. The row stays the very bytes it came as, unless nested columns are
-to be flattened. Reference: alibaba-kafka.txt, "Source table JSON format"; decisions, "Types and merging".
+to be flattened. Rules: docs/spec/json.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Keyed rows, as upsert topics hold them: the value is the row, or nothing for a row that was deleted.
 
 In: keys and values of records. Out: an insert for each row, a delete for each null. Whether an insert is an update,
-only somebody who knows the rows before can tell. Reference: alibaba-upsert-kafka.txt, "How it works"; flip-149.
+only somebody who knows the rows before can tell. Rules: docs/spec/json.md#upsert-topics.
 """
 
 from __future__ import annotations

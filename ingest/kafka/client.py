@@ -27,7 +27,7 @@ def close(consumer: Consumer) -> None:
     """Close a consumer. One that does not come back is left as it is, and ends with the process.
 
     With its broker gone, `close` may wait without end for an answer to what was asked before
-    (decisions/2026-11-22-the-client-may-hang-when-closed.md). Nothing is lost by leaving it: what was committed is
+    (docs/adr/2026-11-22-the-client-may-hang-when-closed.md). Nothing is lost by leaving it: what was committed is
     known, and sessions of groups are not used.
     """
     with suppress(KafkaException, RuntimeError):

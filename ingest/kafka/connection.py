@@ -1,7 +1,6 @@
 """What every component that connects to Kafka has among its options: client properties, and secrets for them.
 
-Reference: alibaba-upsert-kafka.txt, "Data ingestion"; huawei-dli-kafka.txt, the examples with `dew.*`; decisions,
-"Sources". Starts no client and imports none.
+Rules: docs/spec/configuration.md#client-properties. Starts no client and imports none.
 """
 
 from __future__ import annotations

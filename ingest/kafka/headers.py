@@ -2,7 +2,7 @@
 
 `key:value` terms joined by `&` and `|`, each after at most one `!`, worked off from left to right; no brackets, so
 nothing nests. At most `MAX_TERMS` of them.
-Reference: alibaba-kafka.txt, `scan.header-filter`; decisions, "Sources". Starts no client and imports none.
+Rules: docs/spec/sources.md#filters-and-rates. Starts no client and imports none.
 """
 
 from __future__ import annotations

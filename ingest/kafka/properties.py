@@ -3,7 +3,7 @@
 The reference documents speak of the Java client's properties; this tool runs on librdkafka. Same names pass through,
 names without meaning here are accepted silently, other Java names are translated or refused with the librdkafka name to
 use. Every property of Kafka's Java clients, 2.8 to 4.1, and of librdkafka (`catalogue.py`) is one of these; any other
-name is unknown. Reference: decisions, "The pipeline file" and "Sources". Starts no client and imports none.
+name is unknown. Rules: docs/spec/configuration.md#client-properties. Starts no client and imports none.
 """
 
 from __future__ import annotations

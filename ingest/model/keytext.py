@@ -1,7 +1,7 @@
 """The text of a key value: what the value itself says, whatever its column's type is and has been.
 
 In: the JSON text of a value as its message has it. Out: the one JSON text that all equal values have, so that a row
-keeps its key while its table's schema grows. Rule: decisions, "Types and merging", "Keys".
+keeps its key while its table's schema grows. Rules: docs/spec/keys.md#text-of-a-key-value.
 """
 
 from __future__ import annotations

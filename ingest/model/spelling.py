@@ -2,7 +2,7 @@
 
 In: JSON text that does not fit its column. Out: the type's own text of the same value, or None where the value says
 none of that type, or would lose something. Only for columns whose types the pipeline's file declares: the others are
-what their values are. Rules: decisions, "Types and merging".
+what their values are. Rules: docs/spec/types.md#declared-columns.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Dates and times as JSON text: which text is one, and the text of one that has to be produced.
 
 In: JSON text of a value, or a count since 1970. Out: whether it is such a value, or its JSON text. All in UTC; the
-machine's time zone never matters. Rules: decisions, "Types and merging".
+machine's time zone never matters. Rules: docs/spec/values.md#texts-that-are-produced.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The type lattice: how two types of one column merge, and which type a JSON value has.
 
 Types are named as Flink SQL names them. Merging is associative, commutative and idempotent, so the order in which tasks
-report what they saw cannot matter. Rules: decisions, "Types and merging".
+report what they saw cannot matter. Rules: docs/spec/types.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Values of a column as JSON text: which fit a type, and how a value reads in a column of another type.
 
-In: JSON text as it came. Out: whether it fits, exactly and by value; or its text. Rules: decisions, "Types and
-merging".
+In: JSON text as it came. Out: whether it fits, exactly and by value; or its text. Rules: docs/spec/types.md#conformance
+and docs/spec/values.md.
 """
 
 from __future__ import annotations

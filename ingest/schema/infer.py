@@ -1,7 +1,7 @@
 """The schema that one change shows: its columns with the types of their values, and its primary key.
 
 In: a change that does not fit, and the table's schema if there is one. Out: a schema that takes the row. Types of
-values that already fit stay what they are. Rules: decisions, "Types and merging".
+values that already fit stay what they are. Rules: docs/spec/types.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Route and transform rules, as they bear on whole tables: where a table goes, and which primary key it has.
 
-Reference: decisions, "Table ids and selectors" and "transform and route beyond the references".
+Rules: docs/spec/tables.md#routes and docs/spec/keys.md#primary-key.
 """
 
 from __future__ import annotations

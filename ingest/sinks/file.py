@@ -1,6 +1,6 @@
 """Lines of files: one file for each table and run, below a directory. For trying pipelines, and for tests.
 
-Each line is a value as Kafka would get it. Reference: decisions, "Files" and "Sinks" (the values).
+Each line is a value as Kafka would get it. Rules: docs/spec/sinks.md#file.
 """
 
 from __future__ import annotations

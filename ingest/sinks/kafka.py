@@ -1,6 +1,6 @@
 """Change messages into Kafka topics: what happened to each row, in a format of the user's choice.
 
-Reference: alibaba-kafka.txt, "Sink-specific" and "Table name and topic mapping strategy"; decisions, "Sinks".
+Rules: docs/spec/sinks.md#kafka.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Shows changes: a line for each schema change and each row, on the driver's standard output. For looking, and tests.
 
-Reference: alibaba-upsert-kafka.txt (the form of the lines); decisions, "Sinks".
+Rules: docs/spec/sinks.md#print.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What sinks have in common: which schema changes they are to see, and what most of them need not do.
 
-Reference: decisions, "Schema changes".
+Rules: docs/spec/schema-changes.md#which-events-reach-the-sink.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """What the sinks that write to Kafka have in common: topics, headers, the guarantee, and the driver's side of it.
 
 On the driver: creates the topics of new tables, and with exactly-once sees to it that one run at a time writes. In a
-task: one producer per worker. Reference: alibaba-upsert-kafka.txt, "Data ingestion"; alibaba-kafka.txt, "EXACTLY_ONCE
-semantic considerations"; decisions, "Sinks".
+task: one producer per worker. Rules: docs/spec/sinks.md and docs/spec/delivery.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Upserts into Kafka topics: a keyed row per insert or update, a tombstone per delete.
 
-Reference: alibaba-upsert-kafka.txt; huawei-dli-upsert-kafka.txt; flip-149; decisions, "Sinks".
+Rules: docs/spec/sinks.md#upsert-kafka.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Lines of files: the options of `source:` with `type: file`, and both its sides. For trying pipelines, and tests.
 
 A split is a file, a position the number of a line, from 0; the file's name without its ending stands for the topic. A
-line without its end belongs to nobody yet, unless the run drains what is there. Reference: decisions, "Files".
+line without its end belongs to nobody yet, unless the run drains what is there. Rules: docs/spec/sources.md#files.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Records of Kafka topics: the options of `source:` with `type: kafka`.
 
 A split is a partition, a position is an offset. The driver's side is in `kafka_coordinator.py`, a task's in
-`kafka/reader.py`. Reference: alibaba-kafka.txt, "Data ingestion"; huawei-dli-kafka.txt; decisions, "Sources".
+`kafka/reader.py`. Rules: docs/spec/sources.md.
 """
 
 from __future__ import annotations

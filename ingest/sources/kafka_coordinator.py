@@ -1,7 +1,7 @@
 """The driver's side of the Kafka source: which splits there are, where each starts and ends, what became of them.
 
 In: the options and the checkpoint's positions. Out: positions and ends by split. Raises IngestError only.
-Reference: alibaba-kafka.txt, "Start offset"; decisions, "Sources".
+Rules: docs/spec/sources.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the options of every source have in common: how its records become rows, and what to do with broken ones.
 
-Reference: alibaba-kafka.txt, "Data ingestion", the source table's options; decisions, "Sources" and "Dirty data".
+Rules: docs/spec/columns.md and docs/spec/dirty-data.md.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A compacted topic of keyed rows, read from its beginning. Into an upsert sink it goes as it is; for sinks that tell an
 insert from an update, or show the row before, the engine keeps the rows (`engine/changelog.py`).
-Reference: alibaba-upsert-kafka.txt; huawei-dli-upsert-kafka.txt; flip-149.
+Rules: docs/spec/json.md#upsert-topics.
 """
 
 from __future__ import annotations

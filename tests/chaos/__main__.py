@@ -21,17 +21,8 @@ from storms import STORMS, Scale
 
 BENCH: Final = Path(__file__).parents[2] / "bench"
 KEPT: Final = BENCH / "results" / "chaos.json"
+PAGES: Final = BENCH.parent / "tools" / "pages.py"
 FULL: Final = Scale(100_000, 20, 20261121)
-_HEAD: Final = """\
-# What was done to it, and what became of it
-
-Written by `make chaos`: {changes:,} numbered changes for each fault (fewer where the table says so), seed {seed}. A
-reader of committed records runs beside each. Exactly-once survives a fault with nothing missing, nothing twice and each
-key in its order; at-least-once with nothing missing.
-
-| fault | guarantee | happened | changes | missing | twice | out of order | outcome | when, at commit |
-|---|---|---|---|---|---|---|---|---|
-"""
 
 
 def main() -> None:
@@ -86,33 +77,14 @@ def keep(report: Report) -> None:
     command = ["git", "rev-parse", "--short", "HEAD"]
     commit = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
     when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    kept[f"{report.fault} {report.guarantee}"] = {"when": when, "commit": commit, **asdict(report)}
+    about = next(" ".join((storm.__doc__ or "").split()) for storm in STORMS if storm.__name__ == report.fault)
+    told = {"when": when, "commit": commit, "about": about, "survived": report.survived}
+    kept[f"{report.fault} {report.guarantee}"] = {**told, **asdict(report)}
+    order = [f"{storm.__name__} {guarantee}" for storm, guarantees in STORMS.items() for guarantee in guarantees]
     KEPT.parent.mkdir(exist_ok=True)
-    KEPT.write_text(json.dumps(kept, indent=1) + "\n")
-    (BENCH / "CHAOS.md").write_text(page(kept))
-
-
-def page(kept: dict[str, Any]) -> str:
-    """The results, in the order of the faults, and what has none."""
-    text = _HEAD.format(changes=FULL.changes, seed=FULL.seed)
-    notes = ""
-    missing = []
-    for storm, guarantees in STORMS.items():
-        for guarantee in guarantees:
-            name, found = storm.__name__.replace("_", " "), kept.get(f"{storm.__name__} {guarantee}")
-            if found is None:
-                missing.append(f"{name} ({guarantee})")
-                continue
-            when, commit = found.pop("when"), found.pop("commit")
-            r = Report(**found)
-            outcome = "survived" if r.survived else "**not survived**"
-            counts = f"{r.struck} | {r.sent:,} | {r.missing} | {r.twice} | {r.disorder}"
-            text += f"| {name} | {guarantee} | {counts} | {outcome} | {when}, {commit} |\n"
-            notes += f"\n## {name}, {guarantee}\n{storm.__doc__ or ''}\n\n"
-            notes += "".join(f"    {note.splitlines()[0]}\n" for note in r.notes)
-    if missing:
-        text += f"\nNot made at full size yet: {', '.join(missing)}.\n"
-    return text + notes
+    found = {name: kept[name] for name in order if name in kept}
+    KEPT.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    subprocess.run([sys.executable, PAGES], check=True)
 
 
 if __name__ == "__main__":
