@@ -1,0 +1,32 @@
+"""The leaf functions go through the fuzzers' corpus, and through random changes of it, with the sanitizers."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ingest.native import native
+
+pytestmark = pytest.mark.skipif(not native.BUILT, reason="installed without a compiler")
+ROOT = Path(__file__).parents[2]
+HERE = Path(__file__).parent
+
+
+@pytest.mark.parametrize("form", ["vectors", "portable"])
+def test_what_is_to_hold_holds_for_the_corpus(form: str, tmp_path: Path) -> None:
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    assert compiler is not None, "native code was built, so that there is a compiler"
+    program = tmp_path / "leaves"
+    leaves = [str(ROOT / "ingest/native" / name) for name in ("scan.c", "values.c", "readings.c")]
+    flags = ["-std=gnu11", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-DREPLAY"]
+    flags += ["-DINGEST_PORTABLE"] if form == "portable" else []
+    source = str(HERE / "leaves.c")
+    subprocess.run([compiler, *flags, f"-I{ROOT / 'ingest/native'}", source, *leaves, "-o", str(program)], check=True)
+    corpus = sorted(str(path) for path in (HERE / "corpus").iterdir())
+    assert len(corpus) > 100
+    done = subprocess.run([program, "500", *corpus], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"{len(corpus)} files, each as it is and with 500 changes\n"
