@@ -290,7 +290,7 @@ cdef class NativeEncoder:
     def encode(self, messages, Py_ssize_t start):
         cdef EncodedBatch batch = EncodedBatch()
         stop = self.take(messages, start, BATCH_MESSAGES, batch, None)
-        batch.full = stop - start == BATCH_MESSAGES
+        batch.full = stop - start == BATCH_MESSAGES and stop < len(messages)
         return batch, stop
 
     def feed(self, messages, Py_ssize_t start, TransformRows rows not None):

@@ -120,9 +120,7 @@ cdef class EncodedBatch:
         return self.record(at)
 
     def __iter__(self):
-        cdef Py_ssize_t at
-        for at in range(self.count):
-            yield self.record(at)
+        return iter([self.record(at) for at in range(self.count)])
 
 
 Sequence.register(EncodedBatch)
