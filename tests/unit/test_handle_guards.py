@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ingest.kafka.native.producer import Producer
+    from ingest.native.records import EncodedBatch
 
 pytestmark = pytest.mark.skipif(bool(handle.unusable()), reason="installed without a compiler")
 NOWHERE: dict[str, Any] = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
@@ -116,6 +117,84 @@ def test_what_is_not_a_record_is_refused(producer: Producer) -> None:
         producer.write([(("t" * 600, None, 0), b"", b"")])
     assert "topic" in caught.value.what
     assert dropped(producer) == 0
+
+
+class Row:
+    """A record of a source."""
+
+    def __init__(self, number: int, text: str) -> None:
+        self._value = b'{"id":%d,"a":"%b"}' % (number, text.encode())
+
+    def key(self) -> None:
+        return None
+
+    def value(self) -> bytes:
+        return self._value
+
+    def offset(self) -> int:
+        return 7
+
+
+class Plan:
+    """What of a plan is counted."""
+
+    inserted = updated = deleted = 0
+
+
+def a_batch(count: int, destination: Any, text: str = "x") -> EncodedBatch:
+    """Records that native code has made."""
+    from ingest.native.codes import ColumnKind, MessageForm
+    from ingest.native.contract import ColumnSpec, KeySpec, RowEncoderSpec
+    from ingest.native.native_encoder import NativeEncoder
+    from ingest.native.row_encoder import RowEncoder
+
+    columns = (
+        ColumnSpec(b"id", ColumnKind.COLUMN_INT, b',"id":null'), ColumnSpec(b"a", ColumnKind.COLUMN_TEXT, b',"a":null'),
+    )  # fmt: skip
+    spec = RowEncoderSpec(columns=columns, source_columns=2, sink_order=(0, 1), key=KeySpec((0,)))
+    table = RowEncoder(spec, Plan(), destination)
+    encoder = NativeEncoder(MessageForm.FORM_ROWS, lambda _: table, None, lambda _: None)
+    rows: Any = [Row(i, text) for i in range(count)]
+    batch, stop = encoder.encode(rows, 0)
+    assert stop == len(batch) == count
+    return batch
+
+
+def test_a_batch_of_native_code_is_written_as_a_list_is(producer: Producer) -> None:
+    batch = a_batch(100, To(("t", (("h", b"1"),), 0)))
+    assert batch[1][1:] == (b'{"id":1}', b'{"id":1,"a":"x"}')
+    assert producer.write(batch) == 100
+    assert producer.write(batch, 90) == 100
+    assert producer.write([*batch]) == 100
+    assert producer.write(batch, 100) == 100
+    with pytest.raises(ValueError, match="place"):
+        producer.write(batch, -1)
+    assert dropped(producer) == 210
+    with pytest.raises(ClientError) as caught:
+        producer.write(a_batch(3, ("t", None, 0), "x" * 2_000_000))
+    assert caught.value.what.startswith("write a record of 2000")
+    assert caught.value.what.endswith(" bytes to t")
+    batch.targets.clear()
+    with pytest.raises(IndexError, match="no destination"):
+        producer.write(batch)
+    assert producer.write(a_batch(1, ("t", None, 0))) == 1, "it is not left as if it were writing"
+
+
+def test_a_full_queue_ends_a_batch_where_there_is_news() -> None:
+    producer = make(**{"queue.buffering.max.messages": 10})
+    batch = a_batch(25, ("t", None, 0))
+    done, turns = 0, 0
+    while done < 10 and turns < 100:
+        done = producer.write(batch, done)
+        turns += 1
+        assert producer.errors(), "nobody is there"
+    assert done == 10
+    producer.purge()
+    assert producer.flush(10) == 0
+    assert producer.write(batch, done) == 20, "there was room, and then what failed is to be looked at"
+    assert producer.failures()[0] == 10
+    producer.purge()
+    assert producer.close(10)
 
 
 def test_a_client_is_not_entered_by_another_thread_while_it_waits_for_room() -> None:
