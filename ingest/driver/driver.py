@@ -1,6 +1,6 @@
 """Main street: plan, run, merge, evolve, store, again.
 
-The driver owns the batches and Spark runs them; decisions/ says why. Each stage is one line here and one object of its
+The driver owns the batches and Spark runs them; docs/adr says why. Each stage is one line here and one object of its
 own, which `run.py` puts together. Out: nothing but what the stages leave: records in the sink, progress in the
 checkpoint, events at the observer.
 """

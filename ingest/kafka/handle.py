@@ -57,7 +57,7 @@ class Client(Protocol):
     def close(self, seconds: float, /) -> bool:
         """End the client; return whether that came to its end within so many seconds.
 
-        librdkafka may never return from it (decisions/2026-11-22-the-client-may-hang-when-closed.md). Such a client is
+        librdkafka may never return from it (docs/adr/2026-11-22-the-client-may-hang-when-closed.md). Such a client is
         left as it is, and ends with the process. Raises RuntimeError while another call is under way.
         """
 

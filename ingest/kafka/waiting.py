@@ -1,6 +1,6 @@
 """Calls of the Kafka client that may never come back, whatever time limit they are given.
 
-See decisions/2026-11-22-the-client-may-hang.md.
+See docs/adr/2026-11-22-the-client-may-hang.md.
 """
 
 from __future__ import annotations
