@@ -17,7 +17,6 @@ from ingest.kafka import direct
 from ingest.kafka.reader import RangeReader, offset_of
 from ingest.kafka.transactions import Channel
 from ingest.kafka.writer import KafkaWriter
-from ingest.native import native
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
     from ingest.sources import Chunk
 
-pytestmark = pytest.mark.skipif(not native.BUILT, reason="it was installed without a compiler")
+pytestmark = pytest.mark.compiled
 ODD: list[tuple[bytes | None, bytes | None]] = [
     (b"k", b"v"), (None, b"v"), (b"k", None), (None, None), (b"", b""), (b"\0\xff", b"x" * 100_000),
 ]  # fmt: skip

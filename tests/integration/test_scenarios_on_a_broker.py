@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
 from harness import Kafka, free_port
+from scenario_files import FILES
 
 from ingest.config.loader import load_text
 from ingest.config.pipeline import Route
@@ -25,16 +25,14 @@ from ingest.sandbox import broker as sandbox
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
-FILES = sorted((Path(__file__).parent.parent / "spec").glob("*.yaml"))
 SERVERS = "memory:1"
 """What scenarios have for a broker's address."""
 
-pytestmark = pytest.mark.kafka
-
 
 @pytest.fixture(scope="module")
-def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+def own(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:  # noqa: ARG001
     folder = tmp_path_factory.mktemp("own")
     yield Kafka(sandbox.up(folder, free_port(), heap="384m").bootstrap)
     sandbox.down(folder, wipe=True)

@@ -28,7 +28,7 @@ from ingest.sinks.kafka import KafkaSink
 from ingest.sinks.upsert_kafka import UpsertKafka
 from ingest.task import worker
 
-pytestmark = pytest.mark.skipif(not native.BUILT, reason="installed without a compiler")
+pytestmark = pytest.mark.compiled
 
 SINK: Any = UpsertKafka.model_validate({"type": "upsert-kafka", "properties.*": {"bootstrap.servers": "nowhere:1"}})
 LAID_OUT: list[Any] = [

@@ -2,30 +2,47 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+from scenario_files import FILES, OF_PIPELINES, has_expressions
 
 from ingest.config.scenario import read
 from ingest.inmemory.trial import differences
 from ingest.native import native
 from ingest.task import worker
 
-ROOT = Path(__file__).parent.parent.parent
-FILES = sorted([*Path(__file__).parent.glob("*.yaml"), *(ROOT / "pipelines" / "tests").glob("*.yaml")])
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ALL = [*FILES, *OF_PIPELINES]
+computed = pytest.mark.parametrize("file", [f for f in ALL if has_expressions(f)], ids=lambda file: file.stem)
+others = pytest.mark.parametrize("file", [f for f in ALL if not has_expressions(f)], ids=lambda file: file.stem)
 
 
 def test_there_are_scenarios() -> None:
-    assert len(FILES) >= 60
+    assert len(ALL) >= 60
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+@others
 def test_scenario(file: Path) -> None:
     assert not differences(read(file)), "\n".join(differences(read(file)))
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+@computed
+@pytest.mark.usefixtures("java")
+def test_scenario_with_expressions(file: Path) -> None:
+    test_scenario(file)
+
+
+@others
 def test_scenario_without_what_is_in_c(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "BUILT", False)
     monkeypatch.setattr(native, "BUILT", False)
-    assert not differences(read(file)), "\n".join(differences(read(file)))
+    test_scenario(file)
+
+
+@computed
+@pytest.mark.usefixtures("java")
+def test_scenario_with_expressions_without_what_is_in_c(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    test_scenario_without_what_is_in_c(file, monkeypatch)

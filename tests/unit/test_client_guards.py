@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ingest.kafka._client import Client
 
-pytestmark = pytest.mark.skipif(not direct.plugin(), reason="installed without a compiler")
+pytestmark = pytest.mark.compiled("client")
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
 
 

@@ -11,7 +11,6 @@ import pytest
 from ingest.encode.transform import Programs
 from ingest.errors import InternalError, Unavailable
 from ingest.model.reject import RowError
-from ingest.native import native
 from ingest.task.feed import WAITING, Pace
 from ingest.transform.handover import Handover, Left
 from ingest.transform.rows import BATCH_ROWS, MARK, READY, Kept, Results, Rows, RowsInC, layout
@@ -19,7 +18,7 @@ from ingest.transform.rows import BATCH_ROWS, MARK, READY, Kept, Results, Rows, 
 if TYPE_CHECKING:
     from pathlib import Path
 
-KINDS = [Rows, pytest.param(RowsInC, marks=pytest.mark.skipif(not native.BUILT, reason="installed without a compiler"))]
+KINDS = [Rows, pytest.param(RowsInC, marks=pytest.mark.compiled)]
 SLOTS = ("s0", "l0", "d0", "b0")
 META: list[tuple[Any, ...]] = [
     (3, -1, 10, 0, b'{"id":1}', None), (READY, 0, 11, 0, None, b"key"), (READY, 1, 12, 0, b"{}", None),
