@@ -7,7 +7,9 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
+from examples import examples
 from harness import INGEST, Kafka, Pipeline, free_port
 from hypothesis import HealthCheck, settings
 from shared_java import SharedJava
@@ -21,20 +23,38 @@ from ingest.sandbox import broker as sandbox
 from ingest.spark import archive
 
 # How fast the machine is at the moment is no property of the code
-settings.register_profile("ingest", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "ingest", deadline=None, max_examples=examples(100), suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("ingest")
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
 _NO_JAVA = Path(__file__).parent / "no-java"
+_OF_A_MODULE = {"own", "secure", "found"}
+"""Fixtures that are made once for a module, and take long: each worker of pytest-xdist would make them."""
+_ROOM = 3 << 30
+"""Bytes that a worker may need: a broker, a Java that runs share, Spark in memory, and a run with its own Java."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that may start Java: `make test-fast` leaves them out."""
+    """Mark the tests that may start Java, for `make test-fast`; keep those together that share a module's broker."""
     for item in items:
-        if isinstance(item, pytest.Function) and "java" in item.fixturenames:
+        if not isinstance(item, pytest.Function):
+            continue
+        if "java" in item.fixturenames:
             item.add_marker("java")
+        for shared in _OF_A_MODULE.intersection(item.fixturenames):
+            item.add_marker(pytest.mark.xdist_group(f"{item.path.stem}-{shared}"))
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Return two workers for each processor, as a test waits as long as it works; fewer where memory is short."""
+    fast = config.getoption("markexpr") == "not java"
+    processors = len(os.sched_getaffinity(0))
+    room = psutil.virtual_memory().available // _ROOM
+    return processors if fast else max(1, min(2 * processors, room))
 
 
 @pytest.hookimpl(wrapper=True)

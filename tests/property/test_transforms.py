@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from examples import examples
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from inmemory import run
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 FORMS = ["debezium-json", "canal-json", "json"]
 pytestmark = pytest.mark.usefixtures("java")
-FEW = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FEW = settings(max_examples=examples(12), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """Each example is several jobs of Spark's."""
 
 
