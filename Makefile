@@ -46,7 +46,7 @@ sanitize: setup ## Run the tests of the C code with the address and undefined-be
 	@tools/sanitize $(BIN)/python
 
 chaos: setup ## Make every fault happen that it is to survive, at full size (bench/CHAOS.md)
-	@PYTHONPATH=tests $(BIN)/python tests/chaos
+	@PYTHONPATH=tests/support $(BIN)/python tests/chaos
 
 bench: setup ## Measure against a raw Kafka copy, in one run (bench/README.md)
 	@$(BIN)/python bench/throughput.py

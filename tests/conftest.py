@@ -31,7 +31,7 @@ settings.load_profile("ingest")
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
-_NO_JAVA = Path(__file__).parent / "no-java"
+_NO_JAVA = Path(__file__).parent / "support" / "no-java"
 _OF_A_MODULE = {"own", "secure", "found"}
 """Fixtures that are made once for a module, and take long: each worker of pytest-xdist would make them."""
 _ROOM = 3 << 30

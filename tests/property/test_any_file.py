@@ -22,9 +22,7 @@ ROOT = Path(__file__).parent.parent.parent
 EXAMPLES = examples(60)
 patiently = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
-FILES = sorted(
-    (*ROOT.glob("pipelines/*.yaml"), *ROOT.glob("tests/errors/files/*.yaml"), *ROOT.glob("tests/spec/*/*.yaml"))
-)
+FILES = sorted((*ROOT.glob("pipelines/*.yaml"), *ROOT.glob("tests/errors/files/*.yaml")))
 BLOCKS = [
     block for page in (*ROOT.glob("docs/*.md"), ROOT / "README.md")
     for block in re.findall(r"```yaml\n(.*?)```", page.read_text(), re.DOTALL)

@@ -1,27 +1,27 @@
-"""Runs every scenario of this folder, as `ingest test tests/spec` does: messages in, what becomes of them out."""
+"""Runs every scenario of this folder, as `ingest test tests/scenarios` does: messages in, what becomes of them out."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
-from scenario_files import FILES, OF_PIPELINES, has_expressions
+from scenario_files import FILES, OF_PIPELINES, has_expressions, name
 
 from ingest.config.scenario import read
 from ingest.inmemory.trial import differences
 from ingest.native import native
 from ingest.task import worker
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 ALL = [*FILES, *OF_PIPELINES]
-computed = pytest.mark.parametrize("file", [f for f in ALL if has_expressions(f)], ids=lambda file: file.stem)
-others = pytest.mark.parametrize("file", [f for f in ALL if not has_expressions(f)], ids=lambda file: file.stem)
+computed = pytest.mark.parametrize("file", [f for f in ALL if has_expressions(f)], ids=name)
+others = pytest.mark.parametrize("file", [f for f in ALL if not has_expressions(f)], ids=name)
 
 
 def test_there_are_scenarios() -> None:
-    assert len(ALL) >= 60
+    assert len(FILES) >= 100
+    folder = Path(__file__).parent
+    assert sorted(folder.rglob("*.yaml")) == FILES, "a scenario is in the folder of its topic"
+    assert not (folder.parent / "spec").exists()
 
 
 @others

@@ -5,10 +5,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-_ROOT = Path(__file__).parent.parent
-FILES = sorted((_ROOT / "tests" / "spec").glob("*.yaml"))
+_ROOT = Path(__file__).parents[2]
+FILES = sorted((_ROOT / "tests" / "scenarios").glob("*/*.yaml"))
 OF_PIPELINES = sorted((_ROOT / "pipelines" / "tests").glob("*.yaml"))
 """Those of the pipelines that are examples."""
+
+
+def name(file: Path) -> str:
+    """Return a scenario's topic and name."""
+    return f"{file.parent.name}/{file.stem}"
 
 
 def has_expressions(file: Path) -> bool:

@@ -19,7 +19,7 @@ from ingest.expressions.clauses import projection
 from ingest.expressions.lint import unknown_functions
 from ingest.model.text import TextError
 
-PAGE = Path(__file__).parent.parent.parent / "docs" / "transforms.md"
+PAGE = Path(__file__).parents[3] / "docs" / "transforms.md"
 ROW = {
     "id": 1, "s": "abc", "n": 7, "m": -2, "d": 2.5, "gone": None, "json": '{"a":{"b":1},"z":null}', "list": "a.b.c",
     "padded": "xxaxx", "at": "2020-01-31 12:13:14.5",
