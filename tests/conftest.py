@@ -22,10 +22,12 @@ from ingest.paths import alone
 from ingest.sandbox import broker as sandbox
 from ingest.spark import archive
 
-# How fast the machine is at the moment is no property of the code
+# How fast the machine is at the moment is no property of the code. Each run tries other examples, also on CI, and a
+# failure says how to repeat it
 settings.register_profile(
-    "ingest", deadline=None, max_examples=examples(100), suppress_health_check=[HealthCheck.too_slow]
-)
+    "ingest", deadline=None, max_examples=examples(100), derandomize=False, print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)  # fmt: skip
 settings.load_profile("ingest")
 
 if TYPE_CHECKING:
