@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import subprocess
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JNetworkError
 from pyspark import SparkConf
 from pyspark.java_gateway import launch_gateway
 
@@ -48,8 +50,11 @@ class SharedJava:
         """Make ready for the next run; Java goes where the run has left something in it."""
         if self._server is None:
             return
-        self._server.shutdown()
-        self._server = None
+        server, self._server = self._server, None
+        if self._gateway.proc.poll() is not None:
+            self.stop()
+            raise AssertionError(f"the Java that tests share ended during a run: {self._log.read_text()[-3000:]}")
+        server.shutdown()
         companion = self._gateway.jvm.java.lang.Class.forName("org.apache.spark.SparkContext$")
         if companion.getField("MODULE$").get(None).getActive().isDefined():
             self.stop()
@@ -59,7 +64,8 @@ class SharedJava:
         if self._gateway is None:
             return
         gateway, self._gateway = self._gateway, None
-        gateway.shutdown()
+        with suppress(Py4JNetworkError):  # it has ended by itself
+            gateway.shutdown()
         gateway.proc.stdin.close()
         try:
             gateway.proc.wait(10)
