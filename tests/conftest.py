@@ -52,11 +52,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Return two workers for each processor, as a test waits as long as it works; fewer where memory is short."""
+    """Return half as many workers again as processors, as a test also waits; fewer where memory is short."""
     fast = config.getoption("markexpr") == "not java"
     processors = len(os.sched_getaffinity(0))
     room = psutil.virtual_memory().available // _ROOM
-    return processors if fast else max(1, min(2 * processors, room))
+    return processors if fast else max(1, min(processors + processors // 2, room))
 
 
 @pytest.hookimpl(wrapper=True)
