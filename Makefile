@@ -1,13 +1,14 @@
 # `make` alone prints this help.
 PYTHON ?= python3
 BIN := .venv/bin
-# Most of a test is waiting for Java and Kafka to start
-TESTS_AT_ONCE ?= 2
+# auto: tests/conftest.py counts processors and memory
+TESTS_AT_ONCE ?= auto
+
 # make bench SAVE=--save puts the figures into bench/results
 SAVE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test kerberos check sanitize fuzz cross chaos bench bench-peers docs format golden clean
+.PHONY: help setup demo test test-fast kerberos check sanitize fuzz cross chaos bench bench-peers docs format golden clean
 
 help: ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -31,7 +32,10 @@ demo: setup ## Start a real Kafka, run a pipeline on it, show what happened
 	@$(BIN)/python tools/demo.py
 
 test: setup ## Run every test; those on Kafka start their own broker
-	@$(BIN)/python -m pytest -q -n $(TESTS_AT_ONCE)
+	@$(BIN)/python -m pytest -q -n $(TESTS_AT_ONCE) --dist loadgroup
+
+test-fast: setup ## Run the tests without brokers and Spark, and a tenth of the examples of properties
+	@INGEST_EXAMPLES=0.1 $(BIN)/python -m pytest -q -n $(TESTS_AT_ONCE) --dist loadgroup -m "not java"
 
 kerberos: setup ## Build a client that can do Kerberos, and test it with a real KDC (docker/kerberos-client.sh)
 	@tools/kerberos $(BIN)/python
@@ -56,7 +60,7 @@ cross: ## Build the leaf functions for aarch64, and run them where there is an e
 	@tools/cross
 
 chaos: setup ## Make every fault happen that it is to survive, at full size (bench/CHAOS.md)
-	@PYTHONPATH=tests $(BIN)/python tests/chaos
+	@PYTHONPATH=tests/support $(BIN)/python tests/chaos
 
 bench: setup ## Measure against a raw Kafka copy, in one run (bench/README.md)
 	@$(BIN)/python bench/throughput.py $(SAVE)

@@ -1,26 +1,89 @@
-"""Fixtures: a real broker for the tests that need one, and a pipeline on it."""
+"""Fixtures: leave to start Java, a real broker for the tests that need one, and a pipeline on it."""
 
 from __future__ import annotations
 
+import os
 import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
+from examples import examples
 from harness import INGEST, Kafka, Pipeline, free_port
 from hypothesis import HealthCheck, settings
+from shared_java import SharedJava
 
 from ingest.config.masking import SEEN
+from ingest.kafka import handle
+from ingest.native import native
 from ingest.paths import alone
 from ingest.sandbox import broker as sandbox
 from ingest.spark import archive
+from ingest.testing import in_memory_run
 
-# How fast the machine is at the moment is no property of the code
-settings.register_profile("ingest", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# How fast the machine is at the moment is no property of the code. Each run tries other examples, also on CI, and a
+# failure says how to repeat it
+settings.register_profile(
+    "ingest", deadline=None, max_examples=examples(100), derandomize=False, print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)  # fmt: skip
 settings.load_profile("ingest")
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Generator, Iterator
+
+_NO_JAVA = Path(__file__).parent / "support" / "no-java"
+_OF_A_MODULE = {"own", "secure", "found"}
+"""Fixtures that are made once for a module, and take long: each worker of pytest-xdist would make them."""
+_ROOM = 3 << 30
+"""Bytes that a worker may need: a broker, a Java that runs share, Spark in memory, and a run with its own Java."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that may start Java, for `make test-fast`; keep those together that share a module's broker."""
+    for item in items:
+        if not isinstance(item, pytest.Function):
+            continue
+        if "java" in item.fixturenames:
+            item.add_marker("java")
+        for shared in _OF_A_MODULE.intersection(item.fixturenames):
+            item.add_marker(pytest.mark.xdist_group(f"{item.path.stem}-{shared}"))
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Return half as many workers again as processors, as a test also waits; fewer where memory is short."""
+    fast = config.getoption("markexpr") == "not java"
+    processors = len(os.sched_getaffinity(0))
+    room = psutil.virtual_memory().available // _ROOM
+    return processors if fast else max(1, min(processors + processors // 2, room))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, bool | None, bool | None]:
+    """Refuse Java to tests without that mark, also where an earlier test has started Spark: so none is missing."""
+
+    def refuse() -> None:
+        subprocess.run([_NO_JAVA / "bin" / "java"], check=True)
+
+    with pytest.MonkeyPatch.context() as patch:
+        if item.get_closest_marker("java") is None:
+            patch.setenv("JAVA_HOME", str(_NO_JAVA))
+            patch.setattr(in_memory_run, "shared_spark", refuse)
+        return (yield)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip tests of compiled code where there is none; on CI, which has a compiler, they fail."""
+    mark = item.get_closest_marker("compiled")
+    if mark is None:
+        return
+    missing = [] if native.BUILT else ["ingest.native"]
+    if "client" in mark.args and (why := handle.unusable()):
+        missing.append(f"ingest.kafka.native ({why})")
+    if missing:
+        said = f"not compiled, or not in use: {', '.join(missing)}"
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(said)
 
 
 @pytest.fixture(autouse=True)
@@ -31,16 +94,29 @@ def _no_secrets_of_other_tests() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
+def java() -> None:
+    """Leave to start Java, here or in a command; runs start faster after this."""
+    with alone("warmup"):
+        if not archive.path().is_file():  # by itself: this process may have a Spark of its own, for tests in memory
+            subprocess.run([INGEST, "warmup"], check=True, stdout=subprocess.DEVNULL)
+
+
+@pytest.fixture(scope="session")
+def shared_java(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedJava]:  # noqa: ARG001
+    """The Java that runs share which need none of their own."""
+    shared = SharedJava(tmp_path_factory.mktemp("java"))
+    yield shared
+    shared.stop()
+
+
+@pytest.fixture(scope="session")
 def sandbox_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("sandbox")
 
 
 @pytest.fixture(scope="session")
-def bootstrap(sandbox_folder: Path) -> Iterator[str]:
-    """The test run's own broker, on a port of its own; and runs that start faster."""
-    with alone("warmup"):
-        if not archive.path().is_file():  # by itself: this process may have a Spark of its own, for tests in memory
-            subprocess.run([INGEST, "warmup"], check=True, stdout=subprocess.DEVNULL)
+def bootstrap(java: None, sandbox_folder: Path) -> Iterator[str]:  # noqa: ARG001
+    """The test run's own broker, on a port of its own."""
     yield sandbox.up(sandbox_folder, free_port(), heap="512m").bootstrap
     sandbox.down(sandbox_folder, wipe=True)
 
@@ -51,5 +127,5 @@ def kafka(bootstrap: str) -> Kafka:
 
 
 @pytest.fixture
-def pipeline(tmp_path: Path, kafka: Kafka) -> Pipeline:
-    return Pipeline(tmp_path, kafka, kafka.create(f"{kafka.name}.in", 2))
+def pipeline(tmp_path: Path, kafka: Kafka, shared_java: SharedJava) -> Pipeline:
+    return Pipeline(tmp_path, kafka, kafka.create(f"{kafka.name}.in", 2), shared_java)

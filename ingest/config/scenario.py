@@ -1,7 +1,7 @@
 """Tests of pipelines: a YAML file with a pipeline, its input messages, and the expected results.
 
 In: a file. Out: a `Scenario`, or a ScenarioError that says what is wrong, and where. Runs nothing. docs/testing.md
-describes the format; the files in `tests/spec` are examples.
+describes the format; the files in `tests/scenarios` are examples.
 """
 
 from __future__ import annotations

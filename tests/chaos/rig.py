@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 KEYS = 500
-FAULTS = Path(__file__).parent.parent / "faults"
+FAULTS = Path(__file__).parent.parent / "support" / "faults"
 PATIENCE_S = 180.0
 
 
@@ -303,7 +303,7 @@ class Rig:
         return self.count()
 
     def with_faults(self, *, worker: str = "", driver: str = "") -> None:
-        """Make the next run die at a point (`tests/faults`); without, it lives."""
+        """Make the next run die at a point (`tests/support/faults`); without, it lives."""
         self.program, self.more, self.env = [INGEST], [], {**os.environ}
         if worker:
             folder = self.folder / f"fault-{self.starts}"

@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ingest.native import native
-
-pytestmark = pytest.mark.skipif(not native.BUILT, reason="installed without a compiler")
+pytestmark = pytest.mark.compiled
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
 

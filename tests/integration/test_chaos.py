@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from rig import Report
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.usefixtures("java"), pytest.mark.timeout(600)]
 SHORT = Scale(changes=6000, moments=2, seed=7)
 
 

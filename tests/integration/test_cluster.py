@@ -19,8 +19,6 @@ import ingest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = pytest.mark.kafka
-
 
 @pytest.fixture
 def spark(tmp_path: Path) -> Iterator[Standalone]:

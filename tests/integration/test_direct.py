@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from ingest.sources import Chunk
 
-pytestmark = pytest.mark.skipif(bool(handle.unusable()), reason="it was installed without a compiler")
+pytestmark = pytest.mark.compiled("client")
 ODD: list[tuple[bytes | None, bytes | None]] = [
     (b"k", b"v"), (None, b"v"), (b"k", None), (None, None), (b"", b""), (b"\0\xff", b"x" * 100_000),
 ]  # fmt: skip

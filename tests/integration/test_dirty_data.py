@@ -6,24 +6,12 @@ import json
 import os
 import subprocess
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import pytest
 from harness import INGEST, Kafka, Pipeline, debezium, finish, message, until
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PREFIX = "__ingest.errors."
 UNAVAILABLE = "__debezium_unavailable_value"
-
-pytestmark = pytest.mark.kafka
-
-
-@pytest.fixture
-def pipeline(kafka: Kafka, tmp_path: Path) -> Pipeline:
-    topic = kafka.create(f"{kafka.name}.in", partitions=2)
-    return Pipeline(tmp_path, kafka, topic)
 
 
 def collector(kafka: Kafka, more: str = "") -> str:
@@ -36,7 +24,7 @@ def said(headers: list[tuple[str, bytes]]) -> dict[str, str]:
 
 def replay(pipeline: Pipeline, *arguments: str) -> Any:
     command = [INGEST, "replay", str(pipeline.file), "--checkpoint", str(pipeline.checkpoint), "--master", "local[2]"]
-    return finish(subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+    return pipeline.finished([*command, *arguments], pipeline.java)
 
 
 def test_a_record_as_large_as_the_brokers_take_becomes_a_dead_letter(kafka: Kafka, pipeline: Pipeline) -> None:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from harness import Pipeline, Result
 
-pytestmark = pytest.mark.kafka
-
 
 def fill(kafka: Kafka, pipeline: Pipeline, first: int, end: int, partitions: int = 2) -> None:
     for partition in range(partitions):

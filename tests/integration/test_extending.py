@@ -57,6 +57,7 @@ def maxwell(kind: str, table: str, data: dict[str, Any], old: dict[str, Any] | N
     return json.dumps(message | ({} if old is None else {"old": old})) + "\n"
 
 
+@pytest.mark.usefixtures("java")
 def test_a_format_and_a_sink_of_another_package_run(tmp_path: Path, site: Path) -> None:
     (tmp_path / "p.yaml").write_text(PIPELINE)
     source = tmp_path / "in.jsonl"

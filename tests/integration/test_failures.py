@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-pytestmark = pytest.mark.kafka
-
 
 def ids(kafka: Kafka, topic: str) -> set[int]:
     return {row["id"] for row in kafka.table(topic).values()}
@@ -375,6 +373,7 @@ def test_kill_9_at_20_random_moments_loses_nothing(
     assert max(done) > 1, "no run before the last one came to a batch: the kills proved nothing"
 
 
+@pytest.mark.usefixtures("java")
 def test_a_broker_restarted_in_the_middle_of_a_run_loses_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "kafka"
     port = free_port()

@@ -6,14 +6,11 @@ import json
 import signal
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import pytest
 from harness import INGEST, Result, finish
 
 from ingest.errors import INTERRUPTED
-
-if TYPE_CHECKING:
-    import pytest
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -23,6 +20,7 @@ def run(file: Path, checkpoint: Path, folder: Path, *more: str) -> Result:
     return finish(subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
 
 
+@pytest.mark.usefixtures("java")
 def test_the_quickstart_runs_as_the_readme_says(tmp_path: Path) -> None:
     ran = run(ROOT / "pipelines" / "quickstart.yaml", tmp_path / "c", ROOT)
     assert ran.code == 0, ran.err
@@ -34,6 +32,7 @@ def test_the_quickstart_runs_as_the_readme_says(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.usefixtures("java")
 def test_a_file_pipeline_goes_on_where_it_stood_and_its_output_reads_back(tmp_path: Path) -> None:
     source, sink = tmp_path / "in", tmp_path / "out"
     source.mkdir()
@@ -124,6 +123,7 @@ def test_the_command_that_tests_pipelines(tmp_path: Path, capfd: pytest.CaptureF
         assert subprocess.run([INGEST, "test", str(tmp_path / name)], check=False).returncode == 78
 
 
+@pytest.mark.usefixtures("java")
 def test_how_a_run_ended_is_said_whatever_ended_it(tmp_path: Path) -> None:
     row = '{"before":null,"after":{"id":%d},"source":{"db":"shop","table":"orders"},"op":"c"}\n'
     lines = tmp_path / "in.jsonl"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def nodes(tmp_path: Path) -> Iterator[Nodes]:
+def nodes(java: None, tmp_path: Path) -> Iterator[Nodes]:  # noqa: ARG001
     made = Nodes(tmp_path)
     yield made
     made.close()

@@ -14,8 +14,6 @@ from harness import debezium, finish, message
 if TYPE_CHECKING:
     from harness import Kafka, Pipeline
 
-pytestmark = pytest.mark.kafka
-
 
 @pytest.mark.parametrize("looked_at", [0, 50])
 def test_inserts_updates_deletes_drift_and_key_changes_become_upserts(

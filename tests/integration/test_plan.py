@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import time
 from typing import TYPE_CHECKING, Any
 
-import pytest
-from harness import EXACTLY, INGEST, debezium, finish, message
+from harness import EXACTLY, INGEST, debezium, message
 
 from ingest.kafka.admin import Cluster
 from ingest.native import native
@@ -16,13 +14,12 @@ from ingest.native import native
 if TYPE_CHECKING:
     from harness import Kafka, Pipeline, Result
 
-pytestmark = pytest.mark.kafka
 RULES = "transform: [{source-table: shop.orders, projection: '\\*, n * 2 AS twice', filter: n > 0}]\n"
 
 
 def plan(pipeline: Pipeline, *arguments: str) -> Result:
     command = [INGEST, "plan", str(pipeline.file), "--checkpoint", str(pipeline.checkpoint), *arguments]
-    return finish(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+    return pipeline.finished(command, pipeline.java)
 
 
 def test_tables_topics_and_changes_are_shown_and_nothing_is_written(kafka: Kafka, pipeline: Pipeline) -> None:
@@ -71,7 +68,7 @@ def test_a_wrong_expression_is_marked_in_the_file(kafka: Kafka, pipeline: Pipeli
 
 
 def test_what_refuses_a_run_refuses_a_plan(kafka: Kafka, pipeline: Pipeline) -> None:
-    """What only a broker shows; `tests/unit/test_plan.py` has the rest."""
+    """What only a broker shows; `tests/unit/inmemory/test_plan.py` has the rest."""
     cluster = Cluster({"bootstrap.servers": kafka.bootstrap})
 
     def planned(*records: tuple[bytes | None, bytes | None], also_run: bool = False, **parts: Any) -> Result:

@@ -1,4 +1,4 @@
-"""The scenarios of tests/spec once more, with a real broker on both sides: real topics, records, headers, positions.
+"""The scenarios once more, with a real broker on both sides: real topics, records, headers, positions.
 
 Spark is left out, as it has no part in what an option means; the other tests of this folder have it.
 """
@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
 from harness import Kafka, free_port
+from scenario_files import FILES, name
 
 from ingest.config.loader import load_text
 from ingest.config.pipeline import Route
@@ -24,16 +24,16 @@ from ingest.testing.in_memory_run import run_in_process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
-FILES = sorted((Path(__file__).parent.parent / "spec").glob("*.yaml"))
+OF_ROWS = {"debezium", "inference", "keys", "routes"}
+"""Topics of scenarios in which nothing depends on where messages come from."""
 SERVERS = "memory:1"
 """What scenarios have for a broker's address."""
 
-pytestmark = pytest.mark.kafka
-
 
 @pytest.fixture(scope="module")
-def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+def own(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:  # noqa: ARG001
     folder = tmp_path_factory.mktemp("own")
     yield Kafka(sandbox.up(folder, free_port(), heap="384m").bootstrap)
     sandbox.down(folder, wipe=True)
@@ -42,7 +42,8 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
 def about_options(file: Path) -> bool:
     """Whether a scenario is about options of a Kafka source, and writes to Kafka."""
     text = file.read_text()
-    return file.name >= "30" and not any(f"type: {sink}" in text for sink in ("print", "file", "values", "kafka"))
+    other = any(f"type: {sink}" in text for sink in ("print", "file", "values", "kafka"))
+    return not other and file.parent.name not in OF_ROWS
 
 
 def without_nulls(line: str) -> str:
@@ -65,7 +66,7 @@ def empty(own: Kafka) -> Kafka:
     return own
 
 
-@pytest.mark.parametrize("file", [f for f in FILES if about_options(f)], ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", [f for f in FILES if about_options(f)], ids=name)
 def test_scenario_on_a_broker(file: Path, empty: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "ingest.config.scenario.load_text",

@@ -40,7 +40,7 @@ org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;
 
 
 @pytest.fixture(scope="module")
-def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
+def secure(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:  # noqa: ARG001
     folder = tmp_path_factory.mktemp("secure")
     running = sandbox.up(folder, free_port(), heap="512m", secure=True, extra=OAUTH)
     assert running.secure is not None
@@ -204,6 +204,7 @@ def test_another_protocol_than_the_listeners_is_said(
     assert "security.protocol is PLAINTEXT" in whole.err
 
 
+@pytest.mark.usefixtures("java")
 def test_expired_certificates_say_so(tmp_path: Path) -> None:
     folder = tmp_path / "kafka" / "secure"
     folder.mkdir(parents=True)

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -34,6 +36,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.usefixtures("java")
 def test_a_session_does_not_look_for_the_java_of_the_one_before(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(_PROGRAM)

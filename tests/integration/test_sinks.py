@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from harness import Kafka, Pipeline
 
-pytestmark = pytest.mark.kafka
 EXACTLY = "  sink.delivery-guarantee: exactly-once\n"
 
 

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from harness import Kafka, Pipeline
 
-pytestmark = pytest.mark.kafka
 RULES = """\
 transform:
   - source-table: shop.orders

@@ -1,16 +1,16 @@
 """Any input bytes whatever: what comes of a message is events or a reject, never an exception, never a run that hangs.
 
-How long this goes on is bounded by hypothesis; INGEST_FUZZ_EXAMPLES raises it for a night.
+How long this goes on is bounded by hypothesis; INGEST_EXAMPLES raises it for a night.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from typing import Any
 
 import msgspec
 import pytest
+from examples import examples
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from inmemory import run
@@ -18,7 +18,7 @@ from inmemory import run
 from ingest.formats import FORMATS
 from ingest.model.change import Bad, Skip
 
-EXAMPLES = int(os.environ.get("INGEST_FUZZ_EXAMPLES", "100"))
+EXAMPLES = examples(100)
 patiently = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 SEEDS = [

@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from examples import examples
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from inmemory import run
@@ -73,7 +74,7 @@ def check(messages: list[bytes], rows: list[tuple[str, Any]], sink: dict[str, An
 
 
 @pytest.mark.parametrize("in_c", [True, False])
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(events=histories(), sink=st.sampled_from(SINKS))
 @example(
     events=[
@@ -98,7 +99,7 @@ def test_equal_source_keys_are_equal_sink_keys(
 
 
 @pytest.mark.parametrize("in_c", [True, False])
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_what_a_message_declares_of_its_key_decides(data: Any, monkeypatch: pytest.MonkeyPatch, *, in_c: bool) -> None:
     """A type that other messages declare for the column has no part in it: a date stays a date's text."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import base64
 import gc
 import json
-import os
 from typing import Any
 
 import pytest
+from examples import examples
 from hypothesis import currently_in_test_context, event, example, given, settings
 from hypothesis import strategies as st
 from inmemory import run
@@ -28,10 +28,8 @@ from ingest.schema.infer import Inference
 from ingest.sinks.kafka import KafkaSink
 from ingest.sinks.upsert_kafka import UpsertKafka
 
-pytestmark = pytest.mark.skipif(not native.BUILT, reason="installed without a compiler")
+pytestmark = pytest.mark.compiled
 
-EXAMPLES = int(os.environ.get("EXAMPLES", "1"))
-"""So many times the usual number: `make fuzz`."""
 SINK: Any = UpsertKafka.model_validate({"type": "upsert-kafka", "properties.*": {"bootstrap.servers": "nowhere:1"}})
 LAID_OUT: list[Any] = [
     UpsertKafka.model_validate({"type": "upsert-kafka", "properties.*": {"bootstrap.servers": "nowhere:1"}, **options})
@@ -246,7 +244,7 @@ def a_case(draw: Any) -> tuple[TableSchema, TableSchema, dict[str, str]]:
     return schema(kinds, tuple(keys)), sink, {name: USUAL[kind] for name, kind in kinds.items()}
 
 
-@settings(max_examples=1000 * EXAMPLES)
+@settings(max_examples=examples(1000))
 @given(st.data())
 def test_debezium_as_the_book_has_it(data: Any) -> None:
     source, sink, usual = data.draw(a_case())
@@ -273,7 +271,7 @@ def test_debezium_as_the_book_has_it(data: Any) -> None:
     compare(form, ("shop", "t"), source, sink, message, keyed=keyed, to=to, declared=declared)
 
 
-@settings(max_examples=400 * EXAMPLES)
+@settings(max_examples=examples(400))
 @given(st.data())
 def test_rows_as_the_book_has_them(data: Any) -> None:
     source, sink, usual = data.draw(a_case())
@@ -285,7 +283,7 @@ def test_rows_as_the_book_has_them(data: Any) -> None:
     )
 
 
-@settings(max_examples=1000 * EXAMPLES)
+@settings(max_examples=examples(1000))
 @given(st.data())
 def test_canal_as_the_book_has_it(data: Any) -> None:
     source, sink, usual = data.draw(a_case())
@@ -430,7 +428,7 @@ def typed_rows(draw: Any, said: Words) -> tuple[dict[str, str], TableSchema, Tab
     return words, schema(kinds, (names[0],)), schema(sink, (names[0],)), row
 
 
-@settings(max_examples=1000 * EXAMPLES)
+@settings(max_examples=examples(1000))
 @given(st.data())
 def test_schema_envelopes_as_the_book_has_them(data: Any) -> None:
     words, source, sink, row = data.draw(typed_rows(CONNECT))
@@ -456,7 +454,7 @@ def test_schema_envelopes_as_the_book_has_them(data: Any) -> None:
     compare(form, ("shop", "t"), source, sink, message, keyed=keyed, to=to, declared=declared)
 
 
-@settings(max_examples=1000 * EXAMPLES)
+@settings(max_examples=examples(1000))
 @given(st.data())
 def test_types_of_canal_as_the_book_has_them(data: Any) -> None:
     strategy, said = data.draw(st.sampled_from([("SQL_TYPE", SQL_TYPES), ("MYSQL_TYPE", MYSQL_TYPES)]))
@@ -487,7 +485,7 @@ WHOLE = (
 )
 
 
-@settings(max_examples=1500 * EXAMPLES)
+@settings(max_examples=examples(1500))
 @given(st.lists(st.tuples(st.integers(0, len(WHOLE) - 1), st.binary(max_size=2), st.integers(0, 2)), max_size=3))
 def test_damaged_messages_as_the_book_has_them(cuts: list[tuple[int, bytes, int]]) -> None:
     text = bytearray(WHOLE)
@@ -704,7 +702,7 @@ def test_the_usual_spellings_are_for_c(row: str, to: Any) -> None:
 
 @pytest.mark.parametrize("form", ["debezium-json", "canal-json", "json"])
 def test_whole_runs_are_the_same_without_it(form: str) -> None:
-    @settings(max_examples=60 * EXAMPLES)
+    @settings(max_examples=examples(60))
     @example([(None, b'{"id":1,"a":1}'), (None, b'{"id":1}'), (None, b'{"id":1,"id":2}')], 1, -1, False)
     @given(
         st.lists(a_message(form), min_size=1, max_size=25),

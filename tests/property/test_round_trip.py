@@ -12,6 +12,7 @@ from datetime import datetime, time
 from typing import Any
 
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from inmemory import run, table
@@ -59,7 +60,7 @@ KEY = [{"source-table": r"\.*", "primary-keys": "id"}]
 
 @pytest.mark.parametrize("name", ["orders", "shop.orders", "shop.public.orders"])
 @pytest.mark.parametrize("wire", ["debezium-json", "canal-json"])
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(changes)
 def test_without_a_schema_the_rows_have_the_same_text(
     wire: str, name: str, changes: list[tuple[str, dict[str, Any], dict[str, Any] | None]]
@@ -102,7 +103,7 @@ typed_rows = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.lists(typed_rows, min_size=1, max_size=4))
 def test_with_the_schema_the_columns_have_the_same_types_and_values(rows: list[dict[str, Any]]) -> None:
     fixed = ", ".join(f"{name} {sql}" for name, (sql, _) in TYPED.items())

@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from examples import examples
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from inmemory import run
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 FORMS = ["debezium-json", "canal-json", "json"]
-FEW = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+pytestmark = pytest.mark.usefixtures("java")
+FEW = settings(max_examples=examples(12), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """Each example is several jobs of Spark's."""
 
 
@@ -63,7 +65,7 @@ def test_all_columns_and_a_filter_that_all_rows_pass_are_no_transform(form: str)
     same()
 
 
-@pytest.mark.skipif(not native.BUILT, reason="installed without a compiler")
+@pytest.mark.compiled
 @pytest.mark.parametrize("form", FORMS)
 def test_what_is_in_c_does_what_the_book_says(form: str) -> None:
     rule = {
@@ -127,7 +129,7 @@ WHOLE_ROWS = {
 }
 
 
-@pytest.mark.skipif(not native.BUILT, reason="installed without a compiler")
+@pytest.mark.compiled
 @pytest.mark.parametrize("name", WHOLE_ROWS)
 def test_updates_with_the_row_before_in_c_do_what_the_book_says(name: str) -> None:
     def message(before: str, after: str, op: str) -> tuple[bytes, bytes]:
@@ -196,7 +198,7 @@ def dense(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
-@pytest.mark.skipif(not native.BUILT, reason="installed without a compiler")
+@pytest.mark.compiled
 @pytest.mark.parametrize("form", ["debezium-json", "canal-json"])
 def test_messages_that_tell_their_types_go_to_expressions_in_c(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     days = [18262, 18263, 18263]
@@ -221,7 +223,7 @@ def test_messages_that_tell_their_types_go_to_expressions_in_c(form: str, monkey
     assert [read(value)["next"] for _, _, value in done.records] == ["2020-01-02", "2020-01-03", "2020-01-03"]
 
 
-@pytest.mark.skipif(not native.BUILT, reason="installed without a compiler")
+@pytest.mark.compiled
 @pytest.mark.parametrize("name", TYPED)
 def test_messages_that_tell_their_types_do_what_the_book_says(name: str) -> None:
     def connect(before: Any, after: Any, op: str) -> tuple[bytes, bytes]:
@@ -240,7 +242,7 @@ def test_messages_that_tell_their_types_do_what_the_book_says(name: str) -> None
     same()
 
 
-@pytest.mark.skipif(not native.BUILT, reason="installed without a compiler")
+@pytest.mark.compiled
 @pytest.mark.parametrize("name", TYPED)
 @pytest.mark.parametrize("strategy", ["AUTO", "SQL_TYPE"])
 def test_rows_of_canal_do_what_the_book_says(name: str, strategy: str) -> None:
@@ -277,7 +279,7 @@ def table_of(records: list[Any]) -> dict[Any, Any]:
     return {key: read(value) for key, value in last.items() if value is not None}
 
 
-@pytest.mark.skipif(not native.BUILT, reason="installed without a compiler")
+@pytest.mark.compiled
 def test_updates_with_the_row_before_are_one_row_in_c(monkeypatch: pytest.MonkeyPatch) -> None:
     def row(n: int) -> str:
         return json.dumps({"id": 1, "name": "a", "n": n}, separators=(",", ":"))

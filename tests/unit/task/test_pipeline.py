@@ -168,7 +168,7 @@ CASES: dict[str, Callable[[], Case]] = {
     ),
     "over": lambda: Case([*ALL, DRIFT], resumed=ResumePoint({SPLIT: 9}, CommitMetadata(9, 1).text(), final=True)),
 }  # fmt: skip
-BOTH = [pytest.param(True, marks=pytest.mark.skipif(not native.BUILT, reason="installed without a compiler")), False]
+BOTH = [pytest.param(True, marks=pytest.mark.compiled), False]
 
 
 @pytest.mark.parametrize("built", BOTH)

@@ -16,7 +16,7 @@ from ingest import __version__
 from ingest.cli.app import app, main
 from ingest.model.reject import CODES
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[3]
 
 
 def command(*arguments: str) -> int:

@@ -14,7 +14,7 @@ from ingest import errors
 from ingest.cli.app import app
 from ingest.config.loader import load_text
 
-FILES = sorted((Path(__file__).parents[2] / "docker" / "k8s").glob("*.yaml"))
+FILES = sorted((Path(__file__).parents[3] / "docker" / "k8s").glob("*.yaml"))
 API = kubernetes_validate.latest_version()
 
 
@@ -73,7 +73,7 @@ def test_the_spark_application_is_what_the_operator_takes() -> None:
 
     assert spec["sparkVersion"] == pyspark.__version__
     main = Path(spec["mainApplicationFile"].removeprefix("local:///opt/ingest/"))
-    assert (Path(__file__).parents[2] / main).is_file()
+    assert (Path(__file__).parents[3] / main).is_file()
 
 
 def test_the_pipeline_in_the_config_map_is_one() -> None:

@@ -20,7 +20,6 @@ from ingest.errors import CheckpointError, ConfigError, NoPrimaryKey, SchemaChan
 from ingest.kafka.failures import is_away
 from ingest.model import types
 from ingest.model.schema import Column, TableSchema
-from ingest.native import native
 from ingest.schema.evolve import Policy, Schemas, SourceTable, evolve, reroute
 from ingest.schema.routes import KeyRule, RouteRule, Rules
 from ingest.spark.daemon import unpacked
@@ -251,7 +250,7 @@ LINES = {"type": "file", "path": "out"}
 UPSERTS = {"type": "upsert-kafka", "properties.bootstrap.servers": "memory:1", "topic": "t"}
 
 
-@pytest.mark.skipif(not native.BUILT, reason="it was installed without a compiler")
+@pytest.mark.compiled
 @pytest.mark.parametrize(
     ("sections", "why"),
     [

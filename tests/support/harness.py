@@ -22,6 +22,8 @@ from ingest.kafka.admin import Cluster
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from shared_java import SharedJava
+
 INGEST = str(Path(sys.executable).with_name("ingest"))
 Row = dict[str, Any]
 
@@ -180,8 +182,8 @@ class Background(subprocess.Popen[str]):
 class Pipeline:
     """A pipeline file of a test and its checkpoint."""
 
-    def __init__(self, folder: Path, kafka: Kafka, topic: str) -> None:
-        self.kafka, self.topic = kafka, topic
+    def __init__(self, folder: Path, kafka: Kafka, topic: str, java: SharedJava | None = None) -> None:
+        self.kafka, self.topic, self.java = kafka, topic, java
         self.file = folder / "pipe.yaml"
         self.checkpoint = folder / "checkpoint"
         self.prefix = f"{kafka.name}.out"
@@ -209,8 +211,17 @@ class Pipeline:
         return Background(self.command(*arguments), {**os.environ, **(env or {})}, self.file.parent)
 
     def run(self, *arguments: str, env: Mapping[str, str] | None = None) -> Result:
-        """Run with --once to the end."""
-        return finish(self.start("--once", *arguments, env=env))
+        """Run with --once to the end; without arguments and variables of its own, in the Java that tests share."""
+        return self.finished(self.command("--once", *arguments), None if arguments else self.java, env)
+
+    def finished(self, command: list[str], java: SharedJava | None, env: Mapping[str, str] | None = None) -> Result:
+        """Run a command to its end."""
+        if java is None or env:
+            return finish(Background(command, {**os.environ, **(env or {})}, self.file.parent))
+        try:
+            return finish(Background(command, java.joined(), self.file.parent))
+        finally:
+            java.left()
 
     def out(self, table: str) -> str:
         """The topic of a table."""
@@ -248,6 +259,8 @@ def faulty(pipeline: Pipeline, folder: Path, *, worker: str = "", driver: str = 
     command = pipeline.command() if replay else pipeline.command("--once")
     if replay:
         command[1] = "replay"
+    if not worker and not driver:
+        return pipeline.finished(command, pipeline.java)
     if worker:
         folder.mkdir(exist_ok=True)
         env["INGEST_FAULT"] = f"{worker}:{folder}"

@@ -16,7 +16,7 @@ from ingest.native import native
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-pytestmark = pytest.mark.skipif(not native.BUILT, reason="installed without a compiler")
+pytestmark = pytest.mark.compiled
 if native.BUILT:
     from ingest.native.codes import ColumnKind, MessageForm, SegmentKind, ValueCodec
     from ingest.native.contract import (

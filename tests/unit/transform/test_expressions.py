@@ -19,7 +19,7 @@ from ingest.expressions.clauses import projection
 from ingest.expressions.lint import unknown_functions
 from ingest.model.text import TextError
 
-PAGE = Path(__file__).parent.parent.parent / "docs" / "transforms.md"
+PAGE = Path(__file__).parents[3] / "docs" / "transforms.md"
 ROW = {
     "id": 1, "s": "abc", "n": 7, "m": -2, "d": 2.5, "gone": None, "json": '{"a":{"b":1},"z":null}', "list": "a.b.c",
     "padded": "xxaxx", "at": "2020-01-31 12:13:14.5",
@@ -309,7 +309,7 @@ def computed(cases: list[tuple[str, Any]], zone: str) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def found() -> dict[str, Any]:
+def found(java: None) -> dict[str, Any]:  # noqa: ARG001
     """Return the value of each case."""
     return computed(CASES, "UTC")
 
@@ -332,6 +332,7 @@ IN_BERLIN: list[tuple[str, Any]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.usefixtures("java")
 def test_times_are_those_of_the_pipelines_zone() -> None:
     found = computed(IN_BERLIN, "Europe/Berlin")
     assert {sql: (found[sql], wanted) for sql, wanted in IN_BERLIN if found[sql] != wanted} == {}
@@ -391,6 +392,7 @@ def fails(text: str, **row: Any) -> str:
     return error.message
 
 
+@pytest.mark.usefixtures("java")
 def test_what_spark_does_not_take_is_said_in_its_words_without_its_plan() -> None:
     for text, why, mark in WRONG:
         said = fails(text)
@@ -398,6 +400,7 @@ def test_what_spark_does_not_take_is_said_in_its_words_without_its_plan() -> Non
         assert f"\n  {text}\n  {mark}" in said, text
 
 
+@pytest.mark.usefixtures("java")
 def test_what_fails_for_a_row_is_said_in_sparks_words() -> None:
     failed = "cannot be computed for this row: "
     assert f"x: 10 / n: {failed}Division by zero. TRY_DIVIDE gives NULL instead. (table topic)" in fails("10 / n", n=0)

@@ -171,7 +171,7 @@ def test_columns_of_keys_take_no_more_than_their_room(monkeypatch: pytest.Monkey
     assert grown(add, 300) < 4 * MIB
 
 
-@pytest.mark.skipif(not native.BUILT, reason="installed without a compiler")
+@pytest.mark.compiled
 def test_sayings_in_c_take_no_more_than_their_room() -> None:
     """Of all encoders together: 128 MiB, where 10,000 texts of a megabyte were 10 GB."""
     from ingest.native.codes import MessageForm, ValueCodec
@@ -254,6 +254,7 @@ def test_tables_have_as_many_heads_as_they_need() -> None:
 
 
 @pytest.mark.parametrize("built", [True, False])
+@pytest.mark.usefixtures("java")
 def test_heads_begin_anew_while_records_are_on_their_way(built: bool, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: FBT001
     messages: list[Any] = [
         (

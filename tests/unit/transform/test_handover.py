@@ -11,7 +11,6 @@ import pytest
 from ingest.encode.transform import Programs
 from ingest.errors import InternalError, Unavailable
 from ingest.model.reject import RowError
-from ingest.native import native
 from ingest.task.spill import ChunkManifest, Spilled, SpillStore
 from ingest.task.spilling import WAITING, FlushPadding
 from ingest.transform.rows import (
@@ -29,10 +28,7 @@ from ingest.transform.rows import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-KINDS = [
-    ReferenceRows,
-    pytest.param(NativeRows, marks=pytest.mark.skipif(not native.BUILT, reason="installed without a compiler")),
-]
+KINDS = [ReferenceRows, pytest.param(NativeRows, marks=pytest.mark.compiled)]
 SLOTS = ("s0", "l0", "d0", "b0")
 META: list[tuple[Any, ...]] = [
     (3, -1, 10, 0, b'{"id":1}', None), (READY, 0, 11, 0, None, b"key"), (READY, 1, 12, 0, b"{}", None),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ingest.kafka.native.producer import Producer
     from ingest.native.records import EncodedBatch
 
-pytestmark = pytest.mark.skipif(bool(handle.unusable()), reason="installed without a compiler")
+pytestmark = pytest.mark.compiled("client")
 NOWHERE: dict[str, Any] = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
 
 

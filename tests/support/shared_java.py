@@ -1,0 +1,96 @@
+"""A Java that runs of the command share in turn: each joins it, as a driver that `spark-submit` starts does.
+
+To start Java and to load the classes of Spark is most of what a short run costs, and few tests are about it. A run with
+arguments or an environment of its own, one that is to die and one that goes on meanwhile have a Java of their own.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JNetworkError
+from pyspark import SparkConf
+from pyspark.java_gateway import launch_gateway
+
+from ingest.spark import archive
+from ingest.spark.session import SUBMITTED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_SECRET = "PYSPARK_GATEWAY_SECRET"  # noqa: S105  (the name of a variable)
+_OF_PYTEST = "PYTEST_CURRENT_TEST"
+
+
+class SharedJava:
+    """A Java process of the tests; it is started for the first run that joins it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._log = folder / "shared-java.log"
+        self._environment: dict[str, str] = {}
+        self._gateway: Any = None
+        self._server: Any = None
+
+    def joined(self) -> dict[str, str]:
+        """Return the environment of a run that joins; Java is started anew where the variables are others now."""
+        if _environment() != self._environment:  # workers have the variables of Java, not those of the run
+            self.stop()
+        if self._gateway is None:
+            self._start()
+        jvm = self._gateway.jvm
+        self._server = jvm.org.apache.spark.api.python.Py4JServer(jvm.org.apache.spark.SparkConf())
+        self._server.start()  # one for each run: a run ends the one that it has joined
+        return {**os.environ, SUBMITTED: str(self._server.getListeningPort()), _SECRET: self._server.secret()}
+
+    def left(self) -> None:
+        """Make ready for the next run; Java goes where the run has left something in it."""
+        if self._server is None:
+            return
+        server, self._server = self._server, None
+        if self._gateway.proc.poll() is not None:
+            self.stop()
+            raise AssertionError(f"the Java that tests share ended during a run: {self._log.read_text()[-3000:]}")
+        server.shutdown()
+        companion = self._gateway.jvm.java.lang.Class.forName("org.apache.spark.SparkContext$")
+        if companion.getField("MODULE$").get(None).getActive().isDefined():
+            self.stop()
+
+    def stop(self) -> None:
+        """End Java, where it runs."""
+        if self._gateway is None:
+            return
+        gateway, self._gateway = self._gateway, None
+        with suppress(Py4JNetworkError):  # it has ended by itself
+            gateway.shutdown()
+        gateway.proc.stdin.close()
+        try:
+            gateway.proc.wait(10)
+        except subprocess.TimeoutExpired:
+            gateway.proc.kill()
+            gateway.proc.wait()
+
+    def _start(self) -> None:
+        conf = SparkConf(loadDefaults=False)
+        options = f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 {archive.options()}"
+        conf.set("spark.driver.extraJavaOptions", options)
+        self._environment = _environment()
+        with self._log.open("ab") as log:
+            popen = {"stdout": log, "stderr": log, "start_new_session": True}
+            self._gateway = launch_gateway(conf, popen)  # type: ignore[no-untyped-call]
+        system = self._gateway.jvm.System
+        for name in _names(system):  # what `spark-submit` was told would go before what a run says
+            system.clearProperty(name)
+
+
+def _names(system: Any) -> Iterator[str]:
+    """The properties of Spark that are set in Java."""
+    return (name for name in map(str, system.getProperties().stringPropertyNames()) if name.startswith("spark."))
+
+
+def _environment() -> dict[str, str]:
+    """The variables of this process that a run would have."""
+    return {name: value for name, value in os.environ.items() if name != _OF_PYTEST}
