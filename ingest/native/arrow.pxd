@@ -2,6 +2,7 @@
 """Columns that come in, as Arrow has them."""
 
 cimport cython
+
 from cpython.buffer cimport Py_buffer
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy

@@ -2,6 +2,7 @@
 """What messages say of their columns' types. The reference is formats/typed.py."""
 
 cimport cython
+
 from cpython.ref cimport PyObject
 from libc.stdint cimport int64_t, uint32_t
 

@@ -6,7 +6,7 @@ The reference is task/drain.py. Rows of one offset are one message, of which all
 
 cimport cython
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
-from libc.stdint cimport UINT32_MAX, int32_t, int64_t, uint32_t
+from libc.stdint cimport UINT32_MAX, int32_t, int64_t
 from libc.string cimport memcmp
 
 from ingest.native.arrow cimport ArrowColumn, ArrowColumns, int_at, is_null, long_at, text_at, truth_at

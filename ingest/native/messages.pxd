@@ -2,6 +2,7 @@
 """What a message says: its table, what happened, and its images. Forms are Debezium's and Canal's."""
 
 cimport cython
+
 from ingest.native.inline_schema cimport InlineSchema, SchemaCache
 from ingest.native.scan cimport Text
 from ingest.native.table cimport MAX_KEYS

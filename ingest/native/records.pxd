@@ -7,6 +7,7 @@ down only: neither side holds a pointer to a function of the other one.
 """
 
 cimport cython
+
 from libc.stdint cimport int64_t, uint64_t
 
 

@@ -2,6 +2,7 @@
 """How rows are made of what comes back from expressions. The reference is `Composer` in encode/transform.py."""
 
 cimport cython
+
 from ingest.native.arrow cimport ArrowColumn
 from ingest.native.records cimport EncodedBatch
 from ingest.native.scan cimport Field, Text

@@ -2,6 +2,7 @@
 """How the rows of one table are checked and written."""
 
 cimport cython
+
 from libc.stdint cimport int32_t
 
 from ingest.native.codes cimport TARGET_USES

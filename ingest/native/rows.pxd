@@ -5,7 +5,7 @@ from libc.stdint cimport uint8_t
 
 from ingest.native.scan cimport Field, Row, Text
 from ingest.native.table cimport Column, Table
-from ingest.native.workspace cimport Typing, Workspace
+from ingest.native.workspace cimport Typing
 
 cdef enum:
     MAX_KEY = 4096            # most bytes of a key

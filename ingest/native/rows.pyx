@@ -9,7 +9,7 @@ from ingest.native.codes cimport (
     COLUMN_TIMESTAMP, SPELLING_FINE, WRITE_AS_IS, WRITE_AS_TEXT, WRITE_FALLBACK, WRITE_QUOTED,
 )
 from ingest.native.scan cimport (
-    HAS_ESCAPES, JSON_ARRAY, JSON_BOOL, JSON_INT, JSON_NULL, JSON_OBJECT, JSON_STRING, MIN_UNAVAILABLE, Field, Row,
+    JSON_ARRAY, JSON_BOOL, JSON_INT, JSON_NULL, JSON_OBJECT, JSON_STRING, MIN_UNAVAILABLE, Field, Row,
     Text, fits_date, fits_decimal, fits_double, fits_fine_time, fits_fine_timestamp, fits_int, fits_length, fits_time,
     fits_timestamp, is_named, is_number, is_unavailable, is_utf8, key_text, put_json_text, read_base64, scan_row,
     skip_space,

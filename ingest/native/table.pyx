@@ -7,7 +7,6 @@ from libc.limits cimport INT_MAX
 from libc.stdint cimport uint32_t
 
 from ingest.native.codes cimport COLUMN_INT, COLUMN_OTHER, SPELLING_FINE, SPELLING_USUAL
-from ingest.native.records cimport EncodedBatch
 from ingest.native.scan cimport Text
 
 touched = []

@@ -5,6 +5,7 @@ The reference is `Layout` in encode/rows.py, of the pieces that formats/writing.
 """
 
 cimport cython
+
 from ingest.native.messages cimport Change
 from ingest.native.records cimport EncodedBatch
 from ingest.native.table cimport Table

@@ -2,6 +2,7 @@
 """How the rows of a table go to expressions. The reference is `FeedPlan` in encode/transform.py."""
 
 cimport cython
+
 from libc.stdint cimport int32_t, uint64_t
 
 from ingest.native.messages cimport Change

@@ -16,7 +16,7 @@ from ingest.native.table cimport Column, Table, places_of
 from ingest.native.transform_rows cimport (
     AT_KEY, AT_SENT, AT_TEXT, SLOTS, TransformRows, put_meta, put_null, put_text, put_value,
 )
-from ingest.native.workspace cimport Typing, Workspace
+from ingest.native.workspace cimport Workspace
 
 from ingest.encode import transform
 

@@ -2,6 +2,7 @@
 """Rows on their way to expressions, in columns as Arrow has them."""
 
 cimport cython
+
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 

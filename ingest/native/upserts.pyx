@@ -12,7 +12,7 @@ from ingest.native.rows cimport (
 )
 from ingest.native.scan cimport Field, Row, Text
 from ingest.native.table cimport MAX_KEYS, Table, target_in, touch
-from ingest.native.workspace cimport Typing, Workspace
+from ingest.native.workspace cimport Workspace
 
 
 cdef bint check_upsert(Workspace *ws, Table table, const Change *change, char *keys, Upsert *made) noexcept nogil:

@@ -615,3 +615,9 @@ def test_messages_that_end_anywhere_are_read_no_further(form: str) -> None:
     whole: Any = Bare([text, text])
     assert encode(encoder, whole, out) == 2
     assert len(out) == 2
+
+
+def test_every_way_of_reading_values_has_a_codec() -> None:
+    from ingest.formats.typed import Reads
+
+    assert {f"CODEC_{name}" for name in Reads.__members__} == set(ValueCodec.__members__)
