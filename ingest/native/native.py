@@ -8,8 +8,9 @@ message; the rest is for `decode` and `encode`, which are the reference. A few t
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import msgspec
 
 from ingest.encode.conform import Drift
 from ingest.encode.plan import TablePlan
@@ -119,7 +120,7 @@ class NativeEncoders:
             if spec is None:
                 return None
             if isinstance(plan, TablePlan) and self._targets is not None:
-                spec = replace(spec, targets=self._targets.of(table, plan.destination))
+                spec = msgspec.structs.replace(spec, targets=self._targets.of(table, plan.destination))
             known = self._tables[table] = (plan, row_encoder.RowEncoder(spec, plan, _destination(plan)))
         return known[1]
 
@@ -182,7 +183,7 @@ def _spec(plan: Plan) -> RowEncoderSpec | None:
         if layout is None or not isinstance(layout.value, Pattern) or not plan.simple:
             return None
         template, spec = specs.template_spec(plan, layout), specs.table_spec(plan)
-        return None if template is None or spec is None else replace(spec, template=template)
+        return None if template is None or spec is None else msgspec.structs.replace(spec, template=template)
     return specs.table_spec(plan) if isinstance(plan, TablePlan) and plan.simple else None
 
 
@@ -198,7 +199,7 @@ def compile_results(plan: Plan, merger: ResultMerger) -> RowEncoder | None:
     results = None if spec is None else specs.results_spec(merger)
     if spec is None or results is None:
         return None
-    return row_encoder.RowEncoder(replace(spec, results=results), plan, _destination(plan))
+    return row_encoder.RowEncoder(msgspec.structs.replace(spec, results=results), plan, _destination(plan))
 
 
 def rows(kinds: bytes) -> TransformRows:

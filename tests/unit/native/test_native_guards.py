@@ -6,9 +6,9 @@ import ctypes
 import threading
 from array import array
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from ingest.native import native
@@ -205,7 +205,7 @@ def test_a_batch_keeps_its_records_whatever_becomes_of_the_rest() -> None:
 
 
 def test_records_of_any_size_have_room_in_a_batch() -> None:
-    columns = (COLUMNS[0], replace(COLUMNS[1], as_text=True))
+    columns = (COLUMNS[0], msgspec.structs.replace(COLUMNS[1], as_text=True))
     encoder = an_encoder(lambda _: a_table(columns=columns))
     rows = [b'{"id":%d,"a":[%b]}' % (size, b",".join([b"1"] * size)) for size in (1, 100_000, 1, 10, 40_000, 3)]
     out: list[Any] = []
