@@ -281,8 +281,7 @@ cdef class Client:
         return count, (KafkaError(code), text_of(topic), partition) if code else None
 
     def log(self):
-        """Return librdkafka's log lines since the last call, the last few: level, facility, text; and how many are lost.
-        """
+        """Return librdkafka's log lines since the last call (level, facility, text), and how many were not kept."""
         cdef LogLine *found = <LogLine *> calloc(MAX_LINES, sizeof(LogLine))
         if not found:
             raise MemoryError

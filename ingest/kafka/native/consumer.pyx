@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""A consumer that gives records in batches, of which native code takes what is in them without a Python object for each.
+"""A consumer that gives records in batches. Native code takes them without a Python object for each.
 
 See `Consumer` of ingest/kafka/handle.py.
 """

@@ -131,8 +131,9 @@ cdef class Producer(Client):
         """Begin to write; raises RuntimeError where that is not done yet somewhere else."""
         cdef rd_kafka_t *rk = self.opened()
         if self.writing:
-            raise RuntimeError("the client is writing already: it was entered again from what it calls, or from another "
-                               "thread")
+            raise RuntimeError(
+                "the client is writing already: it was entered again from what it calls, or from another thread"
+            )
         self.writing = True
         return rk
 
@@ -265,10 +266,11 @@ cdef class Producer(Client):
         return ClientError(failure(code), f"write a record of {size} bytes to {topic}")
 
     def write(self, records, Py_ssize_t start=0):
-        """Queue records, each a destination, a key and a value, from the one at `start` on; waits while the queue is full.
+        """Queue records, each a destination, a key and a value, from the one at `start` on.
 
-        Returns where it has come. That is the end, or a record before which `errors` and `failures` have something that
-        may make it useless to wait on. Raises ClientError for a record that librdkafka does not take.
+        It waits while the queue is full. Returns where it has come. That is the end, or a record before which `errors`
+        and `failures` have something that may make it useless to wait on. Raises ClientError for a record that
+        librdkafka does not take.
         """
         if start < 0:
             raise ValueError(f"{start} is no record's place")
