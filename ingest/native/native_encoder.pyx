@@ -45,14 +45,14 @@ cdef struct RecentTable:      # `tables` keeps the encoder
     PyObject *encoder
 
 
-cdef struct WholeRecords:     # what a client's capsule has
+cdef struct WholeRecords:     # what a capsule has
     const RawRecord *records
     Py_ssize_t count
 
 
 @cython.final
 cdef class CapsuleMessages(Messages):
-    """Records that a client has in a capsule."""
+    """Records in a capsule: tests make such whose bytes have nothing behind them, for the sanitizers to see a read too far."""
 
     cdef object owner
 

@@ -554,7 +554,7 @@ def test_what_writes_results_changes_nothing_here() -> None:
 
 
 class Raw(ctypes.Structure):
-    """RawRecord of model/raw.h."""
+    """RawRecord of ingest/native/records.pxd."""
 
     _fields_ = (
         ("key", ctypes.c_void_p), ("value", ctypes.c_void_p), ("key_size", ctypes.c_size_t),
