@@ -49,7 +49,7 @@ def updates() -> list[Any]:
 
 def take() -> None:
     """Take the messages, as a worker does."""
-    from ingest.encode.plans import Plans  # noqa: PLC0415
+    from ingest.encode.encoder_cache import EncoderCache  # noqa: PLC0415
     from ingest.formats.debezium_json import DebeziumJson  # noqa: PLC0415
     from ingest.model import types  # noqa: PLC0415
     from ingest.model.schema import Column, TableSchema  # noqa: PLC0415
@@ -66,7 +66,7 @@ def take() -> None:
     columns = tuple(Column(name, types.parse(kind), nullable=name != "id") for name, kind in names.items())
     schema, table = TableSchema(columns, ("id",)), ("inventory", "t0")
     sink = UpsertKafka.model_validate({"type": "upsert-kafka", "properties.*": {"bootstrap.servers": "h:1"}})
-    plans = Plans(sink.plan, Inference(DebeziumJson().reading, False, {}, 2000))
+    plans = EncoderCache(sink.plan, Inference(DebeziumJson().reading, False, {}, 2000))
     plans.renew(Schemas(1, {table: SourceTable(schema, (("out",),), True)}, {("out",): schema}), None)
     encoder, given = native.NativeEncoders(DebeziumJson(), plans).of("t"), updates()
     stop, full = 0, True

@@ -7,8 +7,8 @@ tells each change.
 from __future__ import annotations
 
 from ingest.component.options import Duration, Options
-from ingest.encode.plan import Plan, Record
-from ingest.encode.rows import Layout, RowPlan
+from ingest.encode.change_encoder import ChangeEncoder, Layout
+from ingest.encode.upsert_encoder import Record, TableEncoder
 from ingest.errors import ConfigError, DataLoss, IngestError, Unavailable
 from ingest.formats import Decoder, Format
 from ingest.formats.typed import Column as TypedColumn
@@ -35,6 +35,7 @@ __all__ = [
     "Bad",
     "Cell",
     "Change",
+    "ChangeEncoder",
     "Chunk",
     "Column",
     "CommitScope",
@@ -55,14 +56,12 @@ __all__ = [
     "Pattern",
     "PlainSinkCoordinator",
     "PlainWriter",
-    "Plan",
     "Reader",
     "Reading",
     "Record",
     "RecordOptions",
     "ResumePoint",
     "RowError",
-    "RowPlan",
     "SchemaChange",
     "Side",
     "Sink",
@@ -72,6 +71,7 @@ __all__ = [
     "Source",
     "SourceCoordinator",
     "SourceRecord",
+    "TableEncoder",
     "TableId",
     "TableSchema",
     "TypedColumn",

@@ -17,8 +17,8 @@ from ingest.model.reject import RowError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ingest.encode.plan import Plan, Record
-    from ingest.encode.plans import Plans
+    from ingest.encode.encoder_cache import EncoderCache
+    from ingest.encode.upsert_encoder import Record, TableEncoder
     from ingest.model.change import Change, Decoded
 
 _DELETE = Kind.DELETE
@@ -43,7 +43,12 @@ class Encoded:
 
 
 def encode(
-    changes: Sequence[Decoded], plans: Plans, tolerated: int, *, ignore_decode: bool = False, marked: bool = False
+    changes: Sequence[Decoded],
+    plans: EncoderCache,
+    tolerated: int,
+    *,
+    ignore_decode: bool = False,
+    marked: bool = False,
 ) -> Encoded:
     """Encode changes up to the first drift, or up to the first reject after `tolerated` ones.
 
@@ -104,14 +109,14 @@ def stage_of(bad: Bad) -> str:
     return "decode" if bad.code == "malformed" else "conform"
 
 
-def _encode_all(changes: list[Change], plans: Plans, records: list[Record]) -> Bad | None:
+def _encode_all(changes: list[Change], plans: EncoderCache, records: list[Record]) -> Bad | None:
     """Encode the rows of one message: all of them or none.
 
     Return the reject where a row is refused, else None. Raise Drift or KeyChanged. Where a row is refused or an error
     is raised, `records` and the plans' counters are as they were before.
     """
     mark = len(records)
-    done: list[tuple[Plan, int, int, int]] = []
+    done: list[tuple[TableEncoder, int, int, int]] = []
     complete = False
     try:
         for table, kind, before, after, key, declared in changes:

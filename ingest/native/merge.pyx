@@ -23,7 +23,7 @@ from ingest.native.transform_rows cimport AT_KEY, AT_OFFSET, AT_PROGRAM, AT_SENT
 from ingest.native.upserts cimport count_change
 from ingest.native.workspace cimport Workspace, enter, leave
 
-from ingest.encode import transform
+from ingest.encode import transform_input
 
 # What a row is that went to an expression: the numbers are the reference's
 cdef int32_t INSERT = transform.INSERT

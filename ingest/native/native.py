@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
+from ingest.encode.change_encoder import ChangeEncoder
 from ingest.encode.conform import Drift
-from ingest.encode.plan import TablePlan
-from ingest.encode.rows import RowPlan
-from ingest.encode.transform import FeedPlan
+from ingest.encode.transform_input import TransformInputEncoder
+from ingest.encode.upsert_encoder import UpsertEncoder
 from ingest.formats.writing import Pattern
 from ingest.model.change import Kind
 from ingest.model.jsontext import MALFORMED
@@ -23,9 +23,9 @@ from ingest.model.jsontext import MALFORMED
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ingest.encode.plan import Plan
-    from ingest.encode.plans import Plans
-    from ingest.encode.transform import ResultMerger
+    from ingest.encode.encoder_cache import EncoderCache
+    from ingest.encode.transform_input import ResultMerger
+    from ingest.encode.upsert_encoder import TableEncoder
     from ingest.formats import Format
     from ingest.model.table import TableId
     from ingest.native.contract import RowEncoderSpec
@@ -56,7 +56,7 @@ _MAX_TARGETS: Final = 20_000
 class NativeEncoders:
     """Encoders of messages of one form; one for each topic."""
 
-    def __init__(self, messages: Format, plans: Plans, targets: TargetTable | None = None) -> None:
+    def __init__(self, messages: Format, plans: EncoderCache, targets: TargetTable | None = None) -> None:
         """`messages`: has a `form`; `targets`: where records go by, where rows go to expressions."""
         assert messages.form is not None
         self._form = codes.MessageForm[f"FORM_{messages.form.upper()}"]
@@ -64,7 +64,7 @@ class NativeEncoders:
         self._plans = plans
         self._targets = targets
         self._encoders: dict[str, NativeEncoder] = {}
-        self._tables: dict[TableId, tuple[Plan, RowEncoder]] = {}
+        self._tables: dict[TableId, tuple[TableEncoder, RowEncoder]] = {}
         self._version = -1
 
     def of(self, topic: str) -> NativeEncoder:
@@ -119,7 +119,7 @@ class NativeEncoders:
             spec = _spec(plan)
             if spec is None:
                 return None
-            if isinstance(plan, TablePlan) and self._targets is not None:
+            if isinstance(plan, UpsertEncoder) and self._targets is not None:
                 spec = msgspec.structs.replace(spec, targets=self._targets.of(table, plan.destination))
             known = self._tables[table] = (plan, row_encoder.RowEncoder(spec, plan, _destination(plan)))
         return known[1]
@@ -160,42 +160,42 @@ class TargetTable:
         return insert, update, delete, self.place(destination, ())
 
 
-def writes(plan: Plan) -> bool:
+def writes(plan: TableEncoder) -> bool:
     """Return whether the native code makes the records of a table."""
     return _spec(plan) is not None
 
 
-def _destination(plan: Plan) -> Any:  # noqa: ANN401  (the sink's own)
-    if isinstance(plan, RowPlan):
+def _destination(plan: TableEncoder) -> Any:  # noqa: ANN401  (the sink's own)
+    if isinstance(plan, ChangeEncoder):
         assert plan.layout is not None
         return plan.layout.destination
-    return plan.destination if isinstance(plan, TablePlan) else None
+    return plan.destination if isinstance(plan, UpsertEncoder) else None
 
 
-def _spec(plan: Plan) -> RowEncoderSpec | None:
+def _spec(plan: TableEncoder) -> RowEncoderSpec | None:
     """Return how the rows of a table are encoded; None where that is for the reference."""
     if not BUILT:
         return None
-    if isinstance(plan, FeedPlan):
+    if isinstance(plan, TransformInputEncoder):
         return specs.feed_spec(plan)
-    if isinstance(plan, RowPlan):
+    if isinstance(plan, ChangeEncoder):
         layout = plan.layout
         if layout is None or not isinstance(layout.value, Pattern) or not plan.simple:
             return None
         template, spec = specs.template_spec(plan, layout), specs.table_spec(plan)
         return None if template is None or spec is None else msgspec.structs.replace(spec, template=template)
-    return specs.table_spec(plan) if isinstance(plan, TablePlan) and plan.simple else None
+    return specs.table_spec(plan) if isinstance(plan, UpsertEncoder) and plan.simple else None
 
 
-def compile_table(plan: Plan) -> RowEncoder | None:
+def compile_table(plan: TableEncoder) -> RowEncoder | None:
     """Return what encodes the rows of a table; None where that is for the reference."""
     spec = _spec(plan)
     return None if spec is None else row_encoder.RowEncoder(spec, plan, _destination(plan))
 
 
-def compile_results(plan: Plan, merger: ResultMerger) -> RowEncoder | None:
+def compile_results(plan: TableEncoder, merger: ResultMerger) -> RowEncoder | None:
     """Return what makes the records of a table of its rows and their results; None where that is the reference."""
-    spec = _spec(plan) if isinstance(plan, TablePlan) else None
+    spec = _spec(plan) if isinstance(plan, UpsertEncoder) else None
     results = None if spec is None else specs.results_spec(merger)
     if spec is None or results is None:
         return None

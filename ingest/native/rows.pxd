@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Rows: whether they fit their table, their keys, and what they are written as. The reference is encode/plan.py."""
+"""Rows: whether they fit their table, their keys, and what they are written as. The reference is encode/upsert_encoder.py."""
 
 from libc.stdint cimport uint8_t
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from ingest.encode.decoders import plain_name
-from ingest.encode.transform import EVENT
+from ingest.encode.transform_input import EVENT
 from ingest.formats.writing import Cell, Pattern, Side, json_cells
 from ingest.model import temporal
 from ingest.model.data_type import (
@@ -47,9 +47,9 @@ from ingest.native.contract import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ingest.encode.plan import TablePlan
-    from ingest.encode.rows import Layout, RowPlan
-    from ingest.encode.transform import FeedPlan, ResultMerger
+    from ingest.encode.change_encoder import ChangeEncoder, Layout
+    from ingest.encode.transform_input import ResultMerger, TransformInputEncoder
+    from ingest.encode.upsert_encoder import UpsertEncoder
     from ingest.formats.typed import Column as InlineColumn
     from ingest.formats.writing import Pieces
     from ingest.model.data_type import DataType
@@ -63,7 +63,7 @@ _ENDLESS: Final = 1 << 40
 # -- Tables ------------------------------------------------------------------------------------------------------------
 
 
-def table_spec(plan: TablePlan | RowPlan) -> RowEncoderSpec | None:
+def table_spec(plan: UpsertEncoder | ChangeEncoder) -> RowEncoderSpec | None:
     """Return how rows of a plan are checked and written, without what its records are put together of."""
     source, sink = plan.source, plan.sink
     sink_types = {column.name: column.type for column in sink.columns}
@@ -80,7 +80,7 @@ def table_spec(plan: TablePlan | RowPlan) -> RowEncoderSpec | None:
     return RowEncoderSpec(tuple(columns), own, tuple(places[column.name] for column in sink.columns), key)
 
 
-def _names(plan: TablePlan | RowPlan) -> list[str]:
+def _names(plan: UpsertEncoder | ChangeEncoder) -> list[str]:
     """Return the columns in the order of their places: the source's, then those that only the sink has."""
     return [*dict.fromkeys(column.name for side in (plan.source, plan.sink) for column in side.columns)]
 
@@ -153,7 +153,7 @@ def _number_of(data_type: DataType) -> int:
 # -- Templates ---------------------------------------------------------------------------------------------------------
 
 
-def template_spec(plan: RowPlan, layout: Layout) -> TemplateSpec | None:
+def template_spec(plan: ChangeEncoder, layout: Layout) -> TemplateSpec | None:
     """Return what the records of a plan are put together of."""
     key, own = plan.sink.primary_key, {column.name for column in plan.source.columns}
     cells = [piece for piece in layout.key or () if isinstance(piece, Cell)]
@@ -193,7 +193,7 @@ def _segments(pieces: Pieces, places: Mapping[str, int], row: Sequence[str]) -> 
 # -- Transforms --------------------------------------------------------------------------------------------------------
 
 
-def feed_spec(plan: FeedPlan) -> RowEncoderSpec | None:
+def feed_spec(plan: TransformInputEncoder) -> RowEncoderSpec | None:
     """Return how the rows of a table go to expressions."""
     columns, key = plan.source.schema.columns, plan.source.schema.primary_key
     ours = {name: place for name, place in plan.ours if name not in plan.constants}

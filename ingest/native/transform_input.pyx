@@ -18,7 +18,7 @@ from ingest.native.transform_rows cimport (
 )
 from ingest.native.workspace cimport Workspace
 
-from ingest.encode import transform
+from ingest.encode import transform_input
 
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Changes that become keyed rows and tombstones. The reference is `TablePlan` in encode/plan.py."""
+"""Changes that become keyed rows and tombstones. The reference is `UpsertEncoder` in encode/upsert_encoder.py."""
 
 from ingest.native.messages cimport Change
 from ingest.native.records cimport EncodedBatch

@@ -13,7 +13,7 @@ from ingest.component.registry import Registry
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from ingest.encode.plan import Plan, Record
+    from ingest.encode.upsert_encoder import Record, TableEncoder
     from ingest.kafka.admin import Split
     from ingest.model.commit import CommitScope, ResumePoint
     from ingest.model.schema import SchemaChange, TableSchema
@@ -130,7 +130,7 @@ class Sink(Protocol):
 
     def plan(
         self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference
-    ) -> Plan:
+    ) -> TableEncoder:
         """How rows of a source table are written; raises RowError for a table that cannot be."""
 
     def coordinator(self, pipeline: str, warn: Callable[[str], None]) -> SinkCoordinator:

@@ -23,8 +23,8 @@ from ingest.sinks.sink import PlainSinkCoordinator, PlainWriter, SinkOptions
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from ingest.encode.plan import Record
-    from ingest.encode.rows import RowChange, RowPlan
+    from ingest.encode.change_encoder import ChangeEncoder, RowChange
+    from ingest.encode.upsert_encoder import Record
     from ingest.kafka.admin import Split
     from ingest.model.schema import TableSchema
     from ingest.schema.evolve import SourceTable
@@ -64,9 +64,9 @@ class FileSink(SinkOptions):
 
     def plan(
         self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference
-    ) -> RowPlan:
+    ) -> ChangeEncoder:
         """How rows of a table are written."""
-        from ingest.encode.rows import RowPlan  # noqa: PLC0415  (`check` needs no encoders)
+        from ingest.encode.change_encoder import ChangeEncoder  # noqa: PLC0415  (`check` needs no encoders)
 
         name = _file_name(target)
         made = value_of(self.value_format, target, sink)
@@ -78,7 +78,7 @@ class FileSink(SinkOptions):
                 value = b'{"key":%b,"value":%b}' % (key, value or b"null")
             yield (name, b"", value or b"")
 
-        return RowPlan(table, source.schema, sink, render, inference, key_from_message=source.key_from_message)
+        return ChangeEncoder(table, source.schema, sink, render, inference, key_from_message=source.key_from_message)
 
     def example(self) -> str:
         """A file that it may write."""

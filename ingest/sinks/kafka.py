@@ -20,8 +20,8 @@ from ingest.sinks.topics import Destination, TopicsOptions, topic_name
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ingest.encode.plan import Record
-    from ingest.encode.rows import RowChange, RowPlan
+    from ingest.encode.change_encoder import ChangeEncoder, RowChange
+    from ingest.encode.upsert_encoder import Record
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.schema.evolve import SourceTable
@@ -117,9 +117,9 @@ class KafkaSink(TopicsOptions):
 
     def plan(
         self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference
-    ) -> RowPlan:
+    ) -> ChangeEncoder:
         """How changes of a table are written; raises RowError for an id that cannot be a topic's name."""
-        from ingest.encode.rows import Layout, RowPlan  # noqa: PLC0415  (`check` needs no encoders)
+        from ingest.encode.change_encoder import ChangeEncoder, Layout  # noqa: PLC0415  (`check` needs no encoders)
 
         to = self.destination(target)
         value = value_of(self.value_format, target, sink, include_schema=self.include_schema)
@@ -130,7 +130,7 @@ class KafkaSink(TopicsOptions):
         keyed = source.key_from_message
         if self.strategy == "all-to-zero" or key is not None:
             written = layout if isinstance(value, Pattern) else None
-            return RowPlan(table, source.schema, sink, layout.render, inference, key_from_message=keyed, layout=written,
+            return ChangeEncoder(table, source.schema, sink, layout.render, inference, key_from_message=keyed, layout=written,
                            coarse=self.include_schema)  # fmt: skip
         hashed = json_key(target, sink)
 
@@ -139,7 +139,7 @@ class KafkaSink(TopicsOptions):
                 place = crc32(fill(hashed, None, change.key)).to_bytes(4, "big")
                 yield (Destination(to.topic, to.headers, place), none, made)
 
-        return RowPlan(
+        return ChangeEncoder(
             table, source.schema, sink, render, inference, key_from_message=keyed, coarse=self.include_schema
         )
 

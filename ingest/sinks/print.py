@@ -18,8 +18,8 @@ from ingest.sinks.sink import PlainSinkCoordinator, PlainWriter, SinkOptions
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from ingest.encode.plan import Record
-    from ingest.encode.rows import RowChange, RowPlan
+    from ingest.encode.change_encoder import ChangeEncoder, RowChange
+    from ingest.encode.upsert_encoder import Record
     from ingest.formats.writing import Image
     from ingest.kafka.admin import Split
     from ingest.model.schema import SchemaChange, TableSchema
@@ -44,9 +44,9 @@ class PrintSink(SinkOptions):
 
     def plan(
         self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference
-    ) -> RowPlan:
+    ) -> ChangeEncoder:
         """How rows of a table are shown."""
-        from ingest.encode.rows import RowPlan  # noqa: PLC0415  (`check` needs no encoders)
+        from ingest.encode.change_encoder import ChangeEncoder  # noqa: PLC0415  (`check` needs no encoders)
 
         name = one_line(show(target))
         columns = [column.name for column in sink.columns]
@@ -61,7 +61,7 @@ class PrintSink(SinkOptions):
             image = change.before if change.after is None else change.after
             yield line(change.kind, image or {})
 
-        return RowPlan(table, source.schema, sink, render, inference, key_from_message=source.key_from_message)
+        return ChangeEncoder(table, source.schema, sink, render, inference, key_from_message=source.key_from_message)
 
     def coordinator(self, _pipeline: str, _warn: Callable[[str], None]) -> PrintCoordinator:
         """The driver's side."""

@@ -17,7 +17,7 @@ from ingest.sinks.topics import TopicsOptions
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ingest.encode.plan import Plan, Record
+    from ingest.encode.upsert_encoder import Record, TableEncoder
     from ingest.formats.writing import Pieces
     from ingest.kafka.admin import Split
     from ingest.kafka.transactions import TransactionalWriter
@@ -97,19 +97,21 @@ class UpsertKafka(TopicsOptions):
 
     def plan(
         self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference
-    ) -> Plan:
+    ) -> TableEncoder:
         """How rows of a table become keyed rows; raises RowError for an id that cannot be a topic's name."""
         # Pyspark's types are slow to import, and `check` needs none
-        from ingest.encode.plan import TablePlan  # noqa: PLC0415
-        from ingest.encode.rows import Layout, RowPlan  # noqa: PLC0415
+        from ingest.encode.change_encoder import ChangeEncoder, Layout  # noqa: PLC0415
+        from ingest.encode.upsert_encoder import UpsertEncoder  # noqa: PLC0415
 
         to = self.destination(target)
         keyed = source.key_from_message
         if self._as_it_came:
-            return TablePlan(table, source.schema, sink, to, inference, key_from_message=keyed)
+            return UpsertEncoder(table, source.schema, sink, to, inference, key_from_message=keyed)
         row = self._value(sink)
         layout = Layout(to, self._key(sink), Pattern(row, row, row, None), moves=True)
-        return RowPlan(table, source.schema, sink, layout.render, inference, key_from_message=keyed, layout=layout)
+        return ChangeEncoder(
+            table, source.schema, sink, layout.render, inference, key_from_message=keyed, layout=layout
+        )
 
     def _key(self, sink: TableSchema) -> Pieces:
         csv = self.key_format == "csv"

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import orjson
 
+from ingest.encode.change_encoder import ChangeEncoder
 from ingest.encode.conform import OTHERS as OTHER_COLUMNS
-from ingest.encode.rows import RowPlan
-from ingest.encode.transform import FeedPlan
+from ingest.encode.transform_input import TransformInputEncoder
 from ingest.model.cache import count_up
 from ingest.model.table import MAX_ID, show
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ingest.encode.plan import Plan
-    from ingest.encode.plans import Plans
+    from ingest.encode.encoder_cache import EncoderCache
+    from ingest.encode.upsert_encoder import TableEncoder
     from ingest.model.table import TableId
     from ingest.native.native import NativeEncoders
     from ingest.task.assignment import TaskResult
@@ -106,7 +106,7 @@ def merge_counts(into: dict[TableId, TableCounters], more: Mapping[TableId, Tabl
 class EncoderCounters:
     """The counters that the encoders of tables keep while they encode, on their way into a task's result."""
 
-    def __init__(self, plans: Plans, native: NativeEncoders | None, result: TaskResult) -> None:
+    def __init__(self, plans: EncoderCache, native: NativeEncoders | None, result: TaskResult) -> None:
         """`native`: the native encoders that count for these plans, if there are any."""
         self._plans = plans
         self._native = native
@@ -119,7 +119,7 @@ class EncoderCounters:
         for plan in self._plans.compiled.values():
             self._collect(plan)
 
-    def _collect(self, plan: Plan) -> None:
+    def _collect(self, plan: TableEncoder) -> None:
         result = self._result
         if plan.inserted or plan.updated or plan.deleted:
             counts = result.counts.setdefault(plan.table, TableCounters())
@@ -130,7 +130,7 @@ class EncoderCounters:
         if plan.unrepresentable:
             result.skip(UNREPRESENTABLE, plan.unrepresentable)
             plan.unrepresentable = 0
-        if isinstance(plan, (FeedPlan, RowPlan)):
+        if isinstance(plan, (TransformInputEncoder, ChangeEncoder)):
             add_counts(result.cut, {(plan.table, column): count for column, count in plan.cut.items()})
             plan.cut.clear()
         withheld = plan.withheld

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ingest.encode.plan import Record as Written
+    from ingest.encode.upsert_encoder import Record as Written
     from ingest.model.change import Decoded
     from ingest.model.record import Record
     from ingest.task.rejects import RecordReject

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
     from ingest.encode.encode import Encoded
-    from ingest.encode.plans import Plans
+    from ingest.encode.encoder_cache import EncoderCache
     from ingest.kafka.admin import Split
     from ingest.model.change import Change, Decoded
     from ingest.model.record import Record
@@ -40,7 +40,7 @@ class ChunkEncoder:
         native: NativeStage | None,
         decoder: ChunkDecoder,
         changelog: Changelog | None,
-        plans: Plans,
+        plans: EncoderCache,
         ahead: LookAhead,
         limit: RejectLimit,
         *,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from ingest.encode.encode import stage_of
-from ingest.encode.transform import ExpressionFailed, ResultMerger
+from ingest.encode.transform_input import ExpressionFailed, ResultMerger
 from ingest.model.change import Bad, Kind
 from ingest.model.reject import RowError
 from ingest.native import native
@@ -23,7 +23,7 @@ from ingest.task.row_results import RowResults
 from ingest.transform.rows import READY
 
 if TYPE_CHECKING:
-    from ingest.encode.transform import Programs
+    from ingest.encode.transform_input import Programs
     from ingest.model.record import Record
     from ingest.model.reject import Failure
     from ingest.model.table import TableId

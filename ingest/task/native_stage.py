@@ -14,7 +14,7 @@ from ingest.task.encoded import EncodedPart
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ingest.encode.plan import Record as Written
+    from ingest.encode.upsert_encoder import Record as Written
     from ingest.task.reading import ReadChunk
     from ingest.task.worker import RecordEncoders
     from ingest.transform.rows import NativeRows

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ingest.encode.transform import Programs
+    from ingest.encode.transform_input import Programs
     from ingest.task.assignment import Task
     from ingest.task.spill import ChunkManifest, SpillStore
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ingest.encode.conform import Drift, KeyChanged
-from ingest.encode.transform import BEFORE, BOTH, DELETE, INSERT, PARTIAL, UPDATE, UPDATE_ALONE
+from ingest.encode.transform_input import BEFORE, BOTH, DELETE, INSERT, PARTIAL, UPDATE, UPDATE_ALONE
 from ingest.errors import InternalError
 from ingest.model.change import Kind
 from ingest.model.reject import RowError
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     import msgspec
 
-    from ingest.encode.plan import Plan
-    from ingest.encode.transform import ResultMerger
+    from ingest.encode.transform_input import ResultMerger
+    from ingest.encode.upsert_encoder import TableEncoder
     from ingest.model.reject import Failure
     from ingest.task.assignment import TaskResult
     from ingest.task.worker import ResultEncoders
@@ -91,7 +91,7 @@ class RowResults:
     def _leave(
         self,
         merger: ResultMerger,
-        plan: Plan,
+        plan: TableEncoder,
         what: int,
         before: RowBefore | None,
         text: bytes,

@@ -13,8 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ingest.encode.plans import Plans
-from ingest.encode.transform import FeedPlan
+from ingest.encode.encoder_cache import EncoderCache
+from ingest.encode.transform_input import TransformInputEncoder
 from ingest.formats.columns import Columns
 from ingest.native import native
 from ingest.native.native import NativeEncoders, TargetTable
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from pyspark.core.broadcast import Broadcast
 
     from ingest.deadletter.letter import DeadLetters
-    from ingest.encode.plan import Plan
-    from ingest.encode.transform import Programs, ResultMerger
+    from ingest.encode.transform_input import Programs, ResultMerger
+    from ingest.encode.upsert_encoder import TableEncoder
     from ingest.model.table import TableId
     from ingest.native.row_encoder import RowEncoder
     from ingest.sinks import Writer
@@ -81,7 +81,7 @@ class RecordEncoders:
         """Compile nothing yet."""
         self._setup = setup
         self._programs: Programs | None = None
-        self.plans = Plans(setup.sink.plan, setup.inference)
+        self.plans = EncoderCache(setup.sink.plan, setup.inference)
         self.targets = TargetTable()
         """Numbers of destinations, for records that pass expressions by."""
         self.native = self._native(None)
@@ -97,7 +97,7 @@ class RecordEncoders:
         self._programs = programs
         setup = self._setup
         upserts = setup.source.upserts and not setup.changelog
-        self.plans.feed = lambda table, source: FeedPlan(
+        self.plans.feed = lambda table, source: TransformInputEncoder(
             programs, table, source, setup.inference, images=setup.sink.changelog, upserts=upserts
         )
         self.plans.renew(self.plans.schemas, None)
@@ -117,11 +117,11 @@ class ResultEncoders:
     def __init__(self, setup: Setup) -> None:
         """Compile nothing yet."""
         inference = replace(setup.inference, reading=replace(setup.inference.reading, settled=True))
-        self.plans = Plans(setup.sink.plan, inference)
-        self._native: dict[TableId, tuple[Plan, Programs, RowEncoder | None]] = {}
+        self.plans = EncoderCache(setup.sink.plan, inference)
+        self._native: dict[TableId, tuple[TableEncoder, Programs, RowEncoder | None]] = {}
         """By table: the native encoder, and what it was made of."""
 
-    def of(self, table: TableId) -> Plan:
+    def of(self, table: TableId) -> TableEncoder:
         """Return the encoder of a table."""
         return self.plans.compiled.get(table) or self.plans.find(table)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ingest.encode.plan import Plan
+    from ingest.encode.upsert_encoder import TableEncoder
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.schema.evolve import SourceTable
@@ -57,7 +57,7 @@ class InMemorySink:
 
     def plan(
         self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference
-    ) -> Plan:
+    ) -> TableEncoder:
         """Return how rows of a source table are written; raises RowError for a table that cannot be."""
         return self.options.plan(table, source, target, sink, inference)
 

@@ -16,7 +16,7 @@ from shapes import DECLARED, a_message
 
 from ingest.component.options import TypedOptions
 from ingest.encode.encode import encode
-from ingest.encode.plans import Plans
+from ingest.encode.encoder_cache import EncoderCache
 from ingest.formats.canal_json import CanalJson
 from ingest.formats.debezium_json import DebeziumJson
 from ingest.formats.json import Json
@@ -77,9 +77,9 @@ def plans(
     keyed: bool,
     to: Any = SINK,
     declared: tuple[str, ...] = (),
-) -> Plans:
+) -> EncoderCache:
     given = TableSchema(tuple(column for column in source.columns if column.name in declared), ())
-    made = Plans(to.plan, Inference(form.reading, False, {table: given}, 2000))
+    made = EncoderCache(to.plan, Inference(form.reading, False, {table: given}, 2000))
     made.renew(Schemas(1, {table: SourceTable(source, (("out",),), keyed)}, {("out",): sink}), None)
     return made
 
@@ -755,7 +755,7 @@ def test_tables_that_share_a_topic_are_read_by_their_own_schemas() -> None:
         payload = wrap('{"id":1,"n":"MDk="}').replace(b'"t"', b'"t%d"' % i)
         values.append(b'{"schema":%b,"payload":%b}' % (whole.encode(), payload))
         tables["shop", f"t{i}"] = schema({"id": "INT", "n": f"DECIMAL(38,{i})"}, ("id",))
-    made = Plans(SINK.plan, Inference(form.reading, False, {}, 2000))
+    made = EncoderCache(SINK.plan, Inference(form.reading, False, {}, 2000))
     sources = {table: SourceTable(one, ((table[1],),), key_from_message=False) for table, one in tables.items()}
     made.renew(Schemas(1, sources, {(table[1],): one for table, one in tables.items()}), None)  # type: ignore[arg-type]
     encoder = native.NativeEncoders(form, made).of("t")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from inmemory import run
 from shapes import DECLARED, a_message
 
-from ingest.encode.transform import FeedPlan
+from ingest.encode.transform_input import TransformInputEncoder
 from ingest.native import native
 from ingest.task.merging import ChunkMerger
 from ingest.transform.binder import Binder
@@ -218,7 +218,7 @@ def test_messages_that_tell_their_types_go_to_expressions_in_c(form: str, monkey
     if form == "canal-json":
         rule["source"]["canal-json.infer-schema.strategy"] = "SQL_TYPE"
     monkeypatch.setattr(ChunkMerger, "_merge_message", None)
-    monkeypatch.setattr(FeedPlan, "upsert", None)
+    monkeypatch.setattr(TransformInputEncoder, "upsert", None)
     done = run(messages, 1, **rule)
     assert [read(value)["next"] for _, _, value in done.records] == ["2020-01-02", "2020-01-03", "2020-01-03"]
 
@@ -287,7 +287,7 @@ def test_updates_with_the_row_before_are_one_row_in_c(monkeypatch: pytest.Monkey
     updates = [(row(a), row(b), "u") for a, b in itertools.pairwise((1, 2, 0, -1, 5))]
     messages = [(b'{"id":1}', debezium(*change)) for change in (("null", row(1), "c"), *updates)]
     monkeypatch.setattr(ChunkMerger, "_merge_message", None)
-    monkeypatch.setattr(FeedPlan, "upsert", None)
+    monkeypatch.setattr(TransformInputEncoder, "upsert", None)
     done = run(messages, 1, **sections("debezium-json", -1, projection=r"\*, n * 2 AS n2", filter="n > 0"))
     wanted = [{"id": 1, "name": "a", "n": n, "n2": n * 2} for n in (1, 2, 5)]
     values = [None if value is None else json.loads(value) for _, _, value in done.records]

@@ -135,7 +135,7 @@ class Row:
         return 7
 
 
-class Plan:
+class TableEncoder:
     """What of a plan is counted."""
 
     inserted = updated = deleted = 0
@@ -152,7 +152,7 @@ def a_batch(count: int, destination: Any, text: str = "x") -> EncodedBatch:
         ColumnSpec(b"id", ColumnKind.COLUMN_INT, b',"id":null'), ColumnSpec(b"a", ColumnKind.COLUMN_TEXT, b',"a":null'),
     )  # fmt: skip
     spec = RowEncoderSpec(columns=columns, source_columns=2, sink_order=(0, 1), key=KeySpec((0,)))
-    table = RowEncoder(spec, Plan(), destination)
+    table = RowEncoder(spec, TableEncoder(), destination)
     encoder = NativeEncoder(MessageForm.FORM_ROWS, lambda _: table, None, lambda _: None)
     rows: Any = [Row(i, text) for i in range(count)]
     batch, stop = encoder.encode(rows, 0)

@@ -217,7 +217,7 @@ def test_sayings_in_c_take_no_more_than_their_room() -> None:
 
 
 def plans() -> Any:
-    from ingest.encode.plans import Plans
+    from ingest.encode.encoder_cache import EncoderCache
     from ingest.schema.evolve import Schemas, SourceTable
     from ingest.schema.infer import Inference
 
@@ -225,7 +225,7 @@ def plans() -> Any:
         "type": "upsert-kafka", "properties.*": {"bootstrap.servers": "nowhere:1"},
     })  # fmt: skip
     schema = TableSchema((Column("id", types.INT, nullable=False),), ("id",))
-    made = Plans(sink.plan, Inference())
+    made = EncoderCache(sink.plan, Inference())
     made.renew(Schemas(1, {("d", "t"): SourceTable(schema, (("t",),), True)}, {("t",): schema}), None)
     return made
 

@@ -67,7 +67,7 @@ class Message:
         return 7
 
 
-class Plan:
+class TableEncoder:
     """What of a plan is counted."""
 
     inserted = updated = deleted = 0
@@ -79,7 +79,7 @@ def a_spec(**other: Any) -> Any:
 
 
 def a_table(plan: Any = None, destination: Any = "out", **other: Any) -> Any:
-    return RowEncoder(a_spec(**other), plan or Plan(), destination)
+    return RowEncoder(a_spec(**other), plan or TableEncoder(), destination)
 
 
 def a_fed_table(**other: Any) -> Any:
@@ -159,7 +159,7 @@ def test_the_native_code_is_not_entered_again_from_what_it_calls() -> None:
     assert out == [("out", b'{"id":1}', ROW)] * 3
     assert len(refused) == 21
 
-    class Counting(Plan):
+    class Counting(TableEncoder):
         def __setattr__(self, name: str, value: Any) -> None:
             again()
             super().__setattr__(name, value)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from inmemory import pipeline
 
-from ingest.encode.plans import Plans
+from ingest.encode.encoder_cache import EncoderCache
 from ingest.errors import Unavailable
 from ingest.model.commit import CommitScope, ResumePoint
 from ingest.schema.evolve import Schemas
@@ -68,7 +68,7 @@ class Steps:
 
 def committer(steps: Any, result: TaskResult, positions: dict[Any, int]) -> Committer:
     made = pipeline()
-    counters = EncoderCounters(Plans(made.sink.plan, made.source.inference(10)), None, result)
+    counters = EncoderCounters(EncoderCache(made.sink.plan, made.source.inference(10)), None, result)
     return Committer(steps, steps, steps, counters, positions, result)
 
 

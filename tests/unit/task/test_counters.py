@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from inmemory import pipeline
 
-from ingest.encode.plans import Plans
+from ingest.encode.encoder_cache import EncoderCache
 from ingest.model import types
 from ingest.model.change import Kind
 from ingest.model.schema import Column, TableSchema
@@ -21,7 +21,7 @@ def test_what_encoders_count_is_moved_and_not_copied() -> None:
     # Deletes cannot be told in lines of JSON that have neither key nor kind
     sink = {"type": "kafka", "properties.bootstrap.servers": "memory:1", "value.format": "json", "topic": "t"}
     made = pipeline(sink=sink)
-    plans = Plans(made.sink.plan, made.source.inference(10))
+    plans = EncoderCache(made.sink.plan, made.source.inference(10))
     plans.renew(Schemas(1, {T: SourceTable(SCHEMA, (T,), key_from_message=True)}, {T: SCHEMA}), None)
     result = TaskResult(0, {})
     counters = EncoderCounters(plans, None, result)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from inmemory import pipeline
 
-from ingest.encode.transform import Programs
+from ingest.encode.transform_input import Programs
 from ingest.errors import InternalError
 from ingest.model.change import TOMBSTONE, Bad, Kind, Skip
 from ingest.task.assignment import Setup, TaskResult

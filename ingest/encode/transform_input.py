@@ -157,7 +157,7 @@ def _text(raw: bytes) -> str:
 _READ: Final[dict[str, Callable[[bytes], Any]]] = {"s": _text, "l": int, "d": float, "b": lambda raw: raw == b"true"}
 
 
-class FeedPlan:
+class TransformInputEncoder:
     """How changes of one table go to Spark: a plan like those of sinks, whose records are `Fed`."""
 
     def __init__(

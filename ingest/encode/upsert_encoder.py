@@ -42,7 +42,7 @@ Record: TypeAlias = "tuple[Any, bytes | None, bytes | msgspec.Raw | None]"
 _UPDATE = Kind.UPDATE
 
 
-class Plan(Protocol):
+class TableEncoder(Protocol):
     """What happens to the changes of one source table for one sink table."""
 
     table: TableId
@@ -105,7 +105,7 @@ class _Shape:
         """Whether a row that is decoded is written as it is."""
 
 
-class TablePlan:
+class UpsertEncoder:
     """How rows of one source table become rows of one sink table. Made once per schema version and worker."""
 
     def __init__(

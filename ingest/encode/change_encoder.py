@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     import msgspec
 
-    from ingest.encode.plan import Record
+    from ingest.encode.upsert_encoder import Record
     from ingest.formats.writing import Image, Pieces, Value
     from ingest.model.change import Declared
     from ingest.model.schema import TableSchema
@@ -44,7 +44,7 @@ class RowChange(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """What records look like that are put together of pieces: what a `RowPlan` may render by, and C as well."""
+    """What records look like that are put together of pieces: what a `ChangeEncoder` may render by, and C as well."""
 
     destination: Any
     """The sink's own."""
@@ -69,7 +69,7 @@ class Layout(NamedTuple):
         yield (self.destination, key, value)
 
 
-class RowPlan:
+class ChangeEncoder:
     """How rows of one source table are shown as rows of one sink table."""
 
     def __init__(

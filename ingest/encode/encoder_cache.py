@@ -14,20 +14,20 @@ if TYPE_CHECKING:
 
     import msgspec
 
-    from ingest.encode.plan import Plan, Record
+    from ingest.encode.upsert_encoder import Record, TableEncoder
     from ingest.model.change import Declared
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.schema.evolve import SourceTable
     from ingest.schema.infer import Inference
 
-    MakePlan: TypeAlias = Callable[[TableId, SourceTable, TableId, TableSchema, Inference], Plan]
+    MakeEncoder: TypeAlias = Callable[[TableId, SourceTable, TableId, TableSchema, Inference], TableEncoder]
     """A sink's way to write rows: source table, what is known of it, sink table, its schema, and how values read."""
 
 _UPDATE = Kind.UPDATE
 
 
-class Refused:
+class RejectingEncoder:
     """The plan of a table whose rows cannot be written at all, e.g. for its name: each is a reject."""
 
     inserted = updated = deleted = unrepresentable = 0
@@ -47,10 +47,10 @@ class Refused:
         raise RowError(*self._error)
 
 
-class Several:
+class FanOutEncoder:
     """The plan of a source table that goes to several sink tables: all of them take a change, or none."""
 
-    def __init__(self, table: TableId, plans: Sequence[Plan]) -> None:
+    def __init__(self, table: TableId, plans: Sequence[TableEncoder]) -> None:
         """Keep the plans, one for each sink table."""
         self.table = table
         self.inserted = self.updated = self.deleted = self.unrepresentable = 0
@@ -105,19 +105,19 @@ class Several:
             emit(record)
 
 
-class Plans:
+class EncoderCache:
     """The plans of all tables; a table's are made when its first record comes."""
 
-    def __init__(self, make: MakePlan, inference: Inference) -> None:
+    def __init__(self, make: MakeEncoder, inference: Inference) -> None:
         """`make`: the sink's own; raises RowError for a table it cannot take."""
         self._make = make
         self._inference = inference
         self.schemas = Schemas()
-        self.compiled: dict[TableId, Plan] = {}
-        self.feed: Callable[[TableId, SourceTable], Plan] | None = None
+        self.compiled: dict[TableId, TableEncoder] = {}
+        self.feed: Callable[[TableId, SourceTable], TableEncoder] | None = None
         """What makes the plans of tables whose rows a transform changes first; without it, they were changed before."""
 
-    def find(self, table: TableId) -> Plan:
+    def find(self, table: TableId) -> TableEncoder:
         """Compile and keep the plan of a table; raises Drift where the table is not known."""
         source = self.schemas.sources.get(table)
         if source is None:
@@ -130,14 +130,14 @@ class Plans:
             source = source.after()
             inference = inference.after(table, source.schema)
         plans = [self._compile(table, source, target, inference) for target in source.targets]
-        plan = self.compiled[table] = plans[0] if len(plans) == 1 else Several(table, plans)
+        plan = self.compiled[table] = plans[0] if len(plans) == 1 else FanOutEncoder(table, plans)
         return plan
 
-    def _compile(self, table: TableId, source: SourceTable, target: TableId, inference: Inference) -> Plan:
+    def _compile(self, table: TableId, source: SourceTable, target: TableId, inference: Inference) -> TableEncoder:
         try:
             return self._make(table, source, target, self.schemas.sinks[target], inference)
         except RowError as exc:
-            return Refused(table, exc.code, str(exc))
+            return RejectingEncoder(table, exc.code, str(exc))
 
     def renew(self, schemas: Schemas, changed: set[TableId] | None) -> None:
         """Work with other schemas from here on; plans of the source or sink tables that changed (None: all) go."""
