@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ingest.encode.conform import OTHERS
+from ingest.encode.coercer import OTHERS
 from ingest.model.cache import MAX_COUNTED, count_up
 from ingest.model.table import show
 from ingest.observe.events import TableSummary

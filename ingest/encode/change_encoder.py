@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ingest.encode.conform import Conformer, KeyChanged
+from ingest.encode.coercer import KeyChanged, RowCoercer
 from ingest.encode.decoders import plain_name
 from ingest.formats.writing import Cell, fill
 from ingest.model import temporal
@@ -91,7 +91,7 @@ class ChangeEncoder:
         self.table = table
         self.source, self.sink, self.layout = source, sink, layout
         self.inserted = self.updated = self.deleted = self.unrepresentable = 0
-        self._conformer = Conformer(table, source, sink, inference)
+        self._conformer = RowCoercer(table, source, sink, inference)
         self.withheld = self._conformer.withheld
         self.strings_in_keys = self._conformer.strings_in_keys
         self.declared = self._conformer.declared

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from operator import length_hint
 from typing import TYPE_CHECKING
 
-from ingest.encode.conform import Drift, KeyChanged
+from ingest.encode.coercer import Drift, KeyChanged
 from ingest.model.change import Bad, Kind
 from ingest.model.reject import RowError
 

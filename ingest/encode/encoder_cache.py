@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from ingest.encode.conform import Drift
+from ingest.encode.coercer import Drift
 from ingest.model.change import Kind
 from ingest.model.reject import RowError
 from ingest.schema.evolve import Schemas

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
-from ingest.encode.conform import Conformer, KeyChanged
+from ingest.encode.coercer import KeyChanged, RowCoercer
 from ingest.encode.decoders import annotation_of, decoder_of, field_of, plain_name, refuse
 from ingest.expressions.rewrites import DICE, NOW, TAG
 from ingest.model import temporal, types
@@ -177,7 +177,7 @@ class TransformInputEncoder:
         places = {slot: i for i, slot in enumerate(programs.inputs)}
         self.table = table
         self.inserted = self.updated = self.deleted = self.unrepresentable = 0
-        self._conformer = Conformer(table, source.schema, source.schema, inference)
+        self._conformer = RowCoercer(table, source.schema, source.schema, inference)
         self.withheld = self._conformer.withheld
         self.static, self.standard = self._conformer.static, self._conformer.standard
         self.images = images or EVENT in program.decisive

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import msgspec
 
-from ingest.encode.conform import Conformer, KeyChanged
+from ingest.encode.coercer import KeyChanged, RowCoercer
 from ingest.encode.decoders import annotation_of, decoder_of, field_of, plain_name, refuse
 from ingest.model import types
 from ingest.model.change import Kind
@@ -120,7 +120,7 @@ class UpsertEncoder:
     ) -> None:
         """Compile the decoders of the whole row and of its key."""
         self.table = table
-        self._conformer = conformer = Conformer(table, source, sink, inference)
+        self._conformer = conformer = RowCoercer(table, source, sink, inference)
         self.withheld = conformer.withheld
         self.standard = conformer.standard
         self.strings_in_keys = conformer.strings_in_keys

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import msgspec
 
 from ingest.encode.change_encoder import ChangeEncoder
-from ingest.encode.conform import Drift
+from ingest.encode.coercer import Drift
 from ingest.encode.transform_input import TransformInputEncoder
 from ingest.encode.upsert_encoder import UpsertEncoder
 from ingest.formats.writing import Pattern

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import orjson
 
 from ingest.encode.change_encoder import ChangeEncoder
-from ingest.encode.conform import OTHERS as OTHER_COLUMNS
+from ingest.encode.coercer import OTHERS as OTHER_COLUMNS
 from ingest.encode.transform_input import TransformInputEncoder
 from ingest.model.cache import count_up
 from ingest.model.table import MAX_ID, show

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ingest.encode.conform import KeyChanged
+from ingest.encode.coercer import KeyChanged
 from ingest.encode.encode import encode
 from ingest.errors import ConfigError
 from ingest.model.table import show

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ingest.encode.conform import Drift, KeyChanged
+from ingest.encode.coercer import Drift, KeyChanged
 from ingest.encode.transform_input import BEFORE, BOTH, DELETE, INSERT, PARTIAL, UPDATE, UPDATE_ALONE
 from ingest.errors import InternalError
 from ingest.model.change import Kind

@@ -15,7 +15,7 @@ from inmemory import pipeline
 from ingest.checkpoint.checkpoint import Batch, Checkpoint, Progress
 from ingest.checkpoint.storage import LocalStorage
 from ingest.driver import pacing, ranges
-from ingest.encode.conform import Conformer, Drift
+from ingest.encode.coercer import Drift, RowCoercer
 from ingest.errors import CheckpointError, ConfigError, NoPrimaryKey, SchemaChangeRefused
 from ingest.kafka.failures import is_away
 from ingest.model import types
@@ -237,7 +237,7 @@ def test_what_is_declared_is_known_after_a_restart_and_in_workers() -> None:
     inference = pickle.loads(pickle.dumps(made.source.inference(10)))  # noqa: S301  (our own)
     stored = {"columns": [["id", "BIGINT", False], ["n", "DOUBLE", True], ["x", "DOUBLE", True]], "key": ["id"]}
     known = TableSchema.from_json(stored)
-    conformer = Conformer(("t",), known, known, inference)
+    conformer = RowCoercer(("t",), known, known, inference)
     assert conformer.row(msgspec.Raw(b'{"id":1,"n":" 1.50","x":1}'), None)[0]["n"] == b"1.50"
     with pytest.raises(Drift):
         conformer.row(msgspec.Raw(b'{"id":1,"n":1,"x":"1.50"}'), None)

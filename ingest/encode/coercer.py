@@ -44,7 +44,7 @@ class KeyChanged(Exception):
         self.names = names
 
 
-class Conformer:
+class RowCoercer:
     """How rows of one source table become rows of one sink table, value by value."""
 
     def __init__(self, table: TableId, source: TableSchema, sink: TableSchema, inference: Inference) -> None:
