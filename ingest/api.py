@@ -7,12 +7,12 @@ tells each change.
 from __future__ import annotations
 
 from ingest.component.options import Duration, Options
-from ingest.encode.change_encoder import ChangeEncoder, Layout
+from ingest.encode.change_encoder import ChangeEncoder, RecordTemplate
 from ingest.encode.upsert_encoder import Record, TableEncoder
 from ingest.errors import ConfigError, DataLoss, IngestError, Unavailable
 from ingest.formats import Decoder, Format
+from ingest.formats.template import ColumnRef, ImageRef, ValueTemplate, json_key
 from ingest.formats.typed import Column as TypedColumn
-from ingest.formats.writing import Cell, Pattern, Side, json_key
 from ingest.model import types
 from ingest.model.change import TOMBSTONE, Bad, Change, Declared, Decoded, Kind, Skip
 from ingest.model.commit import CommitScope, ResumePoint
@@ -33,11 +33,11 @@ __all__ = [
     "AddColumn",
     "AlterColumnType",
     "Bad",
-    "Cell",
     "Change",
     "ChangeEncoder",
     "Chunk",
     "Column",
+    "ColumnRef",
     "CommitScope",
     "ConfigError",
     "CreateTable",
@@ -48,22 +48,21 @@ __all__ = [
     "Duration",
     "Format",
     "Headers",
+    "ImageRef",
     "Inference",
     "IngestError",
     "Kind",
-    "Layout",
     "Options",
-    "Pattern",
     "PlainSinkCoordinator",
     "PlainWriter",
     "Reader",
     "Reading",
     "Record",
     "RecordOptions",
+    "RecordTemplate",
     "ResumePoint",
     "RowError",
     "SchemaChange",
-    "Side",
     "Sink",
     "SinkCoordinator",
     "SinkOptions",
@@ -76,6 +75,7 @@ __all__ = [
     "TableSchema",
     "TypedColumn",
     "Unavailable",
+    "ValueTemplate",
     "Writer",
     "json_key",
     "show",

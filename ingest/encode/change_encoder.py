@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ingest.encode.coercer import KeyChanged, RowCoercer
 from ingest.encode.decoders import plain_name
-from ingest.formats.writing import Cell, fill
+from ingest.formats.template import ColumnRef, fill
 from ingest.model import temporal
 from ingest.model.change import Kind
 from ingest.model.data_type import TimestampNTZType, TimeType
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import msgspec
 
     from ingest.encode.upsert_encoder import Record
-    from ingest.formats.writing import Image, Pieces, Value
+    from ingest.formats.template import Image, Segments, Value
     from ingest.model.change import Declared
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
@@ -43,14 +43,14 @@ class RowChange(NamedTuple):
     """Those before an update, as far as they are known."""
 
 
-class Layout(NamedTuple):
+class RecordTemplate(NamedTuple):
     """What records look like that are put together of pieces: what a `ChangeEncoder` may render by, and C as well."""
 
     destination: Any
     """The sink's own."""
-    key: Pieces | None
+    key: Segments | None
     value: Value
-    """In C only as a `Pattern`."""
+    """In C only as a `ValueTemplate`."""
     moves: bool
     """Whether an update that changes the key writes null under the old one."""
 
@@ -62,7 +62,7 @@ class Layout(NamedTuple):
                 yield (self.destination, None, value)
             return
         key = fill(self.key, None, change.key)
-        if self.moves and all(cell.name in change.old_key for cell in self.key if isinstance(cell, Cell)):
+        if self.moves and all(cell.name in change.old_key for cell in self.key if isinstance(cell, ColumnRef)):
             old = fill(self.key, None, change.old_key)
             if old != key:
                 yield (self.destination, old, None)
@@ -81,7 +81,7 @@ class ChangeEncoder:
         inference: Inference,
         *,
         key_from_message: bool,
-        layout: Layout | None = None,
+        layout: RecordTemplate | None = None,
         coarse: bool = False,
     ) -> None:
         """`render`: the sink's records for a change; `layout`: where it is what that renders.

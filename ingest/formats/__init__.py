@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ingest.component.options import Options
+    from ingest.formats.template import Value
     from ingest.formats.typed import Column
-    from ingest.formats.writing import Value
     from ingest.model.change import Decoded
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId

@@ -13,8 +13,8 @@ from pydantic import Field, field_validator
 
 from ingest.component.options import TypedOptions
 from ingest.formats.canal_types import by_code, by_mysql_name
+from ingest.formats.template import ImageRef, ValueTemplate
 from ingest.formats.typed import Typed
-from ingest.formats.writing import Pattern, Side
 from ingest.model.cache import Cache
 from ingest.model.change import TOMBSTONE, Bad, Kind, Skip
 from ingest.model.jsontext import MALFORMED, reason
@@ -25,8 +25,8 @@ from ingest.schema.reading import Reading
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from ingest.formats.template import Segments, Value
     from ingest.formats.typed import Column
-    from ingest.formats.writing import Pieces, Value
     from ingest.model.change import Change, Decoded
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
@@ -299,10 +299,10 @@ def _value_of(table: TableId, schema: TableSchema) -> Value:
     }  # fmt: skip
     rest = msgspec.json.encode(said)[1:]
 
-    def pieces(kind: Kind, row: Side, *old: bytes | Side) -> Pieces:
+    def pieces(kind: Kind, row: ImageRef, *old: bytes | ImageRef) -> Segments:
         return (b'{"old":', *(old or (b"null",)), b',"data":[', row, b'],"type":"%b",%b' % (_TYPES[kind], rest))
 
-    return Pattern(
-        pieces(Kind.INSERT, Side.AFTER), pieces(Kind.UPDATE, Side.AFTER, b"[", Side.BEFORE, b"]"),
-        pieces(Kind.UPDATE, Side.AFTER), pieces(Kind.DELETE, Side.BEFORE),
+    return ValueTemplate(
+        pieces(Kind.INSERT, ImageRef.AFTER), pieces(Kind.UPDATE, ImageRef.AFTER, b"[", ImageRef.BEFORE, b"]"),
+        pieces(Kind.UPDATE, ImageRef.AFTER), pieces(Kind.DELETE, ImageRef.BEFORE),
     )  # fmt: skip

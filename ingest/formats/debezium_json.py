@@ -15,7 +15,7 @@ from pydantic import Field
 
 from ingest.component.options import TypedOptions
 from ingest.formats.connect import envelope_schema, key_columns, payload_of, row_columns
-from ingest.formats.writing import Pattern, Side
+from ingest.formats.template import ImageRef, ValueTemplate
 from ingest.model.cache import Cache
 from ingest.model.change import TOMBSTONE, Bad, Kind, Skip
 from ingest.model.jsontext import MALFORMED, fields_of, reason
@@ -25,8 +25,8 @@ from ingest.schema.reading import Reading
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from ingest.formats.template import Image, Segments, Value
     from ingest.formats.typed import Column, Typed
-    from ingest.formats.writing import Image, Pieces, Value
     from ingest.model.change import Change, Decoded
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
@@ -323,11 +323,11 @@ def _value_of(table: TableId, schema: TableSchema, *, include_schema: bool) -> V
     parts = {1: ("table",), 2: ("db", "table"), 3: ("db", "schema", "table")}[len(table)]
     source = msgspec.json.encode({"db": None, **dict(zip(parts, table, strict=True))})
 
-    def pieces(kind: Kind, *, before: bool = False, after: bool = True) -> Pieces:
-        images = (Side.BEFORE if before else b"null", b',"after":', Side.AFTER if after else b"null")
+    def pieces(kind: Kind, *, before: bool = False, after: bool = True) -> Segments:
+        images = (ImageRef.BEFORE if before else b"null", b',"after":', ImageRef.AFTER if after else b"null")
         return (b'{"before":', *images, b',"op":"%b","source":%b}' % (_OPS[kind], source))
 
-    plain = Pattern(
+    plain = ValueTemplate(
         pieces(Kind.INSERT), pieces(Kind.UPDATE, before=True), pieces(Kind.UPDATE),
         pieces(Kind.DELETE, before=True, after=False),
     )  # fmt: skip

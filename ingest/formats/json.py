@@ -12,7 +12,7 @@ import msgspec
 from pydantic import Field, field_validator
 
 from ingest.component.options import Options
-from ingest.formats.writing import Pattern, Side
+from ingest.formats.template import ImageRef, ValueTemplate
 from ingest.model.change import TOMBSTONE, Bad, Kind
 from ingest.model.jsontext import MALFORMED, fields_of, object_of, reason
 from ingest.model.table import MAX_PARTS
@@ -21,7 +21,7 @@ from ingest.schema.reading import Reading
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ingest.formats.writing import Value
+    from ingest.formats.template import Value
     from ingest.model.change import Change, Decoded
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
@@ -198,6 +198,6 @@ def _flatten(text: bytes, prefix: str, into: dict[str, bytes], depth: int) -> st
 # -- writing ---------------------------------------------------------------------------------------------------------
 
 
-_ROW: Final = (Side.AFTER,)
-_value: Final = Pattern(_ROW, _ROW, _ROW, None)
+_ROW: Final = (ImageRef.AFTER,)
+_value: Final = ValueTemplate(_ROW, _ROW, _ROW, None)
 """The row after an insert or update; nothing, for a delete."""

@@ -16,7 +16,7 @@ from ingest.encode.change_encoder import ChangeEncoder
 from ingest.encode.coercer import Drift
 from ingest.encode.transform_input import TransformInputEncoder
 from ingest.encode.upsert_encoder import UpsertEncoder
-from ingest.formats.writing import Pattern
+from ingest.formats.template import ValueTemplate
 from ingest.model.change import Kind
 from ingest.model.jsontext import MALFORMED
 
@@ -180,7 +180,7 @@ def _spec(plan: TableEncoder) -> RowEncoderSpec | None:
         return specs.feed_spec(plan)
     if isinstance(plan, ChangeEncoder):
         layout = plan.layout
-        if layout is None or not isinstance(layout.value, Pattern) or not plan.simple:
+        if layout is None or not isinstance(layout.value, ValueTemplate) or not plan.simple:
             return None
         template, spec = specs.template_spec(plan, layout), specs.table_spec(plan)
         return None if template is None or spec is None else msgspec.structs.replace(spec, template=template)

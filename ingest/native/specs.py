@@ -12,7 +12,7 @@ import msgspec
 
 from ingest.encode.decoders import plain_name
 from ingest.encode.transform_input import EVENT
-from ingest.formats.writing import Cell, Pattern, Side, json_cells
+from ingest.formats.template import ColumnRef, ImageRef, ValueTemplate, json_cells
 from ingest.model import temporal
 from ingest.model.data_type import (
     BinaryType,
@@ -47,11 +47,11 @@ from ingest.native.contract import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ingest.encode.change_encoder import ChangeEncoder, Layout
+    from ingest.encode.change_encoder import ChangeEncoder, RecordTemplate
     from ingest.encode.transform_input import ResultMerger, TransformInputEncoder
     from ingest.encode.upsert_encoder import UpsertEncoder
+    from ingest.formats.template import Segments
     from ingest.formats.typed import Column as InlineColumn
-    from ingest.formats.writing import Pieces
     from ingest.model.data_type import DataType
 
 _MAX_KEYS: Final = 16
@@ -153,11 +153,11 @@ def _number_of(data_type: DataType) -> int:
 # -- Templates ---------------------------------------------------------------------------------------------------------
 
 
-def template_spec(plan: ChangeEncoder, layout: Layout) -> TemplateSpec | None:
+def template_spec(plan: ChangeEncoder, layout: RecordTemplate) -> TemplateSpec | None:
     """Return what the records of a plan are put together of."""
     key, own = plan.sink.primary_key, {column.name for column in plan.source.columns}
-    cells = [piece for piece in layout.key or () if isinstance(piece, Cell)]
-    if not isinstance(layout.value, Pattern) or any(name not in own for name in key):
+    cells = [piece for piece in layout.key or () if isinstance(piece, ColumnRef)]
+    if not isinstance(layout.value, ValueTemplate) or any(name not in own for name in key):
         return None
     if any(cell.name not in key for cell in cells):
         return None
@@ -174,19 +174,19 @@ def template_spec(plan: ChangeEncoder, layout: Layout) -> TemplateSpec | None:
     )
 
 
-def _segments(pieces: Pieces, places: Mapping[str, int], row: Sequence[str]) -> tuple[SegmentSpec, ...]:
+def _segments(pieces: Segments, places: Mapping[str, int], row: Sequence[str]) -> tuple[SegmentSpec, ...]:
     """Return pieces as segments; `row`: the columns of a row after a change."""
     made: list[SegmentSpec] = []
     for piece in pieces:
         if isinstance(piece, bytes):
             made.append(SegmentSpec(SegmentKind.SEGMENT_TEXT, piece))
-        elif isinstance(piece, Cell):
+        elif isinstance(piece, ColumnRef):
             kind = SegmentKind.SEGMENT_CSV if piece.csv else SegmentKind.SEGMENT_JSON
             made.append(SegmentSpec(kind, column=places[piece.name]))
-        elif piece is Side.BEFORE:
+        elif piece is ImageRef.BEFORE:
             made.append(SegmentSpec(SegmentKind.SEGMENT_BEFORE))
         else:
-            made += _segments(json_cells((name, Cell(name)) for name in row), places, ())
+            made += _segments(json_cells((name, ColumnRef(name)) for name in row), places, ())
     return tuple(made)
 
 

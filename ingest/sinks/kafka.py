@@ -13,7 +13,7 @@ from pydantic import Field, field_validator, model_validator
 
 from ingest.component.options import OptionErrors
 from ingest.formats import WrittenFormatName, value_of
-from ingest.formats.writing import Pattern, csv_key, fill, json_key
+from ingest.formats.template import ValueTemplate, csv_key, fill, json_key
 from ingest.model.table import Selector, SelectorError, selector
 from ingest.sinks.topics import Destination, TopicsOptions, topic_name
 
@@ -119,17 +119,17 @@ class KafkaSink(TopicsOptions):
         self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference
     ) -> ChangeEncoder:
         """How changes of a table are written; raises RowError for an id that cannot be a topic's name."""
-        from ingest.encode.change_encoder import ChangeEncoder, Layout  # noqa: PLC0415  (`check` needs no encoders)
+        from ingest.encode.change_encoder import ChangeEncoder, RecordTemplate  # noqa: PLC0415  (`check` needs no encoders)
 
         to = self.destination(target)
         value = value_of(self.value_format, target, sink, include_schema=self.include_schema)
         key = None if self.key_format is None else _KEYS[self.key_format](target, sink)
         if self.strategy == "all-to-zero":
             to = Destination(to.topic, to.headers, 0)
-        layout = Layout(to, key, value, self.value_format == "json")
+        layout = RecordTemplate(to, key, value, self.value_format == "json")
         keyed = source.key_from_message
         if self.strategy == "all-to-zero" or key is not None:
-            written = layout if isinstance(value, Pattern) else None
+            written = layout if isinstance(value, ValueTemplate) else None
             return ChangeEncoder(table, source.schema, sink, layout.render, inference, key_from_message=keyed, layout=written,
                            coarse=self.include_schema)  # fmt: skip
         hashed = json_key(target, sink)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from ingest.encode.change_encoder import ChangeEncoder, RowChange
     from ingest.encode.upsert_encoder import Record
-    from ingest.formats.writing import Image
+    from ingest.formats.template import Image
     from ingest.kafka.admin import Split
     from ingest.model.schema import SchemaChange, TableSchema
     from ingest.schema.evolve import SourceTable

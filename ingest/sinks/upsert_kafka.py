@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 from pydantic import Field, model_validator
 
 from ingest.component.options import Duration, OptionErrors
-from ingest.formats.writing import Cell, Pattern, csv_cells, json_cells
+from ingest.formats.template import ColumnRef, ValueTemplate, csv_cells, json_cells
 from ingest.sinks.topics import TopicsOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ingest.encode.upsert_encoder import Record, TableEncoder
-    from ingest.formats.writing import Pieces
+    from ingest.formats.template import Segments
     from ingest.kafka.admin import Split
     from ingest.kafka.transactions import TransactionalWriter
     from ingest.kafka.writer import KafkaWriter
@@ -100,7 +100,7 @@ class UpsertKafka(TopicsOptions):
     ) -> TableEncoder:
         """How rows of a table become keyed rows; raises RowError for an id that cannot be a topic's name."""
         # Pyspark's types are slow to import, and `check` needs none
-        from ingest.encode.change_encoder import ChangeEncoder, Layout  # noqa: PLC0415
+        from ingest.encode.change_encoder import ChangeEncoder, RecordTemplate  # noqa: PLC0415
         from ingest.encode.upsert_encoder import UpsertEncoder  # noqa: PLC0415
 
         to = self.destination(target)
@@ -108,22 +108,22 @@ class UpsertKafka(TopicsOptions):
         if self._as_it_came:
             return UpsertEncoder(table, source.schema, sink, to, inference, key_from_message=keyed)
         row = self._value(sink)
-        layout = Layout(to, self._key(sink), Pattern(row, row, row, None), moves=True)
+        layout = RecordTemplate(to, self._key(sink), ValueTemplate(row, row, row, None), moves=True)
         return ChangeEncoder(
             table, source.schema, sink, layout.render, inference, key_from_message=keyed, layout=layout
         )
 
-    def _key(self, sink: TableSchema) -> Pieces:
+    def _key(self, sink: TableSchema) -> Segments:
         csv = self.key_format == "csv"
-        cells = [Cell(name, csv=csv) for name in sink.primary_key]
+        cells = [ColumnRef(name, csv=csv) for name in sink.primary_key]
         return (
             csv_cells(cells) if csv else json_cells((c.name.removeprefix(self.key_prefix) or c.name, c) for c in cells)
         )
 
-    def _value(self, sink: TableSchema) -> Pieces:
+    def _value(self, sink: TableSchema) -> Segments:
         left_out = set(sink.primary_key) if self.fields_include == "EXCEPT_KEY" else set()
         csv = self.value_format == "csv"
-        cells = [Cell(column.name, csv=csv) for column in sink.columns if column.name not in left_out]
+        cells = [ColumnRef(column.name, csv=csv) for column in sink.columns if column.name not in left_out]
         return csv_cells(cells) if csv else json_cells((cell.name, cell) for cell in cells)
 
     def writer(self, pipeline: str, run: int) -> KafkaWriter | TransactionalWriter | Buffer:  # type: ignore[override]

@@ -31,14 +31,14 @@ It returns None for Kafka's null. The row before an update may be missing.
 """
 
 
-class Side(Enum):
+class ImageRef(Enum):
     """Piece of a pattern that is a whole image of the row, or JSON's null."""
 
     BEFORE = 0
     AFTER = 1
 
 
-class Cell(NamedTuple):
+class ColumnRef(NamedTuple):
     """Piece of a pattern that is one column of the row after the change; for a delete, of the row before it."""
 
     name: str
@@ -46,23 +46,23 @@ class Cell(NamedTuple):
     """True if the value is written as a field of a CSV line, and not as JSON."""
 
 
-Pieces: TypeAlias = tuple[bytes | Cell | Side, ...]
+Segments: TypeAlias = tuple[bytes | ColumnRef | ImageRef, ...]
 """The pieces that a text is built from, in order: fixed bytes, columns, and whole images."""
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern:
+class ValueTemplate:
     """Patterns of the values of a table's records, one for each kind of change.
 
     It is a `Value` that native code can use, too.
     """
 
-    insert: Pieces
-    update: Pieces
+    insert: Segments
+    update: Segments
     """Pattern of an update whose row before the change is known."""
-    alone: Pieces
+    alone: Segments
     """Pattern of an update whose row before the change is not known."""
-    delete: Pieces | None
+    delete: Segments | None
     """Pattern of a delete. None means that the value is Kafka's null."""
 
     def __call__(self, kind: Kind, before: Image | None, after: Image | None) -> bytes | None:
@@ -84,7 +84,7 @@ def object_or_null(image: Image | None) -> bytes:
     return _NULL if image is None else object_of(image)
 
 
-def fill(pieces: Pieces, before: Image | None, after: Image | None) -> bytes:
+def fill(pieces: Segments, before: Image | None, after: Image | None) -> bytes:
     """Return the text of a pattern for one change.
 
     A column that the image lacks becomes JSON's null. The columns are those of `after`, or of `before` where there is
@@ -95,20 +95,20 @@ def fill(pieces: Pieces, before: Image | None, after: Image | None) -> bytes:
     for piece in pieces:
         if isinstance(piece, bytes):
             parts.append(piece)
-        elif isinstance(piece, Side):
-            parts.append(object_or_null(before if piece is Side.BEFORE else after))
+        elif isinstance(piece, ImageRef):
+            parts.append(object_or_null(before if piece is ImageRef.BEFORE else after))
         else:
             value = row.get(piece.name, _NULL)
             parts.append(csv_field(value) if piece.csv else value)
     return b"".join(parts)
 
 
-def json_cells(cells: Iterable[tuple[str, Cell]], first: bytes = b"") -> Pieces:
+def json_cells(cells: Iterable[tuple[str, ColumnRef]], first: bytes = b"") -> Segments:
     """Return a pattern of a JSON object with these columns, each under its given name.
 
     `first` is JSON text of members that the object begins with, without the brace.
     """
-    parts: list[bytes | Cell | Side] = []
+    parts: list[bytes | ColumnRef | ImageRef] = []
     begin = b"{" + first
     for name, cell in cells:
         parts += [begin + (b"," if parts or first else b"") + msgspec.json.encode(name) + b":", cell]
@@ -116,23 +116,25 @@ def json_cells(cells: Iterable[tuple[str, Cell]], first: bytes = b"") -> Pieces:
     return (*parts, begin + b"}")
 
 
-def csv_cells(cells: Iterable[Cell], first: bytes | None = None) -> Pieces:
+def csv_cells(cells: Iterable[ColumnRef], first: bytes | None = None) -> Segments:
     """Return a pattern of a CSV line with these columns. `first` is the text of the line's first field."""
-    parts: list[bytes | Cell | Side] = [] if first is None else [first]
+    parts: list[bytes | ColumnRef | ImageRef] = [] if first is None else [first]
     for cell in cells:
         parts += [b",", cell] if parts else [cell]
     return tuple(parts)
 
 
-def json_key(table: TableId, schema: TableSchema) -> Pieces:
+def json_key(table: TableId, schema: TableSchema) -> Segments:
     """Return the pattern of keys like `{"TableId":"shop.orders","id":1}`."""
     first = b'"TableId":' + msgspec.json.encode(show(table))
-    return json_cells(((name, Cell(name)) for name in schema.primary_key), first)
+    return json_cells(((name, ColumnRef(name)) for name in schema.primary_key), first)
 
 
-def csv_key(table: TableId, schema: TableSchema) -> Pieces:
+def csv_key(table: TableId, schema: TableSchema) -> Segments:
     """Return the pattern of keys like `"shop.orders",1`."""
-    return csv_cells((Cell(name, csv=True) for name in schema.primary_key), csv_field(msgspec.json.encode(show(table))))
+    return csv_cells(
+        (ColumnRef(name, csv=True) for name in schema.primary_key), csv_field(msgspec.json.encode(show(table)))
+    )
 
 
 def csv_field(value: bytes) -> bytes:
