@@ -14,7 +14,7 @@ from ingest.formats import Decoder, Format
 from ingest.formats.template import ColumnRef, ImageRef, ValueTemplate, json_key
 from ingest.formats.typed import Column as TypedColumn
 from ingest.model import types
-from ingest.model.change import TOMBSTONE, Bad, Change, Declared, Decoded, Kind, Skip
+from ingest.model.change import TOMBSTONE, Bad, Change, Decoded, InlineSchema, Kind, Skip
 from ingest.model.commit import CommitScope, ResumePoint
 from ingest.model.record import Headers
 from ingest.model.record import Record as SourceRecord
@@ -22,7 +22,7 @@ from ingest.model.reject import RowError
 from ingest.model.schema import AddColumn, AlterColumnType, Column, CreateTable, SchemaChange, TableSchema
 from ingest.model.table import TableId, show
 from ingest.schema.infer import Inference
-from ingest.schema.reading import Reading
+from ingest.schema.type_hints import TypeHints
 from ingest.sinks import Sink, SinkCoordinator, Writer
 from ingest.sinks.sink import PlainSinkCoordinator, PlainWriter, SinkOptions
 from ingest.sources import Chunk, Reader, Source, SourceCoordinator
@@ -42,7 +42,6 @@ __all__ = [
     "ConfigError",
     "CreateTable",
     "DataLoss",
-    "Declared",
     "Decoded",
     "Decoder",
     "Duration",
@@ -51,12 +50,12 @@ __all__ = [
     "ImageRef",
     "Inference",
     "IngestError",
+    "InlineSchema",
     "Kind",
     "Options",
     "PlainSinkCoordinator",
     "PlainWriter",
     "Reader",
-    "Reading",
     "Record",
     "RecordOptions",
     "RecordTemplate",
@@ -73,6 +72,7 @@ __all__ = [
     "TableEncoder",
     "TableId",
     "TableSchema",
+    "TypeHints",
     "TypedColumn",
     "Unavailable",
     "ValueTemplate",

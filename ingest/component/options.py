@@ -64,7 +64,7 @@ class Labelled(Options):
         return found
 
 
-class TypedOptions(Options):
+class InlineSchemaOptions(Options):
     """Options of a format whose messages may declare their columns' types."""
 
     _declared: Mapping[tuple[str, ...], frozenset[str]] = PrivateAttr(default_factory=dict)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from ingest.encode.upsert_encoder import Record
     from ingest.formats.template import Image, Segments, Value
-    from ingest.model.change import Declared
+    from ingest.model.change import InlineSchema
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.schema.infer import Inference
@@ -122,7 +122,7 @@ class ChangeEncoder:
         before: msgspec.Raw | None,
         after: msgspec.Raw,
         message_key: bytes | None,
-        declared: Declared | None,
+        declared: InlineSchema | None,
         emit: Callable[[Record], None],
     ) -> None:
         """Emit an insert or update; raises Drift, KeyChanged or RowError, having emitted nothing."""
@@ -151,7 +151,7 @@ class ChangeEncoder:
         self,
         before: msgspec.Raw | None,
         message_key: bytes | None,
-        declared: Declared | None,
+        declared: InlineSchema | None,
         emit: Callable[[Record], None],
     ) -> None:
         """Emit a delete; raises as `upsert` does."""
@@ -181,7 +181,7 @@ class ChangeEncoder:
             if fields.get(name, b"null") != b"null"
         }
 
-    def _check(self, key: Image, message_key: bytes | None, declared: Declared | None) -> None:
+    def _check(self, key: Image, message_key: bytes | None, declared: InlineSchema | None) -> None:
         """See that the row has its key, and that the message tells no other one."""
         for name in self._primary_key:
             if name not in key:

@@ -20,7 +20,7 @@ from ingest.schema.infer import said_of
 if TYPE_CHECKING:
     import msgspec
 
-    from ingest.model.change import Declared
+    from ingest.model.change import InlineSchema
     from ingest.model.data_type import DataType
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
@@ -76,7 +76,7 @@ class RowCoercer:
         """Whether every key value is a text, because the format's options say that values are."""
 
     def row(
-        self, raw: msgspec.Raw, declared: Declared | None
+        self, raw: msgspec.Raw, declared: InlineSchema | None
     ) -> tuple[dict[str, bytes], frozenset[str], frozenset[str]]:
         """The text of each column that is there, in the row's order; what columns are not; which texts changed.
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import msgspec
 
     from ingest.encode.upsert_encoder import Record, TableEncoder
-    from ingest.model.change import Declared
+    from ingest.model.change import InlineSchema
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.schema.evolve import SourceTable
@@ -72,7 +72,7 @@ class FanOutEncoder:
         before: msgspec.Raw | None,
         after: msgspec.Raw,
         message_key: bytes | None,
-        declared: Declared | None,
+        declared: InlineSchema | None,
         emit: Callable[[Record], None],
     ) -> None:
         """Emit the records for all sink tables; raises as the plans do, having emitted nothing."""
@@ -90,7 +90,7 @@ class FanOutEncoder:
         self,
         before: msgspec.Raw | None,
         message_key: bytes | None,
-        declared: Declared | None,
+        declared: InlineSchema | None,
         emit: Callable[[Record], None],
     ) -> None:
         """Emit the tombstones for all sink tables; raises as the plans do, having emitted nothing."""

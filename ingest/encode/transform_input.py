@@ -30,7 +30,7 @@ from ingest.model.values import coarse, has_times
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from ingest.model.change import Declared
+    from ingest.model.change import InlineSchema
     from ingest.model.data_type import DataType
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
@@ -212,7 +212,7 @@ class TransformInputEncoder:
         before: msgspec.Raw | None,
         after: msgspec.Raw,
         message_key: bytes | None,
-        declared: Declared | None,
+        declared: InlineSchema | None,
         emit: Callable[[Any], None],
     ) -> None:
         """Emit an insert or update; raises Drift, KeyChanged or RowError, having emitted nothing."""
@@ -283,7 +283,7 @@ class TransformInputEncoder:
         before: msgspec.Raw | None,
         after: msgspec.Raw,
         message_key: bytes | None,
-        declared: Declared | None,
+        declared: InlineSchema | None,
         emit: Callable[[Any], None],
     ) -> None:
         row, _, _ = self._conformer.row(after, declared)
@@ -313,7 +313,7 @@ class TransformInputEncoder:
         self,
         before: msgspec.Raw | None,
         message_key: bytes | None,
-        declared: Declared | None,
+        declared: InlineSchema | None,
         emit: Callable[[Any], None],
     ) -> None:
         """Emit a delete; raises as `upsert` does."""
@@ -328,7 +328,7 @@ class TransformInputEncoder:
         text = self._sent(row, *(image for image in (key, before) if image is not None))
         self._emit(DELETE | (PARTIAL if partial else 0), "-D", text, self._read(row), emit)
 
-    def _check(self, message_key: bytes | None, declared: Declared | None) -> None:
+    def _check(self, message_key: bytes | None, declared: InlineSchema | None) -> None:
         """See that the message tells no other key than the table has."""
         if not self._primary_key:
             return

@@ -27,7 +27,7 @@ from ingest.model.values import fits, written
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ingest.model.change import Declared
+    from ingest.model.change import InlineSchema
     from ingest.model.data_type import DataType
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
@@ -63,7 +63,7 @@ class TableEncoder(Protocol):
         before: msgspec.Raw | None,
         after: msgspec.Raw,
         message_key: bytes | None,
-        declared: Declared | None,
+        declared: InlineSchema | None,
         emit: Callable[[Record], None],
     ) -> None:
         """Emit the records of an insert or update; raises Drift, KeyChanged or RowError, having emitted nothing."""
@@ -72,7 +72,7 @@ class TableEncoder(Protocol):
         self,
         before: msgspec.Raw | None,
         message_key: bytes | None,
-        declared: Declared | None,
+        declared: InlineSchema | None,
         emit: Callable[[Record], None],
     ) -> None:
         """Emit the records of a delete; raises as `upsert` does."""
@@ -125,9 +125,9 @@ class UpsertEncoder:
         self.standard = conformer.standard
         self.strings_in_keys = conformer.strings_in_keys
         self.declared = conformer.declared
-        self._declared: Declared | None = None
+        self._declared: InlineSchema | None = None
         """What was declared last and agrees with the primary key."""
-        self._trusted: Declared | None = None
+        self._trusted: InlineSchema | None = None
         """The same, where values that a decoder cannot check are of their types already because their messages said so:
         that was looked at when the messages were decoded."""
         self._unchecked = {c.name: c.type for c in source.columns if annotation_of(c.type) is None}
@@ -162,7 +162,7 @@ class UpsertEncoder:
         before: msgspec.Raw | None,
         after: msgspec.Raw,
         message_key: bytes | None,
-        declared: Declared | None,
+        declared: InlineSchema | None,
         emit: Callable[[Record], None],
     ) -> None:
         """Emit the records of an insert or update; raises Drift, KeyChanged or RowError, having emitted nothing."""
@@ -203,7 +203,7 @@ class UpsertEncoder:
         self,
         before: msgspec.Raw | None,
         message_key: bytes | None,
-        declared: Declared | None,
+        declared: InlineSchema | None,
         emit: Callable[[Record], None],
     ) -> None:
         """Emit the tombstone of a delete; raises as `upsert` does."""
@@ -238,7 +238,7 @@ class UpsertEncoder:
             if set(names) != set(self._primary_key):
                 raise KeyChanged(self._primary_key, names)
 
-    def _check_declared(self, declared: Declared) -> None:
+    def _check_declared(self, declared: InlineSchema) -> None:
         """Stop at a message that declares another primary key; raises KeyChanged."""
         names = declared.primary_key
         if self.key_from_message and names and set(names) != set(self._primary_key):
@@ -248,7 +248,7 @@ class UpsertEncoder:
         trusted = declared.judged and all(said.get(name) == t for name, t in self._unchecked.items())
         self._trusted = declared if trusted else None
 
-    def _key_under(self, old: msgspec.Raw, after: msgspec.Raw, declared: Declared | None) -> bytes | None:
+    def _key_under(self, old: msgspec.Raw, after: msgspec.Raw, declared: InlineSchema | None) -> bytes | None:
         """The key before an update whose before image holds the changed columns only; None where it is the same."""
         text = bytes(old)
         for name in self._key_texts:
@@ -261,7 +261,7 @@ class UpsertEncoder:
             old = declared.read_before(old)
         return self._key_of({**parse_row(after), **parse_row(old)})
 
-    def _other_shape(self, raw: msgspec.Raw, declared: Declared | None) -> tuple[Any, bytes, bytes | msgspec.Raw]:
+    def _other_shape(self, raw: msgspec.Raw, declared: InlineSchema | None) -> tuple[Any, bytes, bytes | msgspec.Raw]:
         """Decoded row (None the slow way), key and value of a row that has not the shape of the last one."""
         for i, shape in enumerate(self._shapes):
             if not i:
@@ -281,7 +281,7 @@ class UpsertEncoder:
         shape: _Shape,
         row: Any,  # noqa: ANN401  (a struct made from the schema)
         raw: msgspec.Raw,
-        declared: Declared | None,
+        declared: InlineSchema | None,
     ) -> bytes | msgspec.Raw:
         """The row's text with what is missing filled in and what the sink has otherwise rewritten."""
         text = bytes(raw)
@@ -317,7 +317,7 @@ class UpsertEncoder:
 
     # -- the slow way --------------------------------------------------------------------------------------------
 
-    def _rewrite(self, raw: msgspec.Raw, declared: Declared | None) -> tuple[bytes, bytes]:
+    def _rewrite(self, raw: msgspec.Raw, declared: InlineSchema | None) -> tuple[bytes, bytes]:
         """A row value by value: fills, converts, and finds out what exactly does not fit.
 
         What is missing comes last, as in `_finish`: which way a row went does not show.

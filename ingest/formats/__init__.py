@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ingest.model.change import Decoded
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
-    from ingest.schema.reading import Reading
+    from ingest.schema.type_hints import TypeHints
 
 
 class Decoder(Protocol):
@@ -45,7 +45,7 @@ class Format(Protocol):
         """True if records that cannot be parsed are skipped and counted, instead of rejected."""
 
     @property
-    def reading(self) -> Reading:
+    def reading(self) -> TypeHints:
         """The rules for values whose types no message declares."""
 
     @staticmethod

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias
 import msgspec
 from pydantic import Field, field_validator
 
-from ingest.component.options import TypedOptions
+from ingest.component.options import InlineSchemaOptions
 from ingest.formats.canal_types import by_code, by_mysql_name
 from ingest.formats.template import ImageRef, ValueTemplate
 from ingest.formats.typed import Typed
@@ -20,7 +20,7 @@ from ingest.model.change import TOMBSTONE, Bad, Kind, Skip
 from ingest.model.jsontext import MALFORMED, reason
 from ingest.model.pattern import checked, whole
 from ingest.model.reject import Contradiction
-from ingest.schema.reading import Reading
+from ingest.schema.type_hints import TypeHints
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -51,7 +51,7 @@ _LEFT_OUT: Final = Skip("not-included")
 _NO_ROWS: Final = Skip("no-rows")
 
 
-class CanalJson(TypedOptions):
+class CanalJson(InlineSchemaOptions):
     """Options of `value.format: canal-json`."""
 
     name: ClassVar[str] = "canal-json"
@@ -85,9 +85,9 @@ class CanalJson(TypedOptions):
     _check_patterns = field_validator("databases", "tables")(checked)
 
     @property
-    def reading(self) -> Reading:
+    def reading(self) -> TypeHints:
         """What inference goes by."""
-        return Reading(self.as_string)
+        return TypeHints(self.as_string)
 
     @property
     def form(self) -> str | None:

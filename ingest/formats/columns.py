@@ -14,7 +14,7 @@ import msgspec
 
 from ingest.model import temporal, types
 from ingest.model.cache import Cache
-from ingest.model.change import Bad, Declared
+from ingest.model.change import Bad, InlineSchema
 from ingest.model.data_type import MapType
 from ingest.model.jsontext import MALFORMED, check_text, fields_of, object_of, reason
 from ingest.model.keytext import key_text
@@ -77,7 +77,9 @@ class Columns:
         self._begins = [b"," + name + b":" for name in self._names]
         self._values = [_value_of(name, extra.standard) for name in extra.metadata]
         self._types = {name: TYPES[name] for name in extra.metadata}
-        self._sayings: Cache[tuple[int, tuple[str, ...]], tuple[Declared | None, Declared]] = Cache(10_000, 128 << 20)
+        self._sayings: Cache[tuple[int, tuple[str, ...]], tuple[InlineSchema | None, InlineSchema]] = Cache(
+            10_000, 128 << 20
+        )
         self._simple = not extra.key and not extra.value_prefix
 
     def add(self, changes: Sequence[Decoded], records: Sequence[Record]) -> list[Decoded]:
@@ -154,7 +156,7 @@ class Columns:
         return b"\\" in text or any(name in text for name in self._names)
 
     def _rebuild(
-        self, text: bytes, key_fields: dict[str, bytes], metadata: bytes, declared: Declared | None, *, is_old: bool
+        self, text: bytes, key_fields: dict[str, bytes], metadata: bytes, declared: InlineSchema | None, *, is_old: bool
     ) -> bytes | str:
         """The row with all its columns, or why two of them cannot be one. Raises one of MALFORMED.
 
@@ -173,7 +175,7 @@ class Columns:
         made = object_of(out)
         return made[:-1] + (metadata if out else metadata[1:]) + b"}"
 
-    def _same(self, name: str, in_key: bytes, value: bytes, declared: Declared | None) -> bool:
+    def _same(self, name: str, in_key: bytes, value: bytes, declared: InlineSchema | None) -> bool:
         """Whether key and value say the same of a column."""
         as_string = self._extra.as_string
         if key_text(in_key, as_string=as_string) == key_text(value, as_string=as_string):
@@ -182,7 +184,7 @@ class Columns:
         said = None if declared is None else declared.types.get(name)
         return said is not None and not fits(said, in_key, self._extra.standard)
 
-    def _declared(self, declared: Declared | None, key_names: tuple[str, ...]) -> Declared | None:
+    def _declared(self, declared: InlineSchema | None, key_names: tuple[str, ...]) -> InlineSchema | None:
         saying = (id(declared), key_names)
         found = self._sayings.get(saying)
         if found is None or found[0] is not declared:
@@ -196,7 +198,7 @@ class Columns:
             overlay = declared is not None and declared.overlay
             read = None if declared is None else declared.read_before
             judged = declared is None or declared.judged
-            found = (declared, Declared({**renamed, **self._types}, primary, overlay, self._reader(read), judged))
+            found = (declared, InlineSchema({**renamed, **self._types}, primary, overlay, self._reader(read), judged))
             # The one that it is made of stays for as long
             size = 4000 + sum(1000 + 12 * len(name) for name in (*renamed, *primary, *key_names))
             self._sayings.put(saying, found, size)

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import msgspec
 from pydantic import Field
 
-from ingest.component.options import TypedOptions
+from ingest.component.options import InlineSchemaOptions
 from ingest.formats.connect import envelope_schema, key_columns, payload_of, row_columns
 from ingest.formats.template import ImageRef, ValueTemplate
 from ingest.model.cache import Cache
 from ingest.model.change import TOMBSTONE, Bad, Kind, Skip
 from ingest.model.jsontext import MALFORMED, fields_of, reason
 from ingest.model.reject import Contradiction
-from ingest.schema.reading import Reading
+from ingest.schema.type_hints import TypeHints
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -46,7 +46,7 @@ _KINDS: dict[str | None, Kind] = {"c": Kind.INSERT, "r": Kind.INSERT, "u": Kind.
 _OTHER_OPS = {"t": Skip("truncate"), "m": Skip("logical-decoding-message")}
 
 
-class DebeziumJson(TypedOptions):
+class DebeziumJson(InlineSchemaOptions):
     """Options of `value.format: debezium-json`."""
 
     name: ClassVar[str] = "debezium-json"
@@ -68,9 +68,9 @@ class DebeziumJson(TypedOptions):
     image does not hold: reject the row, keep the placeholder, or write null."""
 
     @property
-    def reading(self) -> Reading:
+    def reading(self) -> TypeHints:
         """What inference goes by."""
-        return Reading(self.as_string)
+        return TypeHints(self.as_string)
 
     form: ClassVar[str] = "debezium"
 

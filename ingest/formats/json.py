@@ -16,7 +16,7 @@ from ingest.formats.template import ImageRef, ValueTemplate
 from ingest.model.change import TOMBSTONE, Bad, Kind
 from ingest.model.jsontext import MALFORMED, fields_of, object_of, reason
 from ingest.model.table import MAX_PARTS
-from ingest.schema.reading import Reading
+from ingest.schema.type_hints import TypeHints
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,14 +84,14 @@ class Json(Options):
         return [("json.infer-schema.fixed-types", remark) for remark in remarks(self.fixed_types, columns=True)]
 
     @property
-    def reading(self) -> Reading:
+    def reading(self) -> TypeHints:
         """What inference goes by."""
         if self.fixed_types is None:
-            return Reading(self.as_string, self.standard, not self.as_string)
+            return TypeHints(self.as_string, self.standard, not self.as_string)
         from ingest.schema.ddl import parse_columns  # noqa: PLC0415  (sqlglot is slow to import)
 
         fixed = parse_columns(self.fixed_types)
-        return Reading(self.as_string, self.standard, not self.as_string, fixed)
+        return TypeHints(self.as_string, self.standard, not self.as_string, fixed)
 
     @property
     def form(self) -> str | None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 import msgspec
 
 from ingest.model import types, values
-from ingest.model.change import Declared
+from ingest.model.change import InlineSchema
 from ingest.model.data_type import BooleanType, CharType, DecimalType, DoubleType, FloatType, StringType, VarcharType
 from ingest.model.jsontext import MALFORMED, fields_of, reason
 from ingest.model.reject import Contradiction, RowError
@@ -170,7 +170,7 @@ class Typed:
         """Bytes that it takes, about, with a pattern."""
         declared = {name: types.STRING if as_string else column.type for name, column in columns.items()}
         lazily = self.before if overlay and columns else None
-        self.declared = Declared(declared, primary_key, overlay, lazily, not spared)
+        self.declared = InlineSchema(declared, primary_key, overlay, lazily, not spared)
         self._patterns: list[_Pattern] = []
         self._known: set[tuple[str, ...]] = set()
 

@@ -26,7 +26,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Declared:
+class InlineSchema:
     """Facts that a message declares about its rows, beside their values.
 
     Equal facts share one object for speed, so objects are compared by identity.
@@ -53,7 +53,7 @@ class Declared:
     """
 
 
-Change: TypeAlias = "tuple[TableId, Kind, msgspec.Raw | None, msgspec.Raw | None, bytes | None, Declared | None]"
+Change: TypeAlias = "tuple[TableId, Kind, msgspec.Raw | None, msgspec.Raw | None, bytes | None, InlineSchema | None]"
 """One row-level change: table, kind, before image, after image, key, and what the message declares.
 
 It is a plain tuple for speed, because there are millions of changes. Images are the JSON text of the row, not copied. A

@@ -18,12 +18,12 @@ from ingest.model.spelling import says
 from ingest.model.table import MAX_ID, show
 from ingest.model.text import one_line
 from ingest.model.values import accepts, fits
-from ingest.schema.reading import Reading
+from ingest.schema.type_hints import TypeHints
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ingest.model.change import Change, Declared
+    from ingest.model.change import Change, InlineSchema
     from ingest.model.data_type import DataType
     from ingest.model.table import TableId
 
@@ -35,7 +35,7 @@ MAX_NAMED: Final = 5
 class Inference:
     """How schemas are found: what the source's options say about it."""
 
-    reading: Reading = field(default_factory=Reading)
+    reading: TypeHints = field(default_factory=TypeHints)
     static: bool = False
     """A table's first schema is its last (`schema.inference.strategy: static`)."""
     initial: Mapping[TableId, TableSchema] = field(default_factory=dict)
@@ -115,7 +115,7 @@ def observe(change: Change, inference: Inference, known: TableSchema | None, *, 
     return known.merge(seen)
 
 
-def said_of(declared: Declared | None, name: str, value: bytes) -> DataType | None:
+def said_of(declared: InlineSchema | None, name: str, value: bytes) -> DataType | None:
     """Return the type that a message declares for a value; None where it declares none."""
     said = None if declared is None else declared.types.get(name)
     return types.decimal_of(value) if isinstance(said, NullType) else said

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from ingest.component.options import OptionErrors, Options, TypedOptions
+from ingest.component.options import InlineSchemaOptions, OptionErrors, Options
 from ingest.formats import FormatName
 from ingest.formats.columns import Extra
 from ingest.formats.debezium_json import DebeziumJson
@@ -119,7 +119,7 @@ class RecordOptions(Options):
         if chosen.reading.fixed and self.sample_size:
             text = "json.infer-schema.fixed-types needs scan.max.pre.fetch.records: 0"
             problems.append(("json.infer-schema.fixed-types", text))
-        if self.ddls is not None and isinstance(chosen, TypedOptions):
+        if self.ddls is not None and isinstance(chosen, InlineSchemaOptions):
             from ingest.schema.ddl import parse_tables  # noqa: PLC0415  (sqlglot is slow to import)
 
             declared = {

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from inmemory import run
 from shapes import DECLARED, a_message
 
-from ingest.component.options import TypedOptions
+from ingest.component.options import InlineSchemaOptions
 from ingest.encode.encode import encode
 from ingest.encode.encoder_cache import EncoderCache
 from ingest.formats.canal_json import CanalJson
@@ -107,7 +107,7 @@ def compare(
 ) -> bool:
     """Whether C took the message; then it is as the book has it. `declared`: columns whose types the pipeline gives."""
     by_book, by_c = (plans(form, table, source, sink, keyed=keyed, to=to, declared=declared) for _ in range(2))
-    if declared and isinstance(form, TypedOptions):
+    if declared and isinstance(form, InlineSchemaOptions):
         form = form.beside({table: frozenset(declared)})
     records: list[Any] = []
     encoders = native.NativeEncoders(form, by_c)

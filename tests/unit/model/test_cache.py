@@ -18,7 +18,7 @@ from ingest.formats.columns import Columns, Extra
 from ingest.formats.debezium_json import DebeziumJson
 from ingest.model import types
 from ingest.model.cache import MAX_COUNTED, Cache, count_up
-from ingest.model.change import Declared, Kind
+from ingest.model.change import InlineSchema, Kind
 from ingest.model.reject import Failure
 from ingest.model.schema import Column, TableSchema
 from ingest.model.table import show
@@ -165,7 +165,7 @@ def test_columns_of_keys_take_no_more_than_their_room(monkeypatch: pytest.Monkey
         name = b"k%d" % i + b"x" * 30_000
         (made,) = columns.add([change], [Keyed(b'{"%b":1}' % name)])  # type: ignore[list-item]
         assert isinstance(made, tuple)
-        assert isinstance(made[5], Declared)
+        assert isinstance(made[5], InlineSchema)
         assert made[5].primary_key == (name.decode(),)
 
     assert grown(add, 300) < 4 * MIB

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class TypeHints:
     """Rules for undeclared values, made from a format's options."""
 
     as_string: bool = False
