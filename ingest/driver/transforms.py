@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.core.broadcast import Broadcast
     from pyspark.sql import DataFrame
 
-    from ingest.encode.transform_input import Programs
+    from ingest.encode.transform_input import CompiledTransforms
     from ingest.schema.evolve import Schemas
     from ingest.spark.session import Session
     from ingest.task.assignment import Task, TaskResult
@@ -64,9 +64,9 @@ class SparkTransformRunner:
         """Plan nothing yet."""
         self._session, self._compiler, self._shards = session, compiler, shards
         self._explainer = Explainer(compiler)
-        self._programs: Programs | None = None
+        self._programs: CompiledTransforms | None = None
         self._version = -1
-        self._sent: Broadcast[Programs] | None = None
+        self._sent: Broadcast[CompiledTransforms] | None = None
         self._base: object = None
         self._frame: DataFrame | None = None
         self._size = 0

@@ -92,7 +92,7 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class CompiledTransform:
     """A rule, made for one table at one version of its schema."""
 
     number: int
@@ -114,17 +114,17 @@ class Program:
 
 
 @dataclass(frozen=True, slots=True)
-class Programs:
+class CompiledTransforms:
     """All programs of a run at one version of the schemas, and the slots that they share."""
 
-    of: dict[TableId, Program]
+    of: dict[TableId, CompiledTransform]
     inputs: tuple[str, ...]
     results: tuple[str, ...]
     told: bool = False
     """Whether functions of the user's own say what went wrong in them, after all results."""
 
 
-def together(programs: Iterable[Program], *, told: bool = False) -> Programs:
+def together(programs: Iterable[CompiledTransform], *, told: bool = False) -> CompiledTransforms:
     """Programs, each with as many slots as the one that needs most of a kind."""
     of = {program.table: program for program in programs}
     inputs = {i.slot for p in of.values() for i in (*p.inputs, *p.was_inputs)}
@@ -133,7 +133,7 @@ def together(programs: Iterable[Program], *, told: bool = False) -> Programs:
     def ordered(slots: set[str]) -> tuple[str, ...]:
         return tuple(sorted(slots, key=lambda slot: (SLOTS.index(slot[0]), int(slot[1:]))))
 
-    return Programs(of, ordered(inputs), ordered(results), told)
+    return CompiledTransforms(of, ordered(inputs), ordered(results), told)
 
 
 INSERT, UPDATE, UPDATE_ALONE, DELETE, BEFORE = range(5)
@@ -162,7 +162,7 @@ class TransformInputEncoder:
 
     def __init__(
         self,
-        programs: Programs,
+        programs: CompiledTransforms,
         table: TableId,
         source: SourceTable,
         inference: Inference,
@@ -459,7 +459,7 @@ class ExpressionFailed(RowError):
 class ResultMerger:
     """Puts results into the rows that they were computed from."""
 
-    def __init__(self, programs: Programs, program: Program, standard: str) -> None:
+    def __init__(self, programs: CompiledTransforms, program: CompiledTransform, standard: str) -> None:
         """Look at a program once."""
         places = {slot: i for i, slot in enumerate(programs.results)}
         self.program = program

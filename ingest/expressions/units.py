@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from ingest.expressions.words import Words
 
-    Made = Callable[[list[Words], Callable[[Words], str]], str | None]
+    CompiledRule = Callable[[list[Words], Callable[[Words], str]], str | None]
 
 _SHORT: Final = ("HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND")
 _LONG: Final = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY")
@@ -144,7 +144,7 @@ def extract(arguments: list[Words], say: Callable[[Words], str]) -> str | None:
 # -- where Spark's meaning stays -------------------------------------------------------------------------------------
 
 
-def _quoted(what: str, at: int, units: Collection[str], known: Collection[str] = ()) -> Made:
+def _quoted(what: str, at: int, units: Collection[str], known: Collection[str] = ()) -> CompiledRule:
     """Return a check of a Spark function that has a unit in quotes. `known` has other names of units.
 
     The check raises TextError for an unknown unit, and returns None, as Spark's own meaning is right.
@@ -158,7 +158,7 @@ def _quoted(what: str, at: int, units: Collection[str], known: Collection[str] =
     return checked
 
 
-def _bare(what: str) -> Made:
+def _bare(what: str) -> CompiledRule:
     """Return the translation of `TIMESTAMPADD(DAY, 1, t)` and similar functions.
 
     SQL_TSI_DAY is another name for DAY.
@@ -198,7 +198,7 @@ def interval(tokens: Words, i: int) -> tuple[None, None]:
     return None, None
 
 
-CALLS: Final[dict[tuple[str, int], Made]] = {
+CALLS: Final[dict[tuple[str, int], CompiledRule]] = {
     ("FLOOR", 1): floor,
     ("CEIL", 1): ceil,
     ("CEILING", 1): ceil,

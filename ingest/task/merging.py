@@ -23,7 +23,7 @@ from ingest.task.row_results import RowResults
 from ingest.transform.rows import READY
 
 if TYPE_CHECKING:
-    from ingest.encode.transform_input import Programs
+    from ingest.encode.transform_input import CompiledTransforms
     from ingest.model.record import Record
     from ingest.model.reject import Failure
     from ingest.model.table import TableId
@@ -56,7 +56,9 @@ class MergedChunk:
 class ChunkMerger:
     """The merging of a task's chunks, native and reference."""
 
-    def __init__(self, programs: Programs, state: WorkerState, limit: RejectLimit, result: TaskResult) -> None:
+    def __init__(
+        self, programs: CompiledTransforms, state: WorkerState, limit: RejectLimit, result: TaskResult
+    ) -> None:
         """`programs`: those that the rows went to."""
         standard = state.setup.inference.reading.standard
         self._mergers = {p.number: ResultMerger(programs, p, standard) for p in programs.of.values()}
@@ -172,7 +174,7 @@ class NativeMerge:
     """Native encoders of rows and their results."""
 
     def __init__(
-        self, programs: Programs, mergers: dict[int, ResultMerger], state: WorkerState, result: TaskResult
+        self, programs: CompiledTransforms, mergers: dict[int, ResultMerger], state: WorkerState, result: TaskResult
     ) -> None:
         """`mergers`: by the number of a program."""
         self._programs = programs

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ingest.encode.transform_input import Programs
+    from ingest.encode.transform_input import CompiledTransforms
     from ingest.task.assignment import Task
     from ingest.task.spill import ChunkManifest, SpillStore
 
@@ -82,7 +82,9 @@ class ShardTask:
 class TransformReadStage:
     """The first half of a task with transforms: reads, decodes and encodes, and leaves the rest to the second half."""
 
-    def __init__(self, task: Task, programs: Programs, store: SpillStore, result: TaskResult, deadline: float) -> None:
+    def __init__(
+        self, task: Task, programs: CompiledTransforms, store: SpillStore, result: TaskResult, deadline: float
+    ) -> None:
         """`deadline`: see `ShardTask`. Raises IngestError."""
         state = worker.state_for(task)
         setup, encoders = state.setup, state.records
@@ -130,7 +132,7 @@ class TransformWriteStage:
     It owns the transaction: positions, rejects and what was observed come from the first half with each chunk.
     """
 
-    def __init__(self, task: Task, programs: Programs, store: SpillStore, result: TaskResult) -> None:
+    def __init__(self, task: Task, programs: CompiledTransforms, store: SpillStore, result: TaskResult) -> None:
         """`programs`: those that the rows went to. Raises IngestError."""
         self._task = task
         self._programs = programs
@@ -227,7 +229,7 @@ def run_task(task: Task) -> TaskResult:
     return result
 
 
-def run_read_stage(task: Task, programs: Programs, store: SpillStore) -> Generator[pa.RecordBatch]:
+def run_read_stage(task: Task, programs: CompiledTransforms, store: SpillStore) -> Generator[pa.RecordBatch]:
     """Do the first half of a task; yields the rows for expressions. The second half is told of what fails."""
     result, watch = TaskResult.begun(task), Stopwatch()
     with attempt(result):
@@ -241,7 +243,9 @@ def run_read_stage(task: Task, programs: Programs, store: SpillStore) -> Generat
     yield batch
 
 
-def run_write_stage(task: Task, programs: Programs, store: SpillStore, batches: Iterable[pa.RecordBatch]) -> TaskResult:
+def run_write_stage(
+    task: Task, programs: CompiledTransforms, store: SpillStore, batches: Iterable[pa.RecordBatch]
+) -> TaskResult:
     """Do the second half of a task with what came back from Spark; returns the task's result.
 
     Raises CommitOutcomeUnknown only.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ingest.encode.transform_input import Programs
+    from ingest.encode.transform_input import CompiledTransforms
     from ingest.kafka.admin import Split
     from ingest.model.change import Change, Kind
     from ingest.model.record import Record
@@ -67,7 +67,7 @@ class SpillStage:
 
     def __init__(
         self,
-        programs: Programs,
+        programs: CompiledTransforms,
         rows: Rows,
         store: SpillStore,
         encoders: RecordEncoders,

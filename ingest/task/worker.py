@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.core.broadcast import Broadcast
 
     from ingest.deadletter.letter import DeadLetters
-    from ingest.encode.transform_input import Programs, ResultMerger
+    from ingest.encode.transform_input import CompiledTransforms, ResultMerger
     from ingest.encode.upsert_encoder import TableEncoder
     from ingest.model.table import TableId
     from ingest.native.row_encoder import RowEncoder
@@ -80,7 +80,7 @@ class RecordEncoders:
     def __init__(self, setup: Setup) -> None:
         """Compile nothing yet."""
         self._setup = setup
-        self._programs: Programs | None = None
+        self._programs: CompiledTransforms | None = None
         self.plans = EncoderCache(setup.sink.plan, setup.inference)
         self.targets = TargetTable()
         """Numbers of destinations, for records that pass expressions by."""
@@ -90,7 +90,7 @@ class RecordEncoders:
     def _native(self, targets: TargetTable | None) -> NativeEncoders | None:
         return None if unsupported(self._setup) else NativeEncoders(self._setup.source.format, self.plans, targets)
 
-    def send_to_expressions(self, programs: Programs) -> None:
+    def send_to_expressions(self, programs: CompiledTransforms) -> None:
         """Make rows that a transform changes into rows for Spark from here on, by these programs."""
         if self._programs is programs:
             return
@@ -118,14 +118,14 @@ class ResultEncoders:
         """Compile nothing yet."""
         inference = replace(setup.inference, reading=replace(setup.inference.reading, settled=True))
         self.plans = EncoderCache(setup.sink.plan, inference)
-        self._native: dict[TableId, tuple[TableEncoder, Programs, RowEncoder | None]] = {}
+        self._native: dict[TableId, tuple[TableEncoder, CompiledTransforms, RowEncoder | None]] = {}
         """By table: the native encoder, and what it was made of."""
 
     def of(self, table: TableId) -> TableEncoder:
         """Return the encoder of a table."""
         return self.plans.compiled.get(table) or self.plans.find(table)
 
-    def native_of(self, table: TableId, programs: Programs, merger: ResultMerger) -> RowEncoder | None:
+    def native_of(self, table: TableId, programs: CompiledTransforms, merger: ResultMerger) -> RowEncoder | None:
         """Return the native encoder of a table; None if native code cannot write its rows."""
         plan = self.of(table)
         known = self._native.get(table)

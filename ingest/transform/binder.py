@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from ingest.encode.transform_input import METADATA, Input, Output, Program, is_ours, slot_of
+from ingest.encode.transform_input import METADATA, CompiledTransform, Input, Output, is_ours, slot_of
 from ingest.errors import TransformError
 from ingest.expressions import units
 from ingest.expressions.clauses import ALL, Call, calls, template
@@ -64,7 +64,7 @@ _Place: TypeAlias = "Name | Literal | Call"
 
 
 @dataclass(frozen=True, slots=True)
-class Called:
+class UdfCall:
     """One call of a user-defined function in a rule. Its results form a column of their own."""
 
     column: str
@@ -76,14 +76,14 @@ class Called:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class CompiledRule:
     """Result of binding a rule to a table."""
 
-    program: Program
+    program: CompiledTransform
     schema: TableSchema
     results: dict[str, str]
     """SQL of each result, by its slot."""
-    called: tuple[Called, ...]
+    called: tuple[UdfCall, ...]
     literals: tuple[tuple[str, str | int], ...]
     """The columns that stand for literals in the expressions, each with its literal."""
 
@@ -106,10 +106,10 @@ class Binder:
         """Computed columns by name: their SQL over slots, and the source columns that they need."""
         self.copies: dict[str, str] = {}
         """Renamed columns: the source column by the new name."""
-        self.called: dict[tuple[str, tuple[str, ...]], Called] = {}
+        self.called: dict[tuple[str, tuple[str, ...]], UdfCall] = {}
         """Calls by function and arguments, so that equal calls are made once."""
 
-    def compile(self, number: int) -> Made:
+    def compile(self, number: int) -> CompiledRule:
         """Return the rule's program, with this number, and its SQL. Raise TransformError."""
         rule = self.rule
         items = rule.projection
@@ -162,12 +162,12 @@ class Binder:
             if was_inputs:
                 was = replace(passes, slot=self.slot(counts, types.BOOLEAN))
                 results[was.slot] = f"CAST({sql} AS BOOLEAN)"
-        program = Program(
+        program = CompiledTransform(
             number, self.table, tuple(self.inputs.values()), tuple(outputs), passes,
             None if as_they_come else tuple(order), frozenset(decisive), schema.primary_key, rule.soft_delete,
             was, was_inputs,
         )  # fmt: skip
-        return Made(program, schema, results, tuple(self.called.values()), tuple(self.literals))
+        return CompiledRule(program, schema, results, tuple(self.called.values()), tuple(self.literals))
 
     def project(self, known: Sequence[str]) -> dict[str, str]:
         """Compute those result columns that are not copies, and return the texts of their expressions by name.
@@ -388,7 +388,7 @@ class Binder:
             layer = 1 + max((c.layer for c in self.called.values() for a in sent if c.column in a), default=0)
             kind = f"u{self.compiler.number(function, takes)}_{layer}"
             count = sum(called.column.rpartition("_")[0] == kind for called in self.called.values())
-            known = Called(f"{kind}_{count}", given.function, tuple(takes), sent, layer)
+            known = UdfCall(f"{kind}_{count}", given.function, tuple(takes), sent, layer)
             self.called[given.function, sent] = known
         return f"IF({known.column}.ok, {known.column}.v, raise_error('{known.column}'))"
 

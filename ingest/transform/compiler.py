@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pyspark.sql import types as spark
 
-from ingest.encode.transform_input import MARKS, Programs, together
+from ingest.encode.transform_input import MARKS, CompiledTransforms, together
 from ingest.errors import ConfigError, TransformError
 from ingest.model import types
 from ingest.model.cache import Cache
@@ -23,7 +23,7 @@ from ingest.model.data_type import NullType
 from ingest.model.table import show
 from ingest.schema.routes import rule_of
 from ingest.spark.readable import readable
-from ingest.transform.binder import Binder, Called, Made, Name, literal_type, quoted
+from ingest.transform.binder import Binder, CompiledRule, Name, UdfCall, literal_type, quoted
 from ingest.transform.rows import BATCH_ROWS, PROGRAM
 from ingest.transform.spark_types import from_spark, sql_name, to_spark
 from ingest.transform.user_functions import caller
@@ -94,7 +94,7 @@ class Compiler:
         self._names: Cache[str, tuple[Name, ...]] = Cache(_MAX_KEPT, 64 << 20)
         self._slots: Cache[tuple[str, ...], Any] = Cache(1000, 64 << 20)
         self._types: Cache[tuple[tuple[str, ...], tuple[str, ...]], list[DataType]] = Cache(_MAX_KEPT, 64 << 20)
-        self._made: dict[tuple[TableId, TableSchema], Made] = {}
+        self._made: dict[tuple[TableId, TableSchema], CompiledRule] = {}
         self._numbers: dict[TableId, int] = {}
         self._rule: dict[TableId, TransformRule | None] = {}
 
@@ -124,7 +124,7 @@ class Compiler:
         rule = self._rule_of(table)
         return None if rule is None else self._compile(rule, table, source).schema
 
-    def programs(self, sources: Mapping[TableId, SourceTable]) -> Programs:
+    def programs(self, sources: Mapping[TableId, SourceTable]) -> CompiledTransforms:
         """Return the programs of all tables whose rows a rule changes."""
         made = [
             self._compile(rule, table, source.schema)
@@ -140,7 +140,7 @@ class Compiler:
 
     # -- one rule for one table --------------------------------------------------------------------------------------
 
-    def _compile(self, rule: TransformRule, table: TableId, source: TableSchema) -> Made:
+    def _compile(self, rule: TransformRule, table: TableId, source: TableSchema) -> CompiledRule:
         known = self._made.get((table, source))
         if known is None:
             number = self._numbers.setdefault(table, len(self._numbers))
@@ -150,7 +150,7 @@ class Compiler:
             self._made[table, source] = known
         return known
 
-    def _compiled(self, rule: TransformRule, table: TableId, source: TableSchema, number: int) -> Made:
+    def _compiled(self, rule: TransformRule, table: TableId, source: TableSchema, number: int) -> CompiledRule:
         """Return a rule bound to a table, with columns in place of literals where that changes no result.
 
         Many rules share their expressions then. Literals stay where decimals are involved, because the number of digits
@@ -273,7 +273,7 @@ class Compiler:
 
     # -- all tables --------------------------------------------------------------------------------------------------
 
-    def frame(self, programs: Programs, tasks: int, feed: Stage, drain: Stage) -> DataFrame:
+    def frame(self, programs: CompiledTransforms, tasks: int, feed: Stage, drain: Stage) -> DataFrame:
         """Return the plan of a batch: the first Python stage, all expressions, the second Python stage.
 
         `tasks` is the number of partitions.
@@ -291,7 +291,7 @@ class Compiler:
         finally:
             environment.pop(STAGE, None)
 
-    def results(self, programs: Programs, fed: DataFrame) -> DataFrame:
+    def results(self, programs: CompiledTransforms, fed: DataFrame) -> DataFrame:
         """Return all expressions over the rows of all tables, with marks for expressions that failed.
 
         Programs that compute the same are one form. The plan has as many expressions as there are forms, not as tables.
@@ -301,12 +301,12 @@ class Compiler:
         if not programs.results:
             return fed.selectExpr(PROGRAM, "0L AS _failed0")
         active = [made for made in self._made.values() if programs.of.get(made.program.table) == made.program]
-        forms: dict[tuple[Any, ...], list[Made]] = {}
+        forms: dict[tuple[Any, ...], list[CompiledRule]] = {}
         for made in active:
             forms.setdefault((*sorted(made.results.items()), *made.called), []).append(made)
         fed = fed.selectExpr("*", *self._constants(list(forms.values())))
         by_slot: dict[str, list[tuple[int, str]]] = {slot: [] for slot in programs.results}
-        called: dict[tuple[int, str], list[tuple[int, Called]]] = {}
+        called: dict[tuple[int, str], list[tuple[int, UdfCall]]] = {}
         for number, (made, *_) in enumerate(forms.values()):
             for slot, text in made.results.items():
                 by_slot[slot].append((number, text))
@@ -329,7 +329,7 @@ class Compiler:
         return marked.selectExpr(PROGRAM, *masks, *values, *([LAST] if said else []))
 
     @staticmethod
-    def _constants(forms: Sequence[Sequence[Made]]) -> list[str]:
+    def _constants(forms: Sequence[Sequence[CompiledRule]]) -> list[str]:
         """Return columns that depend only on a row's program: the number of its form, and its literals."""
         size = 1 + max(made.program.number for of in forms for made in of)
         numbers: list[Any] = [-1] * size
@@ -350,7 +350,7 @@ class Compiler:
         }
         return [f"{form} AS {FORM}", *(f"{text} AS {name}" for name, text in made_of.items())]
 
-    def _with_calls(self, fed: DataFrame, columns: Mapping[str, Sequence[tuple[int, Called]]]) -> DataFrame:
+    def _with_calls(self, fed: DataFrame, columns: Mapping[str, Sequence[tuple[int, UdfCall]]]) -> DataFrame:
         """Return the rows with the results of user-defined functions, for the forms that call them.
 
         Each result has a column of its own. A function is called for a whole batch, before the expressions around the
@@ -390,7 +390,9 @@ class Compiler:
         return Column(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(guard)).alias(slot)
 
 
-def _check_key(rule: TransformRule, before: Made, after: Made, was: TableSchema, now: TableSchema) -> None:
+def _check_key(
+    rule: TransformRule, before: CompiledRule, after: CompiledRule, was: TableSchema, now: TableSchema
+) -> None:
     """Raise TransformError where a computed key could have another text than before for the same row.
 
     The result of any function may depend on the type of its argument. So no column that a key is computed from may get

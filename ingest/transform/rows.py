@@ -19,7 +19,7 @@ from ingest.native import native
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ingest.encode.transform_input import Programs
+    from ingest.encode.transform_input import CompiledTransforms
     from ingest.native.transform_rows import Parts
 
 META: Final = (pa.int32(), pa.int32(), pa.int64(), pa.int32(), pa.binary(), pa.binary())
@@ -37,7 +37,7 @@ RetainedColumns: TypeAlias = "tuple[int, list[Parts]]"
 """How many rows, and the columns of `META`, each as Arrow has it: validity, offsets, data."""
 
 
-def layout(programs: Programs) -> pa.Schema:
+def layout(programs: CompiledTransforms) -> pa.Schema:
     """Return the schema of the rows that go to expressions."""
     return pa.schema([(PROGRAM, pa.int32()), *((slot, _SLOTS[slot[0]]) for slot in programs.inputs)])
 

@@ -21,7 +21,7 @@ from ingest.transform.rows import layout
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ingest.encode.transform_input import Programs
+    from ingest.encode.transform_input import CompiledTransforms
     from ingest.spark.session import Session
 
 _TABLE: Final = ("warm",)
@@ -47,7 +47,7 @@ def warm(session: Session) -> None:
     session.run_frame(compiler.frame(programs, 1, _fed(programs), _drained), "")
 
 
-def _fed(programs: Programs) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _fed(programs: CompiledTransforms) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def stage(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
             pass

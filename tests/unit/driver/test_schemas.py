@@ -58,7 +58,7 @@ class Picky(PlainSinkCoordinator):
                 raise ConfigError(msg)
 
 
-class Made:
+class CompiledRule:
     """A store of schemas, with all that it works with."""
 
     def __init__(self, *, same_cluster: bool = False, **sections: Any) -> None:
@@ -77,7 +77,7 @@ class Made:
 
 
 def test_a_change_reaches_the_sink_before_it_is_stored() -> None:
-    made = Made()
+    made = CompiledRule()
     evolution = made.store.evolve([(T, schema("a"))])
     assert evolution is not None
     assert made.sink.prepared == [(T, [])], "no version was stored then"
@@ -90,7 +90,7 @@ def test_a_change_reaches_the_sink_before_it_is_stored() -> None:
 
 
 def test_what_a_sink_refuses_is_not_stored() -> None:
-    made = Made()
+    made = CompiledRule()
     with pytest.raises(ConfigError):
         made.store.evolve([(("refused",), schema())])
     assert made.checkpoint.version_numbers() == []
@@ -100,14 +100,14 @@ def test_what_a_sink_refuses_is_not_stored() -> None:
 
 def test_a_pipeline_must_not_read_what_it_writes() -> None:
     with pytest.raises(ConfigError, match="topic t is one of its source's and of its sink's"):
-        Made(same_cluster=True).store.evolve([(T, schema())])
-    assert Made(same_cluster=True).store.evolve([(("elsewhere",), schema())]) is not None
+        CompiledRule(same_cluster=True).store.evolve([(T, schema())])
+    assert CompiledRule(same_cluster=True).store.evolve([(("elsewhere",), schema())]) is not None
 
 
 def test_a_store_takes_over_what_another_run_left_and_prepares_the_sink_for_it() -> None:
-    made = Made()
+    made = CompiledRule()
     made.store.evolve([(T, schema("a"))])
-    again = Made()
+    again = CompiledRule()
     again.checkpoint.storage.write("schemas/1.json", made.checkpoint.storage.read("schemas/1.json") or b"")
     stored = again.store.take_over()
     assert stored.sinks == again.store.schemas.sinks == made.store.schemas.sinks
@@ -115,7 +115,7 @@ def test_a_store_takes_over_what_another_run_left_and_prepares_the_sink_for_it()
 
 
 def test_what_the_sink_is_not_to_see_is_told_once() -> None:
-    made = Made(pipeline={"schema.change.behavior": "ignore"})
+    made = CompiledRule(pipeline={"schema.change.behavior": "ignore"})
     made.store.evolve([(T, schema())])
     for name in ("a", "b", "a"):
         made.store.evolve([(T, schema(name))])
@@ -126,7 +126,7 @@ def test_what_the_sink_is_not_to_see_is_told_once() -> None:
 
 def test_workers_get_what_changed_and_everything_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sending, "MAX_DELTAS", 2)
-    made = Made()
+    made = CompiledRule()
     sent = SchemaBroadcast(InProcessRunner(lambda: (None, None)), made.store)
     assert (sent.version, sent.deltas) == (0, [])
     sent.add(None)
@@ -143,7 +143,7 @@ def test_workers_get_what_changed_and_everything_now_and_then(monkeypatch: pytes
 
 def test_many_tables_in_one_version_are_broadcast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sending, "MAX_DELTA_TABLES", 3)
-    made = Made()
+    made = CompiledRule()
     sent = SchemaBroadcast(InProcessRunner(lambda: (None, None)), made.store)
     sent.add(made.store.evolve([((name,), schema()) for name in "abc"]))
     assert (sent.version, sent.deltas) == (1, [])

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from inmemory import pipeline
 
-from ingest.encode.transform_input import Programs
+from ingest.encode.transform_input import CompiledTransforms
 from ingest.errors import CommitOutcomeUnknown, Unavailable
 from ingest.model import types
 from ingest.model.commit import CommitScope, ResumePoint
@@ -129,7 +129,7 @@ def returned(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def in_halves(case: Case, folder: Path) -> TaskResult:
-    programs = Programs({}, (), ())
+    programs = CompiledTransforms({}, (), ())
     batches = [*returned(run_read_stage(case.task, programs, SpillStore(folder)))]
     result = run_write_stage(case.task, programs, SpillStore(folder), batches)
     assert not folder.exists()

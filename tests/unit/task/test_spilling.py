@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from inmemory import pipeline
 
-from ingest.encode.transform_input import Programs
+from ingest.encode.transform_input import CompiledTransforms
 from ingest.errors import InternalError
 from ingest.model.change import TOMBSTONE, Bad, Kind, Skip
 from ingest.task.assignment import Setup, TaskResult
@@ -34,7 +34,7 @@ def change(table: str) -> Any:
 def made(folder: Path) -> tuple[SpillStage, SpillStore, TaskResult, dict[Any, int]]:
     options = pipeline()
     setup = Setup("c", 1, "p", options.source, options.sink, None, options.source.inference(10), 10, options.rules)
-    programs = Programs({}, ("s0",), ())
+    programs = CompiledTransforms({}, ("s0",), ())
     result, positions = TaskResult(0, {SPLIT: 10}), {SPLIT: 10}
     stage = SpillStage(
         programs, ReferenceRows(layout(programs)), SpillStore(folder), RecordEncoders(setup),

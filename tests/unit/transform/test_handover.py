@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from ingest.encode.transform_input import Programs
+from ingest.encode.transform_input import CompiledTransforms
 from ingest.errors import InternalError, Unavailable
 from ingest.model.reject import RowError
 from ingest.task.spill import ChunkManifest, Spilled, SpillStore
@@ -42,7 +42,7 @@ def manifest(end: int) -> ChunkManifest:
 
 
 def filled(kind: type[ReferenceRows | NativeRows]) -> Rows:
-    rows = kind(layout(Programs({}, SLOTS, ())))
+    rows = kind(layout(CompiledTransforms({}, SLOTS, ())))
     for meta, values in zip(META, VALUES, strict=True):
         rows.add(meta, values)
     return rows
