@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class RejectedRecord:
+class SpilledReject:
     """A copy of a record that was rejected before its row came to an expression, and why."""
 
     stage: str
@@ -41,7 +41,7 @@ class RejectedRecord:
     sent: Headers | None
     time: tuple[int, int]
     place: tuple[str | None, int | None]
-    origin: RejectedRecord
+    origin: SpilledReject
     """The record at its original position, as the record itself says it; only its place is of interest."""
 
     def key(self) -> bytes | None:
@@ -77,9 +77,9 @@ class RejectedRecord:
         return None
 
 
-def rejected(message: Record, stage: str, bad: Bad) -> RejectedRecord:
+def rejected(message: Record, stage: str, bad: Bad) -> SpilledReject:
     """Return a copy of a rejected record, for the second stage."""
-    kept = RejectedRecord(
+    kept = SpilledReject(
         stage, bad, message.offset(), message.key(), message.value(), message.headers(), message.timestamp(),  # type: ignore[arg-type]  # only error events have no offset
         (message.topic(), message.partition()), None,  # type: ignore[arg-type]  # it is set below
     )  # fmt: skip
@@ -101,7 +101,7 @@ class ChunkManifest:
     """How many targets of chunks before it still count: all of them, or none, as their numbers begin anew."""
     targets: list[Target]
     """Destinations of ready-made records, each with the changes that are done then: those that are new here."""
-    rejects: list[RejectedRecord]
+    rejects: list[SpilledReject]
     skipped: list[tuple[int, str]]
     """Offsets of records that stand for no row, each with the reason."""
 
