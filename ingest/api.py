@@ -14,7 +14,7 @@ from ingest.formats import Decoder, Format
 from ingest.formats.template import ColumnRef, ImageRef, ValueTemplate, json_key
 from ingest.formats.typed import Column as TypedColumn
 from ingest.model import types
-from ingest.model.change import TOMBSTONE, Bad, Change, Decoded, InlineSchema, Kind, Skip
+from ingest.model.change import TOMBSTONE, Change, Decoded, InlineSchema, Kind, Reject, Skip
 from ingest.model.commit import CommitScope, ResumePoint
 from ingest.model.record import Headers
 from ingest.model.record import Record as SourceRecord
@@ -32,7 +32,6 @@ __all__ = [
     "TOMBSTONE",
     "AddColumn",
     "AlterColumnType",
-    "Bad",
     "Change",
     "ChangeEncoder",
     "Chunk",
@@ -59,6 +58,7 @@ __all__ = [
     "Record",
     "RecordOptions",
     "RecordTemplate",
+    "Reject",
     "ResumePoint",
     "RowError",
     "SchemaChange",

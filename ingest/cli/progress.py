@@ -29,7 +29,7 @@ from ingest.observe.events import (
     Event,
     OptionChanged,
     Printed,
-    Rejected,
+    RejectEvent,
     RunEnded,
     RunStarted,
     SchemaChanged,
@@ -95,7 +95,7 @@ class Log:
                 )  # fmt: skip
             case SchemaChanged():
                 self._log.info("schema changed", table=event.table, change=event.change)
-            case Rejected():
+            case RejectEvent():
                 self._log.warning("record rejected", table=event.table, reason=event.text)
             case DirtyRecord():
                 self._log.warning("dirty data", **asdict(event))
@@ -154,7 +154,7 @@ class Terminal:
                 self._live.update(Text(self._line(event)))
             case SchemaChanged():
                 self._say(f"{event.table}> {event.change}")
-            case Rejected():
+            case RejectEvent():
                 self._shown += 1
                 if self._shown <= MAX_LINES:
                     self._say(f"rejected: {event.text}", "yellow")

@@ -16,7 +16,7 @@ from ingest.errors import ConfigError, Unavailable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from ingest.deadletter.source import Letter, LetterSource
+    from ingest.deadletter.source import DeadLetter, LetterSource
     from ingest.kafka.admin import Split
 
 PATIENCE_S: Final = 30.0
@@ -25,7 +25,7 @@ PATIENCE_S: Final = 30.0
 
 def letters(
     source: LetterSource, tell: Callable[[str], None], ranges: Mapping[Split, tuple[int, int]] | None = None
-) -> Iterator[Letter]:
+) -> Iterator[DeadLetter]:
     """Yield the selected letters: all that there are now, or those of some ranges. Raises IngestError.
 
     `tell` gets to know what somebody who waits wants to know: that the cluster does not answer yet.
@@ -62,7 +62,7 @@ def extent(source: LetterSource, tell: Callable[[str], None]) -> dict[Split, tup
     return {split: (at, ends[split]) for split, at in starts.items()}
 
 
-def find(source: LetterSource, tell: Callable[[str], None], partition: int, offset: int) -> Letter:
+def find(source: LetterSource, tell: Callable[[str], None], partition: int, offset: int) -> DeadLetter:
     """Return one letter, by its place in the topic; raises ConfigError where there is none of this pipeline."""
     split = (source.letters_topic, partition)
     there = extent(source, tell)
@@ -77,7 +77,7 @@ def find(source: LetterSource, tell: Callable[[str], None], partition: int, offs
     raise ConfigError(msg, f"it holds offsets {first} to {end}; see which there are: ingest letters list")
 
 
-def about(letter: Letter) -> dict[str, Any]:
+def about(letter: DeadLetter) -> dict[str, Any]:
     """Return what there is to say of a letter beside its record; `letter` is its place, for `find`."""
     said = letter.said
     millis = said.get("time", "")
@@ -94,7 +94,7 @@ def about(letter: Letter) -> dict[str, Any]:
     }
 
 
-def whole(letter: Letter) -> dict[str, Any]:
+def whole(letter: DeadLetter) -> dict[str, Any]:
     """Return everything about a letter: its record as text, in which bytes that are none are escaped, and exactly."""
     kind, millis = letter.timestamp()
     headers = [{"name": name, **_content(value, "value")} for name, value in letter.headers()]
@@ -104,7 +104,7 @@ def whole(letter: Letter) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def tally(found: Iterator[Letter]) -> list[dict[str, Any]]:
+def tally(found: Iterator[DeadLetter]) -> list[dict[str, Any]]:
     """Count letters by table, code and original topic, most first."""
     counts: Counter[tuple[str | None, str, str, str]] = Counter()
     times: dict[tuple[str | None, str, str, str], list[str]] = {}

@@ -14,14 +14,14 @@ from ingest.model.table import show
 
 if TYPE_CHECKING:
     from ingest.kafka.writer import KafkaWriter
-    from ingest.model.change import Bad
+    from ingest.model.change import Reject
     from ingest.model.record import Headers, Record
 
 PREFIX: Final = "__ingest.errors."
 _MAX_TEXT: Final = 1000
 
 
-def headers_of(record: Record, stage: str, bad: Bad, pipeline: str) -> Headers:
+def headers_of(record: Record, stage: str, bad: Reject, pipeline: str) -> Headers:
     """The record's headers, and ours; those that it has from an earlier rejection are replaced."""
     original = origin(record)
     found: dict[str, str] = {
@@ -43,7 +43,7 @@ def headers_of(record: Record, stage: str, bad: Bad, pipeline: str) -> Headers:
 class DeadLetters(Protocol):
     """A task's side of a collector of rejects."""
 
-    def add(self, record: Record, stage: str, bad: Bad) -> None:
+    def add(self, record: Record, stage: str, bad: Reject) -> None:
         """Take a reject; raises IngestError."""
 
     def commit(self) -> None:
@@ -60,7 +60,7 @@ class DeadLetterTopic:
         self._writer = writer
         self._shared = shared
 
-    def add(self, record: Record, stage: str, bad: Bad) -> None:
+    def add(self, record: Record, stage: str, bad: Reject) -> None:
         """Queue a letter; raises IngestError."""
         kind, millis = record.timestamp()
         headers = headers_of(record, stage, bad, self._pipeline)

@@ -77,7 +77,7 @@ class Replayed:
 
 
 @dataclass(slots=True)
-class Letter:
+class DeadLetter:
     """A letter, as the record that it was."""
 
     letter: Record
@@ -125,7 +125,7 @@ class Letter:
 class Origin:
     """A letter's record, where it stood when it was rejected."""
 
-    letter: Letter
+    letter: DeadLetter
 
     def key(self) -> bytes | None:
         """Return the original key."""
@@ -170,7 +170,7 @@ class LetterChunk:
 
     split: Split
     topic: str
-    messages: list[Letter]
+    messages: list[DeadLetter]
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,12 +319,12 @@ class LetterReader:
                 found = [letter for m in chunk.messages if (letter := self._selected(chunk.split, m)) is not None]
                 if not found:
                     yield None
-                for topic, group in groupby(found, key=Letter.topic):
+                for topic, group in groupby(found, key=DeadLetter.topic):
                     yield LetterChunk(chunk.split, topic, [*group])
         finally:
             reading.close()
 
-    def _selected(self, split: Split, message: Any) -> Letter | None:  # noqa: ANN401  (the client types its messages otherwise)
+    def _selected(self, split: Split, message: Any) -> DeadLetter | None:  # noqa: ANN401  (the client types its messages otherwise)
         said = {
             name.removeprefix(PREFIX): (value or b"").decode("utf-8", "replace")
             for name, value in message.headers() or []
@@ -336,7 +336,7 @@ class LetterReader:
         offset = message.offset() or 0
         if not source.selection.matches(said) or any(replay.has(split, offset, said) for replay in source.earlier):
             return None
-        return Letter(message, said)
+        return DeadLetter(message, said)
 
     def position(self, split: Split) -> int:
         """The next position that this split's range would give."""

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from ingest.checkpoint.checkpoint import Progress
     from ingest.driver.context import RunContext
-    from ingest.model.reject import Reject
+    from ingest.model.reject import RejectedRecord
     from ingest.task.assignment import TaskResult
 
 
@@ -33,7 +33,7 @@ class ErrorBudget:
         if any(result.stopped_by_reject for result in results) or self._progress.errors > self._tolerated:
             raise self._too_dirty([reject for result in results for reject in result.rejects])
 
-    def _too_dirty(self, rejects: Sequence[Reject]) -> DirtyData:
+    def _too_dirty(self, rejects: Sequence[RejectedRecord]) -> DirtyData:
         options = self._options
         first = f": {rejects[-1]}" if rejects else ""
         if not options.ignore_errors:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ingest.driver.context import RunContext
     from ingest.driver.engine import Engine
     from ingest.driver.stop import Stop
-    from ingest.model.reject import Reject
+    from ingest.model.reject import RejectedRecord
     from ingest.model.schema import SchemaChange
     from ingest.schema.routes import Rules
     from ingest.sinks import Sink, SinkCoordinator
@@ -38,7 +38,7 @@ class Sides:
 class Listeners:
     """Who gets what happens to data."""
 
-    on_reject: Callable[[Reject], None]
+    on_reject: Callable[[RejectedRecord], None]
     """Gets each reject that a task gave in full, once its batch is stored."""
     on_withheld: Callable[[SchemaChange], None]
     """Gets each schema change that the sink is not to see."""

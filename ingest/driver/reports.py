@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from ingest.model.reject import head
 from ingest.model.table import show
-from ingest.observe.events import BatchDone, DirtyRecord, Rejected, RunStarted, client_events
+from ingest.observe.events import BatchDone, DirtyRecord, RejectEvent, RunStarted, client_events
 from ingest.task.counters import FILTERED, UNREPRESENTABLE
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ingest.driver.context import RunContext
     from ingest.driver.counters import Counters
     from ingest.driver.startup import Start
-    from ingest.model.reject import Reject
+    from ingest.model.reject import RejectedRecord
     from ingest.task.assignment import TaskResult
 
 _EXPECTED: Final = frozenset({"tombstone", "parse-error", "header-filter", "not-included", "not-selected", FILTERED})
@@ -31,7 +31,7 @@ class Reports:
         context: RunContext,
         start: Start,
         counters: Counters,
-        on_reject: Callable[[Reject], None],
+        on_reject: Callable[[RejectedRecord], None],
         ask_workers: Callable[[], list[list[str]]],
     ) -> None:
         """Tell nothing yet.
@@ -99,19 +99,19 @@ class Reports:
             warn(f"table {show(table)}: what is finer than a microsecond in column {column!r} {why}")
 
 
-def tell_rejects(context: RunContext) -> Callable[[Reject], None]:
+def tell_rejects(context: RunContext) -> Callable[[RejectedRecord], None]:
     """Return what tells the observer of rejects: in full where a log collects them, in one line else."""
     collector = context.pipeline.pipeline.collector
     logged = collector is not None and collector.type == "logger"
 
-    def tell(reject: Reject) -> None:
+    def tell(reject: RejectedRecord) -> None:
         table = show(reject.table) if reject.table else ""
-        context.observer(_dirty(reject, table) if logged else Rejected(table, str(reject)))
+        context.observer(_dirty(reject, table) if logged else RejectEvent(table, str(reject)))
 
     return tell
 
 
-def _dirty(reject: Reject, table: str) -> DirtyRecord:
+def _dirty(reject: RejectedRecord, table: str) -> DirtyRecord:
     return DirtyRecord(
         reject.topic, reject.partition, reject.offset, reject.stage, reject.code, reject.message, table,
         head(reject.key), head(reject.value), passed=reject.passed,

@@ -11,7 +11,7 @@ from operator import length_hint
 from typing import TYPE_CHECKING
 
 from ingest.encode.coercer import Drift, KeyChanged
-from ingest.model.change import Bad, Kind
+from ingest.model.change import Kind, Reject
 from ingest.model.reject import RowError
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Encoded:
     stop: int = 0
     why: Drift | KeyChanged | None = None
     """The exception that the change at `stop` raised. None where that change is a reject, or where nothing stopped."""
-    rejects: list[tuple[int, str, Bad]] = field(default_factory=list)
+    rejects: list[tuple[int, str, Reject]] = field(default_factory=list)
     """The rejects: the index of the change, the stage, and the reason."""
     skipped: dict[str, int] = field(default_factory=dict)
     marks: list[int] | None = None
@@ -80,18 +80,18 @@ def encode(
                     continue
                 bad = failed
             except RowError as exc:
-                bad = Bad(exc.code, str(exc), table)
+                bad = Reject(exc.code, str(exc), table)
             except (Drift, KeyChanged) as exc:
                 result.stop = len(changes) - length_hint(remaining) - 1
                 result.why = exc
                 return result
-        elif type(change) is Bad:
+        elif type(change) is Reject:
             bad = change
         else:
             result.skipped[change.reason] = result.skipped.get(change.reason, 0) + 1  # type: ignore[union-attr]
             continue
         index = len(changes) - length_hint(remaining) - 1
-        stage = "decode" if type(change) is Bad else stage_of(bad)
+        stage = "decode" if type(change) is Reject else stage_of(bad)
         result.rejects.append((index, stage, bad))
         counted += not (ignore_decode and stage == "decode")
         if counted > tolerated:
@@ -101,7 +101,7 @@ def encode(
     return result
 
 
-def stage_of(bad: Bad) -> str:
+def stage_of(bad: Reject) -> str:
     """Return the stage that a row's reject belongs to.
 
     A text that is not JSON is an error of the format, so its stage is "decode", although encoding found it.
@@ -109,7 +109,7 @@ def stage_of(bad: Bad) -> str:
     return "decode" if bad.code == "malformed" else "conform"
 
 
-def _encode_all(changes: list[Change], plans: EncoderCache, records: list[Record]) -> Bad | None:
+def _encode_all(changes: list[Change], plans: EncoderCache, records: list[Record]) -> Reject | None:
     """Encode the rows of one message: all of them or none.
 
     Return the reject where a row is refused, else None. Raise Drift or KeyChanged. Where a row is refused or an error
@@ -128,7 +128,7 @@ def _encode_all(changes: list[Change], plans: EncoderCache, records: list[Record
                 plan.upsert(kind, before, after, key, declared, records.append)  # type: ignore[arg-type]  # `after` is set
         complete = True
     except RowError as exc:
-        return Bad(exc.code, str(exc), table)
+        return Reject(exc.code, str(exc), table)
     finally:
         if not complete:
             del records[mark:]

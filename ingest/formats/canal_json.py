@@ -16,7 +16,7 @@ from ingest.formats.canal_types import by_code, by_mysql_name
 from ingest.formats.template import ImageRef, ValueTemplate
 from ingest.formats.typed import Typed
 from ingest.model.cache import Cache
-from ingest.model.change import TOMBSTONE, Bad, Kind, Skip
+from ingest.model.change import TOMBSTONE, Kind, Reject, Skip
 from ingest.model.jsontext import MALFORMED, reason
 from ingest.model.pattern import checked, whole
 from ingest.model.reject import Contradiction
@@ -158,7 +158,7 @@ class CanalDecoder:
             options.strategy, options.as_string, options.timestamp_as_datetime, options.tinyint1_boolean,
             options.databases, options.tables,
         )  # fmt: skip
-        self._tables: Cache[tuple[str | None, str | None], TableId | Skip | Bad] = Cache(10_000, 4 << 20)
+        self._tables: Cache[tuple[str | None, str | None], TableId | Skip | Reject] = Cache(10_000, 4 << 20)
 
     def decode(self, _keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> list[Decoded]:
         """One result per value, in order; a list where a message has several rows."""
@@ -175,7 +175,7 @@ class CanalDecoder:
         try:
             message = _message(value)
         except MALFORMED as exc:
-            return Bad("malformed", f"not a Canal message: {reason(exc)}")
+            return Reject("malformed", f"not a Canal message: {reason(exc)}")
         return self._of(message)
 
     def _of(self, message: _Message) -> Decoded:
@@ -207,7 +207,7 @@ class CanalDecoder:
         if type(table) is not tuple:
             return table  # type: ignore[return-value]
         if message.data is None:
-            return Bad("no-data", f"type {message.type} needs rows in data", table)
+            return Reject("no-data", f"type {message.type} needs rows in data", table)
         if not message.data:
             return _NO_ROWS
         said = self._said(message)
@@ -217,22 +217,22 @@ class CanalDecoder:
         except MALFORMED as exc:
             assert self._said_in is not None
             why = f"{self._said_in[0]} is missing or not as Canal writes it: {reason(exc)}"
-            return Bad("no-types", why, table)
+            return Reject("no-types", why, table)
         # A part of a message would keep all of it
         last = (table, message.pkNames, text, typed)
         size = len(bytes(text)) + typed.size + 4 * sum(map(len, table))
         _LAST.put((self._flags, message.database, message.table), last, size)
         old = message.old
         if old and len(old) != len(message.data):
-            return Bad("malformed", f"{len(message.data)} rows in data and {len(old)} in old", table)
+            return Reject("malformed", f"{len(message.data)} rows in data and {len(old)} in old", table)
         try:
             changes = [
                 self._change(table, kind, row, old[i] if old else _NULL, typed) for i, row in enumerate(message.data)
             ]
         except Contradiction as exc:
-            return Bad("type-mismatch", str(exc), table)
+            return Reject("type-mismatch", str(exc), table)
         except MALFORMED as exc:
-            return Bad("malformed", f"a row is not a JSON object: {reason(exc)}", table)
+            return Reject("malformed", f"a row is not a JSON object: {reason(exc)}", table)
         return changes[0] if len(changes) == 1 else changes
 
     def _change(self, table: TableId, kind: Kind, row: msgspec.Raw, old: msgspec.Raw, typed: Typed) -> Change:
@@ -260,10 +260,10 @@ class CanalDecoder:
             found = _SAYINGS.put(saying, (msgspec.Raw(said), typed), len(said) + typed.size)
         return found
 
-    def _table(self, message: _Message) -> TableId | Skip | Bad:
-        found: TableId | Skip | Bad
+    def _table(self, message: _Message) -> TableId | Skip | Reject:
+        found: TableId | Skip | Reject
         if not message.table:
-            found = Bad("no-table", "table is missing")
+            found = Reject("no-table", "table is missing")
         elif not self._options.includes(message.database, message.table):
             found = _LEFT_OUT
         else:
@@ -280,8 +280,10 @@ class CanalDecoder:
         if message.isDdl or kind in _STATEMENTS:
             return _DDL
         if message.type is None:
-            return Bad("malformed", "not a Canal message: it has no type")
-        return Bad("unknown-type", f"type {message.type[:20]!r} is none of INSERT, UPDATE, DELETE, nor a statement's")
+            return Reject("malformed", "not a Canal message: it has no type")
+        return Reject(
+            "unknown-type", f"type {message.type[:20]!r} is none of INSERT, UPDATE, DELETE, nor a statement's"
+        )
 
 
 # -- writing ---------------------------------------------------------------------------------------------------------

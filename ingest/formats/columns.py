@@ -14,7 +14,7 @@ import msgspec
 
 from ingest.model import temporal, types
 from ingest.model.cache import Cache
-from ingest.model.change import Bad, InlineSchema
+from ingest.model.change import InlineSchema, Reject
 from ingest.model.data_type import MapType
 from ingest.model.jsontext import MALFORMED, check_text, fields_of, object_of, reason
 from ingest.model.keytext import key_text
@@ -101,19 +101,19 @@ class Columns:
                 image = None if raw is None else key_image(raw) or raw
                 key_fields = {} if image is None else {n: bytes(v) for n, v in fields_of(image).items()}
             except MALFORMED as exc:
-                return Bad("malformed-key", f"the key is not a JSON object (key.format): {reason(exc)}", table)
+                return Reject("malformed-key", f"the key is not a JSON object (key.format): {reason(exc)}", table)
         try:
             out: list[Change] = []
             for one in parts:
                 made = self._extend(one, key_fields, metadata)
-                if isinstance(made, Bad):
+                if isinstance(made, Reject):
                     return made
                 out.append(made)
         except MALFORMED as exc:
-            return Bad("malformed", f"the row is not a JSON object: {reason(exc)}", table)
+            return Reject("malformed", f"the row is not a JSON object: {reason(exc)}", table)
         return out[0] if len(out) == 1 else out
 
-    def _extend(self, change: Change, key_fields: dict[str, bytes], metadata: bytes) -> Change | Bad:
+    def _extend(self, change: Change, key_fields: dict[str, bytes], metadata: bytes) -> Change | Reject:
         table, kind, before, after, key, declared = change
         if before is None and after is None and key_fields:
             before = msgspec.Raw(b"{}")
@@ -129,7 +129,7 @@ class Columns:
                 is_old = image is before and after is not None
                 found = self._rebuild(text, key_fields, metadata, declared, is_old=is_old)
                 if isinstance(found, str):
-                    return Bad("column-clash", found, table)
+                    return Reject("column-clash", found, table)
                 made = found
             images.append(msgspec.Raw(made))
         if key is not None and self._extra.value_prefix:

@@ -17,7 +17,7 @@ from ingest.component.options import InlineSchemaOptions
 from ingest.formats.connect import envelope_schema, key_columns, payload_of, row_columns
 from ingest.formats.template import ImageRef, ValueTemplate
 from ingest.model.cache import Cache
-from ingest.model.change import TOMBSTONE, Bad, Kind, Skip
+from ingest.model.change import TOMBSTONE, Kind, Reject, Skip
 from ingest.model.jsontext import MALFORMED, fields_of, reason
 from ingest.model.reject import Contradiction
 from ingest.schema.type_hints import TypeHints
@@ -212,9 +212,9 @@ class DebeziumDecoder:
             elif typed is not None:
                 before, after = (image if image is None else typed.image(image) for image in (before, after))
         except Contradiction as exc:
-            return Bad("type-mismatch", str(exc), table)
+            return Reject("type-mismatch", str(exc), table)
         except MALFORMED as exc:
-            return Bad("malformed", f"not a Debezium message: {reason(exc)}")
+            return Reject("malformed", f"not a Debezium message: {reason(exc)}")
         return (table, kind, before, after, key, None if typed is None else typed.declared)
 
     def _row_of_key(self, key: bytes | None, typed: Typed | None, spared: frozenset[str]) -> msgspec.Raw | None:
@@ -247,33 +247,33 @@ class DebeziumDecoder:
             _SAYINGS.put(key, found, len(schema) + found.size)
         return found
 
-    def _change(self, key: bytes | None, envelope: _Envelope) -> Change | Skip | Bad:
+    def _change(self, key: bytes | None, envelope: _Envelope) -> Change | Skip | Reject:
         op = envelope.op or ""
         if op in _OTHER_OPS:
             return _OTHER_OPS[op]
         kind = _KINDS.get(op)
         if kind is None:
-            return Bad("unknown-op", f"op {op[:20]!r} is none of c, r, u, d, t")
+            return Reject("unknown-op", f"op {op[:20]!r} is none of c, r, u, d, t")
         source = envelope.source
         if not source.table:
-            return Bad("no-table", "source.table is missing, so the table is unknown")
+            return Reject("no-table", "source.table is missing, so the table is unknown")
         table = self._id(source)
         before, after = (None if raw == _NULL else raw for raw in (envelope.before, envelope.after))
         if kind is Kind.DELETE:
             return (table, kind, before, None, key, None)
         if after is None:
-            return Bad("no-after", f"op {op!r} needs an after image", table)
+            return Reject("no-after", f"op {op!r} needs an after image", table)
         text = bytes(after)
         if _UNAVAILABLE in text or _UNAVAILABLE_BYTES in text:
             return self._restore(table, kind, before, after, key)
         return (table, kind, before, after, key, None)
 
     @staticmethod
-    def _no_op(value: bytes) -> Skip | Bad:
+    def _no_op(value: bytes) -> Skip | Reject:
         try:
             other = _other(value)
         except MALFORMED as exc:
-            return Bad("malformed", f"not a Debezium message: {reason(exc)}")
+            return Reject("malformed", f"not a Debezium message: {reason(exc)}")
         unset = msgspec.UNSET
         if other.ddl is not unset or other.tableChanges is not unset:
             return Skip("schema-history")
@@ -281,11 +281,11 @@ class DebeziumDecoder:
             return Skip("transaction-boundary")
         if other.ts_ms is not unset and len(fields_of(value)) <= 2:
             return Skip("heartbeat")
-        return Bad("malformed", "not a Debezium message: it has no op")
+        return Reject("malformed", "not a Debezium message: it has no op")
 
     def _restore(
         self, table: TableId, kind: Kind, before: msgspec.Raw | None, after: msgspec.Raw, key: bytes | None
-    ) -> Change | Bad:
+    ) -> Change | Reject:
         """Put values that the database did not send back in from the before image, as the policy says."""
         policy = self._options.unavailable_value
         if policy == "keep":
@@ -303,10 +303,10 @@ class DebeziumDecoder:
                         text = b"null"
                     else:
                         why = f"column {column!r} was not sent (it is unchanged) and the before image lacks it"
-                        return Bad("unavailable-value", why, table)
+                        return Reject("unavailable-value", why, table)
                 parts.append(msgspec.json.encode(column) + b":" + text)
         except MALFORMED as exc:
-            return Bad("malformed", f"the row is not a JSON object: {reason(exc)}", table)
+            return Reject("malformed", f"the row is not a JSON object: {reason(exc)}", table)
         return (table, kind, before, msgspec.Raw(b"{" + b",".join(parts) + b"}"), key, None)
 
 

@@ -13,7 +13,7 @@ from pydantic import Field, field_validator
 
 from ingest.component.options import Options
 from ingest.formats.template import ImageRef, ValueTemplate
-from ingest.model.change import TOMBSTONE, Bad, Kind
+from ingest.model.change import TOMBSTONE, Kind, Reject
 from ingest.model.jsontext import MALFORMED, fields_of, object_of, reason
 from ingest.model.table import MAX_PARTS
 from ingest.schema.type_hints import TypeHints
@@ -148,19 +148,19 @@ class JsonDecoder:
             return self._null
         text = value.strip(b" \t\r\n")
         if text[:1] != b"{":
-            return Bad("malformed", "not a JSON object")
+            return Reject("malformed", "not a JSON object")
         try:
             if self._flatten:
                 fields: dict[str, bytes] = {}
                 clash = _flatten(text, "", fields, 0)
                 if clash is not None:
-                    return Bad("column-clash", f"column {clash[:100]!r} is there twice once the row is flattened")
+                    return Reject("column-clash", f"column {clash[:100]!r} is there twice once the row is flattened")
                 text = object_of(fields)
             table = self._table if self._ids is None else self._table_of(text)
         except MALFORMED as exc:
-            return Bad("malformed", f"not a JSON object: {reason(exc)}")
+            return Reject("malformed", f"not a JSON object: {reason(exc)}")
         if table is None:
-            return Bad("no-table", f"the fields {', '.join(self._fields)} do not all hold a part of a table's id")
+            return Reject("no-table", f"the fields {', '.join(self._fields)} do not all hold a part of a table's id")
         change: Change = (table, _INSERT, None, msgspec.Raw(text), None, None)
         return change
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ingest.formats.json import Json
-from ingest.model.change import Bad, Kind
+from ingest.model.change import Kind, Reject
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,7 +52,7 @@ class UpsertDecoder:
 
     def _one(self, key: bytes | None, value: bytes | None, row: Decoded) -> Decoded:
         if key is None:
-            return Bad("null-key", _NO_KEY, self._table)
+            return Reject("null-key", _NO_KEY, self._table)
         told = None if self._keyed else key
         if value is None:
             return (self._table, Kind.DELETE, None, None, told, None)

@@ -76,7 +76,7 @@ TOMBSTONE: Final = Skip("tombstone")
 """A record without a value, in a format where this does not delete a row."""
 
 
-class Bad(msgspec.Struct, gc=False):
+class Reject(msgspec.Struct, gc=False):
     """Error in a record that does not follow its format. It becomes a reject."""
 
     code: str
@@ -85,7 +85,7 @@ class Bad(msgspec.Struct, gc=False):
     failure: Failure | None = None
 
 
-Decoded: TypeAlias = "Change | list[Change] | Skip | Bad"
+Decoded: TypeAlias = "Change | list[Change] | Skip | Reject"
 """Result of decoding one record.
 
 A list has the rows of one message, which are written together or not at all.

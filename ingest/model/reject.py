@@ -33,7 +33,7 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Reject:
+class RejectedRecord:
     """One rejected record. `stage` is the step that refused it, and `code` is a stable name of the reason."""
 
     topic: str

@@ -61,7 +61,7 @@ class SchemaChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class Rejected:
+class RejectEvent:
     """A record could not go on."""
 
     table: str
@@ -181,7 +181,7 @@ Event: TypeAlias = (
     | OptionChanged
     | BatchDone
     | SchemaChanged
-    | Rejected
+    | RejectEvent
     | DirtyRecord
     | Printed
     | Warned

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ingest.errors import IngestError
     from ingest.kafka.admin import Split
     from ingest.model.client_report import ClientReport
-    from ingest.model.reject import Reject
+    from ingest.model.reject import RejectedRecord
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.schema.evolve import Schemas, SourceTable
@@ -86,7 +86,7 @@ class TaskResult:
     counts: dict[TableId, TableCounters] = field(default_factory=dict)
     skipped: dict[str, int] = field(default_factory=dict)
     """By reason: records that stand for no row, and changes that no row came of."""
-    rejects: list[Reject] = field(default_factory=list)
+    rejects: list[RejectedRecord] = field(default_factory=list)
     rejected: int = 0
     """Those that count against the tolerance."""
     stopped_by_reject: bool = False

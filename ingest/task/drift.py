@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from ingest.encode.encode import stage_of
-from ingest.model.change import Bad
+from ingest.model.change import Reject
 from ingest.model.reject import RowError
 from ingest.schema.infer import observe
 from ingest.task.rejects import RecordReject
@@ -39,7 +39,7 @@ class SchemaObserver:
         self._schemas = schemas
         self._result = result
 
-    def see(self, changes: Sequence[Change]) -> bool | Bad:
+    def see(self, changes: Sequence[Change]) -> bool | Reject:
         """Add what the changes of one message show; return whether anything was new.
 
         Returns the reject instead, and has observed nothing, if no schema takes one of the changes.
@@ -53,7 +53,7 @@ class SchemaObserver:
                 new |= self._see(change)
             except RowError as exc:
                 self._result.observed = before
-                return Bad(exc.code, str(exc), change[0])
+                return Reject(exc.code, str(exc), change[0])
         return new
 
     def _see(self, change: Change) -> bool:
@@ -99,7 +99,7 @@ class LookAhead:
         Returns the reject, and does not stop the split for a drift, if no schema takes the message.
         """
         seen = self._observer.see(changes)
-        if isinstance(seen, Bad):
+        if isinstance(seen, Reject):
             stage = stage_of(seen)
             return RecordReject(message, stage, seen, passed=self._limit.allows(stage))
         if not self.stopped:
@@ -118,7 +118,7 @@ class LookAhead:
             if self._looked > self._look_ahead:
                 return
             seen = self._observer.see(decoded if isinstance(decoded, list) else [decoded])
-            if isinstance(seen, Bad):
+            if isinstance(seen, Reject):
                 continue  # it will be a reject when its turn comes
             if seen:
                 self._looked, self._last_news = 0, time.monotonic()

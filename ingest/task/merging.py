@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ingest.encode.encode import stage_of
 from ingest.encode.transform_input import ExpressionFailed, ResultMerger
-from ingest.model.change import Bad, Kind
+from ingest.model.change import Kind, Reject
 from ingest.model.reject import RowError
 from ingest.native import native
 from ingest.task.counters import FILTERED, TableCounters
@@ -108,7 +108,7 @@ class ChunkMerger:
                 stage = "transform" if bad.code == "expression-failed" else stage_of(bad)
                 why = results.said(row, stop_row) if stage == "transform" else ""
                 if why:
-                    bad = Bad(bad.code, f"{bad.message}: {why}", bad.table)
+                    bad = Reject(bad.code, f"{bad.message}: {why}", bad.table)
                 if self._stops(out, at, read_again(self._reader, manifest.split, at), stage, bad):
                     return out
             index, row = stop, stop_row
@@ -119,7 +119,7 @@ class ChunkMerger:
         """The worker's reader: rejects are rare, and their rows do not carry the record."""
         return self._state.clients.reader()
 
-    def _stops(self, out: MergedChunk, at: int, record: Record, stage: str, bad: Bad) -> bool:
+    def _stops(self, out: MergedChunk, at: int, record: Record, stage: str, bad: Reject) -> bool:
         """Add a reject; return whether the task stops at it."""
         passed = self._limit.allows(stage, out.counted)
         out.counted += self._limit.counts(stage)
@@ -130,7 +130,7 @@ class ChunkMerger:
 
     def _merge_message(
         self, rows: range, row: int, retained: RetainedRows, results: Results, records: list[Any]
-    ) -> Bad | None:
+    ) -> Reject | None:
         """Add the records of one message, the results of which begin at `row`; return why it is a reject, if it is."""
         length = len(records)
         encoders = self._state.results.plans.compiled.values() if len(rows) > 1 else ()
@@ -164,7 +164,7 @@ class ChunkMerger:
             table = next(
                 (self._mergers[p].program.table for p in retained.programs[rows.start : rows.stop] if p >= 0), None
             )
-            return Bad(exc.code, str(exc), table, failure)
+            return Reject(exc.code, str(exc), table, failure)
         for table, kind in done:
             count_change(self._result, table, kind, 1)
         return None

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ingest.model.cache import MAX_COUNTED
 from ingest.model.record import offset_of
-from ingest.model.reject import Failure, Reject
+from ingest.model.reject import Failure, RejectedRecord
 from ingest.task.counters import counters_for
 
 if TYPE_CHECKING:
     from ingest.deadletter.letter import DeadLetters
     from ingest.kafka.admin import Split
-    from ingest.model.change import Bad
+    from ingest.model.change import Reject
     from ingest.model.record import Record
     from ingest.task.assignment import Setup, TaskResult
 
@@ -29,7 +29,7 @@ class RecordReject(NamedTuple):
 
     record: Record
     stage: str
-    bad: Bad
+    bad: Reject
     passed: bool
     """True if the task goes on after it. If not, it is the last one, and the record will be read again."""
 
@@ -89,7 +89,7 @@ class Rejects:
             counters_for(result.counts, bad.table, self._max_tables).rejected += 1
         if len(result.rejects) < (MAX_LOGGED if self._logged else MAX_REJECTS):
             result.rejects.append(
-                Reject(
+                RejectedRecord(
                     split[0], split[1], offset_of(message), stage, bad.code, bad.message[:MAX_KEPT], bad.table,
                     head_of(message.key()), head_of(message.value()), passed=passed, failure=small(bad.failure),
                 )

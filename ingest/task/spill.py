@@ -22,7 +22,7 @@ from ingest.model.record import origin
 
 if TYPE_CHECKING:
     from ingest.kafka.admin import Split
-    from ingest.model.change import Bad
+    from ingest.model.change import Reject
     from ingest.model.record import Headers, Record
     from ingest.native.native import Target
     from ingest.task.assignment import TaskResult
@@ -34,7 +34,7 @@ class SpilledReject:
     """A copy of a record that was rejected before its row came to an expression, and why."""
 
     stage: str
-    bad: Bad
+    bad: Reject
     at: int
     key_bytes: bytes | None
     value_bytes: bytes | None
@@ -77,7 +77,7 @@ class SpilledReject:
         return None
 
 
-def rejected(message: Record, stage: str, bad: Bad) -> SpilledReject:
+def rejected(message: Record, stage: str, bad: Reject) -> SpilledReject:
     """Return a copy of a rejected record, for the second stage."""
     kept = SpilledReject(
         stage, bad, message.offset(), message.key(), message.value(), message.headers(), message.timestamp(),  # type: ignore[arg-type]  # only error events have no offset

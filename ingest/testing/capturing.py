@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ingest.deadletter.collector import DirtyDataCollector
     from ingest.kafka.admin import Split
-    from ingest.model.change import Bad
+    from ingest.model.change import Reject
     from ingest.model.record import Record
     from ingest.model.table import TableId
     from ingest.sinks import Sink
@@ -121,7 +121,7 @@ class CapturingLetters:
         self._captured = captured
         self._queued: list[tuple[str, bytes | None, bytes | None, dict[str, str]]] = []
 
-    def add(self, record: Record, stage: str, bad: Bad) -> None:
+    def add(self, record: Record, stage: str, bad: Reject) -> None:
         """Keep a letter until the commit."""
         headers = {
             name.removeprefix(PREFIX): (value or b"").decode()

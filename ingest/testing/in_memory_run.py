@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ingest.config.pipeline import Pipeline
     from ingest.driver.startup import Start
     from ingest.kafka.admin import Split
-    from ingest.model.reject import Reject
+    from ingest.model.reject import RejectedRecord
     from ingest.observe.events import Observer
     from ingest.testing.records import MemoryRecord
 
@@ -113,7 +113,7 @@ class InProcessRun:
     """A run in this process that is over."""
 
     summary: RunEnded
-    rejects: list[Reject] = field(default_factory=list)
+    rejects: list[RejectedRecord] = field(default_factory=list)
     schemas: Schemas = field(default_factory=Schemas)
     error: IngestError | None = None
     """What it ended with, if not with success."""

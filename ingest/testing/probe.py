@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ingest.driver.context import Settings
     from ingest.driver.schemas import SchemaRules
     from ingest.driver.startup import Start
-    from ingest.model.reject import Reject
+    from ingest.model.reject import RejectedRecord
     from ingest.model.schema import SchemaChange
     from ingest.observe.events import Event
     from ingest.sinks import Sink
@@ -147,5 +147,5 @@ def session_on_demand(settings: Settings, resources: ExitStack) -> Callable[[], 
     return session
 
 
-def _ignore(_reject: Reject) -> None:
+def _ignore(_reject: RejectedRecord) -> None:
     """Do nothing: rejects are counted by the collector."""

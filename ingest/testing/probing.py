@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ingest.model.record import offset_of
-from ingest.model.reject import Reject
+from ingest.model.reject import RejectedRecord
 from ingest.sinks.sink import PlainSinkCoordinator, PlainWriter
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from ingest.deadletter.collector import DirtyDataCollector
     from ingest.kafka.admin import Split
-    from ingest.model.change import Bad
+    from ingest.model.change import Reject
     from ingest.model.record import Record
     from ingest.model.table import TableId
     from ingest.sinks import SinkCoordinator
@@ -73,7 +73,7 @@ class RejectsOfCode:
     """Rejects of one stage and code: how many, and the first of them."""
 
     count: int
-    example: Reject
+    example: RejectedRecord
 
 
 class CountingCollector:
@@ -97,14 +97,14 @@ class CountingCollector:
         """Return a task's side."""
         return self
 
-    def add(self, record: Record, stage: str, bad: Bad) -> None:
+    def add(self, record: Record, stage: str, bad: Reject) -> None:
         """Count a reject, and keep the first of its kind."""
         known = self.found.get((stage, bad.code))
         if known is not None:
             known.count += 1
             return
         at = (*self._sample.split_of(record), offset_of(record))
-        example = Reject(*at, stage, bad.code, bad.message, bad.table, record.key(), record.value())
+        example = RejectedRecord(*at, stage, bad.code, bad.message, bad.table, record.key(), record.value())
         self.found[stage, bad.code] = RejectsOfCode(1, example)
 
     def commit(self) -> None:

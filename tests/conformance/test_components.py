@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from ingest.config.pipeline import PipelineOptions, Route, Transform
 from ingest.formats import FORMATS
-from ingest.model.change import Bad, Kind, Skip
+from ingest.model.change import Kind, Reject, Skip
 from ingest.sinks import SINKS
 from ingest.sources import SOURCES
 
@@ -48,7 +48,9 @@ def test_a_format_owns_its_prefix_and_its_decoder_never_raises(name: str, cls: A
         out = decoder.decode(GARBAGE, GARBAGE)
         assert len(out) == len(GARBAGE)
         # A text that looks like an object is looked at once, when its row is
-        assert all(isinstance(result, (Bad, Skip)) or (GARBAGE[i] or b"")[:1] == b"{" for i, result in enumerate(out))
+        assert all(
+            isinstance(result, (Reject, Skip)) or (GARBAGE[i] or b"")[:1] == b"{" for i, result in enumerate(out)
+        )
     ((table, kind, before, after, *_),) = decoder.decode([None], [GOOD[name]])
     assert (".".join(table), kind, before, bytes(after)) == ("a.b", Kind.INSERT, None, b'{"id":1}')
 

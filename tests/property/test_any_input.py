@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from inmemory import run
 
 from ingest.formats import FORMATS
-from ingest.model.change import Bad, Skip
+from ingest.model.change import Reject, Skip
 
 EXAMPLES = examples(100)
 patiently = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -88,7 +88,7 @@ def test_a_decoder_gives_events_or_a_reject(name: str, values: list[bytes | None
     for _ in range(2):
         out = decoder.decode(values, values)
         assert len(out) == len(values)
-        assert all(isinstance(change, (tuple, list, Bad, Skip)) for change in out)
+        assert all(isinstance(change, (tuple, list, Reject, Skip)) for change in out)
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: "-".join(str(v) for v in variant.values())[:50])

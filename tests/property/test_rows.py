@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from inmemory import run, table
 
 from ingest.formats.debezium_json import DebeziumJson
-from ingest.model.change import Bad, Skip
+from ingest.model.change import Reject, Skip
 
 values = st.one_of(
     st.none(), st.booleans(), st.integers(-(10**20), 10**20), st.floats(allow_nan=False, allow_infinity=False),
@@ -86,7 +86,7 @@ def test_a_decoder_never_raises(values: list[bytes | None], include: bool) -> No
     decoder = DebeziumJson(**{"debezium-json.schema-include": include}).decoder("t")
     out = decoder.decode(values, values)
     assert len(out) == len(values)
-    assert all(isinstance(change, (tuple, Bad, Skip)) for change in out)
+    assert all(isinstance(change, (tuple, Reject, Skip)) for change in out)
 
 
 @given(

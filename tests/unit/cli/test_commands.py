@@ -53,7 +53,7 @@ def test_every_code_of_a_reject_is_known_and_documented() -> None:
         node.args[0].value
         for file in (ROOT / "ingest").rglob("*.py")
         for node in ast.walk(ast.parse(file.read_text()))
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") in {"Bad", "RowError"}
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") in {"Reject", "RowError"}
         and isinstance(node.args[0], ast.Constant)
     }  # fmt: skip
     assert said == CODES

@@ -13,10 +13,10 @@ from ingest.driver.error_budget import ErrorBudget
 from ingest.driver.guard import Guard
 from ingest.driver.losses import Losses
 from ingest.errors import DataLoss, DirtyData, InternalError, Unavailable
-from ingest.model.reject import Reject
+from ingest.model.reject import RejectedRecord
 from ingest.task.assignment import TaskResult
 
-REJECT = Reject("t", 0, 4, "decode", "malformed", "no JSON", None, b"k", b"v")
+REJECT = RejectedRecord("t", 0, 4, "decode", "malformed", "no JSON", None, b"k", b"v")
 STRICT: dict[str, Any] = {"source": {"ingestion.ignore-errors": False}}
 
 

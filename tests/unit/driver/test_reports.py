@@ -14,13 +14,13 @@ from ingest.driver.counters import Counters
 from ingest.driver.reports import tell_rejects
 from ingest.driver.sink_tables import SinkTables
 from ingest.errors import Unavailable
-from ingest.model.reject import Reject
-from ingest.observe.events import DirtyRecord, Printed, Rejected, RunEnded
+from ingest.model.reject import RejectedRecord
+from ingest.observe.events import DirtyRecord, Printed, RejectEvent, RunEnded
 from ingest.sinks.print import PrintCoordinator, PrintSink
 from ingest.task.assignment import TaskResult
 from ingest.task.counters import TableCounters
 
-REJECT = Reject("t", 0, 4, "decode", "malformed", "no JSON", ("shop", "orders"), b"k", b"v")
+REJECT = RejectedRecord("t", 0, 4, "decode", "malformed", "no JSON", ("shop", "orders"), b"k", b"v")
 BATCH = Batch(3, 1, {"t": "id"}, {A: (0, 9)}, 0, {A: 0})
 
 
@@ -32,7 +32,7 @@ def test_rejects_are_told_in_a_line_or_in_full_as_the_collector_says() -> None:
     told = Told()
     tell_rejects(context(told))(REJECT)
     (event,) = told.events
-    assert isinstance(event, Rejected)
+    assert isinstance(event, RejectEvent)
     assert event.table == "shop.orders"
     told = Told()
     tell_rejects(context(told, pipeline={"dirty-data.collector": {"type": "logger"}}))(REJECT)

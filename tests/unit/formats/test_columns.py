@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from ingest.formats.columns import Columns, Extra
-from ingest.model.change import Bad, Kind
+from ingest.model.change import Kind, Reject
 from ingest.testing.records import MemoryRecord
 
 
@@ -22,5 +22,5 @@ def test_a_clash_names_both_values(key: bytes, value: bytes, why: str) -> None:
     columns = Columns(Extra(key=True, key_is_primary=True, metadata=("topic",)))
     change = (("t",), Kind.INSERT, None, msgspec.Raw(value), None, None)
     (bad,) = columns.add([change], [MemoryRecord(0, "t", key, value)])
-    assert isinstance(bad, Bad)
+    assert isinstance(bad, Reject)
     assert bad.message == f"{why}; set key.fields-prefix or value.fields-prefix to have both"

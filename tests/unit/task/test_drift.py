@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from inmemory import pipeline
 
-from ingest.model.change import Bad, Change, Kind
+from ingest.model.change import Change, Kind, Reject
 from ingest.schema.evolve import Schemas
 from ingest.task import drift
 from ingest.task.assignment import Setup, TaskResult
@@ -46,11 +46,11 @@ def test_of_a_message_that_fits_no_schema_nothing_is_observed() -> None:
     observer.see([a_change("a")])
     before = dict(result.observed)
     bad = observer.see([a_change("b"), a_change("c", b'{"id":1,"x":1,"y":1,"z":1}')])
-    assert isinstance(bad, Bad)
+    assert isinstance(bad, Reject)
     assert (bad.code, bad.table) == ("too-many-columns", ("c",))
     assert result.observed == before
     bad = made(0)[0].see([a_change("a")])
-    assert isinstance(bad, Bad)
+    assert isinstance(bad, Reject)
     assert bad.code == "too-many-tables"
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from inmemory import pipeline
 
-from ingest.model.change import Bad
+from ingest.model.change import Reject
 from ingest.task.assignment import Setup, TaskResult
 from ingest.task.rejects import MAX_KEPT, MAX_REJECTS, RecordReject, RejectLimit, Rejects
 from ingest.testing.records import MemoryRecord
@@ -22,7 +22,7 @@ def a_setup(**collector: Any) -> Setup:
 
 
 def a_reject(*, stage: str = "conform", passed: bool = True, table: Any = ("t",)) -> RecordReject:
-    return RecordReject(RECORD, stage, Bad("malformed", "x" * MAX_KEPT * 2, table), passed)
+    return RecordReject(RECORD, stage, Reject("malformed", "x" * MAX_KEPT * 2, table), passed)
 
 
 def test_rejects_pass_up_to_the_limit() -> None:
@@ -73,7 +73,7 @@ class KeptLetters:
     def __init__(self) -> None:
         self.added: list[str] = []
 
-    def add(self, _record: Any, stage: str, bad: Bad) -> None:
+    def add(self, _record: Any, stage: str, bad: Reject) -> None:
         self.added.append(f"{stage}/{bad.code}")
 
 

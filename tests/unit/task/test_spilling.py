@@ -9,7 +9,7 @@ from inmemory import pipeline
 
 from ingest.encode.transform_input import CompiledTransforms
 from ingest.errors import InternalError
-from ingest.model.change import TOMBSTONE, Bad, Kind, Skip
+from ingest.model.change import TOMBSTONE, Kind, Reject, Skip
 from ingest.task.assignment import Setup, TaskResult
 from ingest.task.encoded import EncodedPart
 from ingest.task.reading import ReadChunk
@@ -48,7 +48,7 @@ def test_a_chunk_is_left_to_the_second_stage_as_a_whole(tmp_path: Path) -> None:
     records = [MemoryRecord(i, "topic", b"k", None if i == 5 else b"v", position=10 + i) for i in range(8)]
     chunk = ReadChunk(SPLIT, "topic", records[:6], 18, records[6:])
     manifest = stage.begin(SPLIT)
-    bad = Bad("null-key", "no key", ("a",))
+    bad = Reject("null-key", "no key", ("a",))
     made_of: list[Any] = [(0, 0, b"{}", ("x",)), ("there", b"k1", b"{}"), ("there", b"k2", None)]
     reference = EncodedPart(
         records, 0, 4, 14, made_of,
@@ -96,7 +96,7 @@ def test_a_second_chunk_tells_of_new_targets_only(tmp_path: Path) -> None:
 def test_a_reject_too_many_ends_the_first_stage(tmp_path: Path) -> None:
     stage, _, result, _ = made(tmp_path)
     record = MemoryRecord(0, "topic", b"k", b"v", position=10)
-    reject = RecordReject(record, "conform", Bad("null-key", ""), passed=False)
+    reject = RecordReject(record, "conform", Reject("null-key", ""), passed=False)
     stage.add(stage.begin(SPLIT), EncodedPart([record], 0, 0, 10, rejects=[reject]))
     assert (result.stopped_by_reject, result.rejected) == (True, 0)
 
