@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping
 
     from ingest.formats import Format
-    from ingest.formats.columns import Extra
+    from ingest.formats.metadata_columns import ExtraColumns
     from ingest.kafka.admin import Cluster, Split
     from ingest.kafka.reader import RangeReader
     from ingest.model.client_report import ClientReport
@@ -198,7 +198,7 @@ class LetterSource:
         return self.source.format
 
     @property
-    def extra(self) -> Extra:
+    def extra(self) -> ExtraColumns:
         """The pipeline's."""
         return self.source.extra
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from ingest.errors import ConfigError, IngestError
-from ingest.formats.columns import Columns
+from ingest.formats.metadata_columns import MetadataColumns
 from ingest.model.reject import RowError
 from ingest.schema.evolve import Schemas, unchanged
 from ingest.schema.infer import observe
@@ -69,7 +69,7 @@ def observe_chunks(source: Source, chunks: Iterable[Chunk], inference: Inference
         decoder = source.format.decoder(chunk.topic, keyed=source.extra.key)
         changes = decoder.decode([m.key() for m in messages], [m.value() for m in messages])
         if source.extra:
-            changes = Columns(source.extra).add(changes, messages)
+            changes = MetadataColumns(source.extra).add(changes, messages)
         for decoded in changes:
             if type(decoded) is not tuple and type(decoded) is not list:
                 continue

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
     from ingest.formats import Format
-    from ingest.formats.columns import Extra
+    from ingest.formats.metadata_columns import ExtraColumns
     from ingest.kafka.admin import Split
     from ingest.model.record import Headers, Record
     from ingest.schema.infer import Inference
@@ -123,7 +123,7 @@ class Source(Protocol):
         """How many of the newest records of each split to look at before the first batch."""
 
     @property
-    def extra(self) -> Extra:
+    def extra(self) -> ExtraColumns:
         """The columns that come from elsewhere than the value."""
 
     @property

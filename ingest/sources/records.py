@@ -12,8 +12,8 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from ingest.component.options import InlineSchemaOptions, OptionErrors, Options
 from ingest.formats import FormatName
-from ingest.formats.columns import Extra
 from ingest.formats.debezium_json import DebeziumJson
+from ingest.formats.metadata_columns import ExtraColumns
 from ingest.model.record import METADATA
 from ingest.model.text import TextError
 from ingest.schema.infer import Inference
@@ -152,9 +152,9 @@ class RecordOptions(Options):
         return tuple(part.strip() for part in (self.metadata or "").split(",") if part.strip())
 
     @property
-    def extra(self) -> Extra:
+    def extra(self) -> ExtraColumns:
         """The columns that come from elsewhere than the value."""
-        return Extra(
+        return ExtraColumns(
             self.key_format is not None,
             self.value_format == "json",
             self.key_prefix,

@@ -19,7 +19,7 @@ from ingest.sources.kafka import KafkaSource
 
 if TYPE_CHECKING:
     from ingest.formats import Format
-    from ingest.formats.columns import Extra
+    from ingest.formats.metadata_columns import ExtraColumns
     from ingest.sources.records import RecordOptions
 
 FROM_THE_BEGINNING: Final = "an upsert-kafka source is always read from its beginning"
@@ -94,6 +94,6 @@ class UpsertKafkaSource(KafkaSource):
         return super().with_format(UpsertJson.model_construct(_fields_set=set(given), **{**chosen.__dict__, **given}))
 
     @property
-    def extra(self) -> Extra:
+    def extra(self) -> ExtraColumns:
         """The columns that come from elsewhere than the value."""
         return replace(super().extra, key=self.fields_include == "EXCEPT_KEY")

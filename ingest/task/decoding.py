@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ingest.formats import Decoder
-    from ingest.formats.columns import Columns
+    from ingest.formats.metadata_columns import MetadataColumns
     from ingest.kafka.admin import Split
     from ingest.model.change import Decoded
     from ingest.model.record import Record
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class ChunkDecoder:
     """The decoders of a task's splits, and the columns that come from elsewhere than records' values."""
 
-    def __init__(self, source: Source, columns: Columns | None) -> None:
+    def __init__(self, source: Source, columns: MetadataColumns | None) -> None:
         """`columns`: those from keys and metadata; None if there are none."""
         self._source = source
         self._columns = columns

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from ingest.encode.encoder_cache import EncoderCache
 from ingest.encode.transform_input import TransformInputEncoder
-from ingest.formats.columns import Columns
+from ingest.formats.metadata_columns import MetadataColumns
 from ingest.native import native
 from ingest.native.native import NativeEncoders, TargetTable
 from ingest.schema.evolve import Schemas
@@ -143,7 +143,7 @@ class WorkerState:
         self.token = uuid.uuid4().hex
         """A name of this worker, for the driver."""
         self.clients = Clients(setup)
-        self.columns = Columns(setup.source.extra) if setup.source.extra else None
+        self.columns = MetadataColumns(setup.source.extra) if setup.source.extra else None
         """Columns that are added from keys and metadata of records; None if there are none."""
         self.records = RecordEncoders(setup)
         self.results = ResultEncoders(setup)

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
 
     from ingest.formats import Format
-    from ingest.formats.columns import Extra
+    from ingest.formats.metadata_columns import ExtraColumns
     from ingest.kafka.admin import Split
     from ingest.model.record import Headers
     from ingest.schema.infer import Inference
@@ -51,7 +51,7 @@ class InMemorySource:
         return self.options.sample_size
 
     @property
-    def extra(self) -> Extra:
+    def extra(self) -> ExtraColumns:
         """The columns that come from elsewhere than the value."""
         return self.options.extra
 

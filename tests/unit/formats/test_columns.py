@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from ingest.formats.columns import Columns, Extra
+from ingest.formats.metadata_columns import ExtraColumns, MetadataColumns
 from ingest.model.change import Kind, Reject
 from ingest.testing.records import MemoryRecord
 
@@ -19,7 +19,7 @@ from ingest.testing.records import MemoryRecord
     ],
 )
 def test_a_clash_names_both_values(key: bytes, value: bytes, why: str) -> None:
-    columns = Columns(Extra(key=True, key_is_primary=True, metadata=("topic",)))
+    columns = MetadataColumns(ExtraColumns(key=True, key_is_primary=True, metadata=("topic",)))
     change = (("t",), Kind.INSERT, None, msgspec.Raw(value), None, None)
     (bad,) = columns.add([change], [MemoryRecord(0, "t", key, value)])
     assert isinstance(bad, Reject)

@@ -14,8 +14,8 @@ from inmemory import run
 
 from ingest.formats import canal_json, debezium_json
 from ingest.formats.canal_json import CanalJson
-from ingest.formats.columns import Columns, Extra
 from ingest.formats.debezium_json import DebeziumJson
+from ingest.formats.metadata_columns import ExtraColumns, MetadataColumns
 from ingest.model import types
 from ingest.model.cache import MAX_COUNTED, Cache, count_up
 from ingest.model.change import InlineSchema, Kind
@@ -150,7 +150,7 @@ def test_names_of_tables_take_no_more_than_their_room() -> None:
 
 
 def test_columns_of_keys_take_no_more_than_their_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    columns = Columns(Extra(key=True, key_is_primary=True))
+    columns = MetadataColumns(ExtraColumns(key=True, key_is_primary=True))
     monkeypatch.setattr(columns, "_sayings", Cache(10_000, 2 * MIB))
 
     class Keyed:

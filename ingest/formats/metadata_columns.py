@@ -47,7 +47,7 @@ TYPES: Final[dict[str, DataType]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Extra:
+class ExtraColumns:
     """Which columns there are beside the value's."""
 
     key: bool = False
@@ -67,10 +67,10 @@ class Extra:
         return self.key or bool(self.value_prefix) or bool(self.metadata)
 
 
-class Columns:
+class MetadataColumns:
     """Puts the columns in. Made once per worker; remembers what messages declared."""
 
-    def __init__(self, extra: Extra) -> None:
+    def __init__(self, extra: ExtraColumns) -> None:
         """Know nothing yet."""
         self._extra = extra
         self._names = [msgspec.json.encode(name) for name in extra.metadata]
