@@ -130,8 +130,10 @@ class KafkaSink(TopicsOptions):
         keyed = source.key_from_message
         if self.strategy == "all-to-zero" or key is not None:
             written = layout if isinstance(value, ValueTemplate) else None
-            return ChangeEncoder(table, source.schema, sink, layout.render, inference, key_from_message=keyed, layout=written,
-                           coarse=self.include_schema)  # fmt: skip
+            return ChangeEncoder(
+                table, source.schema, sink, layout.render, inference, key_from_message=keyed, layout=written,
+                coarse=self.include_schema,
+            )  # fmt: skip
         hashed = json_key(target, sink)
 
         def render(change: RowChange) -> Iterator[Record]:
