@@ -25,7 +25,7 @@ def cache() -> Path:
 
 
 @contextmanager
-def alone(name: str) -> Iterator[None]:
+def locked(name: str) -> Iterator[None]:
     """Hold the lock of this name.
 
     Another process of this user waits, so that two processes never fill the same part of the cache.

@@ -17,7 +17,7 @@ from shared_java import SharedJava
 from ingest.config.masking import SEEN
 from ingest.kafka import handle
 from ingest.native import native
-from ingest.paths import alone
+from ingest.paths import locked
 from ingest.sandbox import broker as sandbox
 from ingest.spark import archive
 from ingest.testing import in_memory_run
@@ -96,7 +96,7 @@ def _no_secrets_of_other_tests() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def java() -> None:
     """Leave to start Java, here or in a command; runs start faster after this."""
-    with alone("warmup"):
+    with locked("warmup"):
         if not archive.path().is_file():  # by itself: this process may have a Spark of its own, for tests in memory
             subprocess.run([INGEST, "warmup"], check=True, stdout=subprocess.DEVNULL)
 

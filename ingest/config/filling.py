@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 PREFIX: Final = "properties."
 """Prefix of the options that are Kafka client properties."""
-_MOST_NOTES: Final = 20
+_MAX_NOTES: Final = 20
 """Number of placeholders of one text that get a note at most."""
 _WHOLE: Final = "properties-from-secret"
 _SECRET: Final = "dew.csms.secretName"  # noqa: S105  (an option)
@@ -63,7 +63,7 @@ class Filling:
         if isinstance(value, Scalar):
             if value.value is not None and value.written is None:
                 found = self._interpolation.fill(value.value)
-                for problem in found.problems[:_MOST_NOTES]:
+                for problem in found.problems[:_MAX_NOTES]:
                     span = self._document.within(value, problem.at, problem.length)
                     self._document.report(span, problem.why, severity="note")
                 value.written, value.value = value.value, found.text

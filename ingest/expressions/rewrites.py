@@ -172,17 +172,17 @@ def _group(call: str) -> Callable[[list[Words], Say], str]:
         if n == "0":
             return found
         if n.isdecimal() and len(words) == 1 and kind(words[0]) in TEXTS:  # tested once, not for each row
-            count = min(int(n), _MOST_GROUPS)
+            count = min(int(n), _MAX_GROUPS)
             test = f"(?!)(?:{words[0].text}\n)|{'()' * count}\\{count}"
             return f"IF('' RLIKE {literal(test)}, NULL, {found})"
-        some = f"least(greatest({n}, 1), {_MOST_GROUPS})"
+        some = f"least(greatest({n}, 1), {_MAX_GROUPS})"
         test = f"'(?!)(?:' || {pattern} || '\\n)|' || repeat('()', {some}) || '\\\\' || {some}"
         return f"CASE WHEN {n} = 0 OR ({n} > 0 AND NOT '' RLIKE ({test})) THEN {found} END"
 
     return made
 
 
-_MOST_GROUPS: Final = 1000
+_MAX_GROUPS: Final = 1000
 
 
 _UNITS: Final = {"0": "timestamp_seconds", "3": "timestamp_millis", "6": "timestamp_micros"}

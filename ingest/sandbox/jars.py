@@ -16,7 +16,7 @@ from typing import Final
 from xml.sax.saxutils import quoteattr
 
 from ingest.errors import ConfigError, Unavailable
-from ingest.paths import alone, cache, java
+from ingest.paths import cache, java, locked
 
 KAFKA_VERSION: Final = "4.1.0"
 FETCH_S: Final = 600
@@ -42,7 +42,7 @@ def jars() -> Path:
     Raise IngestError.
     """
     folder = cache() / f"kafka-{KAFKA_VERSION}"
-    with alone("jars"):
+    with locked("jars"):
         if _verified(folder):
             return folder
         with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:

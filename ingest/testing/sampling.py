@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 MOST: Final = 1_000
 """Records of one split that are looked at from where a run would start, and as many of the newest."""
-MOST_OF_ALL: Final = 20_000
+MAX_OF_ALL: Final = 20_000
 """So many of all splits together, about."""
-MOST_BYTES: Final = 256 << 20
+MAX_BYTES: Final = 256 << 20
 READ_S: Final = 5.0
 """How long to read a part of the sample, at most, in seconds."""
 
@@ -114,7 +114,7 @@ class SampledCoordinator:
         sample = self.sample
         sample.extent = extent = self._real.extent(self._real.ends(positions))
         sample.waiting = sum(max(0, end - positions[split]) for split, (_, end) in extent.items())
-        most = max(10, min(MOST, MOST_OF_ALL // max(1, len(positions))))
+        most = max(10, min(MOST, MAX_OF_ALL // max(1, len(positions))))
         sample.old = anew and not sample.waiting
         if sample.old:
             positions = {split: max(first, end - most) for split, (first, end) in extent.items()}
@@ -146,7 +146,7 @@ class SampledCoordinator:
                 if chunk is not None:
                     self.sample.chunks.append(SampleChunk(chunk.split, chunk.topic, [*chunk.messages]))
                     size += sum(len(message.value() or b"") for message in chunk.messages)
-                if size > MOST_BYTES or time.monotonic() > deadline:
+                if size > MAX_BYTES or time.monotonic() > deadline:
                     break
             return stops | {split: reader.position(split) for split in wanted}
         finally:

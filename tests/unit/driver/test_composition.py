@@ -11,7 +11,7 @@ import pytest
 import ingest
 
 ROOT = Path(ingest.__file__).parent
-MOST_ATTRIBUTES = 10
+MAX_ATTRIBUTES = 10
 
 
 def modules(package: str) -> dict[str, ast.Module]:
@@ -55,7 +55,7 @@ def test_classes_of_the_driver_have_few_attributes_and_no_parent_but_protocols()
             if isinstance(node, ast.ClassDef):
                 parents = [ast.unparse(base) for base in node.bases]
                 assert parents in ([], ["Protocol"]), f"{name}.{node.name}"
-                assert len(attributes(node)) <= MOST_ATTRIBUTES, f"{name}.{node.name}"
+                assert len(attributes(node)) <= MAX_ATTRIBUTES, f"{name}.{node.name}"
 
 
 def test_main_street_can_be_read_in_one_look() -> None:
