@@ -244,10 +244,6 @@ class TransactionalWriter:
             raise Fenced(msg, "nothing is lost; see that only one run of a pipeline is started")
         return progress.unpack(notes, scope.starts, scope.batch, scope.planned)
 
-    def check(self) -> None:
-        """Raise IngestError where a delivery is known to have failed."""
-        self._writer().check()
-
     def _writer(self) -> KafkaWriter:
         assert self._channel is not None
         if not self._begun:

@@ -34,10 +34,7 @@ class Writer(Protocol):
         """Get ready to write; return how far an earlier attempt at the scope came, if that is known (exactly-once)."""
 
     def write(self, records: Sequence[Record]) -> None:
-        """Take records; blocks while too much is under way. Raises IngestError."""
-
-    def check(self) -> None:
-        """Raise IngestError where it is known that what was taken will not be written."""
+        """Take records, or none; blocks while too much is under way. Raises IngestError, also for records before."""
 
     def commit(self, positions: Mapping[Split, int], metadata: bytes, *, final: bool) -> None:
         """Make durable all that was written up to these positions. Raises IngestError; then the outcome is unknown.

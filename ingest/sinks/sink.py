@@ -131,9 +131,6 @@ class PlainWriter:
 
     failures = 0
 
-    def check(self) -> None:
-        """What fails is raised at once."""
-
     def begin(self, _scope: CommitScope) -> ResumePoint | None:
         """As the plan says."""
         return None

@@ -152,10 +152,6 @@ class Buffer:
         """Records that were lost, which only the guarantee `none` goes on after."""
         return self._writer.failures
 
-    def check(self) -> None:
-        """As the writer does."""
-        self._writer.check()
-
     def begin(self, scope: CommitScope) -> ResumePoint | None:
         """As the writer does."""
         return self._writer.begin(scope)

@@ -31,10 +31,7 @@ class WriteStage:
 
     def write(self, split: Split, part: EncodedPart) -> None:
         """Write the records of a part, and account for the rest. Raises IngestError."""
-        if part.records:
-            self._writer.write(part.records)
-        else:
-            self._writer.check()
+        self._writer.write(part.records)
         for reject in part.rejects:
             self._rejects.add(split, reject)
         for reason, count in part.skipped.items():
