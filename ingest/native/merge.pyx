@@ -26,12 +26,12 @@ from ingest.native.workspace cimport Workspace, enter, leave
 from ingest.encode import transform_input
 
 # What a row is that went to an expression: the numbers are the reference's
-cdef int32_t INSERT = transform.INSERT
-cdef int32_t UPDATE = transform.UPDATE
-cdef int32_t UPDATE_ALONE = transform.UPDATE_ALONE
-cdef int32_t DELETE = transform.DELETE
-cdef int32_t BEFORE = transform.BEFORE
-cdef int32_t BOTH = transform.BOTH
+cdef int32_t INSERT = transform_input.INSERT
+cdef int32_t UPDATE = transform_input.UPDATE
+cdef int32_t UPDATE_ALONE = transform_input.UPDATE_ALONE
+cdef int32_t DELETE = transform_input.DELETE
+cdef int32_t BEFORE = transform_input.BEFORE
+cdef int32_t BOTH = transform_input.BOTH
 
 cdef enum:                    # the columns: what stayed here, the programs and masks that came back, results
     BACK_PROGRAM = AT_SENT

@@ -1,7 +1,7 @@
 # cython: language_level=3
 """Records that are put together: columns of a row, images, and texts between them.
 
-The reference is `RecordTemplate` in encode/change_encoder.py, of the pieces that formats/template.py has.
+The reference is `RecordTemplate` in encode/change_encoder.py, of the segments that formats/template.py has.
 """
 
 cimport cython

@@ -25,12 +25,12 @@ cdef extern from "Python.h":
     double PyOS_string_to_double(const char *text, char **end, PyObject *overflow) except? -1.0
 
 # What a row is that goes to an expression: the numbers are the reference's
-cdef int32_t INSERT = transform.INSERT
-cdef int32_t UPDATE = transform.UPDATE
-cdef int32_t UPDATE_ALONE = transform.UPDATE_ALONE
-cdef int32_t DELETE = transform.DELETE
-cdef int32_t BEFORE = transform.BEFORE
-cdef int32_t BOTH = transform.BOTH
+cdef int32_t INSERT = transform_input.INSERT
+cdef int32_t UPDATE = transform_input.UPDATE
+cdef int32_t UPDATE_ALONE = transform_input.UPDATE_ALONE
+cdef int32_t DELETE = transform_input.DELETE
+cdef int32_t BEFORE = transform_input.BEFORE
+cdef int32_t BOTH = transform_input.BOTH
 
 
 cdef bint is_kind(const Column *column, char kind) noexcept nogil:
