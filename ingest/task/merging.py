@@ -23,7 +23,10 @@ from ingest.task.row_results import RowResults
 from ingest.transform.rows import READY
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ingest.encode.transform_input import CompiledTransforms
+    from ingest.encode.upsert_encoder import Record as Written
     from ingest.model.record import Record
     from ingest.model.reject import Failure
     from ingest.model.table import TableId
@@ -44,13 +47,22 @@ NEVER: Final = 1 << 62
 class MergedChunk:
     """What became of a chunk."""
 
-    records: list[Any] = field(default_factory=list)
+    parts: list[Sequence[Written]] = field(default_factory=list)
+    """Encoded records in their order: batches of native code, and lists of the reference."""
     rejects: list[RecordReject] = field(default_factory=list)
     """If the last one does not pass, the task stops at it."""
     counted: int = 0
     """How many of the rejects count."""
     stop: int = NEVER
     """The offset where the task stops; `NEVER` if it does not."""
+
+    def reference_part(self) -> list[Written]:
+        """Return the list that the reference's next records go to."""
+        if self.parts and isinstance(self.parts[-1], list):
+            return self.parts[-1]
+        part: list[Written] = []
+        self.parts.append(part)
+        return part
 
 
 class ChunkMerger:
@@ -99,11 +111,11 @@ class ChunkMerger:
                 continue
             if not left and self._native.supports(programs[index]):
                 limit = rejects[0].at if rejects else NEVER
-                index, row = self._native.merge(retained, results, self._targets, index, row, limit, out.records)
+                index, row = self._native.merge(retained, results, self._targets, index, row, limit, out.parts)
                 left = index < size and offsets[index] < limit
                 continue
             left = not for_native
-            bad = self._merge_message(range(index, stop), row, retained, results, out.records)
+            bad = self._merge_message(range(index, stop), row, retained, results, out.reference_part())
             if bad is not None:
                 stage = "transform" if bad.code == "expression-failed" else stage_of(bad)
                 why = results.said(row, stop_row) if stage == "transform" else ""
@@ -198,9 +210,9 @@ class NativeMerge:
         start: int,
         row: int,
         limit: int,
-        records: list[Any],
+        parts: list[Sequence[Written]],
     ) -> tuple[int, int]:
-        """Add the records of the rows from `start` on, whose results begin at `row`, to `records`.
+        """Add the records of the rows from `start` on, whose results begin at `row`, to `parts`, as batches.
 
         Returns the first row that is left to the reference, or is not before the offset `limit`, and where its results
         begin.
@@ -211,7 +223,8 @@ class NativeMerge:
                 self._tables, targets, retained.size, retained.columns, results.kinds, results.size, columns, start,
                 row, limit,
             )  # fmt: skip
-            records += batch
+            if batch:
+                parts.append(batch)
             if filtered:
                 self._result.skip(FILTERED, filtered)
             for target, count in done.items():

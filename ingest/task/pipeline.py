@@ -184,7 +184,8 @@ class TransformWriteStage:
         """Write a chunk from where its split is written, and account for the rest of it."""
         first = self._positions[chunk.split]
         merged = self._merger.merge(retained, results, chunk, first)
-        self._writer.write(merged.records)
+        for part in merged.parts or [()]:  # a writer is asked at least once for each chunk whether it can write
+            self._writer.write(part)
         for reject in merged.rejects:
             self._rejects.add(chunk.split, reject)
         for at, reason in chunk.skipped:
