@@ -66,9 +66,9 @@ def take() -> None:
     columns = tuple(Column(name, types.parse(kind), nullable=name != "id") for name, kind in names.items())
     schema, table = TableSchema(columns, ("id",)), ("inventory", "t0")
     sink = UpsertKafka.model_validate({"type": "upsert-kafka", "properties.*": {"bootstrap.servers": "h:1"}})
-    plans = EncoderCache(sink.plan, Inference(DebeziumJson().reading, False, {}, 2000))
-    plans.renew(Schemas(1, {table: SourceTable(schema, (("out",),), True)}, {("out",): schema}), None)
-    encoder, given = native.NativeEncoders(DebeziumJson(), plans).of("t"), updates()
+    cache = EncoderCache(sink.encoder, Inference(DebeziumJson().reading, False, {}, 2000))
+    cache.renew(Schemas(1, {table: SourceTable(schema, (("out",),), True)}, {("out",): schema}), None)
+    encoder, given = native.NativeEncoders(DebeziumJson(), cache).of("t"), updates()
     stop, full = 0, True
     while full:
         batch, stop = encoder.encode(given, stop)

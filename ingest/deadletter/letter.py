@@ -21,7 +21,7 @@ PREFIX: Final = "__ingest.errors."
 _MAX_TEXT: Final = 1000
 
 
-def headers_of(record: Record, stage: str, bad: Reject, pipeline: str) -> Headers:
+def headers_of(record: Record, stage: str, reject: Reject, pipeline: str) -> Headers:
     """The record's headers, and ours; those that it has from an earlier rejection are replaced."""
     original = origin(record)
     found: dict[str, str] = {
@@ -29,9 +29,9 @@ def headers_of(record: Record, stage: str, bad: Reject, pipeline: str) -> Header
         "partition": str(original.partition() or 0),
         "offset": str(original.offset() or 0),
         "stage": stage,
-        "code": bad.code,
-        "message": bad.message[:_MAX_TEXT],
-        "table": "" if bad.table is None else show(bad.table)[:_MAX_TEXT],
+        "code": reject.code,
+        "message": reject.message[:_MAX_TEXT],
+        "table": "" if reject.table is None else show(reject.table)[:_MAX_TEXT],
         "time": str(int(time.time() * 1000)),
         "pipeline": pipeline,
     }
@@ -43,7 +43,7 @@ def headers_of(record: Record, stage: str, bad: Reject, pipeline: str) -> Header
 class DeadLetters(Protocol):
     """A task's side of a collector of rejects."""
 
-    def add(self, record: Record, stage: str, bad: Reject) -> None:
+    def add(self, record: Record, stage: str, reject: Reject) -> None:
         """Take a reject; raises IngestError."""
 
     def commit(self) -> None:
@@ -60,10 +60,10 @@ class DeadLetterTopic:
         self._writer = writer
         self._shared = shared
 
-    def add(self, record: Record, stage: str, bad: Reject) -> None:
+    def add(self, record: Record, stage: str, reject: Reject) -> None:
         """Queue a letter; raises IngestError."""
         kind, millis = record.timestamp()
-        headers = headers_of(record, stage, bad, self._pipeline)
+        headers = headers_of(record, stage, reject, self._pipeline)
         self._writer.send(self._topic, record.key(), record.value(), headers, millis if kind else None)
 
     def commit(self) -> None:

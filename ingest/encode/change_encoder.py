@@ -81,20 +81,20 @@ class ChangeEncoder:
         inference: Inference,
         *,
         key_from_message: bool,
-        layout: RecordTemplate | None = None,
+        template: RecordTemplate | None = None,
         coarse: bool = False,
     ) -> None:
-        """`render`: the sink's records for a change; `layout`: where it is what that renders.
+        """`render`: the sink's records for a change; `template`: where it is what that renders.
 
         `coarse`: that writes times in microseconds.
         """
         self.table = table
-        self.source, self.sink, self.layout = source, sink, layout
+        self.source, self.sink, self.template = source, sink, template
         self.inserted = self.updated = self.deleted = self.unrepresentable = 0
-        self._conformer = RowCoercer(table, source, sink, inference)
-        self.withheld = self._conformer.withheld
-        self.strings_in_keys = self._conformer.strings_in_keys
-        self.declared = self._conformer.declared
+        self._coercer = RowCoercer(table, source, sink, inference)
+        self.withheld = self._coercer.withheld
+        self.strings_in_keys = self._coercer.strings_in_keys
+        self.declared = self._coercer.declared
         times = [c.name for c in sink.columns if isinstance(c.type, (TimestampNTZType, TimeType))]
         self._fine = [name for name in times if coarse and name in self.declared]
         """Times that may be finer than what is written."""
@@ -108,13 +108,13 @@ class ChangeEncoder:
     @property
     def standard(self) -> str:
         """How timestamps are written."""
-        return self._conformer.standard
+        return self._coercer.standard
 
     @property
     def simple(self) -> bool:
         """Whether every column is the sink's, wide enough, under a plain name."""
-        conformer = self._conformer
-        return not conformer.absent and not conformer.narrow and all(plain_name(name) for name in conformer.sink_types)
+        coercer = self._coercer
+        return not coercer.absent and not coercer.narrow and all(plain_name(name) for name in coercer.sink_types)
 
     def upsert(
         self,
@@ -126,7 +126,7 @@ class ChangeEncoder:
         emit: Callable[[Record], None],
     ) -> None:
         """Emit an insert or update; raises Drift, KeyChanged or RowError, having emitted nothing."""
-        text, _, _ = self._conformer.row(after, declared)
+        text, _, _ = self._coercer.row(after, declared)
         row = {name: text.get(name, b"null") for name in self._columns}
         key = self._key_in(after)
         self._check(key, message_key, declared)
@@ -134,7 +134,7 @@ class ChangeEncoder:
         if kind is Kind.UPDATE and before is not None:
             if declared is not None and declared.read_before is not None:
                 before = declared.read_before(before)
-            old, old_key = self._conformer.image(before), self._key_in(before)
+            old, old_key = self._coercer.image(before), self._key_in(before)
             if declared is not None and declared.overlay:
                 old, old_key = {**row, **old}, {**key, **old_key}
         for record in self._render(RowChange(kind, old, row, key, old_key)):
@@ -155,10 +155,10 @@ class ChangeEncoder:
         emit: Callable[[Record], None],
     ) -> None:
         """Emit a delete; raises as `upsert` does."""
-        row, key = ({}, {}) if before is None else (self._conformer.image(before), self._key_in(before))
+        row, key = ({}, {}) if before is None else (self._coercer.image(before), self._key_in(before))
         image = None if message_key is None else key_image(message_key)
         if image is not None:
-            row = {**self._conformer.image(image), **row}
+            row = {**self._coercer.image(image), **row}
             key = {**self._key_in(image), **key}
         if not row:
             raise RowError("no-key", "a delete needs its row in the before image, or its key in the message key")

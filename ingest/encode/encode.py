@@ -1,4 +1,4 @@
-"""Encoding of changes as a sink's records, by the plans of their tables.
+"""Encoding of changes as a sink's records, by the encoders of their tables.
 
 This is the hot loop. In: the changes of one chunk of one split. Out: records, up to the first change that does not fit
 its table's schema. All rows of one message are encoded, or none of them.
@@ -44,7 +44,7 @@ class Encoded:
 
 def encode(
     changes: Sequence[Decoded],
-    plans: EncoderCache,
+    cache: EncoderCache,
     tolerated: int,
     *,
     ignore_decode: bool = False,
@@ -59,7 +59,7 @@ def encode(
     result = Encoded(marks=[] if marked else None)
     marks = result.marks
     emit = result.records.append
-    compiled = plans.compiled.get
+    compiled = cache.compiled.get
     remaining = iter(changes)
     counted = 0
     for change in remaining:
@@ -69,30 +69,30 @@ def encode(
             try:
                 if type(change) is tuple:
                     table, kind, before, after, key, declared = change
-                    plan = compiled(table) or plans.find(table)
+                    encoder = compiled(table) or cache.find(table)
                     if kind is _DELETE:
-                        plan.delete(before, key, declared, emit)
+                        encoder.delete(before, key, declared, emit)
                     else:
-                        plan.upsert(kind, before, after, key, declared, emit)  # type: ignore[arg-type]  # `after` is set
+                        encoder.upsert(kind, before, after, key, declared, emit)  # type: ignore[arg-type]  # `after` is set
                     continue
-                failed = _encode_all(change, plans, result.records)  # type: ignore[arg-type]  # a list of changes
+                failed = _encode_all(change, cache, result.records)  # type: ignore[arg-type]  # a list of changes
                 if failed is None:
                     continue
-                bad = failed
+                reject = failed
             except RowError as exc:
-                bad = Reject(exc.code, str(exc), table)
+                reject = Reject(exc.code, str(exc), table)
             except (Drift, KeyChanged) as exc:
                 result.stop = len(changes) - length_hint(remaining) - 1
                 result.why = exc
                 return result
         elif type(change) is Reject:
-            bad = change
+            reject = change
         else:
             result.skipped[change.reason] = result.skipped.get(change.reason, 0) + 1  # type: ignore[union-attr]
             continue
         index = len(changes) - length_hint(remaining) - 1
-        stage = "decode" if type(change) is Reject else stage_of(bad)
-        result.rejects.append((index, stage, bad))
+        stage = "decode" if type(change) is Reject else stage_of(reject)
+        result.rejects.append((index, stage, reject))
         counted += not (ignore_decode and stage == "decode")
         if counted > tolerated:
             result.stop = index
@@ -101,37 +101,37 @@ def encode(
     return result
 
 
-def stage_of(bad: Reject) -> str:
+def stage_of(reject: Reject) -> str:
     """Return the stage that a row's reject belongs to.
 
     A text that is not JSON is an error of the format, so its stage is "decode", although encoding found it.
     """
-    return "decode" if bad.code == "malformed" else "conform"
+    return "decode" if reject.code == "malformed" else "conform"
 
 
-def _encode_all(changes: list[Change], plans: EncoderCache, records: list[Record]) -> Reject | None:
+def _encode_all(changes: list[Change], cache: EncoderCache, records: list[Record]) -> Reject | None:
     """Encode the rows of one message: all of them or none.
 
     Return the reject where a row is refused, else None. Raise Drift or KeyChanged. Where a row is refused or an error
-    is raised, `records` and the plans' counters are as they were before.
+    is raised, `records` and the encoders' counters are as they were before.
     """
     mark = len(records)
     done: list[tuple[TableEncoder, int, int, int]] = []
     complete = False
     try:
         for table, kind, before, after, key, declared in changes:
-            plan = plans.compiled.get(table) or plans.find(table)
-            done.append((plan, plan.inserted, plan.updated, plan.deleted))
+            encoder = cache.compiled.get(table) or cache.find(table)
+            done.append((encoder, encoder.inserted, encoder.updated, encoder.deleted))
             if kind is _DELETE:
-                plan.delete(before, key, declared, records.append)
+                encoder.delete(before, key, declared, records.append)
             else:
-                plan.upsert(kind, before, after, key, declared, records.append)  # type: ignore[arg-type]  # `after` is set
+                encoder.upsert(kind, before, after, key, declared, records.append)  # type: ignore[arg-type]  # `after` is set
         complete = True
     except RowError as exc:
         return Reject(exc.code, str(exc), table)
     finally:
         if not complete:
             del records[mark:]
-            for plan, inserted, updated, deleted in reversed(done):
-                plan.inserted, plan.updated, plan.deleted = inserted, updated, deleted
+            for encoder, inserted, updated, deleted in reversed(done):
+                encoder.inserted, encoder.updated, encoder.deleted = inserted, updated, deleted
     return None

@@ -1,4 +1,4 @@
-"""The plans of all tables, and the plans that are not of one plain table: refused ones, and those of several sinks."""
+"""The encoders of all tables, and those for tables that are refused or that go to several sink tables."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _UPDATE = Kind.UPDATE
 
 
 class RejectingEncoder:
-    """The plan of a table whose rows cannot be written at all, e.g. for its name: each is a reject."""
+    """The encoder of a table whose rows cannot be written at all, e.g. for its name: each is a reject."""
 
     inserted = updated = deleted = unrepresentable = 0
 
@@ -48,22 +48,22 @@ class RejectingEncoder:
 
 
 class FanOutEncoder:
-    """The plan of a source table that goes to several sink tables: all of them take a change, or none."""
+    """The encoder of a source table that goes to several sink tables: all of them take a change, or none."""
 
-    def __init__(self, table: TableId, plans: Sequence[TableEncoder]) -> None:
-        """Keep the plans, one for each sink table."""
+    def __init__(self, table: TableId, encoders: Sequence[TableEncoder]) -> None:
+        """Keep the encoders, one for each sink table."""
         self.table = table
         self.inserted = self.updated = self.deleted = self.unrepresentable = 0
-        self._plans = plans
+        self._encoders = encoders
 
     @property
     def withheld(self) -> dict[str, int]:
-        """What all plans withheld since the last time."""
+        """What all encoders withheld since the last time."""
         out: dict[str, int] = {}
-        for plan in self._plans:
-            for column, count in plan.withheld.items():
+        for encoder in self._encoders:
+            for column, count in encoder.withheld.items():
                 out[column] = out.get(column, 0) + count
-            plan.withheld.clear()
+            encoder.withheld.clear()
         return out
 
     def upsert(
@@ -75,10 +75,10 @@ class FanOutEncoder:
         declared: InlineSchema | None,
         emit: Callable[[Record], None],
     ) -> None:
-        """Emit the records for all sink tables; raises as the plans do, having emitted nothing."""
+        """Emit the records for all sink tables; raises as the encoders do, having emitted nothing."""
         made: list[Record] = []
-        for plan in self._plans:
-            plan.upsert(kind, before, after, message_key, declared, made.append)
+        for encoder in self._encoders:
+            encoder.upsert(kind, before, after, message_key, declared, made.append)
         if kind is _UPDATE:
             self.updated += 1
         else:
@@ -93,10 +93,10 @@ class FanOutEncoder:
         declared: InlineSchema | None,
         emit: Callable[[Record], None],
     ) -> None:
-        """Emit the tombstones for all sink tables; raises as the plans do, having emitted nothing."""
+        """Emit the tombstones for all sink tables; raises as the encoders do, having emitted nothing."""
         made: list[Record] = []
-        for plan in self._plans:
-            plan.delete(before, message_key, declared, made.append)
+        for encoder in self._encoders:
+            encoder.delete(before, message_key, declared, made.append)
         if made:
             self.deleted += 1
         else:
@@ -106,7 +106,7 @@ class FanOutEncoder:
 
 
 class EncoderCache:
-    """The plans of all tables; a table's are made when its first record comes."""
+    """The encoders of all tables; a table's are made when its first record comes."""
 
     def __init__(self, make: MakeEncoder, inference: Inference) -> None:
         """`make`: the sink's own; raises RowError for a table it cannot take."""
@@ -114,24 +114,24 @@ class EncoderCache:
         self._inference = inference
         self.schemas = Schemas()
         self.compiled: dict[TableId, TableEncoder] = {}
-        self.feed: Callable[[TableId, SourceTable], TableEncoder] | None = None
-        """What makes the plans of tables whose rows a transform changes first; without it, they were changed before."""
+        self.transform_input: Callable[[TableId, SourceTable], TableEncoder] | None = None
+        """The maker of encoders for tables whose rows a transform changes first; None if rows were changed before."""
 
     def find(self, table: TableId) -> TableEncoder:
-        """Compile and keep the plan of a table; raises Drift where the table is not known."""
+        """Compile and keep the encoder of a table; raises Drift where the table is not known."""
         source = self.schemas.sources.get(table)
         if source is None:
             raise Drift
         inference = self._inference
         if source.output is not None:
-            if self.feed is not None:
-                plan = self.compiled[table] = self.feed(table, source)
-                return plan
+            if self.transform_input is not None:
+                encoder = self.compiled[table] = self.transform_input(table, source)
+                return encoder
             source = source.after()
             inference = inference.after(table, source.schema)
-        plans = [self._compile(table, source, target, inference) for target in source.targets]
-        plan = self.compiled[table] = plans[0] if len(plans) == 1 else FanOutEncoder(table, plans)
-        return plan
+        encoders = [self._compile(table, source, target, inference) for target in source.targets]
+        encoder = self.compiled[table] = encoders[0] if len(encoders) == 1 else FanOutEncoder(table, encoders)
+        return encoder
 
     def _compile(self, table: TableId, source: SourceTable, target: TableId, inference: Inference) -> TableEncoder:
         try:
@@ -140,7 +140,7 @@ class EncoderCache:
             return RejectingEncoder(table, exc.code, str(exc))
 
     def renew(self, schemas: Schemas, changed: set[TableId] | None) -> None:
-        """Work with other schemas from here on; plans of the source or sink tables that changed (None: all) go."""
+        """Work with other schemas from here on; encoders of the source or sink tables that changed (None: all) go."""
         self.schemas = schemas
         for table in list(self.compiled):
             source = schemas.sources.get(table)

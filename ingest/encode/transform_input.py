@@ -158,7 +158,7 @@ _READ: Final[dict[str, Callable[[bytes], Any]]] = {"s": _text, "l": int, "d": fl
 
 
 class TransformInputEncoder:
-    """How changes of one table go to Spark: a plan like those of sinks, whose records are `Fed`."""
+    """How changes of one table go to Spark: an encoder like those of sinks, whose records are `Fed`."""
 
     def __init__(
         self,
@@ -177,9 +177,9 @@ class TransformInputEncoder:
         places = {slot: i for i, slot in enumerate(programs.inputs)}
         self.table = table
         self.inserted = self.updated = self.deleted = self.unrepresentable = 0
-        self._conformer = RowCoercer(table, source.schema, source.schema, inference)
-        self.withheld = self._conformer.withheld
-        self.static, self.standard = self._conformer.static, self._conformer.standard
+        self._coercer = RowCoercer(table, source.schema, source.schema, inference)
+        self.withheld = self._coercer.withheld
+        self.static, self.standard = self._coercer.static, self._coercer.standard
         self.images = images or EVENT in program.decisive
         """Whether the row before an update goes in any case."""
         self._primary_key = source.schema.primary_key if source.key_from_message else ()
@@ -199,7 +199,7 @@ class TransformInputEncoder:
         """Those that are of the result's key."""
         self.was = [] if self.images else [(i.name, i.slot[0], places[i.slot]) for i in program.was_inputs]
         """Columns of the row before an update that travel with the row after it, where both have the same key."""
-        self.declared = self._conformer.declared
+        self.declared = self._coercer.declared
         self._fine = {i.name: i.type for i in program.inputs if i.name in self.declared and has_times(i.type)}
         """Times, and nested values with times, that may be finer than a microsecond, as expressions are not."""
         self.cut: dict[str, int] = {}
@@ -244,7 +244,7 @@ class TransformInputEncoder:
         # A FLOAT is decoded as a number, and travels as a text
         checked = checked and not any(isinstance(i.type, FloatType) for i in self.program.inputs)
         self._decode: Callable[[Any], Any] = refuse
-        if checked and all(map(plain_name, names)) and not self._conformer.static:
+        if checked and all(map(plain_name, names)) and not self._coercer.static:
             fields = [field_of(c, i, required=not c.nullable) for i, c in enumerate(source.columns)]
             self._decode = decoder_of(tuple(fields), forbid_unknown=True)
         attributes = [names[name] for name, _, _ in self.inputs]
@@ -286,12 +286,12 @@ class TransformInputEncoder:
         declared: InlineSchema | None,
         emit: Callable[[Any], None],
     ) -> None:
-        row, _, _ = self._conformer.row(after, declared)
+        row, _, _ = self._coercer.row(after, declared)
         self._check(message_key, declared)
         if kind is Kind.UPDATE and before is not None:
             if declared is not None and declared.read_before is not None:
                 before = declared.read_before(before)
-            old = self._conformer.image(before)
+            old = self._coercer.image(before)
             if declared is not None and declared.overlay:
                 old = {**row, **old}
             partial = len(old) < len(row) and any(name not in old for name in row)
@@ -317,14 +317,14 @@ class TransformInputEncoder:
         emit: Callable[[Any], None],
     ) -> None:
         """Emit a delete; raises as `upsert` does."""
-        row = {} if before is None else self._conformer.image(before)
+        row = {} if before is None else self._coercer.image(before)
         key = None if message_key is None else key_image(message_key)
         if key is not None:
-            row = {**self._conformer.image(key), **row}
+            row = {**self._coercer.image(key), **row}
         if not row:
             raise RowError("no-key", "a delete needs its row in the before image, or its key in the message key")
         self._check(message_key, declared)
-        partial = any(name not in row for name in self._conformer.source_types)
+        partial = any(name not in row for name in self._coercer.source_types)
         text = self._sent(row, *(image for image in (key, before) if image is not None))
         self._emit(DELETE | (PARTIAL if partial else 0), "-D", text, self._read(row), emit)
 
@@ -356,7 +356,7 @@ class TransformInputEncoder:
             try:
                 values[place] = value = _READ[kind](raw)
             except ValueError:
-                msg = f"column {name!r} is {types.name(self._conformer.source_types[name])}, and the row before holds "
+                msg = f"column {name!r} is {types.name(self._coercer.source_types[name])}, and the row before holds "
                 raise RowError("type-mismatch", msg + raw[:60].decode("utf-8", "backslashreplace")) from None
             if name in self._fine:
                 values[place], cut = coarse(self._fine[name], value)

@@ -120,11 +120,11 @@ class UpsertEncoder:
     ) -> None:
         """Compile the decoders of the whole row and of its key."""
         self.table = table
-        self._conformer = conformer = RowCoercer(table, source, sink, inference)
-        self.withheld = conformer.withheld
-        self.standard = conformer.standard
-        self.strings_in_keys = conformer.strings_in_keys
-        self.declared = conformer.declared
+        self._coercer = coercer = RowCoercer(table, source, sink, inference)
+        self.withheld = coercer.withheld
+        self.standard = coercer.standard
+        self.strings_in_keys = coercer.strings_in_keys
+        self.declared = coercer.declared
         self._declared: InlineSchema | None = None
         """What was declared last and agrees with the primary key."""
         self._trusted: InlineSchema | None = None
@@ -136,9 +136,9 @@ class UpsertEncoder:
         self.key_from_message = key_from_message
         self._primary_key = sink.primary_key
         self._key_texts = [msgspec.json.encode(name) for name in sink.primary_key]
-        self._sink_types = conformer.sink_types
+        self._sink_types = coercer.sink_types
         plain = all(plain_name(column.name) for column in source.columns)
-        self._fast = plain and not conformer.absent and not conformer.narrow
+        self._fast = plain and not coercer.absent and not coercer.narrow
         self._shapes: list[_Shape] = []
         self._known_shapes: set[tuple[frozenset[str], frozenset[str]]] = set()
         self._key_decode: Callable[[Any], Any] = refuse
@@ -146,7 +146,7 @@ class UpsertEncoder:
         self._key_of_integer: bytes | None = None
         self._key_text: Callable[[Any], bytes] | None = None
         self._compile_key()
-        self._add_shape(frozenset(), frozenset(conformer.rewritten))
+        self._add_shape(frozenset(), frozenset(coercer.rewritten))
 
     @property
     def simple(self) -> bool:
@@ -296,7 +296,7 @@ class UpsertEncoder:
         changed = False
         for attribute, name, begins, data_type, sink_type in shape.converted:
             value = bytes(getattr(row, attribute))
-            own = self._conformer.own(name, data_type, value)
+            own = self._coercer.own(name, data_type, value)
             if own is None:
                 return self._rewrite(raw, declared)[1]
             made = written(own, data_type, sink_type, self.standard)
@@ -322,10 +322,10 @@ class UpsertEncoder:
 
         What is missing comes last, as in `_finish`: which way a row went does not show.
         """
-        text, missing, converted = self._conformer.row(raw, declared)
+        text, missing, converted = self._coercer.row(raw, declared)
         key = self._slow_key(raw)
-        self._add_shape(missing, converted | self._conformer.rewritten)
-        if self._fast and not self._conformer.static and not converted and len(text) == len(self.sink.columns):
+        self._add_shape(missing, converted | self._coercer.rewritten)
+        if self._fast and not self._coercer.static and not converted and len(text) == len(self.sink.columns):
             return key, bytes(raw)
         return key, object_of(text | {c.name: b"null" for c in self.sink.columns if c.name not in text})
 

@@ -1,6 +1,6 @@
 """The native implementation of decoding and encoding, where that was built: messages in, records of keyed rows out.
 
-In: messages of one form, and the plans of their tables. Out: encoded records, as far as there is no doubt about a
+In: messages of one form, and the encoders of their tables. Out: encoded records, as far as there is no doubt about a
 message; the rest is for `decode` and `encode`, which are the reference. A few times as fast as they are.
 `INGEST_NATIVE=off` in the workers' environment does without.
 """
@@ -56,21 +56,21 @@ _MAX_TARGETS: Final = 20_000
 class NativeEncoders:
     """Encoders of messages of one form; one for each topic."""
 
-    def __init__(self, messages: Format, plans: EncoderCache, targets: TargetTable | None = None) -> None:
+    def __init__(self, messages: Format, cache: EncoderCache, targets: TargetTable | None = None) -> None:
         """`messages`: has a `form`; `targets`: where records go by, where rows go to expressions."""
         assert messages.form is not None
         self._form = codes.MessageForm[f"FORM_{messages.form.upper()}"]
         self._format = messages
-        self._plans = plans
+        self._cache = cache
         self._targets = targets
         self._encoders: dict[str, NativeEncoder] = {}
         self._tables: dict[TableId, tuple[TableEncoder, RowEncoder]] = {}
         self._version = -1
 
     def of(self, topic: str) -> NativeEncoder:
-        """Return the encoder of a topic, with the schemas that the plans are of now."""
-        if self._version != self._plans.schemas.version:
-            self._version = self._plans.schemas.version
+        """Return the encoder of a topic, with the schemas that the encoders of tables are of now."""
+        if self._version != self._cache.schemas.version:
+            self._version = self._cache.schemas.version
             for encoder in self._encoders.values():
                 encoder.forget()
         found = self._encoders.get(topic)
@@ -83,7 +83,7 @@ class NativeEncoders:
 
     @staticmethod
     def settle() -> None:
-        """Tell the plans how many changes were encoded since the last time."""
+        """Tell the encoders of tables how many changes were encoded since the last time."""
         native_encoder.settle()
 
     def _finder(self, topic: str) -> Callable[[bytes], RowEncoder | None]:
@@ -111,17 +111,17 @@ class NativeEncoders:
     def _table(self, table: TableId) -> RowEncoder | None:
         """Return what encodes the rows of a table; None where that is the reference."""
         try:
-            plan = self._plans.compiled.get(table) or self._plans.find(table)
+            encoder = self._cache.compiled.get(table) or self._cache.find(table)
         except Drift:
             return None
         known = self._tables.get(table)
-        if known is None or known[0] is not plan:
-            spec = _spec(plan)
+        if known is None or known[0] is not encoder:
+            spec = _spec(encoder)
             if spec is None:
                 return None
-            if isinstance(plan, UpsertEncoder) and self._targets is not None:
-                spec = msgspec.structs.replace(spec, targets=self._targets.of(table, plan.destination))
-            known = self._tables[table] = (plan, row_encoder.RowEncoder(spec, plan, _destination(plan)))
+            if isinstance(encoder, UpsertEncoder) and self._targets is not None:
+                spec = msgspec.structs.replace(spec, targets=self._targets.of(table, encoder.destination))
+            known = self._tables[table] = (encoder, row_encoder.RowEncoder(spec, encoder, _destination(encoder)))
         return known[1]
 
 
@@ -160,46 +160,46 @@ class TargetTable:
         return insert, update, delete, self.place(destination, ())
 
 
-def writes(plan: TableEncoder) -> bool:
+def writes(encoder: TableEncoder) -> bool:
     """Return whether the native code makes the records of a table."""
-    return _spec(plan) is not None
+    return _spec(encoder) is not None
 
 
-def _destination(plan: TableEncoder) -> Any:  # noqa: ANN401  (the sink's own)
-    if isinstance(plan, ChangeEncoder):
-        assert plan.layout is not None
-        return plan.layout.destination
-    return plan.destination if isinstance(plan, UpsertEncoder) else None
+def _destination(encoder: TableEncoder) -> Any:  # noqa: ANN401  (the sink's own)
+    if isinstance(encoder, ChangeEncoder):
+        assert encoder.template is not None
+        return encoder.template.destination
+    return encoder.destination if isinstance(encoder, UpsertEncoder) else None
 
 
-def _spec(plan: TableEncoder) -> RowEncoderSpec | None:
+def _spec(encoder: TableEncoder) -> RowEncoderSpec | None:
     """Return how the rows of a table are encoded; None where that is for the reference."""
     if not BUILT:
         return None
-    if isinstance(plan, TransformInputEncoder):
-        return specs.feed_spec(plan)
-    if isinstance(plan, ChangeEncoder):
-        layout = plan.layout
-        if layout is None or not isinstance(layout.value, ValueTemplate) or not plan.simple:
+    if isinstance(encoder, TransformInputEncoder):
+        return specs.transform_input_spec(encoder)
+    if isinstance(encoder, ChangeEncoder):
+        template = encoder.template
+        if template is None or not isinstance(template.value, ValueTemplate) or not encoder.simple:
             return None
-        template, spec = specs.template_spec(plan, layout), specs.table_spec(plan)
-        return None if template is None or spec is None else msgspec.structs.replace(spec, template=template)
-    return specs.table_spec(plan) if isinstance(plan, UpsertEncoder) and plan.simple else None
+        records, spec = specs.template_spec(encoder, template), specs.table_spec(encoder)
+        return None if records is None or spec is None else msgspec.structs.replace(spec, template=records)
+    return specs.table_spec(encoder) if isinstance(encoder, UpsertEncoder) and encoder.simple else None
 
 
-def compile_table(plan: TableEncoder) -> RowEncoder | None:
+def compile_table(encoder: TableEncoder) -> RowEncoder | None:
     """Return what encodes the rows of a table; None where that is for the reference."""
-    spec = _spec(plan)
-    return None if spec is None else row_encoder.RowEncoder(spec, plan, _destination(plan))
+    spec = _spec(encoder)
+    return None if spec is None else row_encoder.RowEncoder(spec, encoder, _destination(encoder))
 
 
-def compile_results(plan: TableEncoder, merger: ResultMerger) -> RowEncoder | None:
+def compile_results(encoder: TableEncoder, merger: ResultMerger) -> RowEncoder | None:
     """Return what makes the records of a table of its rows and their results; None where that is the reference."""
-    spec = _spec(plan) if isinstance(plan, UpsertEncoder) else None
+    spec = _spec(encoder) if isinstance(encoder, UpsertEncoder) else None
     results = None if spec is None else specs.results_spec(merger)
     if spec is None or results is None:
         return None
-    return row_encoder.RowEncoder(msgspec.structs.replace(spec, results=results), plan, _destination(plan))
+    return row_encoder.RowEncoder(msgspec.structs.replace(spec, results=results), encoder, _destination(encoder))
 
 
 def rows(kinds: bytes) -> TransformRows:

@@ -1,6 +1,6 @@
-"""What the native code is told of tables and of what messages say, from the plans of the reference.
+"""What the native code is told of tables and of what messages say, from the encoders of the reference.
 
-In: plans and the columns that messages declare. Out: documents of contract.py; None where the native code cannot do
+In: encoders and the columns that messages declare. Out: documents of contract.py; None where the native code cannot do
 what is asked, which the reference does then.
 """
 
@@ -63,26 +63,26 @@ _ENDLESS: Final = 1 << 40
 # -- Tables ------------------------------------------------------------------------------------------------------------
 
 
-def table_spec(plan: UpsertEncoder | ChangeEncoder) -> RowEncoderSpec | None:
-    """Return how rows of a plan are checked and written, without what its records are put together of."""
-    source, sink = plan.source, plan.sink
+def table_spec(encoder: UpsertEncoder | ChangeEncoder) -> RowEncoderSpec | None:
+    """Return how rows of an encoder are checked and written, without what its records are put together of."""
+    source, sink = encoder.source, encoder.sink
     sink_types = {column.name: column.type for column in sink.columns}
-    names, own = _names(plan), len(source.columns)
+    names, own = _names(encoder), len(source.columns)
     places = {name: i for i, name in enumerate(names)}
     if len(sink.primary_key) > _MAX_KEYS or len(names) != len(sink.columns):
         return None
     columns = [
-        _column(c.name, c.type, sink_types[c.name], plan.standard, declared=c.name in plan.declared, fine=True)
+        _column(c.name, c.type, sink_types[c.name], encoder.standard, declared=c.name in encoder.declared, fine=True)
         for c in source.columns
     ]
     columns += [ColumnSpec(_text(name), ColumnKind.COLUMN_OTHER, _fill(name)) for name in names[own:]]
-    key = KeySpec(tuple(places[name] for name in sink.primary_key), plan.key_from_message, plan.strings_in_keys)
+    key = KeySpec(tuple(places[name] for name in sink.primary_key), encoder.key_from_message, encoder.strings_in_keys)
     return RowEncoderSpec(tuple(columns), own, tuple(places[column.name] for column in sink.columns), key)
 
 
-def _names(plan: UpsertEncoder | ChangeEncoder) -> list[str]:
+def _names(encoder: UpsertEncoder | ChangeEncoder) -> list[str]:
     """Return the columns in the order of their places: the source's, then those that only the sink has."""
-    return [*dict.fromkeys(column.name for side in (plan.source, plan.sink) for column in side.columns)]
+    return [*dict.fromkeys(column.name for side in (encoder.source, encoder.sink) for column in side.columns)]
 
 
 def _text(name: str) -> bytes:
@@ -153,24 +153,24 @@ def _number_of(data_type: DataType) -> int:
 # -- Templates ---------------------------------------------------------------------------------------------------------
 
 
-def template_spec(plan: ChangeEncoder, layout: RecordTemplate) -> TemplateSpec | None:
-    """Return what the records of a plan are put together of."""
-    key, own = plan.sink.primary_key, {column.name for column in plan.source.columns}
-    cells = [piece for piece in layout.key or () if isinstance(piece, ColumnRef)]
-    if not isinstance(layout.value, ValueTemplate) or any(name not in own for name in key):
+def template_spec(encoder: ChangeEncoder, template: RecordTemplate) -> TemplateSpec | None:
+    """Return what the records of an encoder are put together of."""
+    key, own = encoder.sink.primary_key, {column.name for column in encoder.source.columns}
+    cells = [piece for piece in template.key or () if isinstance(piece, ColumnRef)]
+    if not isinstance(template.value, ValueTemplate) or any(name not in own for name in key):
         return None
     if any(cell.name not in key for cell in cells):
         return None
-    places = {name: i for i, name in enumerate(_names(plan))}
-    names = [column.name for column in plan.sink.columns]
-    value = layout.value
+    places = {name: i for i, name in enumerate(_names(encoder))}
+    names = [column.name for column in encoder.sink.columns]
+    value = template.value
     return TemplateSpec(
-        key=None if layout.key is None else _segments(layout.key, {name: i for i, name in enumerate(key)}, ()),
+        key=None if template.key is None else _segments(template.key, {name: i for i, name in enumerate(key)}, ()),
         insert=_segments(value.insert, places, names),
         update=_segments(value.update, places, names),
         update_alone=_segments(value.alone, places, names),
         delete=None if value.delete is None else _segments(value.delete, places, ()),
-        clears_old_key=layout.moves,
+        clears_old_key=template.moves,
     )
 
 
@@ -193,34 +193,34 @@ def _segments(pieces: Segments, places: Mapping[str, int], row: Sequence[str]) -
 # -- Transforms --------------------------------------------------------------------------------------------------------
 
 
-def feed_spec(plan: TransformInputEncoder) -> RowEncoderSpec | None:
+def transform_input_spec(encoder: TransformInputEncoder) -> RowEncoderSpec | None:
     """Return how the rows of a table go to expressions."""
-    columns, key = plan.source.schema.columns, plan.source.schema.primary_key
-    ours = {name: place for name, place in plan.ours if name not in plan.constants}
-    if ours.keys() - {EVENT} or plan.static or not all(plain_name(column.name) for column in columns):
+    columns, key = encoder.source.schema.columns, encoder.source.schema.primary_key
+    ours = {name: place for name, place in encoder.ours if name not in encoder.constants}
+    if ours.keys() - {EVENT} or encoder.static or not all(plain_name(column.name) for column in columns):
         return None
     places = {column.name: i for i, column in enumerate(columns)}
     if len(key) > _MAX_KEYS or any(name not in places for name in key):
         return None
     # Values of the result's key keep the text that they came as, so that other spellings of them are a fallback
-    spelled = plan.declared.difference(plan.key_columns)
+    spelled = encoder.declared.difference(encoder.key_columns)
     made = tuple(
-        _column(c.name, c.type, c.type, plan.standard, declared=c.name in spelled, fine=False) for c in columns
+        _column(c.name, c.type, c.type, encoder.standard, declared=c.name in spelled, fine=False) for c in columns
     )
-    constants: list[str | None] = [None] * plan.slots
-    for name, place in plan.ours:
-        constants[place] = plan.constants.get(name)
+    constants: list[str | None] = [None] * encoder.slots
+    for name, place in encoder.ours:
+        constants[place] = encoder.constants.get(name)
     transform = TransformInputSpec(
-        plan.program.number,
-        inputs=_slots(plan.inputs, places),
+        encoder.program.number,
+        inputs=_slots(encoder.inputs, places),
         constants=tuple(constants),
         event=ours.get(EVENT, -1),
-        decisive=tuple(places[name] for name in plan.decisive),
-        key=tuple(places[name] for name in plan.key),
-        always_before=plan.images,
-        before=_slots(plan.was, places),
+        decisive=tuple(places[name] for name in encoder.decisive),
+        key=tuple(places[name] for name in encoder.key),
+        always_before=encoder.images,
+        before=_slots(encoder.was, places),
     )
-    order, from_message = tuple(range(len(columns))), plan.source.key_from_message
+    order, from_message = tuple(range(len(columns))), encoder.source.key_from_message
     key_spec = KeySpec(tuple(places[name] for name in key), from_message)
     return RowEncoderSpec(made, len(columns), order, key_spec, transform=transform)
 

@@ -125,7 +125,7 @@ class Sink(Protocol):
     def prefix(self, pipeline: str) -> str | None:
         """What the names of its transactions begin with; None where it has none."""
 
-    def plan(
+    def encoder(
         self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference
     ) -> TableEncoder:
         """How rows of a source table are written; raises RowError for a table that cannot be."""
@@ -140,7 +140,7 @@ class Sink(Protocol):
 SINKS: Registry[SinkOptions] = Registry(
     "ingest.sinks",
     "ingest.sinks.sink:SinkOptions",
-    ("plan", "coordinator", "writer"),
+    ("encoder", "coordinator", "writer"),
     {
         "upsert-kafka": "ingest.sinks.upsert_kafka:UpsertKafka",
         "kafka": "ingest.sinks.kafka:KafkaSink",

@@ -62,7 +62,7 @@ class FileSink(SinkOptions):
         """Whether an insert is written otherwise than an update, or the row before a change is shown."""
         return self.value_format != "json"
 
-    def plan(
+    def encoder(
         self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference
     ) -> ChangeEncoder:
         """How rows of a table are written."""

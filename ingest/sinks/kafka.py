@@ -115,7 +115,7 @@ class KafkaSink(TopicsOptions):
         """Whether an insert is written otherwise than an update, or the row before a change is shown."""
         return self.value_format != "json"
 
-    def plan(
+    def encoder(
         self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference
     ) -> ChangeEncoder:
         """How changes of a table are written; raises RowError for an id that cannot be a topic's name."""
@@ -126,18 +126,18 @@ class KafkaSink(TopicsOptions):
         key = None if self.key_format is None else _KEYS[self.key_format](target, sink)
         if self.strategy == "all-to-zero":
             to = Destination(to.topic, to.headers, 0)
-        layout = RecordTemplate(to, key, value, self.value_format == "json")
+        template = RecordTemplate(to, key, value, self.value_format == "json")
         keyed = source.key_from_message
         if self.strategy == "all-to-zero" or key is not None:
-            written = layout if isinstance(value, ValueTemplate) else None
+            written = template if isinstance(value, ValueTemplate) else None
             return ChangeEncoder(
-                table, source.schema, sink, layout.render, inference, key_from_message=keyed, layout=written,
+                table, source.schema, sink, template.render, inference, key_from_message=keyed, template=written,
                 coarse=self.include_schema,
             )  # fmt: skip
         hashed = json_key(target, sink)
 
         def render(change: RowChange) -> Iterator[Record]:
-            for _, none, made in layout.render(change):
+            for _, none, made in template.render(change):
                 place = crc32(fill(hashed, None, change.key)).to_bytes(4, "big")
                 yield (Destination(to.topic, to.headers, place), none, made)
 

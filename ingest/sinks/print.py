@@ -42,7 +42,7 @@ class PrintSink(SinkOptions):
     standard_error: bool = Field(False, alias="standard-error")
     """Whether the lines go to standard error instead of standard output."""
 
-    def plan(
+    def encoder(
         self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference
     ) -> ChangeEncoder:
         """How rows of a table are shown."""

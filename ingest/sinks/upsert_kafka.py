@@ -95,7 +95,7 @@ class UpsertKafka(TopicsOptions):
         """Whether a row that fits can be written as the very bytes it came in."""
         return (self.key_format, self.value_format, self.fields_include) == ("json", "json", "ALL")
 
-    def plan(
+    def encoder(
         self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference
     ) -> TableEncoder:
         """How rows of a table become keyed rows; raises RowError for an id that cannot be a topic's name."""
@@ -108,9 +108,9 @@ class UpsertKafka(TopicsOptions):
         if self._as_it_came:
             return UpsertEncoder(table, source.schema, sink, to, inference, key_from_message=keyed)
         row = self._value(sink)
-        layout = RecordTemplate(to, self._key(sink), ValueTemplate(row, row, row, None), moves=True)
+        template = RecordTemplate(to, self._key(sink), ValueTemplate(row, row, row, None), moves=True)
         return ChangeEncoder(
-            table, source.schema, sink, layout.render, inference, key_from_message=keyed, layout=layout
+            table, source.schema, sink, template.render, inference, key_from_message=keyed, template=template
         )
 
     def _key(self, sink: TableSchema) -> Segments:

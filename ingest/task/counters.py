@@ -106,9 +106,9 @@ def merge_counts(into: dict[TableId, TableCounters], more: Mapping[TableId, Tabl
 class EncoderCounters:
     """The counters that the encoders of tables keep while they encode, on their way into a task's result."""
 
-    def __init__(self, plans: EncoderCache, native: NativeEncoders | None, result: TaskResult) -> None:
-        """`native`: the native encoders that count for these plans, if there are any."""
-        self._plans = plans
+    def __init__(self, cache: EncoderCache, native: NativeEncoders | None, result: TaskResult) -> None:
+        """`native`: the native encoders that count for these encoders, if there are any."""
+        self._cache = cache
         self._native = native
         self._result = result
 
@@ -116,24 +116,24 @@ class EncoderCounters:
         """Move the counters of all encoders into the result."""
         if self._native is not None:
             self._native.settle()
-        for plan in self._plans.compiled.values():
-            self._collect(plan)
+        for encoder in self._cache.compiled.values():
+            self._collect(encoder)
 
-    def _collect(self, plan: TableEncoder) -> None:
+    def _collect(self, encoder: TableEncoder) -> None:
         result = self._result
-        if plan.inserted or plan.updated or plan.deleted:
-            counts = result.counts.setdefault(plan.table, TableCounters())
-            counts.inserted += plan.inserted
-            counts.updated += plan.updated
-            counts.deleted += plan.deleted
-            plan.inserted = plan.updated = plan.deleted = 0
-        if plan.unrepresentable:
-            result.skip(UNREPRESENTABLE, plan.unrepresentable)
-            plan.unrepresentable = 0
-        if isinstance(plan, (TransformInputEncoder, ChangeEncoder)):
-            add_counts(result.cut, {(plan.table, column): count for column, count in plan.cut.items()})
-            plan.cut.clear()
-        withheld = plan.withheld
+        if encoder.inserted or encoder.updated or encoder.deleted:
+            counts = result.counts.setdefault(encoder.table, TableCounters())
+            counts.inserted += encoder.inserted
+            counts.updated += encoder.updated
+            counts.deleted += encoder.deleted
+            encoder.inserted = encoder.updated = encoder.deleted = 0
+        if encoder.unrepresentable:
+            result.skip(UNREPRESENTABLE, encoder.unrepresentable)
+            encoder.unrepresentable = 0
+        if isinstance(encoder, (TransformInputEncoder, ChangeEncoder)):
+            add_counts(result.cut, {(encoder.table, column): count for column, count in encoder.cut.items()})
+            encoder.cut.clear()
+        withheld = encoder.withheld
         for column, number in withheld.items():
-            count_up(result.withheld, (plan.table, column), number, (plan.table, OTHER_COLUMNS))
+            count_up(result.withheld, (encoder.table, column), number, (encoder.table, OTHER_COLUMNS))
         withheld.clear()

@@ -40,7 +40,7 @@ class ChunkEncoder:
         native: NativeStage | None,
         decoder: ChunkDecoder,
         changelog: Changelog | None,
-        plans: EncoderCache,
+        cache: EncoderCache,
         ahead: LookAhead,
         limit: RejectLimit,
         *,
@@ -50,7 +50,7 @@ class ChunkEncoder:
         self._native = native
         self._decoder = decoder
         self._changelog = changelog
-        self._plans = plans
+        self._cache = cache
         self._ahead = ahead
         self._limit = limit
         self._marked = marked
@@ -93,7 +93,7 @@ class ChunkEncoder:
         while at < stop:
             rest = changes[at - start :] if at > start else changes
             limit = self._limit
-            encoded = encode(rest, self._plans, limit.left, ignore_decode=limit.ignore_decode, marked=self._marked)
+            encoded = encode(rest, self._cache, limit.left, ignore_decode=limit.ignore_decode, marked=self._marked)
             part = _part(chunk, at, rest, encoded)
             yield part
             at = part.stop
@@ -126,8 +126,8 @@ class ChunkEncoder:
 def _part(chunk: ReadChunk, start: int, changes: Sequence[Decoded], encoded: Encoded) -> EncodedPart:
     stop = start + encoded.stop
     rejects = [
-        RecordReject(chunk.messages[start + i], stage, bad, passed=i < encoded.stop)
-        for i, stage, bad in encoded.rejects
+        RecordReject(chunk.messages[start + i], stage, reason, passed=i < encoded.stop)
+        for i, stage, reason in encoded.rejects
     ]
     return EncodedPart(
         chunk.messages, start, stop, chunk.position(stop), encoded.records, rejects, encoded.skipped, changes,

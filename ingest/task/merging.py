@@ -99,7 +99,7 @@ class ChunkMerger:
             at = offsets[index] if index < size else NEVER
             if rejects and rejects[0].at <= at:
                 rejected = rejects.popleft()
-                if rejected.at >= first and self._stops(out, rejected.at, rejected, rejected.stage, rejected.bad):
+                if rejected.at >= first and self._stops(out, rejected.at, rejected, rejected.stage, rejected.reason):
                     return out
                 continue
             stop, stop_row = index, row
@@ -115,13 +115,13 @@ class ChunkMerger:
                 left = index < size and offsets[index] < limit
                 continue
             left = not for_native
-            bad = self._merge_message(range(index, stop), row, retained, results, out.reference_part())
-            if bad is not None:
-                stage = "transform" if bad.code == "expression-failed" else stage_of(bad)
+            reject = self._merge_message(range(index, stop), row, retained, results, out.reference_part())
+            if reject is not None:
+                stage = "transform" if reject.code == "expression-failed" else stage_of(reject)
                 why = results.said(row, stop_row) if stage == "transform" else ""
                 if why:
-                    bad = Reject(bad.code, f"{bad.message}: {why}", bad.table)
-                if self._stops(out, at, read_again(self._reader, manifest.split, at), stage, bad):
+                    reject = Reject(reject.code, f"{reject.message}: {why}", reject.table)
+                if self._stops(out, at, read_again(self._reader, manifest.split, at), stage, reject):
                     return out
             index, row = stop, stop_row
         return out
@@ -131,11 +131,11 @@ class ChunkMerger:
         """The worker's reader: rejects are rare, and their rows do not carry the record."""
         return self._state.clients.reader()
 
-    def _stops(self, out: MergedChunk, at: int, record: Record, stage: str, bad: Reject) -> bool:
+    def _stops(self, out: MergedChunk, at: int, record: Record, stage: str, reject: Reject) -> bool:
         """Add a reject; return whether the task stops at it."""
         passed = self._limit.allows(stage, out.counted)
         out.counted += self._limit.counts(stage)
-        out.rejects.append(RecordReject(record, stage, bad, passed))
+        out.rejects.append(RecordReject(record, stage, reject, passed))
         if not passed:
             out.stop = at
         return not passed
@@ -145,7 +145,7 @@ class ChunkMerger:
     ) -> Reject | None:
         """Add the records of one message, the results of which begin at `row`; return why it is a reject, if it is."""
         length = len(records)
-        encoders = self._state.results.plans.compiled.values() if len(rows) > 1 else ()
+        encoders = self._state.results.cache.compiled.values() if len(rows) > 1 else ()
         counted = [(p, p.inserted, p.updated, p.deleted) for p in encoders]
         done: list[tuple[TableId, Kind]] = []
         failure: Failure | None = None
@@ -171,8 +171,8 @@ class ChunkMerger:
         except RowError as exc:
             del records[length:]
             self._rows.forget()
-            for plan, inserted, updated, deleted in counted:
-                plan.inserted, plan.updated, plan.deleted = inserted, updated, deleted
+            for encoder, inserted, updated, deleted in counted:
+                encoder.inserted, encoder.updated, encoder.deleted = inserted, updated, deleted
             table = next(
                 (self._mergers[p].program.table for p in retained.programs[rows.start : rows.stop] if p >= 0), None
             )

@@ -51,8 +51,8 @@ def in_python(setup: Setup) -> list[str]:
         why.append("records are not read from Kafka")
     elif source.wanted is not None:
         why.append("every record's headers are looked at (scan.header-filter)")
-    plan = sink.plan(_TRIAL, SourceTable(_ROW, (_TRIAL,), key_from_message=True), _TRIAL, _ROW, setup.inference)
-    if native.BUILT and not native.writes(plan):
+    encoder = sink.encoder(_TRIAL, SourceTable(_ROW, (_TRIAL,), key_from_message=True), _TRIAL, _ROW, setup.inference)
+    if native.BUILT and not native.writes(encoder):
         why.append("the sink's records are made by Python, by its options")
     if not isinstance(sink, KafkaConnection):
         why.append("records are not written to Kafka")

@@ -54,7 +54,7 @@ class ShardTask:
         self._source = SourceSide(task, state, native, limit, result, deadline, marked=False)
         self._rejects = Rejects(setup, limit, letters, len(state.schemas.sources), result)
         self._sink = WriteStage(writer, self._rejects, setup.source.left_out, self._positions, result)
-        counters = EncoderCounters(state.records.plans, state.records.native, result)
+        counters = EncoderCounters(state.records.cache, state.records.native, result)
         self._committer = Committer(writer, letters, self._source.changelog, counters, self._positions, result)
 
     def run(self) -> None:
@@ -97,7 +97,7 @@ class TransformReadStage:
             native = NativeToRows(encoders, rows)
         self._source = SourceSide(task, state, native, limit, result, deadline, marked=True)
         self._spill = SpillStage(programs, rows, store, encoders, limit, setup.source.left_out, self._positions, result)
-        self._counters = EncoderCounters(encoders.plans, encoders.native, result)
+        self._counters = EncoderCounters(encoders.cache, encoders.native, result)
         self._result = result
 
     def batches(self) -> Generator[pa.RecordBatch]:
@@ -144,7 +144,7 @@ class TransformWriteStage:
         limit = RejectLimit(task.tolerated, result, ignore_decode=setup.source.format.ignore_parse_errors)
         self._merger = ChunkMerger(programs, state, limit, result)
         self._rejects = Rejects(setup, limit, letters, len(state.schemas.sources), result)
-        counters = EncoderCounters(state.results.plans, None, result)
+        counters = EncoderCounters(state.results.cache, None, result)
         self._committer = Committer(writer, letters, None, counters, self._positions, result)
         self._result = result
 

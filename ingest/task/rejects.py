@@ -29,7 +29,7 @@ class RecordReject(NamedTuple):
 
     record: Record
     stage: str
-    bad: Reject
+    reason: Reject
     passed: bool
     """True if the task goes on after it. If not, it is the last one, and the record will be read again."""
 
@@ -77,21 +77,21 @@ class Rejects:
 
     def add(self, split: Split, reject: RecordReject) -> None:
         """Send a reject to the dead letters, count it, and keep it if there is room. Raises IngestError."""
-        message, stage, bad, passed = reject
+        message, stage, reason, passed = reject
         result = self._result
         if passed and self._letters is not None:
-            self._letters.add(message, stage, bad)
+            self._letters.add(message, stage, reason)
         if not self._limit.counts(stage):
             result.skip("parse-error", 1)
         elif passed:
             result.rejected += 1
-        if bad.table is not None:
-            counters_for(result.counts, bad.table, self._max_tables).rejected += 1
+        if reason.table is not None:
+            counters_for(result.counts, reason.table, self._max_tables).rejected += 1
         if len(result.rejects) < (MAX_LOGGED if self._logged else MAX_REJECTS):
             result.rejects.append(
                 RejectedRecord(
-                    split[0], split[1], offset_of(message), stage, bad.code, bad.message[:MAX_KEPT], bad.table,
-                    head_of(message.key()), head_of(message.value()), passed=passed, failure=small(bad.failure),
+                    split[0], split[1], offset_of(message), stage, reason.code, reason.message[:MAX_KEPT], reason.table,
+                    head_of(message.key()), head_of(message.value()), passed=passed, failure=small(reason.failure),
                 )
             )  # fmt: skip
         if not passed:

@@ -55,7 +55,7 @@ class RowResults:
         before, self._before = self._before, None
         if event & BOTH:
             before = merger.was(text, values, failed)
-        plan = self._encoders.of(merger.program.table)
+        encoder = self._encoders.of(merger.program.table)
         # What a delete does not carry is unknown: the row may have been there
         passes = (what == DELETE and partial and not merger.decides(text)) or merger.passes(values, failed)
         emit = records.append
@@ -64,22 +64,22 @@ class RowResults:
                 if what == DELETE:
                     self._result.skip(FILTERED, 1)
                 else:
-                    self._leave(merger, plan, what, before, text, values, failed, emit)
+                    self._leave(merger, encoder, what, before, text, values, failed, emit)
                 return
             row = merger.row(text, values, failed, partial=partial)
             if what == DELETE:
                 if merger.program.soft_delete:
-                    plan.upsert(Kind.INSERT, None, row, None, None, emit)
+                    encoder.upsert(Kind.INSERT, None, row, None, None, emit)
                 else:
-                    plan.delete(row, None, None, emit)
+                    encoder.delete(row, None, None, emit)
             elif what == UPDATE and before is not None:
                 passed, old = before
                 if passed is False:
-                    plan.upsert(Kind.INSERT, None, row, None, None, emit)
+                    encoder.upsert(Kind.INSERT, None, row, None, None, emit)
                 else:
-                    plan.upsert(Kind.UPDATE, old, row, None, None, emit)
+                    encoder.upsert(Kind.UPDATE, old, row, None, None, emit)
             else:
-                plan.upsert(Kind.INSERT if what == INSERT else Kind.UPDATE, None, row, None, None, emit)
+                encoder.upsert(Kind.INSERT if what == INSERT else Kind.UPDATE, None, row, None, None, emit)
         except (Drift, KeyChanged) as exc:
             msg = f"a result of {merger.program.table} does not fit the schema that was made for it"
             raise InternalError(msg, "please report this with the transform and the table's columns") from exc
@@ -91,7 +91,7 @@ class RowResults:
     def _leave(
         self,
         merger: ResultMerger,
-        plan: TableEncoder,
+        encoder: TableEncoder,
         what: int,
         before: RowBefore | None,
         text: bytes,
@@ -107,7 +107,7 @@ class RowResults:
         if old is None or (passed is None and not merger.keyed(old)):
             # Whether it was there is not known: gone is what it has to be
             old = merger.row(text, values, failed, partial=False)
-        plan.delete(old, None, None, emit)
+        encoder.delete(old, None, None, emit)
 
 
 def _row_before(merger: ResultMerger, text: bytes, values: Sequence[Any], failed: int, *, partial: bool) -> RowBefore:

@@ -50,7 +50,7 @@ class SourceSide:
         """None if inserts and updates need not be told apart."""
         self._ahead = LookAhead(SchemaObserver(setup, state.schemas, result), limit, setup.look_ahead, result)
         self._encoder = ChunkEncoder(
-            native, decoder, self.changelog, state.records.plans, self._ahead, limit, marked=marked
+            native, decoder, self.changelog, state.records.cache, self._ahead, limit, marked=marked
         )
 
     def prepare(self, positions: dict[Split, int]) -> None:

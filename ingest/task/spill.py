@@ -34,7 +34,7 @@ class SpilledReject:
     """A copy of a record that was rejected before its row came to an expression, and why."""
 
     stage: str
-    bad: Reject
+    reason: Reject
     at: int
     key_bytes: bytes | None
     value_bytes: bytes | None
@@ -77,14 +77,14 @@ class SpilledReject:
         return None
 
 
-def rejected(message: Record, stage: str, bad: Reject) -> SpilledReject:
+def rejected(message: Record, stage: str, reason: Reject) -> SpilledReject:
     """Return a copy of a rejected record, for the second stage."""
     kept = SpilledReject(
-        stage, bad, message.offset(), message.key(), message.value(), message.headers(), message.timestamp(),  # type: ignore[arg-type]  # only error events have no offset
+        stage, reason, message.offset(), message.key(), message.value(), message.headers(), message.timestamp(),  # type: ignore[arg-type]  # only error events have no offset
         (message.topic(), message.partition()), None,  # type: ignore[arg-type]  # it is set below
     )  # fmt: skip
     first = origin(message)
-    kept.origin = kept if first is message else rejected(first, stage, bad)
+    kept.origin = kept if first is message else rejected(first, stage, reason)
     return kept
 
 

@@ -100,7 +100,7 @@ class SpillStage:
         if part.records:
             self._add_rows(part)
         for reject in part.rejects:
-            manifest.rejects.append(rejected(reject.record, reject.stage, reject.bad))
+            manifest.rejects.append(rejected(reject.record, reject.stage, reject.reason))
             if reject.passed:
                 self._result.rejected += self._limit.counts(reject.stage)
             else:

@@ -81,14 +81,14 @@ class RecordEncoders:
         """Compile nothing yet."""
         self._setup = setup
         self._programs: CompiledTransforms | None = None
-        self.plans = EncoderCache(setup.sink.plan, setup.inference)
+        self.cache = EncoderCache(setup.sink.encoder, setup.inference)
         self.targets = TargetTable()
         """Numbers of destinations, for records that pass expressions by."""
         self.native = self._native(None)
         """Native encoders; None if this run's messages are not for them."""
 
     def _native(self, targets: TargetTable | None) -> NativeEncoders | None:
-        return None if unsupported(self._setup) else NativeEncoders(self._setup.source.format, self.plans, targets)
+        return None if unsupported(self._setup) else NativeEncoders(self._setup.source.format, self.cache, targets)
 
     def send_to_expressions(self, programs: CompiledTransforms) -> None:
         """Make rows that a transform changes into rows for Spark from here on, by these programs."""
@@ -97,10 +97,10 @@ class RecordEncoders:
         self._programs = programs
         setup = self._setup
         upserts = setup.source.upserts and not setup.changelog
-        self.plans.feed = lambda table, source: TransformInputEncoder(
+        self.cache.transform_input = lambda table, source: TransformInputEncoder(
             programs, table, source, setup.inference, images=setup.sink.changelog, upserts=upserts
         )
-        self.plans.renew(self.plans.schemas, None)
+        self.cache.renew(self.cache.schemas, None)
         self.renew_targets()
 
     def renew_targets(self) -> None:
@@ -117,20 +117,20 @@ class ResultEncoders:
     def __init__(self, setup: Setup) -> None:
         """Compile nothing yet."""
         inference = replace(setup.inference, reading=replace(setup.inference.reading, settled=True))
-        self.plans = EncoderCache(setup.sink.plan, inference)
+        self.cache = EncoderCache(setup.sink.encoder, inference)
         self._native: dict[TableId, tuple[TableEncoder, CompiledTransforms, RowEncoder | None]] = {}
         """By table: the native encoder, and what it was made of."""
 
     def of(self, table: TableId) -> TableEncoder:
         """Return the encoder of a table."""
-        return self.plans.compiled.get(table) or self.plans.find(table)
+        return self.cache.compiled.get(table) or self.cache.find(table)
 
     def native_of(self, table: TableId, programs: CompiledTransforms, merger: ResultMerger) -> RowEncoder | None:
         """Return the native encoder of a table; None if native code cannot write its rows."""
-        plan = self.of(table)
+        encoder = self.of(table)
         known = self._native.get(table)
-        if known is None or known[0] is not plan or known[1] is not programs:
-            known = self._native[table] = (plan, programs, native.compile_results(plan, merger))
+        if known is None or known[0] is not encoder or known[1] is not programs:
+            known = self._native[table] = (encoder, programs, native.compile_results(encoder, merger))
         return known[2]
 
 
@@ -151,7 +151,7 @@ class WorkerState:
     @property
     def schemas(self) -> Schemas:
         """The schemas that this task works with."""
-        return self.records.plans.schemas
+        return self.records.cache.schemas
 
     def update(self, base: Broadcast[Schemas], base_version: int, deltas: Sequence[Delta]) -> None:
         """Bring the schemas to the version of the task, and forget the encoders of tables that changed."""
@@ -165,8 +165,8 @@ class WorkerState:
                 self._renew(Schemas(delta.version, sources, sinks), {*delta.sources, *delta.sinks})
 
     def _renew(self, schemas: Schemas, changed: set[TableId] | None) -> None:
-        self.records.plans.renew(schemas, changed)
-        self.results.plans.renew(schemas, changed)
+        self.records.cache.renew(schemas, changed)
+        self.results.cache.renew(schemas, changed)
 
 
 _state: WorkerState | None = None

@@ -121,11 +121,11 @@ class CapturingLetters:
         self._captured = captured
         self._queued: list[tuple[str, bytes | None, bytes | None, dict[str, str]]] = []
 
-    def add(self, record: Record, stage: str, bad: Reject) -> None:
+    def add(self, record: Record, stage: str, reject: Reject) -> None:
         """Keep a letter until the commit."""
         headers = {
             name.removeprefix(PREFIX): (value or b"").decode()
-            for name, value in headers_of(record, stage, bad, "")
+            for name, value in headers_of(record, stage, reject, "")
             if name.startswith(PREFIX) and not name.endswith((".time", ".pipeline"))
         }
         self._queued.append((self._topic, record.key(), record.value(), headers))

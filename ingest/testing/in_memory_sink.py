@@ -55,11 +55,11 @@ class InMemorySink:
         """Return the beginning of the names of its transactions; None where it has none."""
         return self.options.prefix(pipeline)
 
-    def plan(
+    def encoder(
         self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference
     ) -> TableEncoder:
         """Return how rows of a source table are written; raises RowError for a table that cannot be."""
-        return self.options.plan(table, source, target, sink, inference)
+        return self.options.encoder(table, source, target, sink, inference)
 
     def coordinator(self, _pipeline: str, _warn: Callable[[str], None]) -> SinkCoordinator:
         """Return the driver's side."""

@@ -97,15 +97,15 @@ class CountingCollector:
         """Return a task's side."""
         return self
 
-    def add(self, record: Record, stage: str, bad: Reject) -> None:
+    def add(self, record: Record, stage: str, reject: Reject) -> None:
         """Count a reject, and keep the first of its kind."""
-        known = self.found.get((stage, bad.code))
+        known = self.found.get((stage, reject.code))
         if known is not None:
             known.count += 1
             return
         at = (*self._sample.split_of(record), offset_of(record))
-        example = RejectedRecord(*at, stage, bad.code, bad.message, bad.table, record.key(), record.value())
-        self.found[stage, bad.code] = RejectsOfCode(1, example)
+        example = RejectedRecord(*at, stage, reject.code, reject.message, reject.table, record.key(), record.value())
+        self.found[stage, reject.code] = RejectsOfCode(1, example)
 
     def commit(self) -> None:
         """Keep nothing."""

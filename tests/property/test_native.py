@@ -68,7 +68,7 @@ def schema(columns: dict[str, str], key: tuple[str, ...]) -> TableSchema:
     return TableSchema(made, key)
 
 
-def plans(
+def cache_of(
     form: Any,
     table: Any,
     source: TableSchema,
@@ -79,7 +79,7 @@ def plans(
     declared: tuple[str, ...] = (),
 ) -> EncoderCache:
     given = TableSchema(tuple(column for column in source.columns if column.name in declared), ())
-    made = EncoderCache(to.plan, Inference(form.reading, False, {table: given}, 2000))
+    made = EncoderCache(to.encoder, Inference(form.reading, False, {table: given}, 2000))
     made.renew(Schemas(1, {table: SourceTable(source, (("out",),), keyed)}, {("out",): sink}), None)
     return made
 
@@ -105,12 +105,15 @@ def compare(
     to: Any = SINK,
     declared: tuple[str, ...] = (),
 ) -> bool:
-    """Whether C took the message; then it is as the book has it. `declared`: columns whose types the pipeline gives."""
-    by_book, by_c = (plans(form, table, source, sink, keyed=keyed, to=to, declared=declared) for _ in range(2))
+    """Return whether native code took the message. If so, its records are those of the reference.
+
+    `declared`: columns whose types the pipeline gives.
+    """
+    reference, natively = (cache_of(form, table, source, sink, keyed=keyed, to=to, declared=declared) for _ in range(2))
     if declared and isinstance(form, InlineSchemaOptions):
         form = form.beside({table: frozenset(declared)})
     records: list[Any] = []
-    encoders = native.NativeEncoders(form, by_c)
+    encoders = native.NativeEncoders(form, natively)
     encoder = encoders.of("t")
     taken = take(encoder, [message], 0, records)
     encoders.settle()
@@ -119,7 +122,7 @@ def compare(
     if not taken:
         assert not records
         return False
-    encoded = encode(form.decoder("t").decode([message.key()], [message.value()]), by_book, 0)
+    encoded = encode(form.decoder("t").decode([message.key()], [message.value()]), reference, 0)
     assert encoded.stop == 1
     assert not encoded.rejects
     assert encoder.tombstones() == encoded.skipped.get("tombstone", 0)
@@ -131,10 +134,10 @@ def compare(
         assert bytes(made) == bytes(expected), "which way a row went does not show"
         if to is SINK:
             json.loads(made)
-    for at, plan in by_book.compiled.items():
-        other = by_c.compiled[at]
-        assert (plan.inserted, plan.updated, plan.deleted) == (other.inserted, other.updated, other.deleted)
-        assert not plan.unrepresentable
+    for at, by_table in reference.compiled.items():
+        other = natively.compiled[at]
+        assert (by_table.inserted, by_table.updated, by_table.deleted) == (other.inserted, other.updated, other.deleted)
+        assert not by_table.unrepresentable
     return True
 
 
@@ -548,7 +551,7 @@ def test_what_is_not_is_left(key: bytes | None, value: bytes | None) -> None:
 
 
 def test_order_is_kept_and_counters_are_handed_over() -> None:
-    made = plans(DebeziumJson(), ("shop", "t"), ORDERS, ORDERS, keyed=False)
+    made = cache_of(DebeziumJson(), ("shop", "t"), ORDERS, ORDERS, keyed=False)
     values = [wrap(f'{{"id":{i % 3},"name":"{i}","n":1}}') for i in range(100)]
     values[50] = wrap('{"id":1,"new":1}')
     messages: Any = [Message(None, value) for value in values]
@@ -564,7 +567,7 @@ def test_order_is_kept_and_counters_are_handed_over() -> None:
 
 
 def test_what_was_counted_is_the_plans_that_it_was_counted_by() -> None:
-    made = plans(DebeziumJson(), ("shop", "t"), ORDERS, ORDERS, keyed=False)
+    made = cache_of(DebeziumJson(), ("shop", "t"), ORDERS, ORDERS, keyed=False)
     encoders = native.NativeEncoders(DebeziumJson(), made)
     message: Any = Message(None, wrap('{"id":1,"name":"a","n":1}'))
     assert take(encoders.of("t"), [message], 0, []) == 1
@@ -579,7 +582,7 @@ def test_what_was_counted_is_the_plans_that_it_was_counted_by() -> None:
 
 
 def test_other_schemas_are_taken_at_once() -> None:
-    made = plans(DebeziumJson(), ("shop", "t"), ORDERS, ORDERS, keyed=False)
+    made = cache_of(DebeziumJson(), ("shop", "t"), ORDERS, ORDERS, keyed=False)
     encoders = native.NativeEncoders(DebeziumJson(), made)
     message: Any = Message(None, wrap('{"id":1,"new":1}'))
     records: list[Any] = []
@@ -610,7 +613,7 @@ def canal(kind: str, row: str, old: str = "null", more: str = '"pkNames":["id"]'
 def test_canal_messages_of_one_row_are_taken(value: bytes, keys: list[str]) -> None:
     assert compare(CanalJson(), ("shop", "t"), ORDERS, ORDERS, Message(None, value), keyed=True)
     records: list[Any] = []
-    made = plans(CanalJson(), ("shop", "t"), ORDERS, ORDERS, keyed=True)
+    made = cache_of(CanalJson(), ("shop", "t"), ORDERS, ORDERS, keyed=True)
     assert take(native.NativeEncoders(CanalJson(), made).of("t"), [Message(None, value)], 0, records) == 1
     assert [key.decode() for _, key, _ in records] == keys
 
@@ -755,7 +758,7 @@ def test_tables_that_share_a_topic_are_read_by_their_own_schemas() -> None:
         payload = wrap('{"id":1,"n":"MDk="}').replace(b'"t"', b'"t%d"' % i)
         values.append(b'{"schema":%b,"payload":%b}' % (whole.encode(), payload))
         tables["shop", f"t{i}"] = schema({"id": "INT", "n": f"DECIMAL(38,{i})"}, ("id",))
-    made = EncoderCache(SINK.plan, Inference(form.reading, False, {}, 2000))
+    made = EncoderCache(SINK.encoder, Inference(form.reading, False, {}, 2000))
     sources = {table: SourceTable(one, ((table[1],),), key_from_message=False) for table, one in tables.items()}
     made.renew(Schemas(1, sources, {(table[1],): one for table, one in tables.items()}), None)  # type: ignore[arg-type]
     encoder = native.NativeEncoders(form, made).of("t")

@@ -171,11 +171,11 @@ def test_a_worker_follows_the_versions_of_the_schemas() -> None:
     two = Delta(2, {("r",): SourceTable(schema("n"), (("x",),), True)}, {("x",): schema("n")})
     empty: Any = Broadcast(Schemas())
     state.update(empty, 0, [one])
-    plan = state.records.plans.find(("s",))
+    encoder = state.records.cache.find(("s",))
     state.update(empty, 0, [one])
-    assert state.records.plans.compiled[("s",)] is plan, "nothing changed, nothing is compiled again"
+    assert state.records.cache.compiled[("s",)] is encoder, "nothing changed, nothing is compiled again"
     state.update(empty, 0, [one, two])
-    assert ("s",) not in state.records.plans.compiled, "its sink table changed"
+    assert ("s",) not in state.records.cache.compiled, "its sink table changed"
     base: Any = Broadcast(Schemas(5, two.sources, two.sinks))
     state.update(base, 5, [])
     assert state.schemas.version == 5

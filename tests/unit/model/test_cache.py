@@ -180,7 +180,7 @@ def test_sayings_in_c_take_no_more_than_their_room() -> None:
     from ingest.native.native_encoder import NativeEncoder
 
     asked: list[int] = []
-    table = native.compile_table(plans().find(("d", "t")))
+    table = native.compile_table(cache().find(("d", "t")))
     assert table is not None
 
     def say(text: bytes) -> Any:
@@ -216,7 +216,7 @@ def test_sayings_in_c_take_no_more_than_their_room() -> None:
     assert take(89) == 1
 
 
-def plans() -> Any:
+def cache() -> Any:
     from ingest.encode.encoder_cache import EncoderCache
     from ingest.schema.evolve import Schemas, SourceTable
     from ingest.schema.infer import Inference
@@ -225,7 +225,7 @@ def plans() -> Any:
         "type": "upsert-kafka", "properties.*": {"bootstrap.servers": "nowhere:1"},
     })  # fmt: skip
     schema = TableSchema((Column("id", types.INT, nullable=False),), ("id",))
-    made = EncoderCache(sink.plan, Inference())
+    made = EncoderCache(sink.encoder, Inference())
     made.renew(Schemas(1, {("d", "t"): SourceTable(schema, (("t",),), True)}, {("t",): schema}), None)
     return made
 
@@ -293,10 +293,10 @@ def test_a_destination_by_a_hash_is_as_small_as_the_hash() -> None:
         "type": "kafka", "properties.*": {"bootstrap.servers": "nowhere:1"}, "partition.strategy": "hash-by-key",
     })  # fmt: skip
     schema = TableSchema((Column("id", types.STRING, nullable=False),), ("id",))
-    plan = sink.plan(("t",), SourceTable(schema, (("t",),), True), ("t",), schema, Inference())
+    encoder = sink.encoder(("t",), SourceTable(schema, (("t",),), True), ("t",), schema, Inference())
     records: list[Any] = []
     key = '{"id":"%s"}' % ("x" * 100_000)
-    plan.upsert(Kind.INSERT, None, msgspec.Raw(key.encode()), None, None, records.append)
+    encoder.upsert(Kind.INSERT, None, msgspec.Raw(key.encode()), None, None, records.append)
     ((to, _, _),) = records
     assert len(to.partition) == 4
     producer = Producer({"bootstrap.servers": "127.0.0.1:1"})

@@ -68,7 +68,7 @@ class Steps:
 
 def committer(steps: Any, result: TaskResult, positions: dict[Any, int]) -> Committer:
     made = pipeline()
-    counters = EncoderCounters(EncoderCache(made.sink.plan, made.source.inference(10)), None, result)
+    counters = EncoderCounters(EncoderCache(made.sink.encoder, made.source.inference(10)), None, result)
     return Committer(steps, steps, steps, counters, positions, result)
 
 

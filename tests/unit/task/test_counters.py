@@ -21,15 +21,15 @@ def test_what_encoders_count_is_moved_and_not_copied() -> None:
     # Deletes cannot be told in lines of JSON that have neither key nor kind
     sink = {"type": "kafka", "properties.bootstrap.servers": "memory:1", "value.format": "json", "topic": "t"}
     made = pipeline(sink=sink)
-    plans = EncoderCache(made.sink.plan, made.source.inference(10))
-    plans.renew(Schemas(1, {T: SourceTable(SCHEMA, (T,), key_from_message=True)}, {T: SCHEMA}), None)
+    cache = EncoderCache(made.sink.encoder, made.source.inference(10))
+    cache.renew(Schemas(1, {T: SourceTable(SCHEMA, (T,), key_from_message=True)}, {T: SCHEMA}), None)
     result = TaskResult(0, {})
-    counters = EncoderCounters(plans, None, result)
-    plan = plans.find(T)
+    counters = EncoderCounters(cache, None, result)
+    encoder = cache.find(T)
     row = msgspec.Raw(b'{"id":1,"n":1}')
     for kind in (Kind.INSERT, Kind.INSERT, Kind.UPDATE):
-        plan.upsert(kind, None, row, None, None, lambda _: None)
-    plan.delete(row, None, None, lambda _: None)
+        encoder.upsert(kind, None, row, None, None, lambda _: None)
+    encoder.delete(row, None, None, lambda _: None)
     counters.collect()
     assert result.counts == {T: TableCounters(0, 2, 1, 0, 0)}
     assert result.skipped == {UNREPRESENTABLE: 1}

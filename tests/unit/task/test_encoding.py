@@ -55,7 +55,7 @@ class Case:
         setup = Setup("c", 1, "p", made.source, made.sink, None, made.source.inference(10), 3, made.rules)
         self.state = WorkerState(setup)
         known = Schemas(1, {T: SourceTable(SCHEMA, (T,), key_from_message=True)}, {T: SCHEMA})
-        self.state.records.plans.renew(known, None)
+        self.state.records.cache.renew(known, None)
         records = [MemoryRecord(i, "topic", *message, position=10 + i) for i, message in enumerate(messages)]
         self.chunk = ReadChunk(SPLIT, "topic", records, 10 + len(records))
         self.result = TaskResult(0, {SPLIT: 10})
@@ -63,7 +63,7 @@ class Case:
         self.ahead = LookAhead(SchemaObserver(setup, known, self.result), limit, 1000, self.result)
         stage: NativeStage | None = None if native is None else native(self)
         decoder = ChunkDecoder(made.source, None)
-        self.encoder = ChunkEncoder(stage, decoder, None, self.state.records.plans, self.ahead, limit, marked=False)
+        self.encoder = ChunkEncoder(stage, decoder, None, self.state.records.cache, self.ahead, limit, marked=False)
 
     def parts(self) -> list[EncodedPart]:
         """Return all parts, each of which is accounted for before the next one is asked for."""
@@ -129,7 +129,7 @@ def test_a_reject_too_many_is_where_it_stops() -> None:
     case = Case([fits(0), REJECT, BROKEN, fits(1), REJECT, fits(2)], tolerated=2)
     (part,) = case.parts()
     assert (part.stop, part.position) == (4, 14)
-    assert [(offset_of(r.record), r.stage, r.bad.code, r.passed) for r in part.rejects] == [
+    assert [(offset_of(r.record), r.stage, r.reason.code, r.passed) for r in part.rejects] == [
         (11, "conform", "null-key", True), (12, "decode", "malformed", True), (14, "conform", "null-key", False),
     ]  # fmt: skip
     assert len(part.records) == 2
@@ -166,7 +166,7 @@ def test_a_drift_that_no_schema_takes_is_a_reject(tolerated: int) -> None:
     case = Case([fits(0), many, fits(1)], tolerated)
     parts = case.parts()
     reject = next(reject for part in parts for reject in part.rejects)
-    assert (reject.bad.code, reject.passed) == ("too-many-columns", tolerated > 0)
+    assert (reject.reason.code, reject.passed) == ("too-many-columns", tolerated > 0)
     assert parts[-1].position == (13 if tolerated else 11)
     assert (case.ahead.stopped, case.result.observed, case.result.drifted) == (set(), {}, False)
 

@@ -67,7 +67,7 @@ def test_a_chunk_is_left_to_the_second_stage_as_a_whole(tmp_path: Path) -> None:
     assert (found.split, found.end, found.known) == (SPLIT, 18, 0)
     assert sorted(at for r in found.offsets for at in r) == [*range(10, 18)], "every record is accounted for once"
     assert found.skipped == [(13, "why"), (15, "tombstone"), (16, "left-out"), (17, "left-out")]
-    assert [(r.offset(), r.stage, r.bad) for r in found.rejects] == [(12, "conform", bad)]
+    assert [(r.offset(), r.stage, r.reason) for r in found.rejects] == [(12, "conform", bad)]
     insert = (("b",), Kind.INSERT)
     assert found.targets == [("there", ()), ("there", (insert, insert))], "a message is done with its last record"
     rows = RetainedRows(spilled.rows)
