@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ingest.transform.compiler import Compiler
 
 MAX_ASKED: Final = 8
-"""Workers that are asked at the start what they do in C."""
+"""Workers that are asked at the start what they do natively."""
 
 
 class SparkEngine:

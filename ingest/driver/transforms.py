@@ -85,7 +85,7 @@ class SparkTransformRunner:
             self._base = first.base
             self._size = max(self._shards, len(tasks))
             given = (first.setup, first.base, self._sent)
-            self._frame = self._compiler.frame(programs, self._size, fed(*given), drained(*given))
+            self._frame = self._compiler.frame(programs, self._size, read_stage(*given), write_stage(*given))
         light = [replace(task, setup=None, base=None) for task in tasks]  # type: ignore[arg-type]  # they are at hand
         task_payload = base64.b64encode(pickle.dumps(light)).decode()
         rows = self._session.run_frame(self._frame, task_payload)
@@ -101,7 +101,7 @@ def _task(setup: Any, base: Any) -> Task | None:  # noqa: ANN401  (broadcasts)
     return replace(tasks[number], setup=setup, base=base) if number < len(tasks) else None
 
 
-def fed(setup: Any, base: Any, programs: Any) -> Any:  # noqa: ANN401  (broadcasts; a stage)
+def read_stage(setup: Any, base: Any, programs: Any) -> Any:  # noqa: ANN401  (broadcasts; a stage)
     """Return the first stage, as Spark runs it."""
 
     def stage(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -114,7 +114,7 @@ def fed(setup: Any, base: Any, programs: Any) -> Any:  # noqa: ANN401  (broadcas
     return stage
 
 
-def drained(setup: Any, base: Any, programs: Any) -> Any:  # noqa: ANN401  (as above)
+def write_stage(setup: Any, base: Any, programs: Any) -> Any:  # noqa: ANN401  (broadcasts; a stage)
     """Return the second stage, as Spark runs it."""
 
     def stage(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

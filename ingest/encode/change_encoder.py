@@ -44,13 +44,13 @@ class RowChange(NamedTuple):
 
 
 class RecordTemplate(NamedTuple):
-    """What records look like that are put together of pieces: what a `ChangeEncoder` may render by, and C as well."""
+    """The form of records that are put together of pieces. A `ChangeEncoder` and native code both render by it."""
 
     destination: Any
     """The sink's own."""
     key: Segments | None
     value: Value
-    """In C only as a `ValueTemplate`."""
+    """The value; native code takes a `ValueTemplate` only."""
     moves: bool
     """Whether an update that changes the key writes null under the old one."""
 

@@ -486,8 +486,8 @@ class ResultMerger:
             raise ExpressionFailed(f"filter: {self._condition.text}", self._condition.slot)
         return values[self.filter_at] is True
 
-    def answer(self) -> tuple[Any, ...]:
-        """What C needs to do the same where nothing is out of the ordinary: see the stub of `Table.answer`."""
+    def native_form(self) -> tuple[Any, ...]:
+        """Return what `results_spec` (`native/specs.py`) makes a document of, so that native code does the same."""
         made = {output.name for output in self.program.outputs}
         kinds = "".join(
             "c" if o.copy_of else o.slot[0] if o.slot[0] in "lb" else "t" if write is msgspec.json.encode else "x"

@@ -1,6 +1,6 @@
 """Debezium JSON: `before`, `after`, `source` and `op`, with or without the schema envelope.
 
-In: the values of Kafka records. Out: a change, a skip or a bad record for each. The row images stay the very bytes
+In: the values of Kafka records. Out: a change, a skip or a reject for each. The row images stay the very bytes
 they came as; nobody here looks into a row, but for the placeholder of a value that Debezium left out.
 Rules: docs/spec/debezium-json.md.
 """

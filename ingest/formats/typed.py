@@ -83,8 +83,8 @@ class Column(NamedTuple):
     """Matches values of the usual form, with one group that is the JSON text; nulls may match outside of it. None:
     every value is converted and checked."""
     reads: tuple[Reads, int, int] = (Reads.OTHER, 0, 0)
-    """How C reads the values, with two numbers that belong to it: bits; precision and scale; most characters, or -1;
-    how many microseconds are one."""
+    """The way in which native code reads the values, with two numbers that belong to it: bits; precision and scale;
+    most characters, or -1; how many microseconds are one."""
 
 
 def _digits(data_type: DataType) -> bytes | None:
@@ -116,7 +116,7 @@ def texts(data_type: DataType) -> bytes | None:
 
 
 def reads_plain(data_type: DataType) -> tuple[Reads, int, int]:
-    """How C reads values that are the JSON of their type already."""
+    """The way in which native code reads values that are the JSON of their type already."""
     if type(data_type) in types.INTEGER_BITS:
         return (Reads.INT, types.INTEGER_BITS[type(data_type)], 0)
     if isinstance(data_type, DecimalType):
@@ -131,7 +131,7 @@ def reads_plain(data_type: DataType) -> tuple[Reads, int, int]:
 
 
 def reads_quoted(data_type: DataType) -> tuple[Reads, int, int]:
-    """How C reads numbers that the message has as texts."""
+    """The way in which native code reads numbers that the message has as texts."""
     how, a, b = reads_plain(data_type)
     texts_ = {
         Reads.INT: Reads.QUOTED_INT, Reads.NUMBER: Reads.QUOTED_NUMBER, Reads.DECIMAL: Reads.QUOTED_DECIMAL,

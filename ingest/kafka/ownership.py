@@ -14,7 +14,7 @@ import msgspec
 
 from ingest.errors import CommitOutcomeUnknown, Fenced
 from ingest.kafka import progress
-from ingest.kafka.progress import Note, Owner, transactional_id
+from ingest.kafka.progress import Owner, ProgressNote, transactional_id
 from ingest.kafka.transactions import Channel, Groups, Notes, persistently
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Ownership:
         self._channel.begin()
         self._channel.commit(0, [(self._notes, progress.encode(self._owner))], batch)
 
-    def fence(self, scope: str, shards: int, parts: int) -> list[list[Note | None]]:
+    def fence(self, scope: str, shards: int, parts: int) -> list[list[ProgressNote | None]]:
         """End what tasks of older runs left open, in so many shards at least; what each shard's first notes say.
 
         When this returns, no task of an older run can commit anything any more. Raises IngestError.
@@ -92,12 +92,12 @@ class Ownership:
         finally:
             groups.close()
 
-    def _claim(self, groups: Groups, shard: int, parts: int) -> list[Note | None]:
+    def _claim(self, groups: Groups, shard: int, parts: int) -> list[ProgressNote | None]:
         """See to it that a task of an older run that wakes up late finds this run's note, and stops."""
         channel = Channel(self._conf, self._prefix, shard)
         try:
             notes = groups.read(shard, parts)
-            head, run = notes[0] or Note(0), self._owner.run
+            head, run = notes[0] or ProgressNote(0), self._owner.run
             claimed = [head, *(note for note in notes[1:] if note is not None)]
             texts = [progress.encode(msgspec.structs.replace(note, run=run)) for note in claimed]
             channel.begin()

@@ -28,7 +28,7 @@ PARTITIONS: Final = 16
 SPLITS_PER_NOTE: Final = 200
 
 
-class Note(msgspec.Struct, omit_defaults=True):
+class ProgressNote(msgspec.Struct, omit_defaults=True):
     """What one note says."""
 
     run: int
@@ -51,7 +51,7 @@ class Owner(msgspec.Struct):
     """When that was noted, in milliseconds since 1970."""
 
 
-_read_note = msgspec.json.Decoder(Note).decode
+_read_note = msgspec.json.Decoder(ProgressNote).decode
 _read_owner = msgspec.json.Decoder(Owner).decode
 
 
@@ -70,7 +70,7 @@ def parts(starts: Mapping[Split, int]) -> int:
     return max(1, -(-len(starts) // SPLITS_PER_NOTE))
 
 
-def pack(note: Note, starts: Mapping[Split, int], positions: Mapping[Split, int]) -> list[str]:
+def pack(note: ProgressNote, starts: Mapping[Split, int], positions: Mapping[Split, int]) -> list[str]:
     """The notes that say so, for the groups from the first on. The first one has the tally."""
     splits = sorted(starts)
     out = []
@@ -78,16 +78,16 @@ def pack(note: Note, starts: Mapping[Split, int], positions: Mapping[Split, int]
         first = part * SPLITS_PER_NOTE
         at = [positions[split] - starts[split] for split in splits[first : first + SPLITS_PER_NOTE]]
         tally = msgspec.Raw(b"null") if part else note.tally
-        out.append(encode(Note(note.run, note.batch, note.planned, at, note.final, tally)))
+        out.append(encode(ProgressNote(note.run, note.batch, note.planned, at, note.final, tally)))
     return out
 
 
-def encode(note: Note | Owner) -> str:
+def encode(note: ProgressNote | Owner) -> str:
     """As it is committed."""
     return msgspec.json.encode(note).decode()
 
 
-def read_note(text: str, group: str) -> Note:
+def read_note(text: str, group: str) -> ProgressNote:
     """A note; raises ConfigError for something else in its place."""
     return _read(_read_note, text, group)
 
@@ -105,7 +105,9 @@ def _read(decode: Callable[[str], _T], text: str, group: str) -> _T:
         raise ConfigError(msg, "choose another sink.transactional-id-prefix") from exc
 
 
-def unpack(notes: Sequence[Note | None], starts: Mapping[Split, int], batch: int, planned: int) -> ResumePoint | None:
+def unpack(
+    notes: Sequence[ProgressNote | None], starts: Mapping[Split, int], batch: int, planned: int
+) -> ResumePoint | None:
     """What the notes say of a batch; None where they are not of this batch as it was planned by that run."""
     head = notes[0]
     if head is None or (head.batch, head.planned) != (batch, planned):

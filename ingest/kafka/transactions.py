@@ -22,7 +22,7 @@ from ingest.errors import CommitOutcomeUnknown, Fenced, IngestError, Unavailable
 from ingest.kafka import progress
 from ingest.kafka.failures import error_of, explain, is_away, is_settling
 from ingest.kafka.handle import make_consumer
-from ingest.kafka.progress import Note, group_of, transactional_id
+from ingest.kafka.progress import ProgressNote, group_of, transactional_id
 from ingest.kafka.properties import BOOTSTRAP, LOG_LEVEL, shared
 from ingest.kafka.waiting import in_time
 from ingest.kafka.writer import KafkaWriter
@@ -188,7 +188,7 @@ class Groups:
             self._known.append(Notes(self._conf, name))
         return self._known[:count]
 
-    def read(self, shard: int, count: int) -> list[Note | None]:
+    def read(self, shard: int, count: int) -> list[ProgressNote | None]:
         """The first so many notes of a shard; raises IngestError."""
         out = []
         for i, notes in enumerate(self.notes(count)):
@@ -266,7 +266,7 @@ class TransactionalWriter:
         self._writer()
         assert self._channel is not None
         assert self._groups is not None
-        note = Note(scope.run, scope.batch, scope.planned, final=final, tally=msgspec.Raw(metadata))
+        note = ProgressNote(scope.run, scope.batch, scope.planned, final=final, tally=msgspec.Raw(metadata))
         texts = progress.pack(note, scope.starts, positions)
         notes = [*zip(self._groups.notes(len(texts)), texts, strict=True)]
         self._channel.commit(scope.shard, notes, scope.batch)

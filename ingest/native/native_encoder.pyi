@@ -41,4 +41,4 @@ class NativeEncoder:
         """Ask for every table again."""
 
 def settle() -> None:
-    """Tell the plans what was encoded since the last time."""
+    """Tell the tables' encoders what was encoded since the last time."""

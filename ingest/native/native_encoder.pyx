@@ -334,7 +334,7 @@ cdef int add_ready(Workspace *ws, RowEncoder encoder, const Change *change, Tran
 
 
 def settle():
-    """Tell the plans what was counted since the last time."""
+    """Tell the tables' encoders what was counted since the last time."""
     enter()
     try:
         count_touched(True)

@@ -3,7 +3,7 @@ from typing import Any, Protocol
 from ingest.native.contract import RowEncoderSpec
 
 class Counters(Protocol):
-    """A plan: what was encoded is added to its counters."""
+    """A `TableEncoder` of the reference, to whose counters is added what was encoded."""
 
     inserted: int
     updated: int
@@ -12,7 +12,7 @@ class Counters(Protocol):
 class RowEncoder:
     """How the rows of one table are checked and written."""
 
-    def __init__(self, spec: RowEncoderSpec, plan: Counters, destination: Any, /) -> None:  # noqa: ANN401
+    def __init__(self, spec: RowEncoderSpec, encoder: Counters, destination: Any, /) -> None:  # noqa: ANN401
         """Make all of it; raises ValueError or TypeError for a document that names what there is not.
 
         `destination`: the sink's own.

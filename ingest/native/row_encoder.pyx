@@ -8,7 +8,7 @@ from ingest.native.transform_input cimport TransformInput
 
 
 cdef class RowEncoder(Table):
-    """Checks and writes rows as a `RowEncoderSpec` says; `plan` keeps the counters, `destination` is the sink's."""
+    """Checks and writes rows as a `RowEncoderSpec` says. `plan`: the reference encoder, which keeps the counters."""
 
     def __cinit__(self, spec, plan, destination):
         cdef int use

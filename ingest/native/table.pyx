@@ -96,7 +96,7 @@ cdef class Table:
 
 
 cdef int count_touched(bint good) except -1:
-    """Tell the plans what was counted, if all went well, and else forget it; raises what plans raise."""
+    """Tell the encoders what was counted, if all went well, and else forget it; raises what encoders raise."""
     global touched
     cdef Table table
     cdef list tables = touched

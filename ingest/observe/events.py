@@ -22,7 +22,7 @@ class RunStarted:
     resumed: bool
     lag: int
     native: bool
-    """Whether C has the records in the workers, from one Kafka client to the other, but for what few of them have."""
+    """True if native code has the records in the workers, from one Kafka client to the other, but for a few."""
     in_python: tuple[str, ...] = ()
     """Why it has not."""
 

@@ -41,7 +41,7 @@ def unsupported(setup: Setup) -> list[str]:
 
 
 def in_python(setup: Setup) -> list[str]:
-    """Return why records of a run pass through Python in this worker; nothing: C has them from one client to the other.
+    """Return why records of a run pass through Python in this worker; nothing if native code has them all the way.
 
     It is what can be told before there are records. What a single record or table has beyond the common case is done by
     Python in any pipeline.

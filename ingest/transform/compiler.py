@@ -273,7 +273,7 @@ class Compiler:
 
     # -- all tables --------------------------------------------------------------------------------------------------
 
-    def frame(self, programs: CompiledTransforms, tasks: int, feed: Stage, drain: Stage) -> DataFrame:
+    def frame(self, programs: CompiledTransforms, tasks: int, read: Stage, write: Stage) -> DataFrame:
         """Return the plan of a batch: the first Python stage, all expressions, the second Python stage.
 
         `tasks` is the number of partitions.
@@ -283,11 +283,11 @@ class Compiler:
         try:
             # Each stage has its own workers: they import their modules before the fork, and keep their Kafka clients
             environment[STAGE] = "1"
-            fed = self.spark.range(0, tasks, 1, tasks).mapInArrow(feed, f"{PROGRAM} int{slots}")
+            fed = self.spark.range(0, tasks, 1, tasks).mapInArrow(read, f"{PROGRAM} int{slots}")
             environment[STAGE] = "3"
             computed = self.results(programs, fed)
             environment[STAGE] = "2"
-            return computed.mapInArrow(drain, "outcome binary")
+            return computed.mapInArrow(write, "outcome binary")
         finally:
             environment.pop(STAGE, None)
 

@@ -68,7 +68,7 @@ def test_a_wrong_expression_is_marked_in_the_file(kafka: Kafka, pipeline: Pipeli
 
 
 def test_what_refuses_a_run_refuses_a_plan(kafka: Kafka, pipeline: Pipeline) -> None:
-    """What only a broker shows; `tests/unit/inmemory/test_plan.py` has the rest."""
+    """What only a broker shows; `tests/unit/testing/test_plan.py` has the rest."""
     cluster = Cluster({"bootstrap.servers": kafka.bootstrap})
 
     def planned(*records: tuple[bytes | None, bytes | None], also_run: bool = False, **parts: Any) -> Result:

@@ -1,4 +1,4 @@
-"""The common case in C says what the rule book says, or nothing: never is it more lenient, and never other."""
+"""Native code says of the common case what the reference says, or nothing: it is never more lenient."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A transform that changes nothing changes nothing; and what is in C does what the rule book does."""
+"""A transform that changes nothing changes nothing; and native code does what the reference does."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_what_is_in_c_does_what_the_book_says(form: str) -> None:
 
 
 def both_ways(messages: Sequence[tuple[bytes | None, bytes | None]], look_ahead: int, **given_sections: Any) -> Any:
-    """Run a pipeline with what is in C, and without: the same has to come out."""
+    """Run a pipeline with native code, and without: the same has to come out."""
     with pytest.MonkeyPatch.context() as patch:
         with_it = run(messages, look_ahead, **given_sections)
         patch.setattr(native, "BUILT", False)

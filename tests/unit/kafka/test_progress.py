@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingest.errors import ConfigError
-from ingest.kafka.progress import Note, pack, parts, read_note, read_owner, unpack
+from ingest.kafka.progress import ProgressNote, pack, parts, read_note, read_owner, unpack
 from ingest.task.counters import MAX_BYTES, CommitMetadata, TableCounters
 
 LIMIT = 4096
@@ -24,7 +24,7 @@ def test_what_is_packed_is_read_again_and_fits(count: int, start: int, distance:
     }
     tally = CommitMetadata(5, 3, tables).text()
     assert len(tally) <= MAX_BYTES
-    texts = pack(Note(9, 7, 8, final=final, tally=msgspec.Raw(tally)), starts, positions)
+    texts = pack(ProgressNote(9, 7, 8, final=final, tally=msgspec.Raw(tally)), starts, positions)
     assert len(texts) == parts(starts)
     assert max(map(len, texts)) < LIMIT
     notes = [read_note(text, "g") for text in texts]

@@ -212,7 +212,7 @@ def test_sayings_in_c_take_no_more_than_their_room() -> None:
         assert take(i) == 1, "again, and it need not be asked for"
     assert len(asked) == 90
     assert resident() - before < 250 * MIB, "where all of it were 360"
-    assert take(5000, 40 * MIB) == 0, "what is too large to keep is left to the book"
+    assert take(5000, 40 * MIB) == 0, "what is too large to keep is left to the reference"
     assert take(89) == 1
 
 

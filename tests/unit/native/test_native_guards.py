@@ -523,7 +523,7 @@ def test_a_column_that_is_named_again_and_again_has_its_room() -> None:
     """A layout is a table's columns; one that names a result often has more text than the row and its results."""
     out: list[Any] = []
     long = but(BACK, 2, texts(b"n" * 500, b"two"))
-    assert drain(a_table_of_results(columns=(b"id", *[0] * 900)), out, back=long)[0] == 0, "left to the book"
+    assert drain(a_table_of_results(columns=(b"id", *[0] * 900)), out, back=long)[0] == 0, "left to the reference"
     assert not out
 
 
