@@ -1,4 +1,4 @@
-"""What a run leaves for the next one: positions, counters, schemas, in plain files.
+"""The files that a run leaves for the next one: positions, counters, schemas.
 
     checkpoint.json        identity and fingerprint
     lock                   held by the run that owns a local checkpoint, and by its Java process
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 FORMAT: Final = 1
 KEYS: Final = 2
-"""How keys are written: 2, by what their values say; before, by what their columns' types were."""
+"""The way in which keys are written: 2, by what their values say; before, by what their columns' types were."""
 KEEP_BATCHES: Final = 20
 KEEP_RUNS: Final = 20
 SNAPSHOT_EVERY: Final = 100
@@ -53,14 +53,14 @@ class Batch:
     ranges: Mapping[Split, tuple[int, int]]
     schema_version: int
     shards: Mapping[Split, int]
-    """Which shard writes what comes from a split."""
+    """The shard of each split, by which what comes from it is written."""
     prefix: str | None = None
-    """What the sink's transactions were called; None where it has none."""
+    """The prefix of the sink's transactional ids; None where it has none."""
     time: int = 0
-    """When it was planned, in milliseconds since 1970."""
+    """The time when it was planned, in milliseconds since 1970."""
 
     def by_shard(self) -> dict[int, dict[Split, tuple[int, int]]]:
-        """The ranges of each shard."""
+        """Return the ranges of each shard."""
         out: dict[int, dict[Split, tuple[int, int]]] = {}
         for split, span in self.ranges.items():
             out.setdefault(self.shards[split], {})[split] = span
@@ -69,7 +69,7 @@ class Batch:
 
 @dataclass(slots=True)
 class Progress:
-    """Where the pipeline stands after a batch."""
+    """The state of the pipeline after a batch."""
 
     batch: int = 0
     positions: dict[Split, int] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class Checkpoint:
         self.where = storage.where
         self.run = 0
         self.batches = "batches"
-        """Where plans and progress are: a replay has a folder of its own."""
+        """The folder of plans and progress: a replay has one of its own."""
         self._kept: list[tuple[int, str]] = []
         """The batches' files that are to be forgotten at some time."""
         try:
@@ -131,14 +131,14 @@ class Checkpoint:
         return sorted(int(stem) for stem in stems if stem.isdigit())
 
     def damaged(self, what: str, exc: Exception) -> CheckpointError:
-        """The error for a file that cannot be read."""
+        """Return the error for a file that cannot be read."""
         return CheckpointError(
             f"checkpoint {self.where} is damaged: {what}: {exc}", "restore it, or start over with another --checkpoint"
         )
 
     @property
     def exists(self) -> bool:
-        """Whether a pipeline has used it."""
+        """True if a pipeline has used it."""
         return "id" in self.meta
 
     @property
@@ -177,7 +177,7 @@ class Checkpoint:
 
     @property
     def scope(self) -> str:
-        """Whose progress it is that a sink keeps with the data: this checkpoint's, or that of one of its replays."""
+        """The owner of progress that a sink keeps with the data: this checkpoint, or one of its replays."""
         return self.id if self.batches == "batches" else f"{self.id}.{self.batches.replace('/', '-')}"
 
     def _files(self, ending: str) -> list[tuple[int, int]]:
@@ -192,7 +192,7 @@ class Checkpoint:
         return sorted(found)
 
     def progress(self) -> tuple[Progress, Batch | None]:
-        """Where the last finished batch ended, and the planned batch that is not finished, if there is one."""
+        """Return the progress after the last finished batch, and the planned batch that is not finished, or None."""
         try:
             self._kept = []
             done = max(self._files(".done"), default=(-1, 0))
@@ -257,7 +257,7 @@ class Checkpoint:
     # -- schemas -----------------------------------------------------------------------------------------------------
 
     def schemas(self, rules: Rules) -> Schemas:
-        """The newest version of all schemas, with the targets that the rules give the tables now."""
+        """Return the newest version of all schemas, with the targets that the rules give the tables now."""
         versions = self.version_numbers()
         sources: dict[tuple[str, ...], SourceTable] = {}
         sinks: dict[tuple[str, ...], TableSchema] = {}
@@ -283,7 +283,7 @@ class Checkpoint:
     def versions(
         self,
     ) -> Iterator[tuple[int, int | None, dict[TableId, TableSchema], dict[TableId, TableSchema]]]:
-        """Each version of the schemas: number, time in milliseconds, and the source and sink tables it changed.
+        """Yield each version of the schemas: number, time in milliseconds, and the source and sink tables it changed.
 
         Versions that hold everything give everything. Raises CheckpointError.
         """

@@ -28,7 +28,7 @@ class Version:
     table: TableId
     version: int
     millis: int | None
-    """When it was stored, in milliseconds since 1970; None where the checkpoint does not say."""
+    """The time when it was stored, in milliseconds since 1970; None where the checkpoint does not say."""
     schema: TableSchema
 
     def to_json(self) -> dict[str, Any]:
@@ -44,7 +44,7 @@ class Version:
 
 
 def history(checkpoint: Checkpoint, *, observed: bool, table: str | None = None) -> list[Version]:
-    """Every version of every table, in order: of the sink's tables, or of the source's as they were `observed`.
+    """Return every version of every table, in order: of the sink's tables, or of the source's as they were `observed`.
 
     Raises ConfigError where a `table` is asked for and there is none of that name.
     """
@@ -66,7 +66,7 @@ def history(checkpoint: Checkpoint, *, observed: bool, table: str | None = None)
 
 
 def current(versions: Iterable[Version], at: int | None = None) -> list[Version]:
-    """The newest version of each table, or the one that it had at a version of all schemas; sorted by table."""
+    """Return the newest version of each table, or the one that it had at a version of all schemas; sorted by table."""
     newest = {version.table: version for version in versions if at is None or version.version <= at}
     return [newest[table] for table in sorted(newest)]
 
@@ -83,7 +83,7 @@ def check_version(checkpoint: Checkpoint, version: int, *, least: int = 1) -> No
 
 
 def difference(versions: Sequence[Version], first: int, last: int) -> list[tuple[TableId, list[str]]]:
-    """What changed from one version to another, as schema change events; sorted by table."""
+    """Return what changed from one version to another, as schema change events; sorted by table."""
     before = {version.table: version.schema for version in current(versions, first)}
     after = {version.table: version.schema for version in current(versions, last)}
     out = []

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from ingest.sources.kafka_coordinator import KafkaSourceCoordinator
 
 Target: TypeAlias = "tuple[Literal['earliest', 'latest'], None] | tuple[Literal['timestamp', 'offset'], int]"
-"""Where to set positions: timestamps are milliseconds since 1970."""
+"""A place to set positions to; timestamps are milliseconds since 1970."""
 
 
 @contextmanager
 def opened(where: str, conf: Mapping[str, str], *, write: bool) -> Iterator[Checkpoint]:
-    """A checkpoint; with `write`, nobody else may use it meanwhile. Raises CheckpointError where there is none."""
+    """Yield a checkpoint; with `write`, nobody else may use it meanwhile. Raises CheckpointError if there is none."""
     if not is_remote(where):
         if not (Path(where) / "checkpoint.json").is_file():
             raise _nothing(where)
@@ -61,7 +61,7 @@ def _nothing(where: str) -> CheckpointError:
 
 
 def overview(checkpoint: Checkpoint, source: KafkaSourceCoordinator | None) -> dict[str, Any]:
-    """Everything that an operator asks first, in plain values; with a source, how far its splits are behind."""
+    """Return everything that an operator asks first, in plain values; with a source, how far its splits are behind."""
     progress, unfinished = checkpoint.progress()
     ends: Mapping[Split, int] = {}
     if source is not None:
@@ -92,7 +92,7 @@ def overview(checkpoint: Checkpoint, source: KafkaSourceCoordinator | None) -> d
 
 
 def as_offsets(checkpoint: Checkpoint) -> str:
-    """The positions as `scan.startup.specific-offsets` takes them, for another pipeline to start from."""
+    """Return the positions as `scan.startup.specific-offsets` takes them, for another pipeline to start from."""
     progress, _ = checkpoint.progress()
     parts = [f"topic:{t},partition:{p},offset:{at}" for (t, p), at in sorted(progress.positions.items())]
     return ";".join(parts)
@@ -110,7 +110,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """What a reset would do: the progress to store, and what is different in it."""
+    """The effect of a reset: the progress to store, and what is different in it."""
 
     progress: Progress
     moves: Sequence[Move]
@@ -130,7 +130,7 @@ def plan_reset(
     errors: bool,
     drop_batch: bool = False,
 ) -> Reset:
-    """What to store for these wishes; changes nothing. Raises ConfigError for what cannot be."""
+    """Return the progress to store for these wishes; changes nothing. Raises ConfigError for what cannot be."""
     stored, unfinished = checkpoint.progress()
     if unfinished is not None and unfinished.prefix is not None and not drop_batch:
         msg = (

@@ -1,4 +1,4 @@
-"""Where a run's checkpoint is, and when it can be opened: at once, or through Java once that runs."""
+"""The place of a run's checkpoint, and when it can be opened: at once, or through Java once that runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Place(Protocol):
 
     @property
     def remote(self) -> bool:
-        """Whether it is reached through Java only."""
+        """True if it is reached through Java only."""
 
     def open(self, hadoop: tuple[Any, Any] | None) -> Storage:
         """Open it; `hadoop`: the JVM and a Hadoop configuration, for a remote one. Raises CheckpointError."""

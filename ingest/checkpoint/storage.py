@@ -1,4 +1,4 @@
-"""Where a checkpoint's files live: a local directory, or any file system that Hadoop knows, through the JVM.
+"""Storage of a checkpoint's files: a local directory, or any file system that Hadoop knows, through the JVM.
 
 A file appears whole or not at all. A local directory is locked by the operating system; elsewhere nobody can lock, and
 runs fence each other by their numbers (see `checkpoint.py`).
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 DYING_S: Final = 15.0
-"""How long a start waits for the remains of a killed run to go away, in seconds."""
+"""The time that a start waits for the remains of a killed run to go away, in seconds."""
 _URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://.*")
 
 
@@ -29,12 +29,12 @@ class Storage(Protocol):
     """A folder of small files. Every method raises CheckpointError when the file system fails."""
 
     where: str
-    """For people."""
+    """The place, for people."""
     lock: int | None
     """A file descriptor that a child process may hold, too; None where there is no lock."""
 
     def read(self, name: str) -> bytes | None:
-        """A file, None where there is none."""
+        """Return a file, None where there is none."""
 
     def write(self, name: str, data: bytes) -> None:
         """Write a file; in the place of one that is there already."""
@@ -43,7 +43,7 @@ class Storage(Protocol):
         """Write a file where there is none: whether it was this call that did."""
 
     def names(self, folder: str) -> list[str]:
-        """The files in a folder."""
+        """Return the files in a folder."""
 
     def remove(self, name: str) -> None:
         """Remove a file if it is there."""
@@ -53,7 +53,7 @@ class Storage(Protocol):
 
 
 def is_remote(where: str) -> bool:
-    """Whether a checkpoint's place is a URI, and not a local directory's path."""
+    """Return whether a checkpoint's place is a URI, and not a local directory's path."""
     return _URI.fullmatch(where) is not None
 
 
@@ -79,7 +79,7 @@ class LocalStorage:
             raise CheckpointError(msg, "choose another place with --checkpoint") from exc
 
     def read(self, name: str) -> bytes | None:
-        """A file, None where there is none."""
+        """Return a file, None where there is none."""
         try:
             return (self._root / name).read_bytes()
         except FileNotFoundError:
@@ -116,7 +116,7 @@ class LocalStorage:
         return True
 
     def names(self, folder: str) -> list[str]:
-        """The files in a folder."""
+        """Return the files in a folder."""
         try:
             return [path.name for path in (self._root / folder).iterdir()]
         except FileNotFoundError:
@@ -137,7 +137,7 @@ class LocalStorage:
 
 
 def _lock(path: Path) -> int:
-    """The lock's file descriptor. A killed run's Java process may hold it for a moment more: wait for that."""
+    """Return the lock's file descriptor. A killed run's Java process may hold it for a moment more: wait for that."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     deadline = time.monotonic() + DYING_S
     while True:
@@ -204,7 +204,7 @@ class MemoryStorage:
         self._kept.pop(name, None)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: nothing is held."""
 
 
 class Overlay:
@@ -291,7 +291,7 @@ class HadoopStorage:
             raise CheckpointError(msg, "see to its address, its rights and its disk; nothing is lost") from exc
 
     def read(self, name: str) -> bytes | None:
-        """A file, None where there is none."""
+        """Return a file, None where there is none."""
         with self._failures("read"):
             path = self._path(name)
             if not self._files.exists(path):
@@ -340,7 +340,7 @@ class HadoopStorage:
             return True
 
     def names(self, folder: str) -> list[str]:
-        """The files in a folder."""
+        """Return the files in a folder."""
         with self._failures("read"):
             path = self._path(folder)
             if not self._files.exists(path):
@@ -353,11 +353,11 @@ class HadoopStorage:
             self._files.delete(self._path(name), False)
 
     def close(self) -> None:
-        """Nothing to give back: the connection is Spark's."""
+        """Do nothing: the connection is Spark's."""
 
 
 def _java_array(jvm: Any, enum: Any, *names: str) -> Any:  # noqa: ANN401
-    """A Java array of an enum's values, as a method of variable arity wants it."""
+    """Return a Java array of an enum's values, as a method of variable arity wants it."""
     values = [getattr(enum, name) for name in names]
     made = jvm.java.lang.reflect.Array.newInstance(values[0].getClass(), len(values))
     for i, value in enumerate(values):
@@ -366,7 +366,7 @@ def _java_array(jvm: Any, enum: Any, *names: str) -> Any:  # noqa: ANN401
 
 
 def _only_java(exc: Exception) -> str:
-    """What Java said, in one line; raises what is no failure of Java's."""
+    """Return what Java said, in one line; raises what is no failure of Java's."""
     if not type(exc).__module__.startswith("py4j"):
         raise exc
     cause = getattr(exc, "java_exception", None)

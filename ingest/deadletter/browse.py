@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ingest.kafka.admin import Split
 
 PATIENCE_S: Final = 30.0
-"""How long to wait for the next letter, in seconds: there is one, as the topic has not ended."""
+"""The time to wait for the next letter, in seconds: there is one, as the topic has not ended."""
 
 
 def letters(

@@ -1,4 +1,4 @@
-"""Where rejects go: `pipeline.dirty-data.collector`, a log or a topic of dead letters.
+"""Collectors of rejects (`pipeline.dirty-data.collector`): a log or a topic of dead letters.
 
 Rules: docs/spec/dirty-data.md#dead-letters.
 """
@@ -22,11 +22,11 @@ CONNECT_S = 20.0
 
 
 class Collector(Protocol):
-    """What gets rejects."""
+    """A receiver of rejects."""
 
     @property
     def type(self) -> str:
-        """Which kind it is: `kafka` where it has a topic that has to be made."""
+        """The kind of collector: `kafka` where it has a topic that has to be made."""
 
     @property
     def topic(self) -> str | None:
@@ -78,7 +78,7 @@ class DirtyDataCollector(KafkaConnection):
         return {"client.id": f"ingest.{pipeline}.dead-letters", "enable.idempotence": "true", "acks": "all", **conf}
 
     def letters(self, pipeline: str, writer: Any) -> DeadLetters | None:  # noqa: ANN401  (the sink's own)
-        """A task's side; None where rejects go to the driver's log. `writer` is the sink's, which may be Kafka's."""
+        """Return a task's side; None if rejects go to the driver's log. `writer`: the sink's, which may be Kafka's."""
         if self.topic is None:
             return None
         from ingest.deadletter.letter import DeadLetterTopic  # noqa: PLC0415  (the client is slow to import; `check` needs none)

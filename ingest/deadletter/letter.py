@@ -22,7 +22,7 @@ _MAX_TEXT: Final = 1000
 
 
 def headers_of(record: Record, stage: str, reject: Reject, pipeline: str) -> Headers:
-    """The record's headers, and ours; those that it has from an earlier rejection are replaced."""
+    """Return the record's headers, and ours; those that it has from an earlier rejection are replaced."""
     original = origin(record)
     found: dict[str, str] = {
         "topic": original.topic() or "",

@@ -31,7 +31,7 @@ CONNECT_S = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which letters: all that match everything that is given."""
+    """A choice of letters: all that match everything that is given."""
 
     table: str | None = None
     """A selector of table ids; a letter whose table is not known does not match."""
@@ -42,7 +42,7 @@ class Selection:
     """Rejected before this time."""
 
     def matches(self, said: Mapping[str, str]) -> bool:
-        """Whether a letter with these of our headers is selected."""
+        """Return whether a letter with these of our headers is selected."""
         if self.codes and said.get("code") not in self.codes:
             return False
         if self.table is not None:
@@ -65,13 +65,13 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What an earlier replay did: these letters, from where to where in each split."""
+    """An earlier replay: its selection, and the range that it read of each split."""
 
     selection: Selection
     ranges: Mapping[Split, tuple[int, int]]
 
     def has(self, split: Split, offset: int, said: Mapping[str, str]) -> bool:
-        """Whether a letter was replayed by it."""
+        """Return whether a letter was replayed by it."""
         start, end = self.ranges.get(split, (0, 0))
         return start <= offset < end and self.selection.matches(said)
 
@@ -84,40 +84,40 @@ class DeadLetter:
     said: Mapping[str, str]
 
     def key(self) -> bytes | None:
-        """The original key."""
+        """Return the original key."""
         return self.letter.key()
 
     def value(self) -> bytes | None:
-        """The original value."""
+        """Return the original value."""
         return self.letter.value()
 
     def topic(self) -> str:
-        """The original topic."""
+        """Return the original topic."""
         return self.said.get("topic", "")
 
     def partition(self) -> int | None:
-        """The letter's partition."""
+        """Return the letter's partition."""
         return self.letter.partition()
 
     def offset(self) -> int | None:
-        """The letter's position."""
+        """Return the letter's position."""
         return self.letter.offset()
 
     def timestamp(self) -> tuple[int, int]:
-        """The original time."""
+        """Return the original time."""
         return self.letter.timestamp()
 
     def headers(self) -> Headers:
-        """The original headers."""
+        """Return the original headers."""
         return [(name, value) for name, value in self.letter.headers() or [] if not name.startswith(PREFIX)]
 
     def leader_epoch(self) -> None:
-        """Not kept."""
+        """Return None: it is not kept."""
         return
 
     @property
     def origin(self) -> Origin:
-        """Where the record stood when it was rejected."""
+        """The record as it stood when it was rejected."""
         return Origin(self)
 
 
@@ -190,7 +190,7 @@ class LetterSource:
     sample_size: ClassVar[int] = 0
     wanted: ClassVar[None] = None
     tolerated: ClassVar[int] = 1 << 62
-    """What is rejected again is a new letter: nothing is lost."""
+    """The number of rejects that a replay tolerates: any, as what is rejected again is a new letter."""
 
     @property
     def format(self) -> Format:
@@ -203,7 +203,7 @@ class LetterSource:
         return self.source.extra
 
     def inference(self, max_columns: int) -> Inference:
-        """The pipeline's."""
+        """Return the pipeline's inference."""
         return self.source.inference(max_columns)
 
     def coordinator(self, _pipeline: str, warn: Callable[[str], None]) -> LetterCoordinator:
@@ -211,14 +211,14 @@ class LetterSource:
         return LetterCoordinator(self, warn)
 
     def reader(self, _pipeline: str) -> LetterReader:
-        """A task's side."""
+        """Return a task's side."""
         from ingest.kafka.reader import RangeReader  # noqa: PLC0415  (the client is slow to import)
 
         return LetterReader(self, RangeReader(self.conf))
 
 
 class LetterCoordinator:
-    """What the driver asks about the letters."""
+    """The driver's side of dead letters."""
 
     def __init__(self, options: LetterSource, warn: Callable[[str], None]) -> None:
         """Connect to nothing yet."""
@@ -250,15 +250,15 @@ class LetterCoordinator:
         return identity
 
     def start(self, *_: Any) -> dict[Split, int]:  # noqa: ANN401
-        """The first letters that there are."""
+        """Return the positions of the first letters that there are."""
         return self.cluster.earliest(self._splits)
 
     def ends(self, positions: Mapping[Split, int]) -> dict[Split, int]:
-        """Where they end now."""
+        """Return the ends of the splits as they are now."""
         return self.cluster.latest(positions, committed=True)
 
     def check(self, positions: Mapping[Split, int]) -> dict[Split, int]:
-        """Where letters expired meanwhile, the first that there are: they are not ours to keep."""
+        """Return, by split where letters expired meanwhile, the first that there is: they are not ours to keep."""
         first = self.cluster.earliest(positions)
         return {split: max(at, first[split]) for split, at in positions.items()}
 
@@ -271,27 +271,27 @@ class LetterCoordinator:
         return topic in self.ids
 
     def finished(self, _positions: Mapping[Split, int]) -> bool:
-        """A replay drains what is there."""
+        """Return False: a replay has no bounds of its own. It drains what is there."""
         return False
 
     def discover(self, _positions: Mapping[Split, int]) -> dict[Split, int]:
-        """Nothing new."""
+        """Return nothing new."""
         return {}
 
     def fingerprint(self, _identity: str) -> dict[str, Any]:
-        """Not stored."""
+        """Return nothing: it is not stored."""
         return {}
 
     def resolve(self, splits: Iterable[Split], to: Any) -> dict[Split, int]:  # noqa: ANN401
-        """The first letters, or the end."""
+        """Return the positions of the first letters, or the ends."""
         return self.cluster.earliest(splits) if to == "earliest" else self.cluster.latest(splits, committed=True)
 
     def topics(self, names: Iterable[str]) -> Mapping[str, Any]:
-        """As the cluster has them."""
+        """Return these topics as the cluster has them."""
         return self.cluster.topics(names)
 
     def commit(self, _positions: Mapping[Split, int]) -> None:
-        """Nobody watches."""
+        """Do nothing: nobody watches."""
 
     keep = commit
 
@@ -309,7 +309,7 @@ class LetterReader:
     reader: RangeReader
 
     def read(self, ranges: Mapping[Split, tuple[int, int]]) -> Generator[LetterChunk | None]:
-        """Chunks of selected letters; None where there is none among those that came."""
+        """Yield chunks of selected letters, and None when there is none among those that came."""
         reading = self.reader.read(ranges)
         try:
             for chunk in reading:
@@ -339,7 +339,7 @@ class LetterReader:
         return DeadLetter(message, said)
 
     def position(self, split: Split) -> int:
-        """The next position that this split's range would give."""
+        """Return the next position that this split's range would give."""
         return self.reader.position(split)
 
     def report(self) -> ClientReport | None:
@@ -347,7 +347,7 @@ class LetterReader:
         return self.reader.report()
 
     def first(self, split: Split) -> int:
-        """The first position that a split still has."""
+        """Return the first position that a split still has."""
         return self.reader.first(split)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Where each split stands, where it ends, and so how much waits to be read."""
+"""The backlog: position and end of each split, and so how much waits to be read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Backlog:
         """Begin with the ends that were just seen; `drain`: these are where the run ends (`--once`)."""
         self.progress = progress
         self.targets: Mapping[Split, int] = ends if drain else {}
-        """Where to end, with `--once`; empty otherwise."""
+        """The ends of the run, by split, with `--once`; empty otherwise."""
         self._seen = ends
 
     @property
@@ -28,7 +28,7 @@ class Backlog:
 
     @property
     def ends(self) -> Mapping[Split, int]:
-        """Where each split ends, as far as the last look says, or where the run is to end."""
+        """The end of each split, as far as the last look says, or where the run is to end."""
         return self.targets or self._seen
 
     def see(self, ends: Mapping[Split, int]) -> None:

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """What a batch brought beside progress."""
+    """The results of a batch beside its progress."""
 
     before: Mapping[Split, int]
     """The positions before it."""
     observed: Sequence[tuple[TableId, TableSchema]]
-    """What its tasks saw of tables; nothing where one of them failed."""
+    """Schemas that its tasks saw; none where one of the tasks failed."""
     failure: IngestError | None
-    """What the first of the tasks that failed failed with."""
+    """The error of the first task that failed; None where none did."""
 
 
 class Books:

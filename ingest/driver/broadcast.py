@@ -20,7 +20,7 @@ MAX_DELTA_TABLES: Final = 200
 
 
 class SchemaBroadcast:
-    """What workers need to have the newest schemas."""
+    """The newest schemas on their way to workers: a broadcast, and the changes since."""
 
     def __init__(self, runner: TaskRunner, store: SchemaStore) -> None:
         """Send all schemas."""
@@ -30,7 +30,7 @@ class SchemaBroadcast:
         """The version of what was broadcast."""
         self.base: Broadcast[Schemas] = runner.broadcast(store.schemas)
         self.deltas: list[Delta] = []
-        """What changed since."""
+        """The changes since the broadcast."""
 
     def add(self, evolution: Evolution | None) -> None:
         """Let the next tasks carry a change; where they would carry much, all schemas are sent anew."""

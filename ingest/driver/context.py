@@ -1,4 +1,4 @@
-"""What every part of a run knows: its pipeline, how it is run, and who is told of it."""
+"""The context that every part of a run knows: its pipeline, how it is run, and who is told of it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_WARNED: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How to run, as the command line says."""
+    """Settings of a run, as the command line gives them."""
 
     checkpoint: str
     """A local directory, or a URI that Hadoop's file systems understand."""
@@ -32,7 +32,7 @@ class Settings:
     alive: Path | None = None
     """A file to touch every few seconds, for whoever watches over the run."""
     from_time: int | None = None
-    """Where to start where the checkpoint does not say, in milliseconds since 1970."""
+    """The time to start at where the checkpoint does not say, in milliseconds since 1970."""
 
 
 class RunContext:

@@ -1,4 +1,4 @@
-"""What the tasks of a run counted: by table, by reason, by column. It ends up in the closing summary."""
+"""Counters of a run's tasks: by table, by reason, by column. They end up in the closing summary."""
 
 from __future__ import annotations
 

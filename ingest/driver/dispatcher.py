@@ -43,7 +43,7 @@ class Dispatcher:
         self._errors = errors
         self._pacing = pacing
         self._workers: dict[int, str] = {}
-        """Which worker wrote each shard last."""
+        """The worker that wrote each shard last."""
         self._idle: dict[int, float] = {}
         """Since when the worker of each shard has been idle, in seconds since the epoch."""
 

@@ -1,4 +1,4 @@
-"""What runs the tasks of a batch, as main street sees it: Spark, or this very process."""
+"""Engines that run the tasks of a batch, as main street sees them: Spark, or this very process."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class TaskRunner(Protocol):
 
     @property
     def slots(self) -> int:
-        """How many tasks run at once."""
+        """The number of tasks that run at once."""
 
     @property
     def speculates(self) -> bool:
-        """Whether a task may run twice at a time."""
+        """True if a task may run twice at a time."""
 
     @property
     def hadoop(self) -> tuple[Any, Any]:

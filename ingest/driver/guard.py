@@ -1,4 +1,4 @@
-"""What decides after each batch whether the run goes on: rejects, lost data, and batches without progress."""
+"""The decision after each batch whether the run goes on: rejects, lost data, and batches without progress."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Guard:
         return True
 
     def _see_progress(self, merged: Merged, results: Sequence[TaskResult], *, evolved: bool) -> None:
-        """See that the run gets on: a batch without progress is a broker that is away, or a bug of ours."""
+        """Check that the run gets on: a batch without progress is a broker that is away, or a bug of ours."""
         positions = self._backlog.positions
         if evolved or any(positions[split] != at for split, at in merged.before.items()):
             self._stalled = 0.0

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from ingest.sources import SourceCoordinator
 
 CHECK_S: Final = 30.0
-"""How often the driver looks whether what is to be read next is still there, in seconds. Tasks notice it, too."""
+"""The time between two looks whether what is to be read next is still there, in seconds. Tasks notice it, too."""
 UNEXPLAINED: Final = 3
 """Losses in a row that a look at the cluster does not confirm, before the run ends with them."""
 AGAIN_S: Final = 1.0
-"""How long to wait after a loss that is not confirmed, in seconds."""
+"""The time to wait after a loss that is not confirmed, in seconds."""
 
 
 class Losses:
@@ -55,7 +55,7 @@ class Losses:
         return late or any(end < positions[split] for split, end in self._backlog.ends.items())
 
     def recheck(self) -> bool:
-        """See whether what is to be read next is there, and go by what is; returns whether anything has changed.
+        """Check whether what is to be read next is there, and go by what is; returns whether anything has changed.
 
         Raises DataLoss where `scan.on-data-loss` does not say how to go on.
         """

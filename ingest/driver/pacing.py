@@ -1,4 +1,4 @@
-"""How large batches are, and when they start.
+"""The size of batches, and when they start.
 
 A batch is sized by time: about `TARGET_S` seconds of work at the rate just seen, the first one small.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ingest.task.assignment import TaskResult
 
 TARGET_S: Final = 5.0
-"""How long a batch should take, in seconds."""
+"""The time that a batch should take, in seconds."""
 FIRST: Final = 20_000
 """Records of a shard in the first batch."""
 GROWTH: Final = 8
@@ -27,12 +27,12 @@ GROWTH: Final = 8
 DEADLINE_S: Final = 2 * TARGET_S
 """A task ends after this, in seconds, wherever it is."""
 POLL_S: Final = 0.05
-"""How often an idle driver looks for new records, in seconds."""
+"""The time between two looks of an idle driver for new records, in seconds."""
 
 
 @dataclass(slots=True)
 class Budget:
-    """How many records a shard may get, learnt from what the last batch took."""
+    """The number of records that a shard may get, learnt from what the last batch took."""
 
     records: int = FIRST
     most: int | None = None

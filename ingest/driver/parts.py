@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """Where records come from, where they go to, and where rejects go."""
+    """The sides of a run: the source, the sink, and the collector of rejects."""
 
     source: Source
     sink: Sink
     collector: Collector | None
-    """What gets rejects; None where they are only counted and told."""
+    """The receiver of rejects; None where they are only counted and told."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """Who gets what happens to data."""
+    """Functions that are told what happens to data."""
 
     on_reject: Callable[[RejectedRecord], None]
     """Gets each reject that a task gave in full, once its batch is stored."""
@@ -53,13 +53,13 @@ class RunParts:
     sink: SinkCoordinator
     engine: Engine
     compiler: Compiler | None
-    """What compiles transforms; None where none changes rows."""
+    """The compiler of transforms; None where none changes rows."""
     rules: SchemaRules
     pacing: Pacing
     stop: Stop
     listeners: Listeners
     look_ahead: int
-    """Where looking ahead after a drift has brought nothing new for so many records, it ends."""
+    """The number of records without anything new after which looking ahead after a drift ends."""
 
 
 def make_parts(

@@ -1,4 +1,4 @@
-"""How long a run waits for a broker that went away."""
+"""The patience of a run with a broker that went away."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ingest.kafka.admin import Split
 
 PATIENCE_S: Final = 300.0
-"""How long a running pipeline waits for a broker that went away, in seconds."""
+"""The time that a running pipeline waits for a broker that went away, in seconds."""
 AGAIN_S: Final = 1.0
 """The time between two attempts, in seconds."""
 

@@ -1,4 +1,4 @@
-"""How much of which split goes into a batch. Pure functions."""
+"""The ranges of splits that go into a batch. Pure functions."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _EXPECTED: Final = frozenset({"tombstone", "parse-error", "header-filter", "not-
 
 
 class Reports:
-    """What is told of one run."""
+    """Events that are told of one run."""
 
     def __init__(
         self,

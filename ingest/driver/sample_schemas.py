@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ingest.sources import Chunk, Source
 
 SAMPLE_S: Final = 5.0
-"""How long to read, at most, in seconds: a start shall not wait for a slow partition."""
+"""The time to read, at most, in seconds: a start shall not wait for a slow partition."""
 
 
 def sample_schemas(

@@ -24,7 +24,7 @@ class SplitWatch:
         self._losses = losses
         self._patience = patience
         self._away = False
-        """Whether the broker did not answer when the run was told to stop."""
+        """True if the broker did not answer when the run was told to stop."""
 
     def look(self) -> bool:
         """Take in new splits, and where all of them end now; returns whether that is known.
@@ -62,7 +62,7 @@ class SplitWatch:
         self._away = True
 
     def look_past_targets(self) -> None:
-        """See where the splits end when the run is over: what is left, and what came meanwhile.
+        """Look where the splits end when the run is over: what is left, and what came meanwhile.
 
         Where the source does not answer, what was left at the last look counts.
         """

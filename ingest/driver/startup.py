@@ -1,4 +1,4 @@
-"""Where a run starts: everything that needs Kafka and the checkpoint, and nothing that needs Spark's tasks.
+"""The start of a run: everything that needs Kafka and the checkpoint, and nothing that needs Spark's tasks.
 
 In: an open checkpoint. Out: a `Start`. What is asked, announced and stored comes in this order for a reason: a sink is
 acquired before it is asked how far a batch came, that is stored before positions are made of it, and where a pipeline
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What a start-up agreed on with the checkpoint, the source and the sink."""
+    """The result of a start-up: what it agreed on with the checkpoint, the source and the sink."""
 
     checkpoint: Checkpoint
     source: Source
-    """What tasks read with."""
+    """The source that tasks read with."""
     backlog: Backlog
     tables: SinkTables
     schemas: SchemaStore
@@ -46,7 +46,7 @@ class Start:
     unfinished: Batch | None = None
     """A batch that was planned by an earlier run and is still to be done."""
     resumed: bool = False
-    """Whether the pipeline has run before."""
+    """True if the pipeline has run before."""
 
 
 class Startup(Protocol):

@@ -23,7 +23,7 @@ class Stop(Protocol):
 
     @property
     def asked(self) -> bool:
-        """Whether somebody asked the run to end."""
+        """True if somebody asked the run to end."""
 
     def installed(self) -> AbstractContextManager[object]:
         """Listen while the block runs."""

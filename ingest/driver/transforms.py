@@ -70,7 +70,7 @@ class SparkTransformRunner:
         self._base: object = None
         self._frame: DataFrame | None = None
         self._size = 0
-        """How many tasks the plan has room for."""
+        """The number of tasks that the plan has room for."""
 
     def run(self, tasks: Sequence[Task], schemas: Schemas) -> list[TaskResult]:
         """Run one job; raises Unavailable where Spark gave up on a task."""

@@ -29,7 +29,7 @@ class Setup:
     """Settings that stay the same for a whole run."""
 
     scope: str
-    """Whose progress it is: the checkpoint's, or that of a replay."""
+    """The owner of the progress: the checkpoint, or a replay of it."""
     run: int
     pipeline: str
     source: Source
@@ -63,9 +63,9 @@ class Task:
     shard: int
     ranges: dict[Split, tuple[int, int]]
     ids: dict[str, str]
-    """Of the topics: one that was made again has another."""
+    """Ids of the topics by their names: a topic that was made again has another id."""
     tolerated: int
-    """How many rejects the task may pass."""
+    """The number of rejects that the task may pass."""
     seconds: float
     """After how many seconds the task ends, wherever it is."""
     last: str
@@ -104,16 +104,16 @@ class TaskResult:
     lost_deliveries: int = 0
     """Records that the sink's cluster did not take, which only the guarantee `none` goes on after."""
     reports: list[ClientReport] = field(default_factory=list)
-    """What the clients of source and sink have told of themselves."""
+    """Reports of the clients of source and sink."""
     seconds: float = 0.0
     cpu_s: float = 0.0
     rss_kib: int = 0
     first_ack: float | None = None
-    """When the first record was acknowledged, in seconds since the epoch."""
+    """The time when the first record was acknowledged, in seconds since the epoch."""
     worker: str = ""
-    """Which worker it was."""
+    """The name of the worker."""
     ended: float = 0.0
-    """When, in seconds since the epoch."""
+    """The time of the end, in seconds since the epoch."""
     pid: int = 0
 
     @classmethod

@@ -51,7 +51,7 @@ class Stopwatch:
     def __init__(self) -> None:
         """Begin now."""
         self.started = time.monotonic()
-        """In seconds of the monotonic clock."""
+        """The time of the start, in seconds of the monotonic clock."""
         self._cpu = time.process_time()
 
     def stop(self, result: TaskResult) -> None:

@@ -32,9 +32,9 @@ MIN_TABLE_BYTES: Final = len('[["t"],0,0,0,0],')
 OTHERS: Final = ("(other tables)",)
 """Tables of rejects, past those that are counted one by one."""
 UNREPRESENTABLE: Final = "delete-without-key"
-"""Why deletes are skipped that the sink's format cannot express."""
+"""The reason for skipping deletes that the sink's format cannot express."""
 FILTERED: Final = "filter"
-"""Why changes are skipped that a transform's filter does not let pass."""
+"""The reason for skipping changes that a transform's filter does not let pass."""
 _Key = TypeVar("_Key")
 
 

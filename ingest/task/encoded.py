@@ -1,4 +1,4 @@
-"""What became of a part of a chunk: the value that encoding gives back, natively or by the reference."""
+"""The result for a part of a chunk: the value that encoding gives back, natively or by the reference."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class EncodedPart:
-    """What became of `messages[start:stop]`: encoded records, rejects, and messages that stand for no row."""
+    """The result of encoding `messages[start:stop]`: encoded records, rejects, and messages that stand for no row."""
 
     messages: Sequence[Record]
     """All messages of the chunk."""
@@ -27,12 +27,12 @@ class EncodedPart:
     """The position of the split after this part."""
     records: Sequence[Written] = ()
     rejects: Sequence[RecordReject] = ()
-    """If the last one does not pass, the task stops at it: at `stop`."""
+    """The rejects in their order. If the last one does not pass, the task stops at it: at `stop`."""
     skipped: dict[str, int] = field(default_factory=dict)
     """By reason: messages that stand for no row."""
     changes: Sequence[Decoded] = ()
-    """What each message says, from `start` on; nothing if native code has decoded them."""
+    """The changes of each message, from `start` on; nothing if native code has decoded them."""
     marks: Sequence[int] = ()
-    """How many records there were before each of these changes, where that is asked for."""
+    """The number of records before each of these changes, where that is asked for."""
     full: bool = False
     """True if it ends only because it is full: native code goes on at `stop`."""

@@ -45,14 +45,14 @@ NEVER: Final = 1 << 62
 
 @dataclass(slots=True)
 class MergedChunk:
-    """What became of a chunk."""
+    """The result of merging a chunk."""
 
     parts: list[Sequence[Written]] = field(default_factory=list)
     """Encoded records in their order: batches of native code, and lists of the reference."""
     rejects: list[RecordReject] = field(default_factory=list)
-    """If the last one does not pass, the task stops at it."""
+    """The rejects in their order. If the last one does not pass, the task stops at it."""
     counted: int = 0
-    """How many of the rejects count."""
+    """The number of rejects that count."""
     stop: int = NEVER
     """The offset where the task stops; `NEVER` if it does not."""
 

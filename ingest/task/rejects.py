@@ -45,7 +45,7 @@ class RejectLimit:
 
     @property
     def left(self) -> int:
-        """How many more rejects may pass."""
+        """The number of rejects that may still pass."""
         return self._tolerated - self._result.rejected
 
     def counts(self, stage: str) -> bool:

@@ -98,7 +98,7 @@ class ChunkManifest:
     offsets: list[range]
     """The offsets of its records that were read."""
     known: int
-    """How many targets of chunks before it still count: all of them, or none, as their numbers begin anew."""
+    """The number of targets of earlier chunks that still count: all of them, or none, as their numbers begin anew."""
     targets: list[Target]
     """Destinations of ready-made records, each with the changes that are done then: those that are new here."""
     rejects: list[SpilledReject]
@@ -115,9 +115,9 @@ class Spilled:
     rows: RetainedColumns
     """The columns of the chunk's rows that Spark does not get."""
     sent: int
-    """How many of its rows went to expressions."""
+    """The number of its rows that went to expressions."""
     padding: int
-    """How many rows come after them that only say that it ends."""
+    """The number of rows after them that only say that it ends."""
 
 
 class SpillStore:

@@ -41,7 +41,7 @@ class FlushPadding:
     """Rows that say nothing, for chunks of which few rows go to expressions: Spark only hands on whole batches."""
 
     def __init__(self) -> None:
-        """Nothing waits."""
+        """Begin with nothing that waits."""
         self._sent = 0
         """Rows since Spark last handed some on."""
         self._waiting = 0
@@ -87,7 +87,7 @@ class SpillStage:
         self._result = result
         self._padding = FlushPadding()
         self._told = 0
-        """How many targets the second stage knows."""
+        """The number of targets that the second stage knows."""
 
     def begin(self, split: Split) -> ChunkManifest:
         """Return the manifest of the next chunk, for the other methods to fill in."""

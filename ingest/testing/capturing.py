@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Captured:
-    """What a sink and a collector got, in the order in which it was committed."""
+    """Records and dead letters that a sink and a collector got, in the order of their commits."""
 
     records: list[tuple[str, bytes | None, bytes | None]] = field(default_factory=list)
     """Topic, key and value of each record; for a file sink the file stands for the topic."""

@@ -1,4 +1,4 @@
-"""What a dry run found, as values to print.
+"""The report on a dry run, as values to print.
 
 In: a dry run that is over. Out: a `DryRunReport`, and the error that a run would end with.
 """
@@ -33,7 +33,7 @@ class TableReport:
     rule: str | None
     """The transform that changes its rows."""
     known: bool
-    """Whether the checkpoint knows it already."""
+    """True if the checkpoint knows it already."""
     sink_tables: list[str]
     columns: list[dict[str, Any]]
     """Name, type, whether it may be null."""
@@ -42,7 +42,7 @@ class TableReport:
 
 @dataclass(slots=True)
 class DryRunReport:
-    """What a run would do."""
+    """A report on what a run would do."""
 
     pipeline: str
     checkpoint: str | None
@@ -73,7 +73,7 @@ class DryRunReport:
     """Options that say something else than at the last run."""
     warnings: list[str] = field(default_factory=list)
     error: dict[str, Any] | None = None
-    """What the run would end with: exit code, message, hint."""
+    """The error that the run would end with: exit code, message, hint."""
 
 
 def report(probe: Probe, run: DryRun, ended: IngestError | None) -> tuple[DryRunReport, IngestError | None]:

@@ -47,12 +47,12 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class InMemoryRun:
-    """What became of the records. Everything in the order in which it happened."""
+    """The result of a run on records. Everything is in the order in which it happened."""
 
     records: list[tuple[str, bytes | None, bytes | None]] = field(default_factory=list)
     """Topic, key, value of what a sink in Kafka would get; for a file sink the file stands for the topic."""
     lines: list[str] = field(default_factory=list)
-    """What the sink showed."""
+    """Lines that the sink showed."""
     rejects: list[tuple[int, str, str]] = field(default_factory=list)
     """Index of the record, stage and code."""
     letters: list[tuple[str, bytes | None, bytes | None, dict[str, str]]] = field(default_factory=list)
@@ -64,7 +64,7 @@ class InMemoryRun:
     warnings: list[str] = field(default_factory=list)
     schemas: Schemas | None = None
     error: IngestError | None = None
-    """What the run ended with, if not with success."""
+    """The error that the run ended with; None after a success."""
 
 
 def run_in_memory(pipeline: Pipeline, records: Sequence[MemoryRecord], *, look_ahead: int = 1) -> InMemoryRun:
@@ -116,7 +116,7 @@ class InProcessRun:
     rejects: list[RejectedRecord] = field(default_factory=list)
     schemas: Schemas = field(default_factory=Schemas)
     error: IngestError | None = None
-    """What it ended with, if not with success."""
+    """The error that it ended with; None after a success."""
 
 
 def run_in_process(pipeline: Pipeline, sides: Sides, observer: Observer, *, look_ahead: int) -> InProcessRun:

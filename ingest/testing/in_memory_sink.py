@@ -28,12 +28,12 @@ class InMemorySink:
 
     @property
     def needs_key(self) -> bool:
-        """Whether only tables with a primary key can be written."""
+        """True if only tables with a primary key can be written."""
         return self.options.needs_key
 
     @property
     def writes_keys(self) -> bool:
-        """Whether records are found again by their key."""
+        """True if records are found again by their key."""
         return self.options.writes_keys
 
     @property
@@ -43,12 +43,12 @@ class InMemorySink:
 
     @property
     def parallelism(self) -> int | None:
-        """How many tasks write at once, at most."""
+        """The number of tasks that write at once, at most."""
         return self.options.parallelism
 
     @property
     def changelog(self) -> bool:
-        """Whether an insert is written otherwise than an update, or the row before a change is shown."""
+        """True if an insert is written otherwise than an update, or the row before a change is shown."""
         return self.options.changelog
 
     def prefix(self, pipeline: str) -> str | None:

@@ -29,9 +29,9 @@ class InMemorySource:
     readers: Callable[[], Reader]
     """Makes a task's side."""
     tolerated: int
-    """How many rejects a run tolerates."""
+    """The number of rejects that a run tolerates."""
     upserts: bool
-    """Whether records are rows by their keys, so that an insert may be an update."""
+    """True if records are rows by their keys, so that an insert may be an update."""
     rate_limit: float | None
     """Records in a second, at most."""
 
@@ -47,7 +47,7 @@ class InMemorySource:
 
     @property
     def sample_size(self) -> int:
-        """How many of the newest records of each split to look at before the first batch."""
+        """The number of the newest records of each split that are looked at before the first batch."""
         return self.options.sample_size
 
     @property
@@ -57,7 +57,7 @@ class InMemorySource:
 
     @property
     def wanted(self) -> Callable[[Headers | None], bool] | None:
-        """Whether a record with these headers is to be read; None where all are."""
+        """The condition on a record's headers for it to be read; None if all are."""
         return self.options.wanted
 
     def inference(self, max_columns: int) -> Inference:
@@ -146,7 +146,7 @@ class InMemoryCoordinator:
         """Show nothing: nobody watches."""
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: nothing is held."""
 
 
 @dataclass(slots=True)
@@ -188,4 +188,4 @@ class InMemoryReader:
         return 0
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: nothing is held."""

@@ -53,7 +53,7 @@ class InProcessRunner:
         return [result for task in tasks for result in function([task])]
 
     def stop(self) -> None:
-        """Nothing runs."""
+        """Do nothing: nothing runs."""
 
 
 class InProcessEngine:

@@ -52,11 +52,11 @@ class DryRun:
     withheld: dict[SchemaChange, None]
     """Changes that the sink is not to see."""
     error: IngestError | None
-    """What it ended with, if not with success."""
+    """The error that it ended with; None after a success."""
 
 
 class Probe:
-    """What the dry runs of a pipeline share: one sample, one connection to everything."""
+    """The common parts of a pipeline's dry runs: one sample, one connection to everything."""
 
     def __init__(
         self,

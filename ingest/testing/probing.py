@@ -89,7 +89,7 @@ class CountingCollector:
         self._sample = sample
 
     def prepare(self, sink: dict[str, str], pipeline: str, warn: Callable[[str], None]) -> str:
-        """See whether the topic is there or could be made."""
+        """Check whether the topic is there or could be made."""
         assert self._options is not None
         return self._options.prepare(sink, pipeline, warn, dry_run=True)
 

@@ -24,7 +24,7 @@ MAX_OF_ALL: Final = 20_000
 """So many of all splits together, about."""
 MAX_BYTES: Final = 256 << 20
 READ_S: Final = 5.0
-"""How long to read a part of the sample, at most, in seconds."""
+"""The time for reading a part of the sample, at most, in seconds."""
 
 
 @dataclass(slots=True)
@@ -45,10 +45,10 @@ class Sample:
     looked_at: int = 0
     """Those of them that are in the sample; or, where none is waiting, older ones in their place."""
     old: bool = False
-    """Whether nothing is waiting, and the sample holds records that a run would not read."""
+    """True if nothing is waiting, and the sample holds records that a run would not read."""
     starts: dict[Split, int] = field(default_factory=dict)
     stops: dict[Split, int] = field(default_factory=dict)
-    """Where the dry run ends: up to there the sample has every record."""
+    """The end of the dry run, by split: up to there the sample has every record."""
     extent: dict[Split, tuple[int, int]] = field(default_factory=dict)
     chunks: list[SampleChunk] = field(default_factory=list)
     _splits: dict[int, Split] = field(default_factory=dict)
@@ -220,4 +220,4 @@ class SampledReader:
         return self._sample.extent[split][0]
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: nothing is held."""
