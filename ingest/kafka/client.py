@@ -35,7 +35,7 @@ def close(consumer: Consumer) -> None:
 
 
 def has_feature(name: str) -> bool:
-    """Whether librdkafka was built with a feature, e.g. `sasl_gssapi`."""
+    """Return whether librdkafka was built with a feature, e.g. `sasl_gssapi`."""
     try:
         # Setting this property asks whether these features are there
         Consumer({"group.id": "features", "builtin.features": name, "log_level": 0}).close()
@@ -45,7 +45,7 @@ def has_feature(name: str) -> bool:
 
 
 def usable(conf: Mapping[str, str]) -> None:
-    """Raises ConfigError or AccessError for what cannot work, with what to do about it."""
+    """Raise ConfigError or AccessError for what cannot work, with what to do about it."""
     for name in _FILES:
         place = conf.get(name)
         if place and place != "probe" and not os.access(place, os.R_OK):

@@ -1,4 +1,4 @@
-"""What every component that connects to Kafka has among its options: client properties, and secrets for them.
+"""Options of every component that connects to Kafka: client properties, and secrets for them.
 
 Rules: docs/spec/configuration.md#client-properties. Starts no client and imports none.
 """
@@ -19,7 +19,7 @@ class KafkaConnection(Labelled):
     """Options that Kafka sources and sinks share."""
 
     scope: ClassVar[Literal["C", "P"]]
-    """Whose properties have an effect: a consumer's or a producer's."""
+    """The client whose properties have an effect: a consumer (C) or a producer (P)."""
 
     properties: dict[str, str] = Field(alias="properties.*")
     """Options of the Kafka client, `properties.bootstrap.servers` among them."""
@@ -87,7 +87,7 @@ class KafkaConnection(Labelled):
         }  # fmt: skip
 
     def warnings(self) -> list[tuple[str, str]]:
-        """Options that are understood and do nothing: the key to point at, and why."""
+        """Return options that are understood and do nothing: the key to point at, and why."""
         found = super().warnings()
         whose = {"C": "a producer's", "P": "a consumer's"}[self.scope]
         found += [

@@ -1,4 +1,4 @@
-"""What librdkafka reports, as errors that say what to do."""
+"""Reports of librdkafka, as errors that say what to do."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ _AROUND: Final = re.compile(r"^([a-z_]+://\S+|\S+/bootstrap): | \(after \d+ms in
 
 
 class ClientError(KafkaException):
-    """What a client could not do: `what` says what that was, for `explain`."""
+    """A failure of a client; `what` says what it could not do, for `explain`."""
 
     def __init__(self, cause: KafkaException, what: str) -> None:
         """Keep the cause's error, and what was tried."""
@@ -110,7 +110,7 @@ class ClientError(KafkaException):
 
 
 def error_of(exc: KafkaException | KafkaError) -> KafkaError:
-    """The error inside an exception."""
+    """Return the error inside an exception."""
     if isinstance(exc, KafkaException):
         inner = exc.args[0] if exc.args else None
         return inner if isinstance(inner, KafkaError) else KafkaError(KafkaError._FAIL, str(exc))  # noqa: SLF001
@@ -118,23 +118,26 @@ def error_of(exc: KafkaException | KafkaError) -> KafkaError:
 
 
 def is_away(exc: KafkaException | KafkaError) -> bool:
-    """Whether trying again may help without anybody doing anything."""
+    """Return whether trying again may help without anybody doing anything."""
     error = error_of(exc)
     return error.code() in _AWAY or error.retriable()
 
 
 def is_settling(exc: BaseException | None) -> bool:
-    """Whether a broker that is there only needs a moment: it was started, or a leader has moved."""
+    """Return whether a broker that is there only needs a moment: it was started, or a leader has moved."""
     return isinstance(exc, KafkaException) and error_of(exc).code() in _SETTLING
 
 
 def is_access(error: KafkaError) -> bool:
-    """Whether the connection's security is what failed: nothing will get better by itself."""
+    """Return whether the connection's security is what failed: nothing will get better by itself."""
     return error.code() in _ACCESS or _refused_certificate(error)
 
 
 def _refused_certificate(error: KafkaError) -> bool:
-    """Whether the broker sent a TLS alert about the client's certificate; librdkafka calls that a broken connection."""
+    """Return whether the broker sent a TLS alert about the client's certificate.
+
+    librdkafka calls that a broken connection.
+    """
     return error.code() == KafkaError._TRANSPORT and _ALERT.search(error.str()) is not None  # noqa: SLF001
 
 
@@ -173,7 +176,7 @@ def _access(error: KafkaError, what: str, servers: str) -> AccessError | None:
 
 
 def explain(exc: KafkaException | KafkaError, what: str, servers: str) -> IngestError:
-    """The error to stop with: `what` was tried (e.g. `read shop.orders[0]`), at these servers."""
+    """Return the error to stop with: `what` was tried (e.g. `read shop.orders[0]`), at these servers."""
     error = error_of(exc)
     code, text = error.code(), error.str()
     access = _access(error, what, servers)
@@ -210,7 +213,7 @@ def explain(exc: KafkaException | KafkaError, what: str, servers: str) -> Ingest
 
 
 def refuse(exc: Exception, section: str, servers: str) -> IngestError:
-    """The error for properties that no client can be made with."""
+    """Return the error for properties that no client can be made with."""
     what = f"use the properties of {section}"
     if isinstance(exc, KafkaException):
         return explain(exc, what, servers)

@@ -37,7 +37,7 @@ that of the key, four bytes for that of a hash. Native code's `EncodedBatch` is 
 
 
 class Client(Protocol):
-    """What a consumer and a producer have in common."""
+    """The common part of a consumer and a producer."""
 
     def errors(self) -> list[KafkaError]:
         """Return what librdkafka's threads have met since the last call; only the newest few are kept."""

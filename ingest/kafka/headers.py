@@ -30,7 +30,7 @@ class _Term(NamedTuple):
 
 
 def parse(text: str) -> tuple[tuple[str, _Term], ...]:
-    """The terms with the operator before each (the first one's is `|`); raises TextError."""
+    """Return the terms with the operator before each (the first one's is `|`); raises TextError."""
     terms: list[tuple[str, _Term]] = []
     operator, start = "|", 0
     while True:
@@ -75,7 +75,7 @@ def _term(text: str, start: int, end: int) -> _Term:
 
 
 def compile_filter(text: str) -> Callable[[Headers], bool]:
-    """Whether a record with these headers is wanted; raises TextError.
+    """Return whether a record with these headers is wanted; raises TextError.
 
     The time that a record takes grows with the number of its headers plus that of the terms, not with their product.
     """

@@ -79,7 +79,7 @@ class Ownership:
         self._channel.commit(0, [(self._notes, progress.encode(self._owner))], batch)
 
     def fence(self, scope: str, shards: int, parts: int) -> list[list[ProgressNote | None]]:
-        """End what tasks of older runs left open, in so many shards at least; what each shard's first notes say.
+        """End what tasks of older runs left open, in so many shards at least; returns the first notes of each shard.
 
         When this returns, no task of an older run can commit anything any more. Raises IngestError.
         """
@@ -93,7 +93,7 @@ class Ownership:
             groups.close()
 
     def _claim(self, groups: Groups, shard: int, parts: int) -> list[ProgressNote | None]:
-        """See to it that a task of an older run that wakes up late finds this run's note, and stops."""
+        """Write this run's note, so that a task of an older run finds it and stops; returns the notes before."""
         channel = Channel(self._conf, self._prefix, shard)
         try:
             notes = groups.read(shard, parts)

@@ -1,4 +1,4 @@
-"""What answers at a broker's address, asked after librdkafka got nowhere: it cannot tell a wrong port from none.
+"""A look at what answers at a broker's address, after librdkafka got nowhere: it cannot tell a wrong port from none.
 
 In: addresses and a client's configuration. Out: why trying again cannot help, as an error; nothing where it may. Speaks
 to each address at most three times, with requests that every Kafka broker answers to anybody who has connected.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 TRY_S: Final = 2.0
-"""How long to wait for each answer, in seconds."""
+"""The time to wait for each answer, in seconds."""
 MAX_ASKED: Final = 3
 """Addresses of a list that are asked."""
 _API_VERSIONS: Final = 18
@@ -43,7 +43,7 @@ class NoKafkaError(Exception):
 
 
 def addresses(servers: str) -> list[Address]:
-    """Hosts and ports of `host:port,host:port`; a server without a port has Kafka's usual one."""
+    """Return hosts and ports of `host:port,host:port`; a server without a port has Kafka's usual one."""
     out = []
     for server in filter(None, (part.strip().rpartition("://")[2] for part in servers.split(","))):
         host, colon, port = server.rpartition(":")
@@ -53,7 +53,7 @@ def addresses(servers: str) -> list[Address]:
 
 
 def unresolved(hosts: Iterable[str]) -> dict[str, str]:
-    """Those of the names that do not resolve, each with why."""
+    """Return those of the names that do not resolve, each with why."""
     out = {}
     for host in hosts:
         try:
@@ -66,7 +66,10 @@ def unresolved(hosts: Iterable[str]) -> dict[str, str]:
 
 
 def wrong_address(conf: Mapping[str, str], what: str) -> ConfigError | None:
-    """Why trying again probably does not help: names that nobody knows, a listener of another protocol, or no Kafka."""
+    """Return why trying again probably does not help; None where nothing is found.
+
+    It is for names that nobody knows, a listener of another protocol, or no Kafka.
+    """
     servers = addresses(conf[BOOTSTRAP])
     unknown = unresolved({host for host, _ in servers})
     known = [(host, port) for host, port in servers if host not in unknown]
@@ -107,7 +110,7 @@ def refuse_advertised(brokers: Iterable[Address], servers: str) -> None:
 
 
 def listener(host: str, port: int) -> str | None:
-    """The security protocol of a listener; None where nothing answers. Raises NoKafkaError."""
+    """Return the security protocol of a listener; None where nothing answers. Raises NoKafkaError."""
     found: str | None
     for tls in (False, True):
         try:
@@ -131,7 +134,7 @@ def listener(host: str, port: int) -> str | None:
 
 
 def _anybody() -> ssl.SSLContext:
-    """A context that trusts anybody: nothing is sent that anybody may not know."""
+    """Return a context that trusts anybody: nothing is sent that anybody may not know."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -146,7 +149,10 @@ def _speaks(connection: socket.socket) -> str:
 
 
 def _answers(connection: socket.socket, api: int, body: bytes) -> bool:
-    """Whether a request of version 0 is answered, not refused; raises NoKafkaError, and TimeoutError for neither."""
+    """Return whether a request of version 0 is answered, not refused.
+
+    Raises NoKafkaError, and TimeoutError where neither happens.
+    """
     name = b"ingest"
     request = struct.pack(">hhih", api, 0, api, len(name)) + name + body
     try:

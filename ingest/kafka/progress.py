@@ -1,4 +1,4 @@
-"""How far a shard has written, as notes that are committed together with what it wrote.
+"""The progress of a shard's writing, as notes that are committed together with what it wrote.
 
 A note is the metadata of an offset that is committed for the partition of the progress topic that has the shard's
 number; brokers take up to 4,096 bytes. It holds the positions of some splits, as distances from where their ranges
@@ -24,31 +24,31 @@ _T = TypeVar("_T")
 TOPIC: Final = "ingest-progress"
 """Holds no record: an offset can only be committed for a partition that exists on the sink's cluster."""
 PARTITIONS: Final = 16
-"""How many it is made with; it gets more where a pipeline has more shards."""
+"""The number of partitions that the topic is made with; it gets more where a pipeline has more shards."""
 SPLITS_PER_NOTE: Final = 200
 
 
 class ProgressNote(msgspec.Struct, omit_defaults=True):
-    """What one note says."""
+    """One note of how far a shard has written."""
 
     run: int
     batch: int = 0
     planned: int = 0
     at: list[int] = []
-    """How far beyond the beginnings of their ranges the splits were written."""
+    """The positions of the splits, counted from the beginnings of their ranges."""
     final: bool = False
     tally: msgspec.Raw = msgspec.Raw(b"null")
 
 
 class Owner(msgspec.Struct):
-    """Who writes under a prefix."""
+    """The owner of a prefix: the run that writes under it."""
 
     pipeline: str
     checkpoint: str
     run: int
     shards: int
     time: int
-    """When that was noted, in milliseconds since 1970."""
+    """The time of the note, in milliseconds since 1970."""
 
 
 _read_note = msgspec.json.Decoder(ProgressNote).decode
@@ -56,22 +56,22 @@ _read_owner = msgspec.json.Decoder(Owner).decode
 
 
 def transactional_id(prefix: str, who: int | str) -> str:
-    """The id that all attempts at a shard share, so that a newer one fences the older."""
+    """Return the id that all attempts at a shard share, so that a newer one fences the older."""
     return f"{prefix}/{who}"
 
 
 def group_of(prefix: str, scope: str, part: int = 0) -> str:
-    """The consumer group under which the notes of all shards are committed: the first ones, or further ones."""
+    """Return the consumer group under which the notes of all shards are committed: the first ones, or further ones."""
     return f"{prefix}/{scope}/{part}" if part else f"{prefix}/{scope}"
 
 
 def parts(starts: Mapping[Split, int]) -> int:
-    """How many notes the positions of so many splits take."""
+    """Return how many notes the positions of so many splits take."""
     return max(1, -(-len(starts) // SPLITS_PER_NOTE))
 
 
 def pack(note: ProgressNote, starts: Mapping[Split, int], positions: Mapping[Split, int]) -> list[str]:
-    """The notes that say so, for the groups from the first on. The first one has the tally."""
+    """Return the notes that say so, for the groups from the first on. The first one has the tally."""
     splits = sorted(starts)
     out = []
     for part in range(parts(starts)):
@@ -83,17 +83,17 @@ def pack(note: ProgressNote, starts: Mapping[Split, int], positions: Mapping[Spl
 
 
 def encode(note: ProgressNote | Owner) -> str:
-    """As it is committed."""
+    """Return the text of a note as it is committed."""
     return msgspec.json.encode(note).decode()
 
 
 def read_note(text: str, group: str) -> ProgressNote:
-    """A note; raises ConfigError for something else in its place."""
+    """Return a note; raises ConfigError for something else in its place."""
     return _read(_read_note, text, group)
 
 
 def read_owner(text: str, group: str) -> Owner:
-    """The owner's note; raises as `read_note` does."""
+    """Return the owner's note; raises as `read_note` does."""
     return _read(_read_owner, text, group)
 
 
@@ -108,7 +108,7 @@ def _read(decode: Callable[[str], _T], text: str, group: str) -> _T:
 def unpack(
     notes: Sequence[ProgressNote | None], starts: Mapping[Split, int], batch: int, planned: int
 ) -> ResumePoint | None:
-    """What the notes say of a batch; None where they are not of this batch as it was planned by that run."""
+    """Return what the notes say of a batch; None where they are not of this batch as it was planned by that run."""
     head = notes[0]
     if head is None or (head.batch, head.planned) != (batch, planned):
         return None

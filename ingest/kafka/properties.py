@@ -22,7 +22,7 @@ CREATE: Final = "allow.auto.create.topics"
 TRUE: Final = frozenset({"true", "t", "1"})
 FALSE: Final = frozenset({"false", "f", "0"})
 LOG_LEVEL: Final = {"log_level": 4}
-"""What a client that reads or writes records logs: warnings and errors, which it keeps for whoever asks."""
+"""The log level of clients that read or write records: warnings and errors, which a client keeps for whoever asks."""
 LARGEST: Final = "10485760"
 """Bytes of the largest message that a producer takes, where the pipeline does not say otherwise."""
 
@@ -149,7 +149,7 @@ class PropertyError(ValueError):
 
 
 def check(properties: Mapping[str, str]) -> Mapping[str, str]:
-    """The properties, when all of them can be used; raises PropertyError with all that cannot."""
+    """Return the properties, when all of them can be used; raises PropertyError with all that cannot."""
     translate(properties)
     return properties
 
@@ -183,18 +183,18 @@ def translate(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def shared(conf: Mapping[str, str]) -> dict[str, str]:
-    """What of a client's configuration any other client takes, too."""
+    """Return the part of a client's configuration that any other client takes, too."""
     return {name: value for name, value in conf.items() if name not in CLIENT or CLIENT[name].scope == "*"}
 
 
 def idle(properties: Mapping[str, str], scope: str) -> list[str]:
-    """Those of the properties that only the other side has: `scope` is `C` for consumers, `P` for producers."""
+    """Return those of the properties that only the other side has: `scope` is `C` for consumers, `P` for producers."""
     of = {name: CLIENT.get(NAMED.get(name, name)) for name in properties if name not in MEANINGLESS}
     return [name for name, known in of.items() if known is not None and known.scope not in {scope, "*"}]
 
 
 def _refused(name: str, value: str) -> str:
-    """Why a property cannot be used, with what to use instead; empty where it can."""
+    """Return why a property cannot be used, with what to use instead; empty where it can."""
     if not _NAME.fullmatch(name):
         return "the name of a client property has letters, digits, '.', '_' and '-' only; write properties.name: value"
     if name not in KNOWN:
@@ -214,7 +214,7 @@ def _refused(name: str, value: str) -> str:
 
 
 def _impossible(name: str, value: str) -> str:
-    """Why the client would refuse a value, as far as that is known; empty where it takes it."""
+    """Return why the client would refuse a value, as far as that is known; empty where it takes it."""
     if name in {"sasl.mechanism", "sasl.mechanisms"}:
         return (
             ""
@@ -279,7 +279,7 @@ def _store(name: str, value: str, properties: Mapping[str, str], problems: list[
 
 
 def _jaas(value: str, problems: list[tuple[str, str]]) -> dict[str, str]:
-    """A login module of Java's as properties."""
+    """Return a login module of Java's as properties."""
     found = _JAAS.fullmatch(value)
     module = found.group(1).rpartition(".")[2] if found else ""
     options = {
@@ -303,7 +303,7 @@ def _jaas(value: str, problems: list[tuple[str, str]]) -> dict[str, str]:
 
 
 def refuse_endpoint(conf: Mapping[str, str], allowed: str) -> str | None:
-    """Why these properties may not be used in a run: they would send credentials to an endpoint nobody allowed.
+    """Return why these properties may not be used in a run: they would send credentials to an endpoint nobody allowed.
 
     `allowed` is what the environment variable `OAUTH_ALLOWED` holds: a pipeline file alone shall not decide that.
     """

@@ -30,7 +30,7 @@ CHUNK: Final = 1_000
 """Records pulled at a time, at most: few enough to be in the processor's cache until they are written."""
 FIRST_S: Final = 20.0
 WAIT_MS: Final = 100
-"""How long a pull waits for records, in milliseconds."""
+"""The time that a pull waits for records, in milliseconds."""
 CLOSE_S: Final = 10.0
 
 DEFAULTS: Final = {
@@ -42,7 +42,7 @@ DEFAULTS: Final = {
     "fetch.wait.max.ms": "10",
     "isolation.level": "read_committed",
 }
-"""What a consumer is set to where the pipeline does not say otherwise.
+"""Properties of a consumer where the pipeline does not say otherwise.
 
 Small fetches and a short queue: what is prefetched past a range's end is thrown away, and records that are still in
 the processor's cache are decoded twice as fast (bench/README.md). A short wait: a fetch that waits at the end of one
@@ -79,7 +79,7 @@ class RangeReader:
             raise refuse(exc, "source", self._servers) from exc
 
     def read(self, ranges: Mapping[Split, tuple[int, int]]) -> Generator[Chunk | None]:
-        """Chunks until every range is read; None where nothing came for a moment. Raises IngestError.
+        """Yield chunks until every range is read, and None when nothing came for a moment. Raises IngestError.
 
         The caller may stop early; `stop` ends one range, `position` says how far one was read.
         """
@@ -119,7 +119,7 @@ class RangeReader:
             yield None
 
     def _take(self, most: int) -> Mapping[Split, Sequence[Record]]:
-        """Records that have come, of each split in order; raises IngestError for an error among them."""
+        """Return records that have come, of each split in order; raises IngestError for an error among them."""
         found, failed = self.consumer.consume(most, WAIT_MS)
         for error in self.consumer.errors():
             self._last = error
@@ -155,11 +155,11 @@ class RangeReader:
             self.consumer.remove(*split)
 
     def position(self, split: Split) -> int:
-        """The next offset that this split's range would give."""
+        """Return the next offset that this split's range would give."""
         return self._position[split]
 
     def first(self, split: Split) -> int:
-        """The first offset that a split still has; raises IngestError."""
+        """Return the first offset that a split still has; raises IngestError."""
         try:
             return self.consumer.watermarks(*split, FIRST_S)[0]
         except KafkaException as exc:
@@ -175,6 +175,6 @@ class RangeReader:
 
 
 def offset_of(message: Record) -> int:
-    """A record's offset; only error events have none."""
+    """Return a record's offset; only error events have none."""
     offset: int = message.offset()  # type: ignore[assignment]
     return offset

@@ -29,7 +29,7 @@ MAX_ERRORS: Final = 8
 MAX_LINES: Final = 32
 METADATA_S: Final = 10.0
 FULL_S: Final = 0.05
-"""How long one look at a full queue waits, in seconds."""
+"""The time that one look at a full queue waits, in seconds."""
 _LEVELS: Final = {logging.CRITICAL: 2, logging.ERROR: 3, logging.WARNING: 4, logging.INFO: 6, logging.DEBUG: 7}
 
 
@@ -48,7 +48,7 @@ class _Lines(logging.Handler):
 
 
 class _Events:
-    """What librdkafka tells, until somebody asks."""
+    """Events that librdkafka has told of, until somebody asks for them."""
 
     def __init__(self) -> None:
         self._errors: deque[KafkaError] = deque(maxlen=MAX_ERRORS)

@@ -42,7 +42,7 @@ class Transaction:
     timeout_ms: int
     partitions: tuple[tuple[str, int], ...]
     started: int
-    """When it was begun, in milliseconds since 1970; -1 where none is under way."""
+    """The time when it was begun, in milliseconds since 1970; -1 where none is under way."""
     updated: int
 
 
@@ -83,7 +83,7 @@ class _Bytes:
 
 
 def read_key(data: bytes) -> str:
-    """The transactional id of a record; raises ValueError."""
+    """Return the transactional id of a record; raises ValueError."""
     fields = _Bytes(data)
     if fields.number(2) != 0:
         msg = "a key of an unknown version"
@@ -92,7 +92,7 @@ def read_key(data: bytes) -> str:
 
 
 def read_value(name: str, data: bytes) -> Transaction:
-    """What a record says of an id; raises ValueError."""
+    """Return what a record says of an id; raises ValueError."""
     fields = _Bytes(data)
     version = fields.number(2)
     if version not in {0, 1}:
@@ -113,7 +113,7 @@ def read_value(name: str, data: bytes) -> Transaction:
 
 
 def transactions(conf: Mapping[str, str], prefix: str | None = None) -> list[Transaction]:
-    """The transactional ids that begin with `prefix` and a slash, or all; raises IngestError."""
+    """Return the transactional ids that begin with `prefix` and a slash, or all; raises IngestError."""
     servers = conf[BOOTSTRAP]
     quiet = {"enable.auto.commit": False, "isolation.level": "read_uncommitted", "log_level": 0}
     reader = Consumer({**shared(conf), **quiet, "group.id": "ingest-transactions", "auto.offset.reset": "error"})

@@ -37,21 +37,21 @@ if TYPE_CHECKING:
     from ingest.model.record import Headers
 
 REQUEST_S: Final = 20.0
-"""How long a step of a transaction is waited for, in seconds; less than a transaction may take."""
+"""The time that a step of a transaction may take, in seconds; less than a transaction may take."""
 GRACE_S: Final = 5.0
-"""How much longer, until the client is given up: it does not always keep that deadline itself."""
+"""The time after that until the client is given up, in seconds: it does not always keep that deadline itself."""
 _given_up: list[Any] = []
 """Clients that hang in a call: to let go of them could hang as well."""
 SETTLE_S: Final = 30.0
-"""How long a coordinator that has just moved is given to answer, in seconds."""
+"""The time that a coordinator that has just moved is given to answer, in seconds."""
 CLOSE_S: Final = 10.0
 PATIENCE_S: Final = 120.0
-"""How long a broker that went away is waited for, in seconds."""
+"""The time that a broker that went away is waited for, in seconds."""
 _T = TypeVar("_T")
 
 
 class Notes:
-    """What is committed under one consumer group. It joins nothing and reads no records."""
+    """The notes that are committed under one consumer group. It joins nothing and reads no records."""
 
     def __init__(self, conf: Mapping[str, str], group: str) -> None:
         """Connect when somebody asks."""
@@ -62,7 +62,7 @@ class Notes:
         """The client, which a transaction commits the group's offsets for."""
 
     def read(self, shard: int) -> str:
-        """The note of a shard, empty where there is none; raises IngestError."""
+        """Return the note of a shard, empty where there is none; raises IngestError."""
         deadline = time.monotonic() + SETTLE_S
         while True:
             try:
@@ -182,14 +182,14 @@ class Groups:
         self._known: list[Notes] = []
 
     def notes(self, count: int) -> list[Notes]:
-        """The first so many."""
+        """Return the notes of the first so many groups."""
         while len(self._known) < count:
             name = group_of(self._prefix, self.scope, len(self._known))
             self._known.append(Notes(self._conf, name))
         return self._known[:count]
 
     def read(self, shard: int, count: int) -> list[ProgressNote | None]:
-        """The first so many notes of a shard; raises IngestError."""
+        """Return the first so many notes of a shard; raises IngestError."""
         out = []
         for i, notes in enumerate(self.notes(count)):
             text = notes.read(shard)
@@ -273,7 +273,7 @@ class TransactionalWriter:
         self._begun = False
 
     def delivered(self) -> list[Any]:
-        """Nothing for the driver: it is in Kafka."""
+        """Return nothing for the driver: it is in Kafka."""
         return []
 
     def report(self) -> ClientReport | None:

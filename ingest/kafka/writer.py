@@ -36,7 +36,7 @@ DEFAULTS: Final = {
     "message.max.bytes": LARGEST,
     "socket.nagle.disable": "true",
 }
-"""What a producer is set to where the pipeline does not say otherwise. The partitioner is the Java client's.
+"""Properties of a producer where the pipeline does not say otherwise. The partitioner is the Java client's.
 
 Batches of this size are still in the processor's cache when they are compressed and acknowledged; a million bytes for
 each of forty partitions were not, and took a quarter more memory. A long linger makes large batches of many topics'
@@ -72,7 +72,7 @@ class KafkaWriter:
 
     @property
     def failures(self) -> int:
-        """How many deliveries have failed."""
+        """The number of deliveries that have failed."""
         self._look()
         return self._failures
 
@@ -144,7 +144,7 @@ class KafkaWriter:
         self._raise()
 
     def delivered(self) -> list[Any]:
-        """Nothing for the driver: it is in Kafka."""
+        """Return nothing for the driver: it is in Kafka."""
         return []
 
     def report(self) -> ClientReport | None:

@@ -1,4 +1,4 @@
-"""What the native code is told of a table: one document of typed parts, from which a `RowEncoder` is made.
+"""The contract with native code about a table: one document of typed parts, from which a `RowEncoder` is made.
 
 Places are indexes into `RowEncoderSpec.columns` unless a docstring says otherwise. Names are as JSON has them between
 its quotes. Who makes a document gives numbers that fit each other; the native code refuses one that would let it read
@@ -25,17 +25,17 @@ class ColumnSpec(msgspec.Struct, frozen=True):
     name: bytes
     kind: ColumnKind
     fill: bytes = b""
-    """What is written where a row lacks the column."""
+    """The text that is written where a row lacks the column."""
     as_text: bool = False
-    """Whether the sink's column is a text: what is none is written as one."""
+    """True if the sink's column is a text: what is none is written as one."""
     bits: int = 64
-    """Of an integer."""
+    """The number of bits of an integer."""
     characters: int = -1
     """Most characters of a text; -1 for any number, and for JSON that becomes a text."""
     precision: int = 0
     scale: int = 0
     separator: str = " "
-    """What is between a time stamp's date and time."""
+    """The character between a time stamp's date and time."""
     zoned: bool = False
     type_number: int = 0
     """The number of the column's type where the sink has the same; 0 where values are to be checked in any case."""
@@ -47,9 +47,9 @@ class KeySpec(msgspec.Struct, frozen=True):
 
     columns: tuple[int, ...]
     from_message: bool = False
-    """Whether a message's key has to have these columns, and no others."""
+    """True if a message's key has to have these columns, and no others."""
     as_text: bool = False
-    """Whether every value is a text in keys."""
+    """True if every value is a text in keys."""
 
 
 class SegmentSpec(msgspec.Struct, frozen=True):
@@ -58,23 +58,23 @@ class SegmentSpec(msgspec.Struct, frozen=True):
     kind: SegmentKind
     text: bytes = b""
     column: int = 0
-    """In a key's template, a place among the columns of the key."""
+    """The place of the column; in a key's template, among the columns of the key."""
 
 
 class TemplateSpec(msgspec.Struct, frozen=True):
-    """What records are put together of, where they are no mere rows."""
+    """The pieces of records that are no mere rows."""
 
     key: tuple[SegmentSpec, ...] | None
     """None: records have no key."""
     insert: tuple[SegmentSpec, ...]
     update: tuple[SegmentSpec, ...]
-    """Of an update whose row before it is known."""
+    """Segments of an update whose row before it is known."""
     update_alone: tuple[SegmentSpec, ...]
-    """Of an update where it is not."""
+    """Segments of an update whose row before it is not known."""
     delete: tuple[SegmentSpec, ...] | None
     """None: a delete has no value."""
     clears_old_key: bool = False
-    """Whether an update that changes the key writes a tombstone under the old one."""
+    """True if an update that changes the key writes a tombstone under the old one."""
 
 
 class SlotSpec(msgspec.Struct, frozen=True):
@@ -88,12 +88,12 @@ class SlotSpec(msgspec.Struct, frozen=True):
 
 
 class TransformInputSpec(msgspec.Struct, frozen=True):
-    """How the rows of a table go to expressions."""
+    """The way of a table's rows to expressions."""
 
     program: int
     inputs: tuple[SlotSpec, ...]
     constants: tuple[str | None, ...]
-    """For each slot the text that it has in all rows, or None."""
+    """By slot: the text that it has in all rows, or None."""
     event: int = -1
     """The slot of what happened, or -1."""
     decisive: tuple[int, ...] = ()
@@ -101,7 +101,7 @@ class TransformInputSpec(msgspec.Struct, frozen=True):
     key: tuple[int, ...] = ()
     """Those of them that are of the result's key."""
     always_before: bool = False
-    """Whether the row before an update goes in any case."""
+    """True if the row before an update goes in any case."""
     before: tuple[SlotSpec, ...] = ()
     """Columns of the row before an update that go with the row after it, where both have the same key."""
 
@@ -111,7 +111,7 @@ class ResultSpec(msgspec.Struct, frozen=True):
 
     name: bytes
     place: int
-    """Which of the results that come back it is."""
+    """The number of the result, among those that come back."""
     kind: str
     """`l` integer, `b` truth value, `t` text, `x` what `write` makes, `c` a copy of the column that `write` names."""
     write: Callable[[Any], bytes] | bytes
@@ -119,28 +119,28 @@ class ResultSpec(msgspec.Struct, frozen=True):
 
 
 class ResultsSpec(msgspec.Struct, frozen=True):
-    """How rows are made of what comes back from expressions."""
+    """The way in which rows are made of what comes back from expressions."""
 
     results: tuple[ResultSpec, ...]
     columns: tuple[bytes | int, ...] | None = None
-    """What rows shall have: names of the row's columns, or places in `results`. None: all that the row has, then
-    results that are new."""
+    """The columns that rows shall have: names of the row's columns, or places in `results`. None: all that the row
+    has, then results that are new."""
     filter: int = -1
-    """Which result says whether a row passes, or -1."""
+    """The number of the result that says whether a row passes, or -1."""
     filter_before: int = -1
-    """Which one says whether the row before it did, or -1."""
+    """The number of the one that says whether the row before it did, or -1."""
     soft_delete: bool = False
     makes_key: bool = False
-    """Whether a result is of the primary key."""
+    """True if a result is of the primary key."""
 
 
 class RowEncoderSpec(msgspec.Struct, frozen=True):
-    """How the rows of one table are checked and written."""
+    """The way in which the rows of one table are checked and written."""
 
     columns: tuple[ColumnSpec, ...]
     """The source's columns in the source's order, then those that only the sink has."""
     source_columns: int
-    """How many of them are the source's."""
+    """The number of them that are the source's."""
     sink_order: tuple[int, ...]
     """All of them, in the sink's order."""
     key: KeySpec
@@ -148,11 +148,11 @@ class RowEncoderSpec(msgspec.Struct, frozen=True):
     transform: TransformInputSpec | None = None
     results: ResultsSpec | None = None
     targets: tuple[int, int, int, int] | None = None
-    """Where records go that pass expressions by: numbers of the targets for each `TargetUse`."""
+    """The targets of records that pass expressions by: their numbers for each `TargetUse`."""
 
 
 class InlineColumnSpec(msgspec.Struct, frozen=True):
-    """What a message says about one column."""
+    """The type that a message declares for one column."""
 
     name: bytes
     codec: ValueCodec
@@ -161,4 +161,4 @@ class InlineColumnSpec(msgspec.Struct, frozen=True):
     second: int = 0
     """The scale of a decimal."""
     type_number: int = 0
-    """As in `ColumnSpec`, of the type that values have then."""
+    """The number of the type that values have then, as in `ColumnSpec`."""

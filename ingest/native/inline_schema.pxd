@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""What messages say of their columns' types. The reference is formats/typed.py."""
+"""The types that messages declare for their columns. The reference is formats/typed.py."""
 
 cimport cython
 

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""What messages say of their columns' types; see inline_schema.pxd."""
+"""The types that messages declare for their columns; see inline_schema.pxd."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
@@ -109,7 +109,7 @@ cdef bint read_value(const InlineColumn *column, Field *field, char **to) noexce
 
 
 cdef class InlineSchema:
-    """What messages say of their columns' types, from a tuple of `InlineColumnSpec`."""
+    """The types that messages declare for their columns, from a tuple of `InlineColumnSpec`."""
 
     def __cinit__(self, tuple columns):
         cdef Text name

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""What a message says: its table, what happened, and its images. Forms are Debezium's and Canal's."""
+"""The reading of a message: its table, what happened, and its images. Forms are Debezium's and Canal's."""
 
 cimport cython
 

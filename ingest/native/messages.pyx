@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""What a message says; see messages.pxd. What is not plainly right is for the reference (formats/)."""
+"""The reading of a message; see messages.pxd. What is not plainly right is for the reference (formats/)."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport uint8_t, uint32_t
@@ -15,7 +15,7 @@ from ingest.native.workspace cimport MAX_SOURCE, Workspace
 
 
 cdef class Said:
-    """Where messages say what their columns' types are: in a member of this name, by schemas that `read` makes."""
+    """The place where messages declare their columns' types: in a member of this name, by schemas that `read` makes."""
 
     def __cinit__(self, bytes member, read):
         self.member = member

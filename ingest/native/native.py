@@ -46,9 +46,9 @@ else:
     _MADE = True
 
 BUILT: Final = _MADE and os.environ.get("INGEST_NATIVE") != "off"
-"""Whether it is there, and wanted."""
+"""True if native code is there, and wanted."""
 ABSENT: Final = "INGEST_NATIVE=off" if _MADE else "the package was installed without a C compiler"
-"""Why it is not there, or not wanted, where that is so."""
+"""The reason why it is not there, or not wanted, where that is so."""
 _MAX_TARGETS: Final = 20_000
 """Targets and their changes that are kept beside those of tables, of which each has seven."""
 
@@ -126,7 +126,7 @@ class NativeEncoders:
 
 
 class TargetTable:
-    """Where records go that are ready, and which changes are done then, by a number: that is what travels with them.
+    """Numbers of targets: where ready records go, and which changes are done then. The number travels with a record.
 
     A message of many rows has a target for as many changes, and another one for each number of them: where it is
     `full`, whoever has it begins anew.
@@ -140,7 +140,7 @@ class TargetTable:
 
     @property
     def full(self) -> bool:
-        """Whether it holds more than it is to hold from one chunk to the next."""
+        """True if it holds more than it is to hold from one chunk to the next."""
         return self._changes > _MAX_TARGETS + 7 * self._tables
 
     def place(self, destination: Any, done: tuple[tuple[TableId, Kind], ...]) -> int:  # noqa: ANN401  (the sink's own)

@@ -18,7 +18,7 @@ class EncodedBatch(Sequence[EncodedRecord]):
 
     @property
     def full(self) -> bool:
-        """Whether it ended because it has enough records: the next message may be encoded natively as well."""
+        """True if it ended because it has enough records: the next message may be encoded natively as well."""
 
     def __len__(self) -> int: ...
     @overload

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""How rows are made of what comes back from expressions. The reference is `ResultMerger` in encode/transform_input.py."""
+"""Rows made from what comes back from expressions. The reference is `ResultMerger` in encode/transform_input.py."""
 
 cimport cython
 

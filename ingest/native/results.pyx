@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""How rows are made of what comes back from expressions; see results.pxd."""
+"""Rows made from what comes back from expressions; see results.pxd."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
@@ -177,7 +177,7 @@ cdef bint compose_columns(ResultRows of, Composition *made, const Row *row, cons
 
 
 cdef class ResultRows:
-    """How rows of a table are made of results, from a `ResultsSpec`."""
+    """The making of a table's rows from results, by a `ResultsSpec`."""
 
     def __cinit__(self, spec):
         cdef tuple results = spec.results

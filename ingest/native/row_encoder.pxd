@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""How the rows of one table are checked and written."""
+"""The native encoder of one table's rows: checks and writes them."""
 
 cimport cython
 

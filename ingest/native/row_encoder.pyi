@@ -10,7 +10,7 @@ class Counters(Protocol):
     deleted: int
 
 class RowEncoder:
-    """How the rows of one table are checked and written."""
+    """The native encoder of one table: checks and writes its rows."""
 
     def __init__(self, spec: RowEncoderSpec, encoder: Counters, destination: Any, /) -> None:  # noqa: ANN401
         """Make all of it; raises ValueError or TypeError for a document that names what there is not.

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""How the rows of one table are checked and written; see row_encoder.pxd."""
+"""The native encoder of one table's rows: checks and writes them; see row_encoder.pxd."""
 
 from ingest.native.codes cimport TARGET_USES
 from ingest.native.results cimport ResultRows

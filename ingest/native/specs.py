@@ -1,4 +1,4 @@
-"""What the native code is told of tables and of what messages say, from the encoders of the reference.
+"""Documents for native code about tables and inline schemas, made from the encoders of the reference.
 
 In: encoders and the columns that messages declare. Out: documents of contract.py; None where the native code cannot do
 what is asked, which the reference does then.

@@ -94,7 +94,7 @@ cdef int read_segments(given, Segments *made, int columns, bint before) except -
 
 
 cdef class RecordTemplate:
-    """What records of a table are put together of, from a `TemplateSpec`."""
+    """The pieces that records of a table are put together of, from a `TemplateSpec`."""
 
     def __cinit__(self, Table table, spec):
         self.spec = (spec.key, spec.insert, spec.update, spec.update_alone, spec.delete)

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""How the rows of a table go to expressions. The reference is `TransformInputEncoder` in encode/transform_input.py."""
+"""The way of a table's rows to expressions. The reference is `TransformInputEncoder` in encode/transform_input.py."""
 
 cimport cython
 

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""How the rows of a table go to expressions; see transform_input.pxd."""
+"""The way of a table's rows to expressions; see transform_input.pxd."""
 
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.ref cimport PyObject
@@ -89,7 +89,7 @@ cdef int put_slot(TransformRows rows, int column, Py_ssize_t at, const Field *fi
 
 
 cdef class TransformInput:
-    """How the rows of a table go to expressions, from a `TransformInputSpec`."""
+    """The way of a table's rows to expressions, from a `TransformInputSpec`."""
 
     def __cinit__(self, Table table, spec):
         cdef tuple constants = spec.constants

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""What is needed while messages are read: one of a kind, as one call at a time runs."""
+"""The memory that is needed while messages are read: one of a kind, as one call at a time runs."""
 
 from libc.stdint cimport int32_t, uint8_t
 

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""What is needed while messages are read; see workspace.pxd."""
+"""The memory that is needed while messages are read; see workspace.pxd."""
 
 from cpython.mem cimport PyMem_Free, PyMem_Realloc
 

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""What a consumer and a producer have in common: how they are made, what librdkafka tells of them, and their end."""
+"""The common part of a consumer and a producer: how they are made, what librdkafka tells of them, and their end."""
 
 from posix.types cimport pid_t
 

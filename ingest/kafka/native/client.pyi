@@ -1,7 +1,7 @@
 from confluent_kafka import KafkaError
 
 class Client:
-    """What a consumer and a producer have in common; see `Client` of ingest/kafka/handle.py."""
+    """The common part of a consumer and a producer; see `Client` of ingest/kafka/handle.py."""
 
     def errors(self) -> list[KafkaError]: ...
     def log(self) -> tuple[list[tuple[int, str, str]], int]: ...

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""What a consumer and a producer have in common: how they are made, what librdkafka tells of them, and their end.
+"""The common part of a consumer and a producer: how they are made, what librdkafka tells of them, and their end.
 
 Callbacks are set before a client is made. librdkafka's threads run them without the GIL; they only write into `Events`,
 which Python asks for when it likes. No function of Python is ever called from there.
@@ -39,7 +39,7 @@ cdef enum:
     MAX_MILLIS = 0x7FFFFFFF
 
 cdef double LET_GO_S = 1.0
-"""How long an object that goes without having been closed waits for its client's threads, in seconds."""
+"""The time that an object which goes without having been closed waits for its client's threads, in seconds."""
 
 VERSION = load()
 

@@ -19,7 +19,7 @@ class Records(Messages, Sequence[Record]):
     def __iter__(self) -> Iterator[Record]: ...
 
 class Consumer(Client):
-    """See `Consumer` of ingest/kafka/handle.py."""
+    """A consumer; see `Consumer` of ingest/kafka/handle.py."""
 
     def __init__(self, conf: Conf, /) -> None: ...
     @property

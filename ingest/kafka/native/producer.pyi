@@ -6,7 +6,7 @@ from ingest.kafka.native.consumer import Consumer
 from ingest.model.record import Headers
 
 class Producer(Client):
-    """See `Producer` of ingest/kafka/handle.py."""
+    """A producer; see `Producer` of ingest/kafka/handle.py."""
 
     def __init__(self, conf: Conf, /) -> None: ...
     def write(self, records: Encoded, start: int = 0, /) -> int: ...
