@@ -52,10 +52,10 @@ class RecordTemplate(NamedTuple):
     value: Value
     """The value; native code takes a `ValueTemplate` only."""
     moves: bool
-    """Whether an update that changes the key writes null under the old one."""
+    """True if an update that changes the key writes null under the old one."""
 
     def render(self, change: RowChange) -> Iterator[Record]:
-        """The records for a change."""
+        """Yield the records for a change."""
         value = self.value(change.kind, change.before, change.after)
         if self.key is None:
             if value is not None:
@@ -70,7 +70,7 @@ class RecordTemplate(NamedTuple):
 
 
 class ChangeEncoder:
-    """How rows of one source table are shown as rows of one sink table."""
+    """The encoder of one source table's rows, shown as whole rows of one sink table."""
 
     def __init__(
         self,
@@ -107,12 +107,12 @@ class ChangeEncoder:
 
     @property
     def standard(self) -> str:
-        """How timestamps are written."""
+        """The way in which timestamps are written."""
         return self._coercer.standard
 
     @property
     def simple(self) -> bool:
-        """Whether every column is the sink's, wide enough, under a plain name."""
+        """True if every column is the sink's, wide enough, under a plain name."""
         coercer = self._coercer
         return not coercer.absent and not coercer.narrow and all(plain_name(name) for name in coercer.sink_types)
 
@@ -173,7 +173,7 @@ class ChangeEncoder:
             self.unrepresentable += 1
 
     def _key_in(self, image: msgspec.Raw) -> Image:
-        """The texts of the primary key's values, as far as an image has them; null is none. Raises RowError."""
+        """Return the texts of the primary key's values, as far as an image has them; null is none. Raises RowError."""
         fields = parse_row(image) if self._primary_key else {}
         return {
             name: key_text(fields[name], as_string=self.strings_in_keys)
@@ -182,7 +182,7 @@ class ChangeEncoder:
         }
 
     def _check(self, key: Image, message_key: bytes | None, declared: InlineSchema | None) -> None:
-        """See that the row has its key, and that the message tells no other one."""
+        """Check the key of a row; raises RowError if it lacks one, KeyChanged if the message tells another one."""
         for name in self._primary_key:
             if name not in key:
                 raise RowError("null-key", f"primary key column {name!r} is null or missing")

@@ -1,4 +1,4 @@
-"""Whether a row fits its table's schema, value by value, and its text as the sink's table wants it.
+"""The check whether a row fits its table's schema, value by value, and its text as the sink's table wants it.
 
 In: the JSON text of a row. Out: the text of each column. The slow way, for what no compiled decoder takes, and for
 sinks that need the values one by one. Numbers keep their digits, always. Rules: docs/spec/types.md#conformance.
@@ -45,7 +45,7 @@ class KeyChanged(Exception):
 
 
 class RowCoercer:
-    """How rows of one source table become rows of one sink table, value by value."""
+    """The checks and conversions of one source table's rows for one sink table, value by value."""
 
     def __init__(self, table: TableId, source: TableSchema, sink: TableSchema, inference: Inference) -> None:
         """Compare both schemas once; `table` is the source's."""
@@ -73,12 +73,12 @@ class RowCoercer:
         """Columns with values to write otherwise than they came, whatever they are."""
         self.static = inference.static
         self.strings_in_keys = inference.reading.as_string
-        """Whether every key value is a text, because the format's options say that values are."""
+        """True if every key value is a text, because the format's options say that values are."""
 
     def row(
         self, raw: msgspec.Raw, declared: InlineSchema | None
     ) -> tuple[dict[str, bytes], frozenset[str], frozenset[str]]:
-        """The text of each column that is there, in the row's order; what columns are not; which texts changed.
+        """Return the text of each column that is there, in the row's order; what columns are not; which texts changed.
 
         Raises Drift for what the schema does not take, and RowError.
         """
@@ -129,7 +129,7 @@ class RowCoercer:
         count_up(self.withheld, name if len(name) <= MAX_NAME else OTHERS, 1, OTHERS)
 
     def image(self, raw: msgspec.Raw) -> dict[str, bytes]:
-        """The text of the columns of a before image, as far as it has them: it may be of an older schema.
+        """Return the text of the columns of a before image, as far as it has them: it may be of an older schema.
 
         Raises RowError where it is no object.
         """

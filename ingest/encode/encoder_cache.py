@@ -58,7 +58,7 @@ class FanOutEncoder:
 
     @property
     def withheld(self) -> dict[str, int]:
-        """What all encoders withheld since the last time."""
+        """By column: values that the encoders withheld since the last time that this was asked for."""
         out: dict[str, int] = {}
         for encoder in self._encoders:
             for column, count in encoder.withheld.items():

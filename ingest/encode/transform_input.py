@@ -1,4 +1,4 @@
-"""What a transform does to the rows of a table, on both sides of Spark: what goes to it, and what its results become.
+"""The rows of a table with a transform, on both sides of Spark: what goes to it, and what its results become.
 
 In: a program, made on the driver from a rule and a table's schema. Out: for each change the columns that expressions
 need, with the row's own bytes beside them; then, from the results, the row as the sink gets it. Spark sees no more of a
@@ -55,7 +55,7 @@ SLOTS: Final = ("s", "l", "d", "b")
 
 
 def slot_of(data_type: DataType) -> str:
-    """The kind of slot that values of a type travel in; what none is made for goes as text."""
+    """Return the kind of slot that values of a type travel in; what none is made for goes as text."""
     if type(data_type) in types.INTEGER_BITS:
         return "l"
     if isinstance(data_type, type(types.DOUBLE)):
@@ -80,7 +80,7 @@ class Output:
     name: str
     type: DataType
     slot: str
-    """As for inputs, among those of results; empty for a copy."""
+    """The slot, as for inputs, among those of results; empty for a copy."""
     needs: frozenset[str]
     """The source columns that it is computed from."""
     text: str
@@ -108,7 +108,7 @@ class CompiledTransform:
     """The result's key."""
     soft_delete: bool = False
     was: Output | None = None
-    """Whether the row before an update passes the filter, from columns that travel beside those of the row after it;
+    """True if the row before an update passes the filter, from columns that travel beside those of the row after it;
     None where that row has to go by itself."""
     was_inputs: tuple[Input, ...] = ()
 
@@ -121,11 +121,11 @@ class CompiledTransforms:
     inputs: tuple[str, ...]
     results: tuple[str, ...]
     told: bool = False
-    """Whether functions of the user's own say what went wrong in them, after all results."""
+    """True if functions of the user's own say what went wrong in them, after all results."""
 
 
 def together(programs: Iterable[CompiledTransform], *, told: bool = False) -> CompiledTransforms:
-    """Programs, each with as many slots as the one that needs most of a kind."""
+    """Return programs, each with as many slots as the one that needs most of a kind."""
     of = {program.table: program for program in programs}
     inputs = {i.slot for p in of.values() for i in (*p.inputs, *p.was_inputs)}
     results = {o.slot for p in of.values() for o in (*p.outputs, p.condition, p.was) if o is not None and o.slot}
@@ -137,8 +137,9 @@ def together(programs: Iterable[CompiledTransform], *, told: bool = False) -> Co
 
 
 INSERT, UPDATE, UPDATE_ALONE, DELETE, BEFORE = range(5)
-"""What a fed row is: the row after an insert, after an update whose row before decides the same or came just before,
-after one whose row before is not known, the row that a delete took, the row before the update that comes next."""
+"""Kinds of rows that go to Spark: the row after an insert, after an update whose row before decides the same or came
+just before, after one whose row before is not known, the row that a delete took, the row before the update that comes
+next."""
 _EVENTS: Final = ("+I", "+U", "+U", "-D", "-U")
 PARTIAL: Final = 8
 """Added to it: the image does not have all columns, and what it lacks is unknown."""
@@ -158,7 +159,7 @@ _READ: Final[dict[str, Callable[[bytes], Any]]] = {"s": _text, "l": int, "d": fl
 
 
 class TransformInputEncoder:
-    """How changes of one table go to Spark: an encoder like those of sinks, whose records are `Fed`."""
+    """The encoder of changes of one table on their way to Spark. It is like those of sinks; its records are `Fed`."""
 
     def __init__(
         self,
@@ -181,7 +182,7 @@ class TransformInputEncoder:
         self.withheld = self._coercer.withheld
         self.static, self.standard = self._coercer.static, self._coercer.standard
         self.images = images or EVENT in program.decisive
-        """Whether the row before an update goes in any case."""
+        """True if the row before an update goes in any case."""
         self._primary_key = source.schema.primary_key if source.key_from_message else ()
         copies = {output.name: output.copy_of for output in program.outputs}
         self.key_columns = [name for key in program.key if (name := copies.get(key, key)) is not None]
@@ -238,7 +239,7 @@ class TransformInputEncoder:
         self._upsert_slowly(kind, before, after, message_key, declared, emit)
 
     def _compile(self, source: TableSchema) -> None:
-        """The fast way, for rows that have all columns, each of a type that a decoder can check."""
+        """Compile the fast way, for rows that have all columns, each of a type that a decoder can check."""
         names = {column.name: f"c{i}" for i, column in enumerate(source.columns)}
         checked = all(annotation_of(column.type) is not None for column in source.columns)
         # A FLOAT is decoded as a number, and travels as a text
@@ -261,7 +262,7 @@ class TransformInputEncoder:
         )
 
     def _values(self, row: Any) -> tuple[Any, ...]:  # noqa: ANN401  (a struct made from the schema)
-        """The slots of a row that was decoded, without those that are not the table's."""
+        """Return the slots of a row that was decoded, without those that are not the table's."""
         found = self._get(row)
         if self._in_order:
             return found
@@ -271,7 +272,7 @@ class TransformInputEncoder:
         return tuple(values)
 
     def _with_those(self, values: tuple[Any, ...], old: Any) -> tuple[Any, ...]:  # noqa: ANN401  (as above)
-        """The slots with those of the row before."""
+        """Return the slots with those of the row before."""
         both = list(values)
         for (_, _, place), value in zip(self.was, self._were(old), strict=True):
             both[place] = value
@@ -305,7 +306,7 @@ class TransformInputEncoder:
             self._emit(what, str(kind), self._sent(row, after), self._read(row), emit)
 
     def _sent(self, row: Mapping[str, bytes], *images: msgspec.Raw) -> bytes:
-        """The row's text, in which values of the key are as the images have them: a key knows no types."""
+        """Return the row's text, in which values of the key are as the images have them: a key knows no types."""
         came = {name: value for image in images for name, value in parse_row(image).items()}
         return object_of({**row, **{name: came[name] for name in self.key_columns if name in row and name in came}})
 
@@ -329,7 +330,7 @@ class TransformInputEncoder:
         self._emit(DELETE | (PARTIAL if partial else 0), "-D", text, self._read(row), emit)
 
     def _check(self, message_key: bytes | None, declared: InlineSchema | None) -> None:
-        """See that the message tells no other key than the table has."""
+        """Check the message's key; raises KeyChanged where it is another one than the table has."""
         if not self._primary_key:
             return
         if declared is None and message_key is not None:
@@ -347,7 +348,7 @@ class TransformInputEncoder:
             raise KeyChanged(self._primary_key, names)
 
     def _read(self, row: Mapping[str, bytes]) -> tuple[Any, ...]:
-        """The slots of a row that was taken apart."""
+        """Return the slots of a row that was taken apart."""
         values: list[Any] = [None] * self.slots
         for name, kind, place in self.inputs:
             raw = row.get(name)
@@ -381,7 +382,7 @@ class TransformInputEncoder:
 
 
 def _getter(attributes: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
-    """What gives these attributes as a tuple, however many they are."""
+    """Return a function that gives these attributes of an object as a tuple, however many they are."""
     if not attributes:
         return lambda _: ()
     if len(attributes) == 1:
@@ -391,12 +392,12 @@ def _getter(attributes: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
 
 
 def is_ours(name: str) -> bool:
-    """Whether a column is not one of the table's."""
+    """Return whether a column is not one of the table's."""
     return name in METADATA or name.startswith((NOW, TAG, DICE))
 
 
 def _columns(names: frozenset[str]) -> frozenset[str]:
-    """Those that are the table's."""
+    """Return those of these columns that are the table's."""
     return frozenset(name for name in names if not is_ours(name))
 
 
@@ -415,7 +416,7 @@ def _float(value: str) -> bytes:
 
 
 def _shortest(value: str) -> bytes:
-    """A number as its shortest text; Spark's own may end in `.0E10`."""
+    """Return a number as its shortest text; Spark's own may end in `.0E10`."""
     return value.replace("E", "e").encode()
 
 
@@ -424,7 +425,7 @@ def _json(value: str) -> bytes:
 
 
 def writer_of(data_type: DataType, standard: str) -> Callable[[Any], bytes]:
-    """How a result of a type becomes the JSON text of a column."""
+    """Return a function that makes the JSON text of a column from a result of this type."""
     slot = slot_of(data_type)
     if slot == "l":
         return lambda value: b"%d" % value
@@ -469,9 +470,9 @@ class ResultMerger:
         self._columns = program.columns
         self._condition = program.condition
         self.filter_at = -1 if program.condition is None else places[program.condition.slot]
-        """Which result is the filter's; -1 where there is none."""
+        """The number of the filter's result; -1 where there is none."""
         self.was_at = -1 if program.was is None else places[program.was.slot]
-        """Which is that of the row before."""
+        """The number of the result for the row before an update; -1 where there is none."""
         names = [o.name for o in program.outputs]
         self._names = tuple(msgspec.json.encode(name)[1:-1] for name in names)
         self._layout = None if self._columns is None else tuple(
@@ -479,7 +480,7 @@ class ResultMerger:
         )  # fmt: skip
 
     def passes(self, values: Sequence[Any], failed: int) -> bool:
-        """Whether a row passes the filter; raises RowError where that could not be computed."""
+        """Return whether a row passes the filter; raises RowError where that could not be computed."""
         if self._condition is None:
             return True
         if failed >> self.filter_at & 1:
@@ -501,12 +502,12 @@ class ResultMerger:
         )  # fmt: skip
 
     def decides(self, raw: bytes) -> bool:
-        """Whether an image has all the columns that the filter is made from."""
+        """Return whether an image has all the columns that the filter is made from."""
         needs = frozenset() if self._condition is None else _columns(self._condition.needs)
         return needs <= parse_row(msgspec.Raw(raw)).keys()
 
     def was(self, raw: bytes, values: Sequence[Any], failed: int) -> tuple[bool, msgspec.Raw | None]:
-        """Whether the row before an update passed, and what of it is known: the key, which is that of the row after."""
+        """Return whether the row before an update passed, and what is known of it: its key, that of the row after."""
         if failed >> self.was_at & 1:
             return False, None  # it was a reject, so that it was never written
         fields = parse_row(msgspec.Raw(raw))
@@ -514,7 +515,7 @@ class ResultMerger:
         return values[self.was_at] is True, msgspec.Raw(object_of(key))
 
     def failure(self, slot: str, raw: bytes, what: int) -> Failure:
-        """What is known of an expression that failed for a row which was fed as `what`."""
+        """Return what is known of an expression that failed for a row which was fed as `what`."""
         fields = parse_row(msgspec.Raw(raw))
         known = dict(zip(METADATA, (*("", "", *self.program.table)[-3:], _EVENTS[what]), strict=True))
         values: dict[str, Any] = {}
@@ -528,11 +529,11 @@ class ResultMerger:
         return Failure(self.program.table, slot, values)
 
     def keyed(self, row: msgspec.Raw) -> bool:
-        """Whether a result has its key."""
+        """Return whether a result has its key."""
         return set(self.program.key) <= parse_row(row).keys()
 
     def row(self, raw: bytes, values: Sequence[Any], failed: int, *, partial: bool) -> msgspec.Raw:
-        """The row's text with what was computed; raises RowError where something could not be."""
+        """Return the row's text with what was computed; raises RowError where something could not be."""
         fields = parse_row(msgspec.Raw(raw))
         made: dict[str, bytes] = {}
         unknown = set()

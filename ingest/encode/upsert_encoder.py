@@ -1,4 +1,4 @@
-"""What a task needs to know to turn the rows of a source table into the records of a sink table.
+"""The encoding of a source table's rows as the records of a sink table with a key.
 
 In: the schemas of both tables. Out: compiled decoders. Decoding *is* the check of conformance: a decoder made from the
 schema refuses what does not fit, and a row it accepts is written as the very bytes it came in. What it refuses takes
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ingest.schema.infer import Inference
 
 MAX_SHAPES = 8
-"""How many row shapes of a table have a decoder of their own."""
+"""The number of row shapes of a table that have a decoder of their own, at most."""
 
 Record: TypeAlias = "tuple[Any, bytes | None, bytes | msgspec.Raw | None]"
 """Destination (the sink's own), key, and value; no value is a tombstone."""
@@ -43,7 +43,7 @@ _UPDATE = Kind.UPDATE
 
 
 class TableEncoder(Protocol):
-    """What happens to the changes of one source table for one sink table."""
+    """An encoder of the changes of one source table for one sink table."""
 
     table: TableId
     inserted: int
@@ -93,20 +93,20 @@ class _Shape:
     ) -> None:
         self.decode = decode
         self.names = names
-        """How many columns a row has."""
+        """The number of columns that a row has."""
         self.suffix = suffix
-        """What fills the missing columns in, with the closing brace; empty where there are none."""
+        """The text that fills the missing columns in, with the closing brace; empty where there are none."""
         self.converted = converted
         """Attribute, column, how it begins in the row's text, its type, and its type in the sink's table."""
         self.checked = checked
         """Attribute and type of values that the decoder could not check."""
         self.rewrites = bool(suffix or converted)
         self.plain = not (self.rewrites or checked)
-        """Whether a row that is decoded is written as it is."""
+        """True if a row that is decoded is written as it is."""
 
 
 class UpsertEncoder:
-    """How rows of one source table become rows of one sink table. Made once per schema version and worker."""
+    """The encoder of one source table's rows for one sink table. It is made once per schema version and worker."""
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class UpsertEncoder:
         self.strings_in_keys = coercer.strings_in_keys
         self.declared = coercer.declared
         self._declared: InlineSchema | None = None
-        """What was declared last and agrees with the primary key."""
+        """The last inline schema that agrees with the primary key."""
         self._trusted: InlineSchema | None = None
         """The same, where values that a decoder cannot check are of their types already because their messages said so:
         that was looked at when the messages were decoded."""
@@ -150,7 +150,7 @@ class UpsertEncoder:
 
     @property
     def simple(self) -> bool:
-        """Whether every column is the sink's, wide enough, under a plain name, and there is a key of such columns."""
+        """True if every column is the sink's, wide enough, under a plain name, and there is a key of such columns."""
         own = {column.name for column in self.source.columns}
         return self._fast and bool(self._primary_key) and own.issuperset(self._primary_key)
 
@@ -221,7 +221,7 @@ class UpsertEncoder:
         emit((self.destination, key, None))
 
     def _key_of_image(self, image: msgspec.Raw) -> bytes | None:
-        """The key in an image that may be partial; None where it lacks a key column. Raises Drift or RowError."""
+        """Return the key in an image that may be partial; None if it lacks a key column. Raises Drift or RowError."""
         if self._key_text is not None:
             try:
                 return self._key_text(self._key_decode(image))
@@ -249,7 +249,7 @@ class UpsertEncoder:
         self._trusted = declared if trusted else None
 
     def _key_under(self, old: msgspec.Raw, after: msgspec.Raw, declared: InlineSchema | None) -> bytes | None:
-        """The key before an update whose before image holds the changed columns only; None where it is the same."""
+        """Return the key before an update whose before image has the changed columns only; None if it is the same."""
         text = bytes(old)
         for name in self._key_texts:
             if name in text:
@@ -283,7 +283,7 @@ class UpsertEncoder:
         raw: msgspec.Raw,
         declared: InlineSchema | None,
     ) -> bytes | msgspec.Raw:
-        """The row's text with what is missing filled in and what the sink has otherwise rewritten."""
+        """Return the row's text with what is missing filled in and what the sink has otherwise rewritten."""
         text = bytes(raw)
         if shape.checked or shape.converted:
             for attribute, data_type in shape.checked:
@@ -318,7 +318,7 @@ class UpsertEncoder:
     # -- the slow way --------------------------------------------------------------------------------------------
 
     def _rewrite(self, raw: msgspec.Raw, declared: InlineSchema | None) -> tuple[bytes, bytes]:
-        """A row value by value: fills, converts, and finds out what exactly does not fit.
+        """Return a row's key and text, made value by value: fill, convert, and find out what exactly does not fit.
 
         What is missing comes last, as in `_finish`: which way a row went does not show.
         """
@@ -336,7 +336,7 @@ class UpsertEncoder:
         return self._key_of(fields)
 
     def _key_of(self, fields: dict[str, bytes]) -> bytes:
-        """The key of a row's values as the message has them: their column's type has no part in it."""
+        """Return the key of a row's values as the message has them: their column's type has no part in it."""
         parts = {}
         for name in self._primary_key:
             value = fields.get(name, b"null")
@@ -348,7 +348,7 @@ class UpsertEncoder:
     # -- compiling -----------------------------------------------------------------------------------------------
 
     def _add_shape(self, missing: frozenset[str], converted: frozenset[str]) -> None:
-        """A decoder for rows that lack these columns and have something to convert in those."""
+        """Add a decoder for rows that lack these columns and have something to convert in those."""
         if not self._fast or (missing, converted) in self._known_shapes or len(self._shapes) >= MAX_SHAPES:
             return
         if converted & set(self._primary_key):
@@ -371,7 +371,7 @@ class UpsertEncoder:
         self._shapes.insert(0, shape)
 
     def _compile_key(self) -> None:
-        """The fast way to the key's text, for keys of integers and texts under plain names."""
+        """Compile the fast way to the key's text, for keys of integers and texts under plain names."""
         positions = {column.name: i for i, column in enumerate(self.source.columns)}
         names = self._primary_key
         if not self._fast or not names or self.strings_in_keys or not all(name in positions for name in names):

@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 _NULL: Final = msgspec.Raw(b"null")
 _Flags: TypeAlias = tuple[bool | str | None, ...]
 _SAYINGS: Cache[tuple[_Flags, tuple[str, ...], bytes], tuple[msgspec.Raw, Typed]] = Cache(10_000, 128 << 20)
-"""What messages say about their rows, for all decoders of this process: by the options that bear on it, the columns of
+"""Inline schemas of messages, for all decoders of this process: by the options that bear on it, the columns of
 the primary key, and the text that has the types; with that text."""
 _LAST: Cache[tuple[_Flags, str | None, str | None], tuple[TableId, list[str] | None, msgspec.Raw, Typed]] = Cache(
     10_000, 64 << 20
 )
-"""What each table's last message said, as it said it: the next one will probably say the same. For all decoders."""
+"""The inline schema of each table's last message, as it stood there: the next one probably has the same."""
 _MAX_PATTERN: Final = 1000
 _KINDS: Final[dict[str | None, Kind]] = {"INSERT": Kind.INSERT, "UPDATE": Kind.UPDATE, "DELETE": Kind.DELETE}
 _UPDATE: Final = Kind.UPDATE
@@ -86,7 +86,7 @@ class CanalJson(InlineSchemaOptions):
 
     @property
     def reading(self) -> TypeHints:
-        """What inference goes by."""
+        """The types and hints that inference goes by."""
         return TypeHints(self.as_string)
 
     @property
@@ -112,16 +112,16 @@ class CanalJson(InlineSchemaOptions):
         )  # fmt: skip
 
     def decoder(self, _topic: str, *, keyed: bool = False) -> CanalDecoder:  # noqa: ARG002  (for the rows' columns only)
-        """A decoder for one split's records."""
+        """Return a decoder for one split's records."""
         return CanalDecoder(self)
 
     @staticmethod
     def value_of(table: TableId, schema: TableSchema, *, include_schema: bool = False) -> Value:  # noqa: ARG004  (it has none)
-        """What makes the values of a table's records."""
+        """Return a function that makes the values of a table's records."""
         return _value_of(table, schema)
 
     def includes(self, database: str | None, table: str | None) -> bool:
-        """Whether changes of this table are to be read."""
+        """Return whether changes of this table are to be read."""
         for pattern, name in ((self.databases, database), (self.tables, table)):
             if pattern is not None and whole(pattern)(name or "") is None:
                 return False
@@ -129,7 +129,7 @@ class CanalJson(InlineSchemaOptions):
 
 
 class _Message(msgspec.Struct, gc=False):
-    """In the order in which Canal writes them, alphabetically."""
+    """A message; its members are in the order in which Canal writes them, alphabetically."""
 
     data: list[msgspec.Raw] | None = None
     database: str | None = None
@@ -179,7 +179,7 @@ class CanalDecoder:
         return self._of(message)
 
     def _of(self, message: _Message) -> Decoded:
-        """The way of most messages: one row, of a table whose last message said the same about its rows."""
+        """Return the changes of most messages: one row, of a table whose last message said the same about its rows."""
         last = _LAST.get((self._flags, message.database, message.table))
         kind = _KINDS.get(message.type)
         data, old = message.data, message.old
@@ -244,14 +244,14 @@ class CanalDecoder:
         return (table, kind, before, row, None, typed.declared)
 
     def _said(self, message: _Message) -> msgspec.Raw:
-        """The part of a message that tells its columns' types."""
+        """Return the part of a message that tells its columns' types."""
         if self._said_in is None:
             return _NULL
         said: msgspec.Raw = getattr(message, self._said_in[0])
         return said
 
     def _saying(self, message: _Message, said: bytes) -> tuple[msgspec.Raw, Typed]:
-        """What a message says about its rows, made once for all that say the same. Raises one of MALFORMED."""
+        """Return the inline schema of a message, made once for all that have the same. Raises one of MALFORMED."""
         saying = (self._flags, tuple(message.pkNames or ()), said)
         found = _SAYINGS.get(saying)
         if found is None:
@@ -292,7 +292,7 @@ _TYPES: Final = {Kind.INSERT: b"INSERT", Kind.UPDATE: b"UPDATE", Kind.DELETE: b"
 
 
 def _value_of(table: TableId, schema: TableSchema) -> Value:
-    """Values like `{"old":null,"data":[{…}],"type":"INSERT","database":"shop","table":"orders","pkNames":["id"]}`.
+    """Return a template of `{"old":null,"data":[{…}],"type":"INSERT","database":"s","table":"t","pkNames":["id"]}`.
 
     An update has the whole row before it in `old`, as far as it is known; a delete has its row in `data`.
     """

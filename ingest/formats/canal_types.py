@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def _inner(raw: bytes) -> bytes:
-    """What is between the quotes; the text itself where it has none."""
+    """Return the text between the quotes; the text itself where it has none."""
     return raw[1:-1] if raw[:1] == b'"' else raw
 
 
@@ -63,7 +63,7 @@ def _bytes(raw: bytes) -> bytes:
 
 
 def _bits(width: int) -> Convert:
-    """A BIT(n) column: a number, as so many bytes."""
+    """Return a BIT(n) column: a number, as so many bytes."""
 
     def convert(raw: bytes) -> bytes:
         text = _inner(raw)
@@ -79,7 +79,7 @@ def _bits(width: int) -> Convert:
 
 
 def _zoned(raw: bytes) -> bytes:
-    """A TIMESTAMP column's text, taken as UTC."""
+    """Return a TIMESTAMP column's text, taken as UTC."""
     return raw[:-1] + b'Z"' if raw[:1] == b'"' else raw
 
 
@@ -89,7 +89,7 @@ def _num(data_type: DataType) -> Column:
 
 
 def _unsized() -> Column:
-    """A decimal without a size: MySQL itself always has one, so somebody else wrote this, and the values judge."""
+    """Return the column of a decimal without a size. MySQL always has one; here the values decide."""
     return Column(types.NULL, _decimal, quoted(DecimalType(38, 18)), (Reads.QUOTED_DECIMAL, 38, 18))
 
 
@@ -135,7 +135,7 @@ _BY_CODE: Final[dict[int, Column]] = {
 
 
 def by_code(sql_types: dict[str, Any]) -> dict[str, Column]:
-    """Columns from `sqlType`."""
+    """Return columns from `sqlType`."""
     return {name: _BY_CODE.get(code, _STRING) for name, code in sql_types.items() if type(code) is int}
 
 
@@ -148,7 +148,7 @@ _BYTES: Final = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblo
 
 
 def by_mysql_name(mysql_types: dict[str, Any], *, timestamp_ltz: bool, tinyint1_boolean: bool) -> dict[str, Column]:
-    """Columns from `mysqlType`, as Flink CDC's MySQL connector has them."""
+    """Return columns from `mysqlType`, as Flink CDC's MySQL connector has them."""
     return {
         name: _mysql(text, timestamp_ltz=timestamp_ltz, tinyint1_boolean=tinyint1_boolean)
         for name, text in mysql_types.items()

@@ -47,7 +47,7 @@ _PLAIN: Final[dict[str, DataType]] = {
 
 
 def row_columns(schema: bytes) -> dict[str, Column]:
-    """The columns of the `after` (or `before`) struct of an envelope's schema; raises one of MALFORMED."""
+    """Return the columns of the `after` (or `before`) struct of an envelope's schema; raises one of MALFORMED."""
     envelope = _schema(schema)
     images = {field.field: field for field in envelope.fields or []}
     row = images.get("after") or images.get("before")
@@ -55,7 +55,7 @@ def row_columns(schema: bytes) -> dict[str, Column]:
 
 
 def key_columns(schema: bytes) -> dict[str, Column]:
-    """The columns of a message key, from its own schema; raises one of MALFORMED."""
+    """Return the columns of a message key, from its own schema; raises one of MALFORMED."""
     return _columns_of(_schema(schema))
 
 
@@ -120,7 +120,7 @@ def _unscaled(raw: bytes) -> int:
 
 
 def decimal_text(unscaled: int, scale: int) -> bytes:
-    """A plain number with all its digits: 125 with scale 2 is `1.25`."""
+    """Return a plain number with all its digits: 125 with scale 2 is `1.25`."""
     if scale <= 0:
         return b"%d" % (unscaled * 10 ** min(-scale, types.MAX_PRECISION))
     digits = str(abs(unscaled)).rjust(scale + 1, "0")
@@ -154,7 +154,7 @@ _variable = msgspec.json.Decoder(_Variable).decode
 
 
 def _variable_decimal(_: Field) -> Column:
-    """Every value has a scale of its own, so no DECIMAL holds them all: a text with the exact number."""
+    """Return a column of texts with exact numbers: each value has a scale of its own, so no DECIMAL holds all."""
 
     def convert(raw: bytes) -> bytes:
         found = _variable(raw)
@@ -179,7 +179,7 @@ _LOGICAL: Final[dict[str, Callable[[Field], Column | None]]] = {
     "org.apache.kafka.connect.data.Decimal": _decimal,
     "io.debezium.data.VariableScaleDecimal": _variable_decimal,
 }
-"""What is not here is what its plain type says: NanoTimestamp stays BIGINT, Json, Enum and Uuid are STRING."""
+"""Logical types by name. Any other one is what its plain type says: NanoTimestamp is BIGINT, Json is STRING."""
 
 
 # -- writing ---------------------------------------------------------------------------------------------------------
@@ -188,7 +188,7 @@ Write: TypeAlias = "Callable[[bytes], bytes]"
 
 
 def envelope_schema(table: TableId, schema: TableSchema) -> bytes:
-    """The schema of a Debezium envelope for a table, as JSON text."""
+    """Return the schema of a Debezium envelope for a table, as JSON text."""
     name = show(table)
     columns = []
     for column in schema.columns:
@@ -207,7 +207,7 @@ def envelope_schema(table: TableId, schema: TableSchema) -> bytes:
 
 
 def payload_of(schema: TableSchema) -> Callable[[dict[str, bytes]], dict[str, bytes]]:
-    """What makes an image whose values are as `envelope_schema` declares them; it raises RowError."""
+    """Return a function that makes an image with values as `envelope_schema` declares them; it raises RowError."""
     writes = {column.name: write for column in schema.columns if (write := _written(column.type)[1]) is not None}
 
     def payload(image: dict[str, bytes]) -> dict[str, bytes]:
@@ -264,7 +264,7 @@ _SIMPLE: Final[dict[DataType, tuple[dict[str, Any], Write | None]]] = {
 
 
 def _written(data_type: DataType) -> tuple[dict[str, Any], Write | None]:
-    """How a type is declared, and how its values are written so."""
+    """Return how a type is declared, and how its values are written so."""
     found = _SIMPLE.get(data_type)
     if found is not None:
         return found

@@ -36,7 +36,7 @@ _UNAVAILABLE = b"__debezium_unavailable_value"
 _UNAVAILABLE_BYTES = base64.b64encode(_UNAVAILABLE)
 _PLACEHOLDERS = (b'"' + _UNAVAILABLE + b'"', b'"' + _UNAVAILABLE_BYTES + b'"')
 _SAYINGS: Cache[tuple[bool, bool, bytes], Typed] = Cache(10_000, 128 << 20)
-"""What schemas of envelopes say, for all decoders of this process: with types or only STRING, of rows or of keys."""
+"""Inline schemas of envelopes, for all decoders of this process: with types or only STRING, of rows or of keys."""
 _IDS: Cache[tuple[str | None, str | None, str | None], TableId] = Cache(100_000, 32 << 20)
 """Table ids by what messages call them, for all decoders."""
 _INSERT = Kind.INSERT
@@ -69,7 +69,7 @@ class DebeziumJson(InlineSchemaOptions):
 
     @property
     def reading(self) -> TypeHints:
-        """What inference goes by."""
+        """The types and hints that inference goes by."""
         return TypeHints(self.as_string)
 
     form: ClassVar[str] = "debezium"
@@ -80,12 +80,12 @@ class DebeziumJson(InlineSchemaOptions):
         return "schema", row_columns
 
     def decoder(self, _topic: str, *, keyed: bool = False) -> DebeziumDecoder:  # noqa: ARG002  (for the rows' columns only)
-        """A decoder for one split's records."""
+        """Return a decoder for one split's records."""
         return DebeziumDecoder(self)
 
     @staticmethod
     def value_of(table: TableId, schema: TableSchema, *, include_schema: bool = False) -> Value:
-        """What makes the values of a table's records."""
+        """Return a function that makes the values of a table's records."""
         return _value_of(table, schema, include_schema=include_schema)
 
 
@@ -112,7 +112,7 @@ class _Wrapper(msgspec.Struct, gc=False):
 
 
 class _Other(msgspec.Struct):
-    """What messages of Debezium's that are no row have: history, heartbeats, transaction boundaries."""
+    """Members of Debezium's messages that are no row: history, heartbeats, transaction boundaries."""
 
     ddl: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     ts_ms: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
@@ -128,7 +128,7 @@ _other = msgspec.json.Decoder(_Other).decode
 
 
 def _size_of(table: TableId) -> int:
-    """Bytes of an id that is kept, about."""
+    """Return about how many bytes an id takes that is kept."""
     return 300 + 4 * sum(map(len, table))
 
 
@@ -185,7 +185,7 @@ class DebeziumDecoder:
         return known
 
     def _decode_one(self, key: bytes | None, value: bytes | None) -> Decoded:
-        """The way of a message that does not fit the others of its chunk."""
+        """Return the change of a message that does not fit the others of its chunk."""
         if value is None:
             return TOMBSTONE
         schema = None
@@ -236,7 +236,7 @@ class DebeziumDecoder:
             return None
 
     def _saying(self, schema: bytes, *, of_key: bool = False) -> Typed:
-        """What an envelope's schema says about the rows, or the keys, made once for all that say the same."""
+        """Return the inline schema of an envelope's rows, or keys, made once for all that have the same."""
         key = (self._options.as_string, of_key, schema)
         found = _SAYINGS.get(key)
         if found is None:
@@ -316,7 +316,7 @@ _OPS = {Kind.INSERT: b"c", Kind.UPDATE: b"u", Kind.DELETE: b"d"}
 
 
 def _value_of(table: TableId, schema: TableSchema, *, include_schema: bool) -> Value:
-    """Values like `{"before":null,"after":{…},"op":"c","source":{"db":"shop","table":"orders"}}`.
+    """Return a template of values like `{"before":null,"after":{…},"op":"c","source":{"db":"shop","table":"orders"}}`.
 
     With the schema, `{"schema":…,"payload":…}`, in which the values are as the schema says.
     """

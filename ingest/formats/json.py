@@ -76,7 +76,7 @@ class Json(Options):
         return value
 
     def remarks(self) -> list[tuple[str, TextError]]:
-        """Types that are seldom meant."""
+        """Return types that are seldom meant."""
         if self.fixed_types is None:
             return []
         from ingest.schema.ddl import remarks  # noqa: PLC0415  (sqlglot is slow to import)
@@ -85,7 +85,7 @@ class Json(Options):
 
     @property
     def reading(self) -> TypeHints:
-        """What inference goes by."""
+        """The types and hints that inference goes by."""
         if self.fixed_types is None:
             return TypeHints(self.as_string, self.standard, not self.as_string)
         from ingest.schema.ddl import parse_columns  # noqa: PLC0415  (sqlglot is slow to import)
@@ -101,12 +101,12 @@ class Json(Options):
     said: ClassVar[None] = None
 
     def decoder(self, topic: str, *, keyed: bool = False) -> JsonDecoder:
-        """A decoder for one split's records; `keyed`: their keys are read, too, so that a null value is a delete."""
+        """Return a decoder for one split's records; `keyed`: it reads their keys, too: a null value is a delete."""
         return JsonDecoder(self, topic, keyed=keyed)
 
     @staticmethod
     def value_of(table: TableId, schema: TableSchema, *, include_schema: bool = False) -> Value:  # noqa: ARG004  (all rows alike)
-        """What makes the values of a table's records."""
+        """Return a function that makes the values of a table's records."""
         return _value
 
 

@@ -43,27 +43,27 @@ TYPES: Final[dict[str, DataType]] = {
     "__raw_key__": types.BYTES,
     "__raw_value__": types.BYTES,
 }
-"""Of the columns that `metadata.list` may name."""
+"""Types of the columns that `metadata.list` may name."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExtraColumns:
-    """Which columns there are beside the value's."""
+    """The columns that a pipeline adds beside the value's."""
 
     key: bool = False
-    """Whether the key's fields are columns (`key.format`)."""
+    """True if the key's fields are columns (`key.format`)."""
     key_is_primary: bool = False
-    """Whether those columns are the primary key: where the format has no other way to tell it."""
+    """True if those columns are the primary key: where the format has no other way to tell it."""
     key_prefix: str = ""
     value_prefix: str = ""
     metadata: tuple[str, ...] = ()
     standard: str = temporal.SQL
-    """How timestamps are written."""
+    """The way in which timestamps are written."""
     as_string: bool = False
-    """Whether the format's options say that every value is a text."""
+    """True if the format's options say that every value is a text."""
 
     def __bool__(self) -> bool:
-        """Whether there is anything to do."""
+        """Return whether there is anything to do."""
         return self.key or bool(self.value_prefix) or bool(self.metadata)
 
 
@@ -137,7 +137,7 @@ class MetadataColumns:
         return (table, kind, images[0], images[1], key, self._declared(declared, tuple(key_fields)))
 
     def _reader(self, read: Callable[[msgspec.Raw], msgspec.Raw] | None) -> Callable[[msgspec.Raw], msgspec.Raw] | None:
-        """How a before image that is read later is read, now that its columns have other names."""
+        """Return a function that reads a before image later, now that its columns have other names."""
         prefix = self._extra.value_prefix
         if read is None:
             return None
@@ -158,7 +158,7 @@ class MetadataColumns:
     def _rebuild(
         self, text: bytes, key_fields: dict[str, bytes], metadata: bytes, declared: InlineSchema | None, *, is_old: bool
     ) -> bytes | str:
-        """The row with all its columns, or why two of them cannot be one. Raises one of MALFORMED.
+        """Return the row with all its columns, or why two of them cannot be one. Raises one of MALFORMED.
 
         `is_old`: it is the row before an update, and the key is that of the row after it.
         """
@@ -176,7 +176,7 @@ class MetadataColumns:
         return made[:-1] + (metadata if out else metadata[1:]) + b"}"
 
     def _same(self, name: str, in_key: bytes, value: bytes, declared: InlineSchema | None) -> bool:
-        """Whether key and value say the same of a column."""
+        """Return whether key and value say the same of a column."""
         as_string = self._extra.as_string
         if key_text(in_key, as_string=as_string) == key_text(value, as_string=as_string):
             return True
@@ -206,12 +206,12 @@ class MetadataColumns:
 
 
 def _shown(value: bytes) -> str:
-    """The head of a value, for people."""
+    """Return the head of a value, for people."""
     return value[:60].decode("utf-8", "backslashreplace")
 
 
 def _renamed(key: bytes, prefix: str) -> bytes:
-    """A message key whose fields are named as the row's columns are; the same where it is no object."""
+    """Return a message key whose fields are named as the row's columns are; the same where it is no object."""
     image = key_image(key)
     try:
         fields = {} if image is None else fields_of(image)
@@ -225,7 +225,7 @@ def _bytes(value: bytes | None) -> bytes:
 
 
 def _value_of(name: str, standard: str) -> Callable[[Record], bytes]:
-    """The JSON text of a metadata column of a record."""
+    """Return the JSON text of a metadata column of a record."""
 
     def timestamp(record: Record) -> bytes:
         kind, millis = record.timestamp()

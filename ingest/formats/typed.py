@@ -41,11 +41,11 @@ _NUMBER: Final = rb"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+"
 
 
 _Pattern: TypeAlias = "tuple[Callable[[bytes], re.Match[bytes] | None], bytes, list[tuple[int, str, Column]]]"
-"""What matches a row, what it is written with (empty: as it came), and the values that are to be looked at."""
+"""A matcher of a row, what the row is written with (empty: as it came), and the values that are to be looked at."""
 
 
 class Reads(Enum):
-    """How native code reads values: `ValueCodec` in native/codes.pxd has the same names."""
+    """Codes for the way in which native code reads values. `ValueCodec` in native/codes.pxd has the same names."""
 
     OTHER = auto()
     """Not by native code."""
@@ -73,12 +73,12 @@ class Reads(Enum):
 
 
 class Column(NamedTuple):
-    """What a message says about one column."""
+    """The type that a message declares for one column, and how its values are read."""
 
     type: DataType
     """NULL: a DECIMAL, of which its values tell the size."""
     convert: Convert | None = None
-    """Where the message has values in another form than the JSON of their type."""
+    """The conversion of values that are not in the JSON of their type; None where they are."""
     pattern: bytes | None = None
     """Matches values of the usual form, with one group that is the JSON text; nulls may match outside of it. None:
     every value is converted and checked."""
@@ -88,7 +88,7 @@ class Column(NamedTuple):
 
 
 def _digits(data_type: DataType) -> bytes | None:
-    """A pattern for the digits of numbers that surely fit a type."""
+    """Return a pattern for the digits of numbers that surely fit a type."""
     bits = types.INTEGER_BITS.get(type(data_type))
     if bits is not None:
         return rb"-?(?:0|[1-9][0-9]{0,%d}+)" % ({8: 2, 16: 4, 32: 9, 64: 18}[bits] - 1)
@@ -99,7 +99,7 @@ def _digits(data_type: DataType) -> bytes | None:
 
 
 def plain(data_type: DataType) -> bytes | None:
-    """A pattern for values that are the JSON of their type already."""
+    """Return a pattern for values that are the JSON of their type already."""
     digits = _digits(data_type)
     if digits is not None:
         return rb"(%b|null)" % digits
@@ -109,14 +109,14 @@ def plain(data_type: DataType) -> bytes | None:
 
 
 def texts(data_type: DataType) -> bytes | None:
-    """A pattern for texts."""
+    """Return a pattern for texts."""
     if isinstance(data_type, (CharType, VarcharType)):
         return rb'("[^"\\]{0,%d}+"|null)' % data_type.length  # so many bytes are not more characters
     return _TEXT if isinstance(data_type, StringType) else None
 
 
 def reads_plain(data_type: DataType) -> tuple[Reads, int, int]:
-    """The way in which native code reads values that are the JSON of their type already."""
+    """Return the way in which native code reads values that are the JSON of their type already."""
     if type(data_type) in types.INTEGER_BITS:
         return (Reads.INT, types.INTEGER_BITS[type(data_type)], 0)
     if isinstance(data_type, DecimalType):
@@ -131,7 +131,7 @@ def reads_plain(data_type: DataType) -> tuple[Reads, int, int]:
 
 
 def reads_quoted(data_type: DataType) -> tuple[Reads, int, int]:
-    """The way in which native code reads numbers that the message has as texts."""
+    """Return the way in which native code reads numbers that the message has as texts."""
     how, a, b = reads_plain(data_type)
     texts_ = {
         Reads.INT: Reads.QUOTED_INT, Reads.NUMBER: Reads.QUOTED_NUMBER, Reads.DECIMAL: Reads.QUOTED_DECIMAL,
@@ -140,7 +140,7 @@ def reads_quoted(data_type: DataType) -> tuple[Reads, int, int]:
 
 
 def quoted(data_type: DataType) -> bytes | None:
-    """A pattern for numbers that the message has as texts."""
+    """Return a pattern for numbers that the message has as texts."""
     digits = _digits(data_type)
     return None if digits is None else rb'(?:"(%b)"|null)' % digits
 
@@ -175,7 +175,7 @@ class Typed:
         self._known: set[tuple[str, ...]] = set()
 
     def image(self, raw: msgspec.Raw) -> msgspec.Raw:
-        """The row with converted values; raises Contradiction, or one of MALFORMED."""
+        """Return the row with converted values; raises Contradiction, or one of MALFORMED."""
         text = bytes(raw)
         for match, template, others in self._patterns:
             found = match(text)
@@ -206,7 +206,7 @@ class Typed:
         return found
 
     def before(self, raw: msgspec.Raw) -> msgspec.Raw:
-        """As `image`, for whoever looks at a row long after it was decoded; raises RowError."""
+        """Return what `image` returns, for a row that is looked at long after it was decoded; raises RowError."""
         try:
             return self.image(raw)
         except Contradiction as exc:

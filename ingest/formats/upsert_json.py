@@ -32,7 +32,7 @@ class UpsertJson(Json):
         return None
 
     def decoder(self, topic: str, *, keyed: bool = False) -> Decoder:  # type: ignore[override]  # Json has its own
-        """A decoder for one split's records; `keyed`: the key's fields are columns that the rows do not have."""
+        """Return a decoder for one split's records; `keyed`: the key's fields are columns that the rows do not have."""
         return UpsertDecoder(self, topic, keyed=keyed)
 
 
@@ -40,7 +40,7 @@ class UpsertDecoder:
     """Decodes one split: the rows as JSON does, and who they are by their keys."""
 
     def __init__(self, options: Json, topic: str, *, keyed: bool) -> None:
-        """The topic is the table."""
+        """Take the topic for the table."""
         self._table: TableId = (topic,)
         self._rows = Json.decoder(options, topic)
         self._keyed = keyed

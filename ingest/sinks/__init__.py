@@ -44,7 +44,7 @@ class Writer(Protocol):
         """
 
     def delivered(self) -> list[Any]:
-        """What of the committed the driver is to get; once."""
+        """Return the part of what was committed that the driver is to get; once."""
 
     def abort(self) -> None:
         """Give up what was written since the last commit, as far as the guarantee allows."""
@@ -54,25 +54,25 @@ class SinkCoordinator(Protocol):
     """The driver's side of a sink. Raises IngestError only."""
 
     stream: Literal["out", "err"]
-    """Where lines to show belong."""
+    """The stream that lines to show belong to."""
 
     def connect(self) -> str:
-        """An identity of where records go."""
+        """Return an identity of where records go."""
 
     def fingerprint(self, identity: str) -> dict[str, Any]:
-        """What a checkpoint of this sink depends on."""
+        """Return what a checkpoint of this sink depends on."""
 
     def topics(self, tables: Iterable[TableId]) -> set[str]:
-        """The topics that rows of these tables go to."""
+        """Return the topics that rows of these tables go to."""
 
     def missing(self, tables: Iterable[TableId]) -> set[str]:
-        """Those of these topics that are not there."""
+        """Return those of these topics that are not there."""
 
     def check(self, tables: Iterable[TableId]) -> None:
         """Raise what `prepare` would raise for these tables, and warn as it would; changes nothing."""
 
     def prepare(self, tables: Iterable[TableId]) -> None:
-        """See to it that these tables can be written to. Idempotent: a crash may repeat it."""
+        """Make sure that these tables can be written to. Idempotent: a crash may repeat it."""
 
     def acquire(self, checkpoint: str, run: int) -> None:
         """Become the only run that writes there (exactly-once)."""
@@ -80,7 +80,7 @@ class SinkCoordinator(Protocol):
     def recover_in_doubt(
         self, scope: str, number: int, planned: int, starts: Mapping[int, Mapping[Split, int]], age_s: float
     ) -> dict[int, ResumePoint]:
-        """How far each shard has written a batch whose end no driver saw, as far as that is known (exactly-once).
+        """Return how far each shard has written a batch whose end no driver saw, as far as it is known (exactly-once).
 
         `starts`: where the ranges of each shard begin; `planned`: the run that planned the batch, `age_s` ago. Nothing
         of an older run is committed after this. Raises DataLoss where it cannot be known any more.
@@ -90,25 +90,25 @@ class SinkCoordinator(Protocol):
         """Say that a batch is about to be written; raises Fenced where a newer run has begun (exactly-once)."""
 
     def changed(self, events: Iterable[SchemaChange]) -> list[str]:
-        """Lines to show for schema changes."""
+        """Return lines to show for schema changes."""
 
     def lines(self, delivered: Iterable[Any]) -> list[str]:
-        """Lines to show for what the tasks delivered."""
+        """Return lines to show for what the tasks delivered."""
 
     def close(self) -> None:
         """Let go of what it holds."""
 
 
 class Sink(Protocol):
-    """What a sink's options model offers, beside what all of them have (`SinkOptions`)."""
+    """The options model of a sink: what it offers beside what all of them have (`SinkOptions`)."""
 
     @property
     def needs_key(self) -> bool:
-        """Whether only tables with a primary key can be written."""
+        """True if only tables with a primary key can be written."""
 
     @property
     def writes_keys(self) -> bool:
-        """Whether records are found again by their key, so that a row has to keep it."""
+        """True if records are found again by their key, so that a row has to keep it."""
 
     @property
     def most_per_batch(self) -> int | None:
@@ -116,25 +116,25 @@ class Sink(Protocol):
 
     @property
     def parallelism(self) -> int | None:
-        """How many tasks write at once, at most."""
+        """The number of tasks that write at once, at most."""
 
     @property
     def changelog(self) -> bool:
-        """Whether an insert is written otherwise than an update, or the row before a change is shown."""
+        """True if an insert is written otherwise than an update, or the row before a change is shown."""
 
     def prefix(self, pipeline: str) -> str | None:
-        """What the names of its transactions begin with; None where it has none."""
+        """Return what the names of its transactions begin with; None where it has none."""
 
     def encoder(
         self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference
     ) -> TableEncoder:
-        """How rows of a source table are written; raises RowError for a table that cannot be."""
+        """Return how rows of a source table are written; raises RowError for a table that cannot be."""
 
     def coordinator(self, pipeline: str, warn: Callable[[str], None]) -> SinkCoordinator:
-        """The driver's side."""
+        """Return the driver's side."""
 
     def writer(self, pipeline: str, run: int) -> Writer:
-        """A task's side."""
+        """Return a task's side."""
 
 
 SINKS: Registry[SinkOptions] = Registry(

@@ -54,18 +54,18 @@ class FileSink(SinkOptions):
 
     @property
     def writes_keys(self) -> bool:
-        """Whether lines have keys."""
+        """True if lines have keys."""
         return self.envelope
 
     @property
     def changelog(self) -> bool:
-        """Whether an insert is written otherwise than an update, or the row before a change is shown."""
+        """True if an insert is written otherwise than an update, or the row before a change is shown."""
         return self.value_format != "json"
 
     def encoder(
         self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference
     ) -> ChangeEncoder:
-        """How rows of a table are written."""
+        """Return how rows of a table are written."""
         from ingest.encode.change_encoder import ChangeEncoder  # noqa: PLC0415  (`check` needs no encoders)
 
         name = _file_name(target)
@@ -81,20 +81,20 @@ class FileSink(SinkOptions):
         return ChangeEncoder(table, source.schema, sink, render, inference, key_from_message=source.key_from_message)
 
     def example(self) -> str:
-        """A file that it may write."""
+        """Return a file that it may write."""
         return str(Path(self.path) / "table.1.jsonl")
 
     def coordinator(self, _pipeline: str, _warn: Callable[[str], None]) -> FileSinkCoordinator:
-        """The driver's side."""
+        """Return the driver's side."""
         return FileSinkCoordinator(self)
 
     def writer(self, _pipeline: str, run: int) -> FileWriter:
-        """A task's side."""
+        """Return a task's side."""
         return FileWriter(Path(self.path), run)
 
 
 def _file_name(table: TableId) -> str:
-    """A name that stays below the directory, whatever the table is called: names come from messages."""
+    """Return a name that stays below the directory, whatever the table is called: names come from messages."""
     text = show(table)
     if _PLAIN.fullmatch(text) and len(text) <= _MAX_NAME:
         return text
@@ -110,7 +110,7 @@ class FileSinkCoordinator(PlainSinkCoordinator):
         self._path = Path(options.path)
 
     def connect(self) -> str:
-        """See whether files can be written there; raises ConfigError."""
+        """Check that files can be written there; raises ConfigError."""
         try:
             there = next((path for path in (self._path, *self._path.absolute().parents) if path.exists()), Path("/"))
         except OSError as exc:
@@ -133,7 +133,7 @@ class FileSinkCoordinator(PlainSinkCoordinator):
         return ConfigError(msg, "choose a directory that can be written to")
 
     def fingerprint(self, _identity: str) -> dict[str, Any]:
-        """What a checkpoint of this sink depends on."""
+        """Return what a checkpoint of this sink depends on."""
         return {"type": "file"}
 
 

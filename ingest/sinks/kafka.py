@@ -82,7 +82,7 @@ class KafkaSink(TopicsOptions):
         return self
 
     def warnings(self) -> list[tuple[str, str]]:
-        """What the file says and what it does not do."""
+        """Return options that the file sets and that do nothing, each with the reason."""
         found = super().warnings()
         if self.value_format == "json" and self.key_format is None:
             found.append(("value.format", "value.format: json has no way to say a delete without key.format"))
@@ -97,7 +97,7 @@ class KafkaSink(TopicsOptions):
         return [(f"sink.tableId-to-topic.mapping {topic}", tables.text) for tables, topic in pairs]
 
     def topic_of(self, table: TableId) -> str:
-        """The topic of a sink table; raises RowError for an id that cannot be a topic's name."""
+        """Return the topic of a sink table; raises RowError for an id that cannot be a topic's name."""
         if self.topic is not None:
             return self.topic
         for tables, topic in _mapping(self.mapping):
@@ -107,18 +107,18 @@ class KafkaSink(TopicsOptions):
 
     @property
     def writes_keys(self) -> bool:
-        """Whether records have keys, or are spread over partitions by them."""
+        """True if records have keys, or are spread over partitions by them."""
         return self.key_format is not None or self.strategy == "hash-by-key"
 
     @property
     def changelog(self) -> bool:
-        """Whether an insert is written otherwise than an update, or the row before a change is shown."""
+        """True if an insert is written otherwise than an update, or the row before a change is shown."""
         return self.value_format != "json"
 
     def encoder(
         self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference
     ) -> ChangeEncoder:
-        """How changes of a table are written; raises RowError for an id that cannot be a topic's name."""
+        """Return how changes of a table are written; raises RowError for an id that cannot be a topic's name."""
         from ingest.encode.change_encoder import ChangeEncoder, RecordTemplate  # noqa: PLC0415  (`check` needs no encoders)
 
         to = self.destination(target)
@@ -148,7 +148,7 @@ class KafkaSink(TopicsOptions):
 
 @lru_cache(maxsize=16)
 def _mapping(text: str | None) -> list[tuple[Selector, str]]:
-    """Selectors and topics; raises ValueError."""
+    """Return selectors and topics; raises ValueError."""
     out = []
     for part in (text or "").split(";"):
         if not part.strip():

@@ -45,7 +45,7 @@ class PrintSink(SinkOptions):
     def encoder(
         self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference
     ) -> ChangeEncoder:
-        """How rows of a table are shown."""
+        """Return how rows of a table are shown."""
         from ingest.encode.change_encoder import ChangeEncoder  # noqa: PLC0415  (`check` needs no encoders)
 
         name = one_line(show(target))
@@ -64,11 +64,11 @@ class PrintSink(SinkOptions):
         return ChangeEncoder(table, source.schema, sink, render, inference, key_from_message=source.key_from_message)
 
     def coordinator(self, _pipeline: str, _warn: Callable[[str], None]) -> PrintCoordinator:
-        """The driver's side."""
+        """Return the driver's side."""
         return PrintCoordinator(self)
 
     def writer(self, _pipeline: str, _run: int) -> PrintWriter:
-        """A task's side."""
+        """Return a task's side."""
         return PrintWriter()
 
 
@@ -76,7 +76,7 @@ class PrintCoordinator(PlainSinkCoordinator):
     """The driver's side: turns what happened into lines."""
 
     def __init__(self, options: PrintSink) -> None:
-        """Nothing to connect to."""
+        """Connect to nothing."""
         self._prefix = "" if options.identifier is None else f"{one_line(options.identifier)}> "
         self.stream: Literal["out", "err"] = "err" if options.standard_error else "out"
 
@@ -85,15 +85,15 @@ class PrintCoordinator(PlainSinkCoordinator):
         return "print"
 
     def fingerprint(self, _identity: str) -> dict[str, Any]:
-        """What a checkpoint of this sink depends on."""
+        """Return what a checkpoint of this sink depends on."""
         return {"type": "print"}
 
     def changed(self, events: Iterable[SchemaChange]) -> list[str]:
-        """The lines for schema changes."""
+        """Return the lines for schema changes."""
         return [f"{self._prefix}{one_line(show(event.table))}> {one_line(str(event))}" for event in events]
 
     def lines(self, delivered: Iterable[bytes]) -> list[str]:
-        """The lines for what the tasks delivered."""
+        """Return the lines for what the tasks delivered."""
         return [self._prefix + line.decode() for line in delivered]
 
 
@@ -115,7 +115,7 @@ class PrintWriter(PlainWriter):
         self._lines = []
 
     def delivered(self) -> list[bytes]:
-        """The lines since the last time."""
+        """Return the lines since the last time."""
         out, self._committed = self._committed, []
         return out
 
@@ -126,7 +126,7 @@ class PrintWriter(PlainWriter):
 
 
 def _shown(value: bytes | None) -> str:
-    """A value as people read it; `?` is one that the message did not tell."""
+    """Return a value as people read it; `?` is one that the message did not tell."""
     if value is None:
         return "?"
     if value[:1] == b'"':

@@ -1,4 +1,4 @@
-"""What sinks have in common: which schema changes they are to see, and what most of them need not do.
+"""The common part of sinks: which schema changes they are to see, and what most of them need not do.
 
 Rules: docs/spec/schema-changes.md#which-events-reach-the-sink.
 """
@@ -23,7 +23,7 @@ FAMILIES: Final = (
     "all", "add", "alter", "create", "drop", "rename", "truncate", "table", "column", "add.column",
     "alter.column.type", "create.table", "drop.column", "drop.table", "rename.column", "truncate.table",
 )  # fmt: skip
-"""What the two options may hold. Changes that drop or rename do not occur."""
+"""Names of schema changes that the two options may hold. Changes that drop or rename do not occur."""
 
 
 def _split(value: Any) -> Any:  # noqa: ANN401  (whatever the file has)
@@ -38,7 +38,7 @@ class SinkOptions(Labelled):
 
     formats: ClassVar[str | None] = None
     needs_key: ClassVar[bool] = True
-    """Whether only tables with a primary key can be written."""
+    """True if only tables with a primary key can be written."""
     most_per_batch: ClassVar[int | None] = None
     """Records of a shard in one batch, where the sink cannot take any number."""
 
@@ -65,16 +65,16 @@ class SinkOptions(Labelled):
 
     @property
     def changelog(self) -> bool:
-        """Whether an insert is written otherwise than an update, or the row before a change is shown."""
+        """True if an insert is written otherwise than an update, or the row before a change is shown."""
         return True
 
     @property
     def writes_keys(self) -> bool:
-        """Whether records are found again by their key, so that a row has to keep it."""
+        """True if records are found again by their key, so that a row has to keep it."""
         return self.needs_key
 
     def prefix(self, _pipeline: str) -> str | None:
-        """What the names of its transactions begin with; None where it has none."""
+        """Return what the names of its transactions begin with; None where it has none."""
         return None
 
 
@@ -84,21 +84,21 @@ class PlainSinkCoordinator:
     stream: Literal["out", "err"] = "out"
 
     def topics(self, _tables: Iterable[TableId]) -> set[str]:
-        """None."""
+        """Return none: there are no topics."""
         return set()
 
     def missing(self, _tables: Iterable[TableId]) -> set[str]:
-        """None."""
+        """Return none: there are no topics."""
         return set()
 
     def check(self, _tables: Iterable[TableId]) -> None:
-        """Nothing to check."""
+        """Do nothing: there is nothing to check."""
 
     def prepare(self, _tables: Iterable[TableId]) -> None:
-        """Nothing to prepare."""
+        """Do nothing: there is nothing to prepare."""
 
     def acquire(self, _checkpoint: str, _run: int) -> None:
-        """One run at a time is the checkpoint's affair."""
+        """Do nothing: one run at a time is the checkpoint's affair."""
 
     def recover_in_doubt(
         self,
@@ -108,22 +108,22 @@ class PlainSinkCoordinator:
         _starts: Mapping[int, Mapping[Split, int]],
         _age_s: float,
     ) -> dict[int, ResumePoint]:
-        """Nothing is known: a batch whose end was not seen is written again."""
+        """Return nothing, as nothing is known: a batch whose end was not seen is written again."""
         return {}
 
     def begin_batch(self, _batch: int, _shards: int) -> None:
-        """As `acquire`."""
+        """Do nothing: nothing is announced."""
 
     def changed(self, _events: Iterable[SchemaChange]) -> list[str]:
-        """Nothing to show."""
+        """Return nothing to show."""
         return []
 
     def lines(self, _delivered: Iterable[Any]) -> list[str]:
-        """Nothing to show."""
+        """Return nothing to show."""
         return []
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: nothing is held."""
 
 
 class PlainWriter:
@@ -132,9 +132,9 @@ class PlainWriter:
     failures = 0
 
     def begin(self, _scope: CommitScope) -> ResumePoint | None:
-        """As the plan says."""
+        """Return None: it starts where the plan says."""
         return None
 
     def delivered(self) -> list[Any]:
-        """Nothing for the driver."""
+        """Return nothing for the driver."""
         return []

@@ -1,4 +1,4 @@
-"""What the sinks that write to Kafka have in common: topics, headers, the guarantee, and the driver's side of it.
+"""The common part of the sinks that write to Kafka: topics, headers, the guarantee, and the driver's side of it.
 
 On the driver: creates the topics of new tables, and with exactly-once sees to it that one run at a time writes. In a
 task: one producer per worker. Rules: docs/spec/sinks.md and docs/spec/delivery.md.
@@ -36,12 +36,12 @@ BY_KEY: Final = -1
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _HEADER_NAMES: Final = ("tableName", "schemaName", "namespace")
 _RETENTION_MIN: Final = 10_080
-"""How long brokers keep committed offsets where they do not say so, in minutes."""
+"""The time that brokers keep committed offsets where they do not say so, in minutes."""
 _ID: Final = re.compile(r"[^\s/][^\s]{0,199}")
 
 
 class Destination(NamedTuple):
-    """Where a record goes: a partition, that of its key (`BY_KEY`), or that of a hash, of four bytes.
+    """The destination of a record: a partition, that of its key (`BY_KEY`), or that of a hash, of four bytes.
 
     Many records have the same one, and it is small: whoever writes keeps those that were used last.
     """
@@ -52,7 +52,7 @@ class Destination(NamedTuple):
 
 
 def topic_name(text: str) -> str:
-    """A text that can be a topic's name; raises ValueError."""
+    """Return a text that can be a topic's name; raises ValueError."""
     if not _TOPIC.fullmatch(text) or text in {".", ".."}:
         msg = f"{text[:100]!r} cannot be a topic's name"
         raise ValueError(msg)
@@ -143,7 +143,7 @@ class TopicsOptions(KafkaConnection, SinkOptions):
         return "" if self.create else "sink.topic.create"
 
     def warnings(self) -> list[tuple[str, str]]:
-        """What the file says and what does nothing."""
+        """Return options that the file sets and that do nothing, each with the reason."""
         found = super().warnings()
         once, made = self.guarantee == "exactly-once", not self.uncreated
         needs_once = "without sink.delivery-guarantee: exactly-once"
@@ -157,7 +157,7 @@ class TopicsOptions(KafkaConnection, SinkOptions):
         return found + [(key, f"{key} has no effect {why}") for key, idle, why in given if idle]
 
     def prefix(self, pipeline: str) -> str | None:
-        """What the names of its transactions begin with; None where it has none."""
+        """Return what the names of its transactions begin with; None where it has none."""
         return (self.id_prefix or f"ingest-{pipeline}") if self.guarantee == "exactly-once" else None
 
     def client(self, pipeline: str) -> dict[str, str]:
@@ -176,14 +176,14 @@ class TopicsOptions(KafkaConnection, SinkOptions):
         return {"client.id": f"ingest.{pipeline}", **defaults, **conf}
 
     def topic_of(self, table: TableId) -> str:
-        """The topic of a sink table; raises RowError for an id that cannot be a topic's name."""
+        """Return the topic of a sink table; raises RowError for an id that cannot be a topic's name."""
         try:
             return topic_name(show(table))
         except ValueError as exc:
             raise RowError("bad-topic-name", f"{exc}; route the table to one that can") from None
 
     def destination(self, table: TableId) -> Destination:
-        """The topic and headers of a sink table; raises RowError as `topic_of` does."""
+        """Return the topic and headers of a sink table; raises RowError as `topic_of` does."""
         headers = self.custom_headers
         if self.table_id_header:
             parts = [part.encode() for part in reversed(table)] + [b"", b""]
@@ -192,11 +192,11 @@ class TopicsOptions(KafkaConnection, SinkOptions):
         return Destination(self.topic_of(table), headers or None)
 
     def coordinator(self, pipeline: str, warn: Callable[[str], None]) -> TopicsCoordinator:
-        """The driver's side."""
+        """Return the driver's side."""
         return TopicsCoordinator(self, pipeline, warn)
 
     def writer(self, pipeline: str, _run: int) -> KafkaWriter | TransactionalWriter:
-        """A task's side."""
+        """Return a task's side."""
         # The client is slow to import, and `check` needs none
         from ingest.kafka.transactions import TransactionalWriter  # noqa: PLC0415
         from ingest.kafka.writer import KafkaWriter  # noqa: PLC0415
@@ -208,7 +208,7 @@ class TopicsOptions(KafkaConnection, SinkOptions):
 
 
 class TopicsCoordinator(PlainSinkCoordinator):
-    """What the driver does to the sink. Raises IngestError only."""
+    """The driver's side of the sink. Raises IngestError only."""
 
     def __init__(self, options: TopicsOptions, pipeline: str, warn: Callable[[str], None]) -> None:
         """Connect to nothing yet."""
@@ -225,7 +225,7 @@ class TopicsCoordinator(PlainSinkCoordinator):
         """Partitions of the progress topic, as far as they are known."""
 
     def connect(self) -> str:
-        """The cluster's id; raises Unavailable when it does not answer."""
+        """Return the cluster's id; raises Unavailable when it does not answer."""
         from ingest.kafka.admin import Cluster  # noqa: PLC0415  (as above)
         from ingest.kafka.writer import KafkaWriter  # noqa: PLC0415
 
@@ -235,7 +235,7 @@ class TopicsCoordinator(PlainSinkCoordinator):
         return cluster_id
 
     def topics(self, tables: Iterable[TableId]) -> set[str]:
-        """The topics that rows of these tables go to."""
+        """Return the topics that rows of these tables go to."""
         wanted = set()
         for table in tables:
             try:
@@ -245,7 +245,7 @@ class TopicsCoordinator(PlainSinkCoordinator):
         return wanted
 
     def missing(self, tables: Iterable[TableId]) -> set[str]:
-        """Those of these topics that are not there; raises TopicMissing where the sink may create none."""
+        """Return those of these topics that are not there; raises TopicMissing where the sink may create none."""
         assert self._cluster is not None
         wanted = self.topics(tables)
         missing = wanted - set(self._cluster.topics(wanted)) if wanted else set()
@@ -266,7 +266,7 @@ class TopicsCoordinator(PlainSinkCoordinator):
         self._prepare(tables, dry_run=True)
 
     def prepare(self, tables: Iterable[TableId]) -> None:
-        """See to it that the topics of these tables are there. Idempotent: a crash may repeat it."""
+        """Make sure that the topics of these tables are there. Idempotent: a crash may repeat it."""
         self._prepare(tables, dry_run=False)
 
     def _prepare(self, tables: Iterable[TableId], *, dry_run: bool) -> None:
@@ -330,7 +330,7 @@ class TopicsCoordinator(PlainSinkCoordinator):
     def recover_in_doubt(
         self, scope: str, number: int, planned: int, starts: Mapping[int, Mapping[Split, int]], age_s: float
     ) -> dict[int, ResumePoint]:
-        """How far each shard has written a batch whose end no driver saw; raises DataLoss where that has expired."""
+        """Return how far each shard has written a batch whose end no driver saw. Raises DataLoss where that expired."""
         if self._ownership is None:
             return {}
         parts = max(map(progress.parts, starts.values()), default=1)
@@ -359,7 +359,7 @@ class TopicsCoordinator(PlainSinkCoordinator):
         return out
 
     def _enough(self, shards: int) -> None:
-        """See to it that the progress topic is there, with a partition for each shard."""
+        """Make sure that the progress topic is there, with a partition for each shard."""
         if shards <= self._places:
             return
         assert self._cluster is not None
@@ -382,7 +382,7 @@ class TopicsCoordinator(PlainSinkCoordinator):
             self._ownership.begin_batch(batch, shards)
 
     def fingerprint(self, cluster_id: str) -> dict[str, Any]:
-        """What a checkpoint of this sink depends on."""
+        """Return what a checkpoint of this sink depends on."""
         return {"type": self._options.type, "cluster": cluster_id}  # type: ignore[attr-defined]  # its subclasses have one
 
     def close(self) -> None:

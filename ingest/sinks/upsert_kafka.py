@@ -70,7 +70,7 @@ class UpsertKafka(TopicsOptions):
         return self
 
     def warnings(self) -> list[tuple[str, str]]:
-        """What the file says and what it does not do."""
+        """Return options that the file sets and that do nothing, each with the reason."""
         found = super().warnings()
         if bool(self.max_rows) != bool(self.interval):
             set_one = "max-rows" if self.max_rows else "interval"
@@ -87,18 +87,18 @@ class UpsertKafka(TopicsOptions):
 
     @property
     def buffered(self) -> bool:
-        """Whether records are held back."""
+        """True if records are held back."""
         return bool(self.max_rows and self.interval)
 
     @property
     def _as_it_came(self) -> bool:
-        """Whether a row that fits can be written as the very bytes it came in."""
+        """True if a row that fits can be written as the very bytes it came in."""
         return (self.key_format, self.value_format, self.fields_include) == ("json", "json", "ALL")
 
     def encoder(
         self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference
     ) -> TableEncoder:
-        """How rows of a table become keyed rows; raises RowError for an id that cannot be a topic's name."""
+        """Return how rows of a table become keyed rows; raises RowError for an id that cannot be a topic's name."""
         # Pyspark's types are slow to import, and `check` needs none
         from ingest.encode.change_encoder import ChangeEncoder, RecordTemplate  # noqa: PLC0415
         from ingest.encode.upsert_encoder import UpsertEncoder  # noqa: PLC0415
@@ -127,7 +127,7 @@ class UpsertKafka(TopicsOptions):
         return csv_cells(cells) if csv else json_cells((cell.name, cell) for cell in cells)
 
     def writer(self, pipeline: str, run: int) -> KafkaWriter | TransactionalWriter | Buffer:  # type: ignore[override]
-        """A task's side."""
+        """Return a task's side."""
         writer = super().writer(pipeline, run)
         return Buffer(writer, self.max_rows, self.interval) if self.buffered else writer
 
@@ -153,7 +153,7 @@ class Buffer:
         return self._writer.failures
 
     def begin(self, scope: CommitScope) -> ResumePoint | None:
-        """As the writer does."""
+        """Begin with the writer; returns where a shard goes on, or None. Raises as the writer does."""
         return self._writer.begin(scope)
 
     def write(self, records: Sequence[Any]) -> None:
@@ -188,11 +188,11 @@ class Buffer:
         self._writer.commit(positions, metadata, final=final)
 
     def delivered(self) -> list[Any]:
-        """As the writer does."""
+        """Return what the writer has for the driver."""
         return self._writer.delivered()
 
     def report(self) -> ClientReport | None:
-        """As the writer does."""
+        """Return the report of the writer's client; None where it has nothing to tell."""
         return self._writer.report()
 
     def abort(self) -> None:

@@ -40,13 +40,13 @@ class Reader(Protocol):
     """A task's side of a source. May be asked for other ranges again and again."""
 
     def read(self, ranges: Mapping[Split, tuple[int, int]]) -> Generator[Chunk | None]:
-        """Chunks until every range is read; None where nothing came for a moment. Raises IngestError."""
+        """Yield chunks until every range is read, and None when nothing came for a moment. Raises IngestError."""
 
     def position(self, split: Split) -> int:
-        """The next position that this split's range would give."""
+        """Return the next position that this split's range would give."""
 
     def first(self, split: Split) -> int:
-        """The first position that a split still has. Raises IngestError."""
+        """Return the first position that a split still has. Raises IngestError."""
 
     def close(self) -> None:
         """Let go of what it holds."""
@@ -59,39 +59,39 @@ class SourceCoordinator(Protocol):
     """The topics, or what stands for them, that are read, with their ids."""
 
     def connect(self) -> str:
-        """An identity of where records come from."""
+        """Return an identity of where records come from."""
 
     def fingerprint(self, identity: str) -> dict[str, Any]:
-        """What a checkpoint of this source depends on."""
+        """Return what a checkpoint of this source depends on."""
 
     def start(
         self, stored: Mapping[Split, int], ids: Mapping[str, str], owner: str, from_time: int | None
     ) -> dict[Split, int]:
-        """Where each split starts: where it stood (`stored`, of the topics `ids`), else what the options say."""
+        """Return where each split starts: where it stood (`stored`, of the topics `ids`), else what the options say."""
 
     def check(self, positions: Mapping[Split, int]) -> dict[Split, int]:
-        """The positions, where what they point at is still there; otherwise as `scan.on-data-loss` says."""
+        """Return the positions, where what they point at is still there; otherwise as `scan.on-data-loss` says."""
 
     def ends(self, positions: Mapping[Split, int]) -> dict[Split, int]:
-        """Where each split ends now."""
+        """Return where each split ends now."""
 
     def extent(self, ends: Mapping[Split, int]) -> dict[Split, tuple[int, int]]:
-        """The first position that each split has now, with where it ends."""
+        """Return the first position that each split has now, with where it ends."""
 
     def reads(self, topic: str) -> bool:
         """Tell whether a topic is, or would be, one of those that are read."""
 
     def finished(self, positions: Mapping[Split, int]) -> bool:
-        """Whether a bounded source was read to its end."""
+        """Return whether a bounded source was read to its end."""
 
     def discover(self, positions: Mapping[Split, int]) -> dict[Split, int]:
-        """The starts of splits that are new since the last look."""
+        """Return the starts of splits that are new since the last look."""
 
     def resolve(self, splits: Iterable[Split], to: Literal["earliest", "latest"] | int) -> dict[Split, int]:
-        """What an operator means by `earliest`, `latest`, or a time in milliseconds since 1970."""
+        """Return the positions that an operator means by `earliest`, `latest`, or a time in milliseconds since 1970."""
 
     def topics(self, names: Iterable[str]) -> Mapping[str, Any]:
-        """Those of these topics that are there, with their `id` and their number of `partitions`."""
+        """Return those of these topics that are there, with their `id` and their number of `partitions`."""
 
     def commit(self, positions: Mapping[Split, int]) -> None:
         """Show the positions to whoever watches."""
@@ -104,7 +104,7 @@ class SourceCoordinator(Protocol):
 
 
 class Source(Protocol):
-    """What a source's options model offers; `RecordOptions` has much of it."""
+    """The options model of a source; `RecordOptions` has much of it."""
 
     @property
     def left_out(self) -> str:
@@ -112,7 +112,7 @@ class Source(Protocol):
 
     @property
     def upserts(self) -> bool:
-        """Whether its records are rows by their keys, so that an insert may be an update."""
+        """True if its records are rows by their keys, so that an insert may be an update."""
 
     @property
     def format(self) -> Format:
@@ -120,7 +120,7 @@ class Source(Protocol):
 
     @property
     def sample_size(self) -> int:
-        """How many of the newest records of each split to look at before the first batch."""
+        """The number of the newest records of each split that are looked at before the first batch."""
 
     @property
     def extra(self) -> ExtraColumns:
@@ -128,24 +128,24 @@ class Source(Protocol):
 
     @property
     def tolerated(self) -> int:
-        """How many rejects the pipeline tolerates over all runs."""
+        """The number of rejects that the pipeline tolerates over all runs."""
 
     def inference(self, max_columns: int) -> Inference:
-        """How schemas are found."""
+        """Return how schemas are found."""
 
     @property
     def wanted(self) -> Callable[[Headers | None], bool] | None:
-        """Whether a record with these headers is to be read; None where all are."""
+        """The condition on a record's headers for it to be read; None if all are."""
 
     @property
     def rate_limit(self) -> float | None:
         """Records in a second, at most."""
 
     def coordinator(self, pipeline: str, warn: Callable[[str], None]) -> SourceCoordinator:
-        """The driver's side."""
+        """Return the driver's side."""
 
     def reader(self, pipeline: str) -> Reader:
-        """A task's side."""
+        """Return a task's side."""
 
 
 SOURCES: Registry[RecordOptions] = Registry(

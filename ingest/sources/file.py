@@ -60,24 +60,24 @@ class FileSource(Labelled, RecordOptions):
 
     @property
     def wanted(self) -> None:
-        """Every record is."""
+        """None: every record is read."""
         return None
 
     @property
     def rate_limit(self) -> None:
-        """None."""
+        """None: there is no limit."""
         return None
 
     def matches(self, path: str) -> bool:
-        """Whether a file of this name would be read."""
+        """Return whether a file of this name would be read."""
         return fnmatch.fnmatch(os.path.abspath(path), os.path.abspath(self.path))  # noqa: PTH100  (nothing is followed)
 
     def coordinator(self, _pipeline: str, _warn: Callable[[str], None]) -> FileSourceCoordinator:
-        """The driver's side."""
+        """Return the driver's side."""
         return FileSourceCoordinator(self)
 
     def reader(self, _pipeline: str) -> FileReader:
-        """A task's side."""
+        """Return a task's side."""
         return FileReader(envelope=self.envelope)
 
 
@@ -87,7 +87,7 @@ class _Topic(NamedTuple):
 
 
 class FileSourceCoordinator:
-    """What the driver asks about the files."""
+    """The driver's side of the files."""
 
     def __init__(self, options: FileSource) -> None:
         """Look at nothing yet."""
@@ -97,11 +97,11 @@ class FileSourceCoordinator:
         """By file: bytes that were looked at, and line ends in them."""
 
     def connect(self) -> str:
-        """Where the files are, as the option says it."""
+        """Return where the files are, as the option says it."""
         return self.options.path
 
     def fingerprint(self, _identity: str) -> dict[str, Any]:
-        """What a checkpoint of this source depends on."""
+        """Return what a checkpoint of this source depends on."""
         return {"type": "file", "value.format": self.options.value_format}
 
     def _files(self) -> list[str]:
@@ -118,7 +118,7 @@ class FileSourceCoordinator:
         owner: str,  # noqa: ARG002
         from_time: int | None,  # noqa: ARG002
     ) -> dict[Split, int]:
-        """Where each file's reading starts."""
+        """Return where each file's reading starts."""
         files = self._files()
         if not files and not stored:
             msg = f"source.path {self.options.path!r} matches no file"
@@ -128,7 +128,7 @@ class FileSourceCoordinator:
         return self.check({**{(name, 0): 0 for name in files}, **stored})
 
     def check(self, positions: Mapping[Split, int]) -> dict[Split, int]:
-        """The positions; raises DataLoss for a file that has fewer lines than were read."""
+        """Return the positions; raises DataLoss for a file that has fewer lines than were read."""
         for (name, _), at in positions.items():
             lines = self._lines(name) if Path(name).is_file() else at
             if lines < at:
@@ -137,7 +137,7 @@ class FileSourceCoordinator:
         return dict(positions)
 
     def _lines(self, name: str) -> int:
-        """How many lines a file has; the last one counts without its end, too."""
+        """Return how many lines a file has; the last one counts without its end, too."""
         try:
             with Path(name).open("rb") as file:
                 size, lines = self._counted.get(name, (0, 0))
@@ -157,11 +157,11 @@ class FileSourceCoordinator:
         return lines + open_end
 
     def ends(self, positions: Mapping[Split, int]) -> dict[Split, int]:
-        """Where each file ends now."""
+        """Return where each file ends now."""
         return {split: self._lines(split[0]) if Path(split[0]).is_file() else at for split, at in positions.items()}
 
     def extent(self, ends: Mapping[Split, int]) -> dict[Split, tuple[int, int]]:
-        """All of each file."""
+        """Return the whole range of each file."""
         return {split: (0, end) for split, end in ends.items()}
 
     def reads(self, topic: str) -> bool:
@@ -173,30 +173,30 @@ class FileSourceCoordinator:
         return False
 
     def discover(self, positions: Mapping[Split, int]) -> dict[Split, int]:
-        """Files that are new."""
+        """Return files that are new."""
         new = {(name, 0): 0 for name in self._files() if (name, 0) not in positions}
         self.ids.update({name: "file" for name, _ in new})
         return new
 
     def resolve(self, splits: Iterable[Split], to: Literal["earliest", "latest"] | int) -> dict[Split, int]:
-        """The first line, or the end; lines have no time."""
+        """Return the first line, or the end; lines have no time."""
         if to not in {"earliest", "latest"}:
             msg = "lines of files have no time to set positions by"
             raise ConfigError(msg, "use --to earliest, latest or offset:N")
         return {split: 0 if to == "earliest" else self._lines(split[0]) for split in splits}
 
     def topics(self, names: Iterable[str]) -> dict[str, _Topic]:
-        """Those of these files that are there."""
+        """Return those of these files that are there."""
         return {name: _Topic("file", 1) for name in names if Path(name).is_file()}
 
     def commit(self, positions: Mapping[Split, int]) -> None:
-        """Nobody watches."""
+        """Do nothing: nobody watches."""
 
     def keep(self, positions: Mapping[Split, int]) -> None:
-        """Nobody watches."""
+        """Do nothing: nobody watches."""
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: nothing is held."""
 
 
 @dataclass(slots=True)
@@ -211,35 +211,35 @@ class FileRecord:
     millis: int | None = None
 
     def key(self) -> bytes | None:
-        """The key's bytes."""
+        """Return the key's bytes."""
         return self.key_bytes
 
     def value(self) -> bytes | None:
-        """The value's bytes."""
+        """Return the value's bytes."""
         return self.value_bytes
 
     def topic(self) -> str:
-        """The line's own, or the file's name without its ending."""
+        """Return the line's own topic, or the file's name without its ending."""
         return self.stands_for
 
     def partition(self) -> int:
-        """Files have one."""
+        """Return 0: a file has one partition."""
         return 0
 
     def offset(self) -> int:
-        """The line's number, from 0."""
+        """Return the line's number, from 0."""
         return self.line
 
     def timestamp(self) -> tuple[int, int]:
-        """When it was made, where the line says it."""
+        """Return the time when it was made, where the line says it."""
         return (0, -1) if self.millis is None else (1, self.millis)
 
     def headers(self) -> Headers:
-        """Names and values."""
+        """Return names and values."""
         return self.sent
 
     def leader_epoch(self) -> None:
-        """Files have no leader."""
+        """Return None: files have no leader."""
         return
 
 
@@ -274,7 +274,7 @@ class FileReader:
         self._position: dict[Split, int] = {}
 
     def read(self, ranges: Mapping[Split, tuple[int, int]]) -> Generator[FileChunk | None]:
-        """Chunks until every range is read. Raises Unavailable."""
+        """Yield chunks until every range is read. Raises Unavailable."""
         self._position = {split: start for split, (start, _) in ranges.items()}
         for split, (start, end) in ranges.items():
             try:
@@ -323,19 +323,19 @@ class FileReader:
         )
 
     def position(self, split: Split) -> int:
-        """The next line that this file's range would give."""
+        """Return the next line that this file's range would give."""
         return self._position[split]
 
     def first(self, _split: Split) -> int:
-        """The first line."""
+        """Return the first line."""
         return 0
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: nothing is held."""
 
 
 def _content(raw: msgspec.Raw) -> bytes | None:
-    """The bytes that a line stands for: null is none, a text is itself, other JSON its own text."""
+    """Return the bytes that a line stands for: null is none, a text is itself, other JSON its own text."""
     text = bytes(raw)
     if text == b"null":
         return None

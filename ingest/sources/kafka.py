@@ -151,7 +151,7 @@ class KafkaSource(KafkaConnection, RecordOptions):
         return self
 
     def warnings(self) -> list[tuple[str, str]]:
-        """What the file says and what does nothing."""
+        """Return options that the file sets and that do nothing, each with the reason."""
         found = super().warnings()
         of_modes = (
             ("startup", self.startup_mode, "timestamp", "timestamp-millis", self.startup_timestamp),
@@ -178,7 +178,7 @@ class KafkaSource(KafkaConnection, RecordOptions):
         return _names(self.topic)
 
     def chooses(self, topic: str) -> bool:
-        """Whether `topic-pattern` matches this topic."""
+        """Return whether `topic-pattern` matches this topic."""
         return self.topic_pattern is not None and whole(self.topic_pattern)(topic) is not None
 
     @property
@@ -193,7 +193,7 @@ class KafkaSource(KafkaConnection, RecordOptions):
 
     @property
     def wanted(self) -> Callable[[Headers], bool] | None:
-        """Whether a record with these headers is to be read; None where all are."""
+        """The condition on a record's headers for it to be read; None if all are."""
         return None if self.header_filter is None else headers.compile_filter(self.header_filter)
 
     def client(self, pipeline: str) -> dict[str, str]:
@@ -204,13 +204,13 @@ class KafkaSource(KafkaConnection, RecordOptions):
         return {"group.id": f"ingest.{pipeline}", "client.id": f"ingest.{pipeline}", **conf}
 
     def coordinator(self, pipeline: str, warn: Callable[[str], None]) -> KafkaSourceCoordinator:
-        """The driver's side."""
+        """Return the driver's side."""
         from ingest.sources.kafka_coordinator import KafkaSourceCoordinator  # noqa: PLC0415  (only a run needs it)
 
         return KafkaSourceCoordinator(self, pipeline, warn)
 
     def reader(self, pipeline: str) -> RangeReader:
-        """A task's side."""
+        """Return a task's side."""
         from ingest.kafka.reader import RangeReader  # noqa: PLC0415  (the client is slow to import; `check` needs none)
 
         return RangeReader(self.client(pipeline))

@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from ingest.sources.kafka import KafkaSource
 
 CONNECT_S: Final = 15.0
-"""How long a start waits for the broker, in seconds."""
+"""The time that a start waits for the broker, in seconds."""
 KEEP_S: Final = 30.0
-"""How often the group's offsets are shown anew while nothing happens, in seconds."""
+"""The time after which the group's offsets are shown anew while nothing happens, in seconds."""
 GONE_S: Final = 3 * KEEP_S
 """After this many seconds without a sign of it, another pipeline with the same group counts as gone."""
 COMPARE_S: Final = 1.0
-"""How often the topics' ids are looked at, in seconds: offsets do not tell a topic from a later one of its name."""
+"""The time between looks at the topics' ids, in seconds: offsets do not tell a topic from a later one of its name."""
 BACK_S: Final = 5.0
-"""How often to look for topics that were deleted and may come back, in seconds."""
+"""The time between two looks for topics that were deleted and may come back, in seconds."""
 LOSS_HINT: Final = "set scan.on-data-loss to earliest or latest to go on without, or use another pipeline.name"
 _NOTE: Final = "ingest"
 _EARLIEST: Final = frozenset({"earliest", "smallest", "beginning"})
@@ -35,7 +35,7 @@ _LATEST: Final = frozenset({"latest", "largest", "end"})
 
 
 class KafkaSourceCoordinator:
-    """What the driver asks and decides about the source."""
+    """The driver's side of the source."""
 
     def __init__(self, options: KafkaSource, pipeline: str, warn: Callable[[str], None]) -> None:
         """Connect to nothing yet."""
@@ -53,13 +53,13 @@ class KafkaSourceCoordinator:
         self._bounds: dict[Split, int] | None = None
         self._discovered = 0.0
         self._compared = 0.0
-        """When the topics' ids were looked at, as `time.monotonic` has it."""
+        """The time when the topics' ids were looked at, as `time.monotonic` has it."""
         self._gone: set[str] = set()
         """Topics that were read and are not there any more, while `scan.on-data-loss` lets the run go on."""
         self._commit_failed = False
 
     def connect(self) -> str:
-        """The cluster's id; raises Unavailable when it does not answer."""
+        """Return the cluster's id; raises Unavailable when it does not answer."""
         self._cluster = Cluster(self._conf)
         cluster_id = self._cluster.connect(CONNECT_S, self._warn)
         self.options.reader(
@@ -78,7 +78,7 @@ class KafkaSourceCoordinator:
     def start(
         self, stored: Mapping[Split, int], ids: Mapping[str, str], owner: str, from_time: int | None = None
     ) -> dict[Split, int]:
-        """The position to start from in every split; `owner` is the checkpoint's identity.
+        """Return the position to start from in every split; `owner` is the checkpoint's identity.
 
         The checkpoint's, else that of `from_time` (milliseconds since 1970), else what the options say. A partition
         that joined a topic which was read before, and a topic that a pattern found since, start at their beginning.
@@ -102,7 +102,7 @@ class KafkaSourceCoordinator:
     def _compare(
         self, positions: Mapping[Split, int], ids: Mapping[str, str], found: Mapping[str, Topic], when: str
     ) -> dict[Split, int]:
-        """The positions in the topics as they are now; what is gone, or another of its name, is lost data.
+        """Return the positions in the topics as they are now; what is gone, or another of its name, is lost data.
 
         A topic that is gone keeps its id, so that one that comes back under its name is known to be another.
         """
@@ -126,7 +126,7 @@ class KafkaSourceCoordinator:
         return out
 
     def _find(self, ids: Mapping[str, str]) -> dict[str, Topic]:
-        """The topics to read; raises TopicMissing for a named one that never was there."""
+        """Return the topics to read; raises TopicMissing for a named one that never was there."""
         if self.options.topic_pattern is None:
             found = self.cluster.topics(self.options.topics)
             missing = next((name for name in self.options.topics if name not in found and name not in ids), None)
@@ -141,7 +141,7 @@ class KafkaSourceCoordinator:
         return found
 
     def _initial(self, splits: list[Split], mode: str, from_time: int | None = None) -> dict[Split, int]:
-        """Where these splits start by a start mode."""
+        """Return where these splits start by a start mode."""
         if not splits:
             return {}
         if mode == "earliest-offset":
@@ -162,7 +162,7 @@ class KafkaSourceCoordinator:
         return self._in_range(wanted, f"consumer group {group!r} stands at offset")
 
     def _at_time(self, splits: Iterable[Split], millis: int | None) -> dict[Split, int]:
-        """The first offset that is not older than a time; where all are, the end."""
+        """Return the first offset that is not older than a time; where all are, the end."""
         wanted = list(splits)
         found = self.cluster.at_time(wanted, millis or 0)
         late = [split for split, at in found.items() if at < 0]
@@ -177,7 +177,7 @@ class KafkaSourceCoordinator:
                 raise ConfigError(msg, "correct the option, or create the partition")
 
     def _in_range(self, wanted: Mapping[Split, int | None], what: str) -> dict[Split, int]:
-        """The wanted offsets where they are there, else what `properties.auto.offset.reset` says."""
+        """Return the wanted offsets where they are there, else what `properties.auto.offset.reset` says."""
         earliest, latest = self.cluster.earliest(wanted), self.cluster.latest(wanted, committed=False)
         reset = self.options.properties.get("auto.offset.reset")
         positions = {}
@@ -205,7 +205,7 @@ class KafkaSourceCoordinator:
         self._warn(f"data loss: {what}; {then}, as scan.on-data-loss is {self.options.on_data_loss!r}")
 
     def check(self, positions: Mapping[Split, int]) -> dict[Split, int]:
-        """The positions, where what they point at is still there; otherwise as `scan.on-data-loss` says.
+        """Return the positions, where what they point at is still there; otherwise as `scan.on-data-loss` says.
 
         Splits of topics that are gone are left out; `ids` says which topics are others than before.
         """
@@ -228,7 +228,7 @@ class KafkaSourceCoordinator:
             return now
 
     def _within(self, positions: Mapping[Split, int]) -> dict[Split, int]:
-        """The positions, where there are records, or may come to be; otherwise as `scan.on-data-loss` says."""
+        """Return the positions, where there are records, or may come to be; otherwise as `scan.on-data-loss` says."""
         earliest = self.cluster.earliest(positions)
         latest = self.cluster.latest(positions, committed=False)
         out = dict(positions)
@@ -245,7 +245,7 @@ class KafkaSourceCoordinator:
         return out
 
     def resolve(self, splits: Iterable[Split], to: Literal["earliest", "latest"] | int) -> dict[Split, int]:
-        """What an operator means by `earliest`, `latest`, or a time in milliseconds since 1970."""
+        """Return the positions that an operator means by `earliest`, `latest`, or a time in milliseconds since 1970."""
         if to == "earliest":
             return self.cluster.earliest(splits)
         if to == "latest":
@@ -253,13 +253,13 @@ class KafkaSourceCoordinator:
         return self._at_time(splits, to)
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
-        """These topics as they are now; those that are gone are left out."""
+        """Return these topics as they are now; those that are gone are left out."""
         return self.cluster.topics(names)
 
     # -- where to end ------------------------------------------------------------------------------------------------
 
     def _ends_of_all(self, positions: Mapping[Split, int]) -> dict[Split, int] | None:
-        """Where each split ends for good, by `scan.bounded.mode`; None where none does."""
+        """Return where each split ends for good, by `scan.bounded.mode`; None where none does."""
         mode, options = self.options.bounded_mode, self.options
         if mode == "unbounded":
             return None
@@ -280,7 +280,7 @@ class KafkaSourceCoordinator:
         return found
 
     def _ends_of_others(self, positions: Mapping[Split, int]) -> dict[Split, int]:
-        """Where splits of topics end that were created again during the run; the group has nothing to say of them."""
+        """Return the ends of splits whose topics were created again during the run: the group knows nothing of them."""
         if self.options.bounded_mode == "timestamp":
             return self._at_time(positions, self.options.bounded_timestamp)
         if self.options.bounded_mode == "specific-offsets":
@@ -288,7 +288,7 @@ class KafkaSourceCoordinator:
         return self.cluster.latest(positions, committed=self._committed)
 
     def ends(self, positions: Mapping[Split, int]) -> dict[Split, int]:
-        """Where each split ends now: for readers of committed records, the last stable offset.
+        """Return where each split ends now: for readers of committed records, the last stable offset.
 
         Raises DataLoss where a topic is not the one any more that the positions are of.
         """
@@ -305,7 +305,7 @@ class KafkaSourceCoordinator:
         return {split: min(end, self._bounds[split]) for split, end in now.items()}
 
     def extent(self, ends: Mapping[Split, int]) -> dict[Split, tuple[int, int]]:
-        """The first offset that each split has now, with where it ends."""
+        """Return the first offset that each split has now, with where it ends."""
         return {split: (first, ends[split]) for split, first in self.cluster.earliest(ends).items()}
 
     def reads(self, topic: str) -> bool:
@@ -313,13 +313,13 @@ class KafkaSourceCoordinator:
         return topic in self.ids or self.options.chooses(topic)
 
     def finished(self, positions: Mapping[Split, int]) -> bool:
-        """Whether a bounded source was read to its end."""
+        """Return whether a bounded source was read to its end."""
         return self._bounds is not None and all(at >= self._bounds[split] for split, at in positions.items())
 
     # -- while it runs -----------------------------------------------------------------------------------------------
 
     def discover(self, positions: Mapping[Split, int]) -> dict[Split, int]:
-        """The starts of partitions and topics that are new since the last look, when it is time to look."""
+        """Return the starts of partitions and topics that are new since the last look, when it is time to look."""
         interval = self.options.discovery_interval
         if self._gone:
             interval = min(interval, BACK_S) if interval > 0 else BACK_S
@@ -399,7 +399,7 @@ class KafkaSourceCoordinator:
             self._warn(f"{text}; the group's offsets do not show this run's progress, nothing else is affected")
 
     def fingerprint(self, cluster_id: str) -> dict[str, Any]:
-        """What a checkpoint of this source depends on."""
+        """Return what a checkpoint of this source depends on."""
         return {"type": "kafka", "cluster": cluster_id, "value.format": self.options.value_format}
 
     def close(self) -> None:

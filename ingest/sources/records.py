@@ -1,4 +1,4 @@
-"""What the options of every source have in common: how its records become rows, and what to do with broken ones.
+"""Options that every source has: how its records become rows, and what to do with broken ones.
 
 Rules: docs/spec/columns.md and docs/spec/dirty-data.md.
 """
@@ -29,10 +29,10 @@ class RecordOptions(Options):
     """The option that chooses the format whose own options may stand beside these."""
 
     upserts: ClassVar[bool] = False
-    """Whether its records are rows by their keys, so that an insert may be an update."""
+    """True if its records are rows by their keys, so that an insert may be an update."""
 
     no_start_time: ClassVar[str] = ""
-    """Why `--from-timestamp` cannot say where to start; empty where it can."""
+    """The reason why `--from-timestamp` cannot say where to start; empty where it can."""
 
     value_format: FormatName = Field("debezium-json", alias="value.format")
     """The format of the records' values."""
@@ -114,7 +114,7 @@ class RecordOptions(Options):
         return self
 
     def with_format(self, chosen: Format) -> tuple[RecordOptions, list[tuple[str, str]]]:
-        """These options with those of the format; and what is wrong between them: the option to point at, and why."""
+        """Return these options with those of the format; and what is wrong between them: option, and reason."""
         problems = []
         if chosen.reading.fixed and self.sample_size:
             text = "json.infer-schema.fixed-types needs scan.max.pre.fetch.records: 0"
@@ -130,7 +130,7 @@ class RecordOptions(Options):
         return self.model_copy(update={"format": chosen}), problems
 
     def warnings(self) -> list[tuple[str, str]]:
-        """What the file says and what does nothing."""
+        """Return options that the file sets and that do nothing, each with the reason."""
         found = super().warnings()
         if "max_errors" in self.model_fields_set and not self.ignore_errors:
             key = "ingestion.error-tolerance.max-count"
@@ -139,7 +139,7 @@ class RecordOptions(Options):
         return found
 
     def remarks(self) -> list[tuple[str, TextError]]:
-        """Types that are seldom meant."""
+        """Return types that are seldom meant."""
         if self.ddls is None:
             return []
         from ingest.schema.ddl import remarks  # noqa: PLC0415  (sqlglot is slow to import)
@@ -165,7 +165,7 @@ class RecordOptions(Options):
         )
 
     def inference(self, max_columns: int) -> Inference:
-        """How schemas are found."""
+        """Return how schemas are found."""
         from ingest.schema.ddl import parse_tables  # noqa: PLC0415  (sqlglot is slow to import)
 
         reading = self.format.reading
@@ -177,5 +177,5 @@ class RecordOptions(Options):
 
     @property
     def tolerated(self) -> int:
-        """How many rejects the pipeline tolerates over all runs."""
+        """The number of rejects that the pipeline tolerates over all runs."""
         return 0 if not self.ignore_errors else (1 << 62 if self.max_errors < 0 else self.max_errors)

@@ -88,7 +88,7 @@ class UpsertKafkaSource(KafkaSource):
         return self
 
     def with_format(self, chosen: Format) -> tuple[RecordOptions, list[tuple[str, str]]]:
-        """These options with those of the format; and what is wrong between them: the option to point at, and why."""
+        """Return these options with those of the format; and what is wrong between them: option, and reason."""
         assert isinstance(chosen, Json)
         given = {name: getattr(chosen, name) for name in chosen.model_fields_set}
         return super().with_format(UpsertJson.model_construct(_fields_set=set(given), **{**chosen.__dict__, **given}))
