@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _NULL: Final = msgspec.Raw(b"null")
 _Flags: TypeAlias = tuple[bool | str | None, ...]
-_SAYINGS: Cache[tuple[_Flags, tuple[str, ...], bytes], tuple[msgspec.Raw, Typed]] = Cache(10_000, 128 << 20)
+_INLINE_SCHEMAS: Cache[tuple[_Flags, tuple[str, ...], bytes], tuple[msgspec.Raw, Typed]] = Cache(10_000, 128 << 20)
 """Inline schemas of messages, for all decoders of this process: by the options that bear on it, the columns of
 the primary key, and the text that has the types; with that text."""
 _LAST: Cache[tuple[_Flags, str | None, str | None], tuple[TableId, list[str] | None, msgspec.Raw, Typed]] = Cache(
@@ -212,7 +212,7 @@ class CanalDecoder:
             return _NO_ROWS
         said = self._said(message)
         try:
-            text, made = self._saying(message, bytes(said))
+            text, made = self._inline_schema(message, bytes(said))
             typed = made.sparing(self._options.declared(table))
         except MALFORMED as exc:
             assert self._said_in is not None
@@ -250,14 +250,14 @@ class CanalDecoder:
         said: msgspec.Raw = getattr(message, self._said_in[0])
         return said
 
-    def _saying(self, message: _Message, said: bytes) -> tuple[msgspec.Raw, Typed]:
+    def _inline_schema(self, message: _Message, said: bytes) -> tuple[msgspec.Raw, Typed]:
         """Return the inline schema of a message, made once for all that have the same. Raises one of MALFORMED."""
-        saying = (self._flags, tuple(message.pkNames or ()), said)
-        found = _SAYINGS.get(saying)
+        key = (self._flags, tuple(message.pkNames or ()), said)
+        found = _INLINE_SCHEMAS.get(key)
         if found is None:
             columns = {} if self._said_in is None else self._said_in[1](said)
-            typed = Typed(columns, saying[1], overlay=True, as_string=self._options.as_string)
-            found = _SAYINGS.put(saying, (msgspec.Raw(said), typed), len(said) + typed.size)
+            typed = Typed(columns, key[1], overlay=True, as_string=self._options.as_string)
+            found = _INLINE_SCHEMAS.put(key, (msgspec.Raw(said), typed), len(said) + typed.size)
         return found
 
     def _table(self, message: _Message) -> TableId | Skip | Reject:

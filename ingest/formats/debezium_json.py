@@ -35,7 +35,7 @@ _NULL = msgspec.Raw(b"null")
 _UNAVAILABLE = b"__debezium_unavailable_value"
 _UNAVAILABLE_BYTES = base64.b64encode(_UNAVAILABLE)
 _PLACEHOLDERS = (b'"' + _UNAVAILABLE + b'"', b'"' + _UNAVAILABLE_BYTES + b'"')
-_SAYINGS: Cache[tuple[bool, bool, bytes], Typed] = Cache(10_000, 128 << 20)
+_INLINE_SCHEMAS: Cache[tuple[bool, bool, bytes], Typed] = Cache(10_000, 128 << 20)
 """Inline schemas of envelopes, for all decoders of this process: with types or only STRING, of rows or of keys."""
 _IDS: Cache[tuple[str | None, str | None, str | None], TableId] = Cache(100_000, 32 << 20)
 """Table ids by what messages call them, for all decoders."""
@@ -206,7 +206,7 @@ class DebeziumDecoder:
                 return change
             table, kind, before, after, _, _ = change
             spared = self._options.declared(table)
-            typed = None if schema is None or schema == b"null" else self._saying(schema).sparing(spared)
+            typed = None if schema is None or schema == b"null" else self._inline_schema(schema).sparing(spared)
             if before is None and after is None:
                 before = self._row_of_key(key, typed, spared)
             elif typed is not None:
@@ -228,23 +228,23 @@ class DebeziumDecoder:
                 return None
             image = wrapper.payload
             if isinstance(image, msgspec.Raw) and wrapper.schema != _NULL:
-                typed = self._saying(bytes(wrapper.schema), of_key=True).sparing(spared)
+                typed = self._inline_schema(bytes(wrapper.schema), of_key=True).sparing(spared)
             else:
                 image = msgspec.Raw(key or b"")
             return None if typed is None else typed.image(image)
         except MALFORMED:
             return None
 
-    def _saying(self, schema: bytes, *, of_key: bool = False) -> Typed:
+    def _inline_schema(self, schema: bytes, *, of_key: bool = False) -> Typed:
         """Return the inline schema of an envelope's rows, or keys, made once for all that have the same."""
         key = (self._options.as_string, of_key, schema)
-        found = _SAYINGS.get(key)
+        found = _INLINE_SCHEMAS.get(key)
         if found is None:
             from ingest.formats.typed import Typed  # noqa: PLC0415
 
             columns = key_columns(schema) if of_key else self._options.said[1](schema)
             found = Typed(columns, as_string=self._options.as_string)
-            _SAYINGS.put(key, found, len(schema) + found.size)
+            _INLINE_SCHEMAS.put(key, found, len(schema) + found.size)
         return found
 
     def _change(self, key: bytes | None, envelope: _Envelope) -> Change | Skip | Reject:

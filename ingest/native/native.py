@@ -187,12 +187,6 @@ def _spec(encoder: TableEncoder) -> RowEncoderSpec | None:
     return specs.table_spec(encoder) if isinstance(encoder, UpsertEncoder) and encoder.simple else None
 
 
-def compile_table(encoder: TableEncoder) -> RowEncoder | None:
-    """Return what encodes the rows of a table; None where that is for the reference."""
-    spec = _spec(encoder)
-    return None if spec is None else row_encoder.RowEncoder(spec, encoder, _destination(encoder))
-
-
 def compile_results(encoder: TableEncoder, merger: ResultMerger) -> RowEncoder | None:
     """Return what makes the records of a table of its rows and their results; None where that is the reference."""
     spec = _spec(encoder) if isinstance(encoder, UpsertEncoder) else None

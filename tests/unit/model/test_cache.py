@@ -86,7 +86,7 @@ def envelope(number: int, size: int) -> bytes:
 
 
 def test_schemas_of_envelopes_take_no_more_than_their_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(debezium_json, "_SAYINGS", Cache(10_000, 4 * MIB))
+    monkeypatch.setattr(debezium_json, "_INLINE_SCHEMAS", Cache(10_000, 4 * MIB))
     decoder = DebeziumJson().decoder("t")
 
     def decode(i: int) -> None:
@@ -109,7 +109,7 @@ def canal(number: int, size: int, table: str = "t") -> bytes:
 
 @pytest.mark.parametrize("tables", [1, 1000])
 def test_types_of_canal_take_no_more_than_their_room(tables: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(canal_json, "_SAYINGS", Cache(10_000, 4 * MIB))
+    monkeypatch.setattr(canal_json, "_INLINE_SCHEMAS", Cache(10_000, 4 * MIB))
     decoder = CanalJson.model_validate({"canal-json.infer-schema.strategy": "SQL_TYPE"}).decoder("t")
     monkeypatch.setattr(canal_json, "_LAST", Cache(10_000, 4 * MIB))
 
@@ -172,7 +172,7 @@ def test_columns_of_keys_take_no_more_than_their_room(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.compiled
-def test_sayings_in_c_take_no_more_than_their_room() -> None:
+def test_native_inline_schemas_take_no_more_than_their_room() -> None:
     """Of all encoders together: 128 MiB, where 10,000 texts of a megabyte were 10 GB."""
     from ingest.native.codes import MessageForm, ValueCodec
     from ingest.native.contract import InlineColumnSpec
@@ -180,7 +180,7 @@ def test_sayings_in_c_take_no_more_than_their_room() -> None:
     from ingest.native.native_encoder import NativeEncoder
 
     asked: list[int] = []
-    table = native.compile_table(cache().find(("d", "t")))
+    table = native.NativeEncoders(DebeziumJson(), cache())._table(("d", "t"))
     assert table is not None
 
     def say(text: bytes) -> Any:
