@@ -695,7 +695,7 @@ A_DECLARED_TABLE = schema(
         '"l":"2020-01-31T12:13:14.123456789Z"', '"t":"12:13:14.1234567"', '"i":"1","f":2,"b":"True","d":" 3"',
     ],
 )  # fmt: skip
-def test_the_usual_spellings_are_for_c(row: str, to: Any) -> None:
+def test_the_usual_spellings_are_for_native_code(row: str, to: Any) -> None:
     names = tuple(column.name for column in A_DECLARED_TABLE.columns)
     message = Message(b'{"id":1}', wrap(f'{{"id":1,{row}}}', before='{"id":1}', op="u"))
     form, at, one = DebeziumJson(), ("shop", "t"), A_DECLARED_TABLE

@@ -67,7 +67,7 @@ def test_all_columns_and_a_filter_that_all_rows_pass_are_no_transform(form: str)
 
 @pytest.mark.compiled
 @pytest.mark.parametrize("form", FORMS)
-def test_what_is_in_c_does_what_the_book_says(form: str) -> None:
+def test_native_code_does_what_the_reference_does(form: str) -> None:
     rule = {
         "projection": r"\*, id % 2 AS odd, __data_event_type__ AS what, __table_name__ AS id2, 10 / (id - 2) AS part",
         "filter": "id <> 3 OR __data_event_type__ <> '-U'",
@@ -131,7 +131,7 @@ WHOLE_ROWS = {
 
 @pytest.mark.compiled
 @pytest.mark.parametrize("name", WHOLE_ROWS)
-def test_updates_with_the_row_before_in_c_do_what_the_book_says(name: str) -> None:
+def test_native_updates_with_the_row_before_do_what_the_reference_does(name: str) -> None:
     def message(before: str, after: str, op: str) -> tuple[bytes, bytes]:
         images = {"u": (before, after), "c": ("null", after), "d": (before, "null")}[op]
         key = json.loads(before if op == "d" else after)["id"]
@@ -200,7 +200,7 @@ def dense(value: Any) -> str:
 
 @pytest.mark.compiled
 @pytest.mark.parametrize("form", ["debezium-json", "canal-json"])
-def test_messages_that_tell_their_types_go_to_expressions_in_c(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_that_tell_their_types_go_to_expressions_natively(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     days = [18262, 18263, 18263]
     if form == "canal-json":
         rows = [{"id": "1", "d": f"2020-01-0{n - 18261}"} for n in days]
@@ -280,7 +280,7 @@ def table_of(records: list[Any]) -> dict[Any, Any]:
 
 
 @pytest.mark.compiled
-def test_updates_with_the_row_before_are_one_row_in_c(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_native_updates_with_the_row_before_are_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
     def row(n: int) -> str:
         return json.dumps({"id": 1, "name": "a", "n": n}, separators=(",", ":"))
 

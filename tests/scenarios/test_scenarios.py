@@ -35,12 +35,12 @@ def test_scenario_with_expressions(file: Path) -> None:
 
 
 @others
-def test_scenario_without_what_is_in_c(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scenario_without_native_code(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "BUILT", False)
     test_scenario(file)
 
 
 @computed
 @pytest.mark.usefixtures("java")
-def test_scenario_with_expressions_without_what_is_in_c(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    test_scenario_without_what_is_in_c(file, monkeypatch)
+def test_scenario_with_expressions_without_native_code(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    test_scenario_without_native_code(file, monkeypatch)
