@@ -48,7 +48,9 @@ def about_options(file: Path) -> bool:
 
 def without_nulls(line: str) -> str:
     """Which partition is read first decides which columns are known already: what they hold is the same."""
-    topic, key, value = line.split(" ", 2)
+    topic, rest = line.split(" ", 1)
+    end = json.JSONDecoder().raw_decode(rest)[1] if rest.startswith("{") else rest.index(" ")  # keys may have blanks
+    key, value = rest[:end], rest[end + 1 :]
     row = json.loads(value)
     return f"{topic} {key} {value if row is None else json.dumps({k: v for k, v in row.items() if v is not None})}"
 
