@@ -15,8 +15,8 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from ingest.spark.session import TASK_PAYLOAD
-from ingest.task.pipeline import run_read_stage, run_write_stage
 from ingest.task.spill import store_of_attempt
+from ingest.task.transform_pipeline import run_read_stage, run_write_stage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

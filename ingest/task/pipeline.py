@@ -4,10 +4,11 @@
     the first half of one with   TransformReadStage     read → decode → encode → spill ─┐ (rows' inputs to Spark SQL)
     the second half of it        TransformWriteStage    merge ← results and spill ◀─────┘ → write → commit
 
-Each stage is an object in a file of its own; values go from one to the next here. Encoding (`encoding.py`) and merging
-(`merging.py`) each take the native way as far as it goes and the reference's for the rest: nothing else differs between
-the two. A split stops at the first record that does not fit its table's schema; the task then looks ahead, to learn
-what else is new, and ends. What fails is a value in the result, so that only what Spark should try again is raised.
+The halves are in `transform_pipeline.py`. Each stage is an object in a file of its own; values go from one to the next
+here. Encoding (`encoding.py`) and merging (`merging.py`) each take the native way as far as it goes and the reference's
+for the rest: nothing else differs between the two. A split stops at the first record that does not fit its table's
+schema; the task then looks ahead, to learn what else is new, and ends. What fails is a value in the result, so that
+only what Spark should try again is raised.
 """
 
 from __future__ import annotations
@@ -19,25 +20,16 @@ from ingest.task import worker
 from ingest.task.assignment import TaskResult
 from ingest.task.attempt import Stopwatch, attempt
 from ingest.task.commit import COMMIT_S, Committer, Interval
-from ingest.task.counters import EncoderCounters, add_counts
-from ingest.task.merging import NEVER, ChunkMerger
-from ingest.task.native_stage import NativeToRecords, NativeToRows
+from ingest.task.counters import EncoderCounters
+from ingest.task.native_stage import NativeToRecords
 from ingest.task.rejects import RejectLimit, Rejects
-from ingest.task.returned import ReturnedRows, lost
 from ingest.task.source_side import SourceSide
-from ingest.task.spill import Spilled
-from ingest.task.spilling import SpillStage
 from ingest.task.writing import WriteStage
-from ingest.transform.rows import MARK, NativeRows, Results, RetainedRows, layout, rows_of
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
-    import pyarrow as pa
-
-    from ingest.encode.transform_input import CompiledTransforms
     from ingest.task.assignment import Task
-    from ingest.task.spill import ChunkManifest, SpillStore
 
 
 class ShardTask:
@@ -79,142 +71,6 @@ class ShardTask:
                 committer.commit(final=True)
 
 
-class TransformReadStage:
-    """The first half of a task with transforms: reads, decodes and encodes, and leaves the rest to the second half."""
-
-    def __init__(
-        self, task: Task, programs: CompiledTransforms, store: SpillStore, result: TaskResult, deadline: float
-    ) -> None:
-        """`deadline`: see `ShardTask`. Raises IngestError."""
-        state = worker.state_for(task)
-        setup, encoders = state.setup, state.records
-        encoders.send_to_expressions(programs)
-        self._positions = dict(result.positions)
-        limit = RejectLimit(task.tolerated, result, ignore_decode=setup.source.format.ignore_parse_errors)
-        rows = rows_of(layout(programs))
-        native = None
-        if encoders.native is not None and isinstance(rows, NativeRows):
-            native = NativeToRows(encoders, rows)
-        self._source = SourceSide(task, state, native, limit, result, deadline, marked=True)
-        self._spill = SpillStage(programs, rows, store, encoders, limit, setup.source.left_out, self._positions, result)
-        self._counters = EncoderCounters(encoders.cache, encoders.native, result)
-        self._result = result
-
-    def batches(self) -> Generator[pa.RecordBatch]:
-        """Yield the rows for expressions, chunk by chunk. Raises IngestError."""
-        source, spill, positions = self._source, self._spill, self._positions
-        try:
-            with closing(source):
-                source.prepare(positions)
-                interval = Interval(COMMIT_S)
-                with closing(source.read(positions)) as chunks:
-                    for chunk in chunks:
-                        if chunk is not None:
-                            manifest = spill.begin(chunk.split)
-                            for part in source.encode(chunk):
-                                spill.add(manifest, part)
-                            spill.leave_out(manifest, chunk)
-                            yield spill.flush(manifest)
-                        if source.ended():
-                            break
-                        if interval.passed():
-                            source.keep_rows(positions)
-                    source.pass_gaps(positions)
-                    source.keep_rows(positions)
-        finally:
-            self._counters.collect()
-        self._result.positions = dict(positions)
-
-
-class TransformWriteStage:
-    """The second half of a task with transforms: puts results into rows, writes and commits.
-
-    It owns the transaction: positions, rejects and what was observed come from the first half with each chunk.
-    """
-
-    def __init__(self, task: Task, programs: CompiledTransforms, store: SpillStore, result: TaskResult) -> None:
-        """`programs`: those that the rows went to. Raises IngestError."""
-        self._task = task
-        self._programs = programs
-        self._store = store
-        self._state = state = worker.state_for(task)
-        setup, writer, letters = state.setup, state.clients.writer(), state.clients.letters()
-        self._writer = writer
-        self._positions = dict(result.positions)
-        limit = RejectLimit(task.tolerated, result, ignore_decode=setup.source.format.ignore_parse_errors)
-        self._merger = ChunkMerger(programs, state, limit, result)
-        self._rejects = Rejects(setup, limit, letters, len(state.schemas.sources), result)
-        counters = EncoderCounters(state.results.cache, None, result)
-        self._committer = Committer(writer, letters, None, counters, self._positions, result)
-        self._result = result
-
-    def run(self, returned: ReturnedRows) -> None:
-        """Do all stages, chunk by chunk. Raises IngestError."""
-        with self._committer.writing():
-            done = self._committer.resume(self._task, self._state.token)
-            interval = Interval(COMMIT_S)
-            ended = False
-            while returned.wait():
-                spilled = self._store.take()
-                results = Results(returned.take(spilled.sent), self._programs.results, told=self._programs.told)
-                returned.take(spilled.padding)
-                if isinstance(spilled.content, TaskResult):
-                    self._take_over(spilled.content)
-                    if not done:
-                        self._reach(spilled.content)
-                        self._committer.commit(final=True)
-                    ended = True
-                    continue
-                self._merger.learn(spilled.content)
-                if done or not self._is_new(spilled.content):
-                    continue
-                self._write(spilled.content, RetainedRows(spilled.rows), results)
-                if interval.passed():
-                    self._committer.commit()
-            if not ended:
-                raise lost("the end")
-
-    def _is_new(self, chunk: ChunkManifest) -> bool:
-        """Return whether anything of a chunk is to be written."""
-        if self._result.stopped_by_reject:
-            return False
-        return chunk.end > self._positions[chunk.split] or bool(chunk.rejects)
-
-    def _write(self, chunk: ChunkManifest, retained: RetainedRows, results: Results) -> None:
-        """Write a chunk from where its split is written, and account for the rest of it."""
-        first = self._positions[chunk.split]
-        merged = self._merger.merge(retained, results, chunk, first)
-        for part in merged.parts or [()]:  # a writer is asked at least once for each chunk whether it can write
-            self._writer.write(part)
-        for reject in merged.rejects:
-            self._rejects.add(chunk.split, reject)
-        for at, reason in chunk.skipped:
-            if first <= at < merged.stop:
-                self._result.skip(reason, 1)
-        self._result.read += sum(len(range(max(first, r.start), min(merged.stop, r.stop))) for r in chunk.offsets)
-        self._positions[chunk.split] = max(first, chunk.end) if merged.stop == NEVER else merged.stop
-
-    def _take_over(self, read: TaskResult) -> None:
-        """Take over the counters of the first half; raises its failure."""
-        result = self._result
-        result.cpu_s += read.cpu_s
-        result.reports += read.reports
-        add_counts(result.withheld, read.withheld)
-        add_counts(result.cut, read.cut)
-        add_counts(result.skipped, read.skipped)
-        if read.failure is not None:
-            raise read.failure
-
-    def _reach(self, read: TaskResult) -> None:
-        """Take over how far the first half came, unless it has read on where this one stopped at a reject."""
-        result = self._result
-        if result.stopped_by_reject:
-            return
-        result.observed, result.drifted = read.observed, read.drifted
-        for split, position in read.positions.items():
-            self._positions[split] = max(self._positions[split], position)
-
-
 def run_tasks(tasks: Iterable[Task]) -> Iterator[TaskResult]:
     """Do tasks, as Spark maps over a partition: all of them, or the worker would be lost."""
     for task in tasks:
@@ -226,38 +82,5 @@ def run_task(task: Task) -> TaskResult:
     result, watch = TaskResult.begun(task), Stopwatch()
     with attempt(result):
         ShardTask(task, result, watch.started + task.seconds).run()
-    watch.stop(result)
-    return result
-
-
-def run_read_stage(task: Task, programs: CompiledTransforms, store: SpillStore) -> Generator[pa.RecordBatch]:
-    """Do the first half of a task; yields the rows for expressions. The second half is told of what fails."""
-    result, watch = TaskResult.begun(task), Stopwatch()
-    with attempt(result):
-        yield from TransformReadStage(task, programs, store, result, watch.started + task.seconds).batches()
-    watch.stop(result)
-    result.counts = {}  # what is written is counted where it is written
-    rows = rows_of(layout(programs))
-    rows.mark(MARK)
-    retained, batch = rows.take()
-    store.put(Spilled(result, retained, sent=0, padding=1))
-    yield batch
-
-
-def run_write_stage(
-    task: Task, programs: CompiledTransforms, store: SpillStore, batches: Iterable[pa.RecordBatch]
-) -> TaskResult:
-    """Do the second half of a task with what came back from Spark; returns the task's result.
-
-    Raises CommitOutcomeUnknown only.
-    """
-    result, watch, returned = TaskResult.begun(task), Stopwatch(), ReturnedRows(batches)
-    try:
-        with attempt(result):
-            TransformWriteStage(task, programs, store, result).run(returned)
-        for _ in returned.rest():  # or Spark would end this worker
-            store.clear()
-    finally:
-        store.close()
     watch.stop(result)
     return result

@@ -97,8 +97,8 @@ class LocalTransformRunner:
         """Run one task after the other."""
         import pyarrow as pa  # noqa: PLC0415  (as above)
 
-        from ingest.task.pipeline import run_read_stage, run_write_stage  # noqa: PLC0415
         from ingest.task.spill import SpillStore  # noqa: PLC0415
+        from ingest.task.transform_pipeline import run_read_stage, run_write_stage  # noqa: PLC0415
 
         programs = self._compiler.programs(schemas.sources)
         out = []

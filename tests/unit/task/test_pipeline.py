@@ -20,8 +20,9 @@ from ingest.schema.evolve import Schemas, SourceTable
 from ingest.sinks.sink import PlainWriter
 from ingest.task.assignment import Setup, Task, TaskResult
 from ingest.task.counters import CommitMetadata, TableCounters
-from ingest.task.pipeline import run_read_stage, run_task, run_write_stage
+from ingest.task.pipeline import run_task
 from ingest.task.spill import SpillStore
+from ingest.task.transform_pipeline import run_read_stage, run_write_stage
 from ingest.testing.in_memory_source import in_memory
 from ingest.testing.records import MemoryRecord
 from ingest.transform.rows import PROGRAM
