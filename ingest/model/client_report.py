@@ -1,4 +1,4 @@
-"""What a client of an outside system has told of itself: values that a task returns, for whoever observes the run."""
+"""Log lines and statistics of a client, as values that a task returns for whoever observes the run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class ClientReport:
     """Log lines and statistics of one client, since its report before."""
 
     client: str
-    """Which one: `consumer` or `producer`."""
+    """The kind of client: `consumer` or `producer`."""
     lines: tuple[tuple[int, str, str], ...]
     """Level (syslog's: 3 is an error, 4 a warning), facility, text; only the newest are kept."""
     lost: int

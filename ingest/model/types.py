@@ -205,7 +205,7 @@ def is_whole(data_type: DataType) -> bool:
 
 
 def sort_of(data_type: DataType) -> str:
-    """What values of this type are in a key: numbers, texts, or what the type's class says."""
+    """Return what values of this type are in a key: `number`, `text`, or the name of the type's class."""
     if isinstance(data_type, (*INTEGERS, *_FLOATS, DecimalType)):
         return "number"
     return "text" if is_text(data_type) else type(data_type).__name__

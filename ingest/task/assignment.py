@@ -88,7 +88,7 @@ class TaskResult:
     """By reason: records that stand for no row, and changes that no row came of."""
     rejects: list[RejectedRecord] = field(default_factory=list)
     rejected: int = 0
-    """Those that count against the tolerance."""
+    """Rejects that count against the tolerance."""
     stopped_by_reject: bool = False
     observed: dict[TableId, TableSchema] = field(default_factory=dict)
     """The schemas of tables that are new, or changed, by the records that the task saw."""

@@ -55,7 +55,7 @@ class CommitMetadata:
 
     read: int = 0
     rejected: int = 0
-    """Those that count against the tolerance."""
+    """Rejects that count against the tolerance."""
     tables: dict[TableId, TableCounters] = field(default_factory=dict)
 
     def text(self) -> bytes:

@@ -57,16 +57,26 @@ def test_no_modules_import_each_other() -> None:
     assert circles() == []
 
 
+def loaded_with(*modules: str) -> set[str]:
+    """Return the names of all modules that a new process has when it has imported these."""
+    code = "import importlib, sys\nfor name in sys.argv[1:]: importlib.import_module(name)\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code, *modules], capture_output=True, text=True, check=True, cwd=ROOT)
+    return set(done.stdout.split())
+
+
 @pytest.mark.parametrize("package", sorted(set.union(*LAYERS)))
 def test_a_package_loads_nothing_of_those_above_it(package: str) -> None:
     place = next(i for i, layer in enumerate(LAYERS) if package in layer)
     above = {name for layer in LAYERS[:place] for name in layer}
     modules = sorted(m for m in GRAPH.modules if m == f"ingest.{package}" or m.startswith(f"ingest.{package}."))
-    code = "import importlib, sys\nfor name in sys.argv[1:]: importlib.import_module(name)\nprint(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code, *modules], capture_output=True, text=True, check=True, cwd=ROOT)
-    packages = {name.split(".")[1] for name in done.stdout.split() if name.startswith("ingest.")}
+    packages = {name.split(".")[1] for name in loaded_with(*modules) if name.startswith("ingest.")}
     assert package in packages
     assert packages & above == set()
+
+
+def test_a_worker_without_transforms_starts_without_arrow() -> None:
+    assert loaded_with("ingest.task.pipeline") & {"pyarrow", "numpy", "pandas"} == set()
+    assert "pyarrow" in loaded_with("ingest.task.transform_pipeline")
 
 
 def test_few_modules_import_others_by_name() -> None:
