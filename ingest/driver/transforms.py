@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.core.broadcast import Broadcast
     from pyspark.sql import DataFrame
 
-    from ingest.encode.transform_input import CompiledTransforms
+    from ingest.encode.compiled_transform import CompiledTransforms
     from ingest.schema.evolve import Schemas
     from ingest.spark.session import Session
     from ingest.task.assignment import Task, TaskResult

@@ -23,15 +23,15 @@ from ingest.native.transform_rows cimport AT_KEY, AT_OFFSET, AT_PROGRAM, AT_SENT
 from ingest.native.upserts cimport count_change
 from ingest.native.workspace cimport Workspace, enter, leave
 
-from ingest.encode import transform_input
+from ingest.encode import compiled_transform
 
 # What a row is that went to an expression: the numbers are the reference's
-cdef int32_t INSERT = transform_input.INSERT
-cdef int32_t UPDATE = transform_input.UPDATE
-cdef int32_t UPDATE_ALONE = transform_input.UPDATE_ALONE
-cdef int32_t DELETE = transform_input.DELETE
-cdef int32_t BEFORE = transform_input.BEFORE
-cdef int32_t BOTH = transform_input.BOTH
+cdef int32_t INSERT = compiled_transform.INSERT
+cdef int32_t UPDATE = compiled_transform.UPDATE
+cdef int32_t UPDATE_ALONE = compiled_transform.UPDATE_ALONE
+cdef int32_t DELETE = compiled_transform.DELETE
+cdef int32_t BEFORE = compiled_transform.BEFORE
+cdef int32_t BOTH = compiled_transform.BOTH
 
 cdef enum:                    # the columns: what stayed here, the programs and masks that came back, results
     BACK_PROGRAM = AT_SENT

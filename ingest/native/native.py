@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ingest.encode.encoder_cache import EncoderCache
-    from ingest.encode.transform_input import ResultMerger
+    from ingest.encode.result_merger import ResultMerger
     from ingest.encode.upsert_encoder import TableEncoder
     from ingest.formats import Format
     from ingest.model.table import TableId

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Rows made from what comes back from expressions. The reference is `ResultMerger` in encode/transform_input.py."""
+"""Rows made from what comes back from expressions. The reference is `ResultMerger` in encode/result_merger.py."""
 
 cimport cython
 

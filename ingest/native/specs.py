@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from ingest.encode.compiled_transform import EVENT
 from ingest.encode.decoders import plain_name
-from ingest.encode.transform_input import EVENT
 from ingest.formats.template import ColumnRef, ImageRef, ValueTemplate, json_cells
 from ingest.model import temporal
 from ingest.model.data_type import (
@@ -48,7 +48,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from ingest.encode.change_encoder import ChangeEncoder, RecordTemplate
-    from ingest.encode.transform_input import ResultMerger, TransformInputEncoder
+    from ingest.encode.result_merger import ResultMerger
+    from ingest.encode.transform_input import TransformInputEncoder
     from ingest.encode.upsert_encoder import UpsertEncoder
     from ingest.formats.template import Segments
     from ingest.formats.typed import Column as InlineColumn

@@ -18,19 +18,19 @@ from ingest.native.transform_rows cimport (
 )
 from ingest.native.workspace cimport Workspace
 
-from ingest.encode import transform_input
+from ingest.encode import compiled_transform
 
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
     double PyOS_string_to_double(const char *text, char **end, PyObject *overflow) except? -1.0
 
 # What a row is that goes to an expression: the numbers are the reference's
-cdef int32_t INSERT = transform_input.INSERT
-cdef int32_t UPDATE = transform_input.UPDATE
-cdef int32_t UPDATE_ALONE = transform_input.UPDATE_ALONE
-cdef int32_t DELETE = transform_input.DELETE
-cdef int32_t BEFORE = transform_input.BEFORE
-cdef int32_t BOTH = transform_input.BOTH
+cdef int32_t INSERT = compiled_transform.INSERT
+cdef int32_t UPDATE = compiled_transform.UPDATE
+cdef int32_t UPDATE_ALONE = compiled_transform.UPDATE_ALONE
+cdef int32_t DELETE = compiled_transform.DELETE
+cdef int32_t BEFORE = compiled_transform.BEFORE
+cdef int32_t BOTH = compiled_transform.BOTH
 
 
 cdef bint is_kind(const Column *column, char kind) noexcept nogil:

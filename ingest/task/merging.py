@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from ingest.encode.encode import stage_of
-from ingest.encode.transform_input import ExpressionFailed, ResultMerger
+from ingest.encode.result_merger import ExpressionFailed, ResultMerger
 from ingest.model.change import Kind, Reject
 from ingest.model.reject import RowError
 from ingest.native import native
@@ -25,7 +25,7 @@ from ingest.transform.rows import READY
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ingest.encode.transform_input import CompiledTransforms
+    from ingest.encode.compiled_transform import CompiledTransforms
     from ingest.encode.upsert_encoder import Record as Written
     from ingest.model.record import Record
     from ingest.model.reject import Failure

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ingest.encode.coercer import Drift, KeyChanged
-from ingest.encode.transform_input import BEFORE, BOTH, DELETE, INSERT, PARTIAL, UPDATE, UPDATE_ALONE
+from ingest.encode.compiled_transform import BEFORE, BOTH, DELETE, INSERT, PARTIAL, UPDATE, UPDATE_ALONE
 from ingest.errors import InternalError
 from ingest.model.change import Kind
 from ingest.model.reject import RowError
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import msgspec
 
-    from ingest.encode.transform_input import ResultMerger
+    from ingest.encode.result_merger import ResultMerger
     from ingest.encode.upsert_encoder import TableEncoder
     from ingest.model.reject import Failure
     from ingest.task.assignment import TaskResult

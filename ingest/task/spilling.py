@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ingest.encode.transform_input import CompiledTransforms
+    from ingest.encode.compiled_transform import CompiledTransforms
     from ingest.kafka.admin import Split
     from ingest.model.change import Change, Kind
     from ingest.model.record import Record

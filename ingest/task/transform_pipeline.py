@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ingest.encode.transform_input import CompiledTransforms
+    from ingest.encode.compiled_transform import CompiledTransforms
     from ingest.task.assignment import Task
     from ingest.task.spill import ChunkManifest, SpillStore
 

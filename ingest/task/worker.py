@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from pyspark.core.broadcast import Broadcast
 
     from ingest.deadletter.letter import DeadLetters
-    from ingest.encode.transform_input import CompiledTransforms, ResultMerger
+    from ingest.encode.compiled_transform import CompiledTransforms
+    from ingest.encode.result_merger import ResultMerger
     from ingest.encode.upsert_encoder import TableEncoder
     from ingest.model.table import TableId
     from ingest.native.row_encoder import RowEncoder

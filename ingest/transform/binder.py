@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from ingest.encode.transform_input import METADATA, CompiledTransform, Input, Output, is_ours, slot_of
+from ingest.encode.compiled_transform import METADATA, CompiledTransform, Input, Output, is_ours, slot_of
 from ingest.errors import TransformError
 from ingest.expressions import units
 from ingest.expressions.clauses import ALL, Call, calls, template

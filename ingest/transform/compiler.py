@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pyspark.sql import types as spark
 
-from ingest.encode.transform_input import MARKS, CompiledTransforms, together
+from ingest.encode.compiled_transform import MARKS, CompiledTransforms, together
 from ingest.errors import ConfigError, TransformError
 from ingest.model import types
 from ingest.model.cache import Cache

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import pyarrow as pa
 
-from ingest.encode.transform_input import MARKS
+from ingest.encode.compiled_transform import MARKS
 from ingest.errors import InternalError
 from ingest.model.reject import RowError
 from ingest.native import native
@@ -19,7 +19,7 @@ from ingest.native import native
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ingest.encode.transform_input import CompiledTransforms
+    from ingest.encode.compiled_transform import CompiledTransforms
     from ingest.native.transform_rows import Parts
 
 META: Final = (pa.int32(), pa.int32(), pa.int64(), pa.int32(), pa.binary(), pa.binary())

@@ -21,7 +21,7 @@ from ingest.transform.rows import layout
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ingest.encode.transform_input import CompiledTransforms
+    from ingest.encode.compiled_transform import CompiledTransforms
     from ingest.spark.session import Session
 
 _TABLE: Final = ("warm",)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from inmemory import pipeline
 
-from ingest.encode.transform_input import CompiledTransforms
+from ingest.encode.compiled_transform import CompiledTransforms
 from ingest.errors import CommitOutcomeUnknown, Unavailable
 from ingest.model import types
 from ingest.model.commit import CommitScope, ResumePoint

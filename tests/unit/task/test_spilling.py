@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from inmemory import pipeline
 
-from ingest.encode.transform_input import CompiledTransforms
+from ingest.encode.compiled_transform import CompiledTransforms
 from ingest.errors import InternalError
 from ingest.model.change import TOMBSTONE, Kind, Reject, Skip
 from ingest.task.assignment import Setup, TaskResult

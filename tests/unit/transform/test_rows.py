@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from ingest.encode.transform_input import CompiledTransforms
+from ingest.encode.compiled_transform import CompiledTransforms
 from ingest.errors import InternalError, Unavailable
 from ingest.model.reject import RowError
 from ingest.task.spill import ChunkManifest, Spilled, SpillStore
