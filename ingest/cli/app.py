@@ -5,22 +5,12 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
 from ingest import __version__
-from ingest.cli.check import check
-from ingest.cli.checkpoint import app as checkpoint_app
-from ingest.cli.letters import app as letters_app
-from ingest.cli.plan import plan
-from ingest.cli.replay import replay
-from ingest.cli.run import run
-from ingest.cli.sandbox import app as sandbox_app
-from ingest.cli.schema import app as schema_app
-from ingest.cli.test import test
-from ingest.cli.transactions import app as transactions_app
-from ingest.cli.warmup import warmup
+from ingest.cli.lazy_group import LazyGroup, not_loaded
 from ingest.errors import INTERRUPTED, IngestError, InternalError
 
 if TYPE_CHECKING:
@@ -28,25 +18,39 @@ if TYPE_CHECKING:
 
 _BUG = "This is a bug of ingest; please report it."
 
+COMMANDS = {
+    "run": "Run a pipeline: continuously, or with --once until it is drained.",
+    "check": "Say what is wrong with pipeline files: exit code 0, or 78 when there is an error.",
+    "plan": "Show what a run would do: tables, routes, columns, topics, rejects.",
+    "replay": "Send dead letters back through their pipeline, once it or their cause is mended.",
+    "test": "Run tests of pipelines: messages in, what becomes of them out.",
+    "warmup": "Write a class-data archive of Spark into the cache: every later run starts seconds earlier.",
+    "checkpoint": "Where a pipeline stands: show it, set it, export it.",
+    "schema": "The schemas that a pipeline found.",
+    "letters": "The records that a pipeline rejected: list them, look at one.",
+    "sandbox": "A real single-node Apache Kafka for development and tests; no Docker needed.",
+    "transactions": "Look at the transactions of a cluster, and end what was left open.",
+}
+"""The modules beside this one, each with one command or one group of commands, and their short helps."""
+
+
+class Commands(LazyGroup):
+    """All commands of `ingest`."""
+
+    modules: ClassVar = {name: f"ingest.cli.{name}" for name in COMMANDS}
+
+
 app = typer.Typer(
     name="ingest",
+    cls=Commands,
     help="Change messages of many tables out of Kafka, to upserts, as Spark jobs, from one YAML file.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-app.command()(run)
-app.command()(check)
-app.command()(plan)
-app.command()(replay)
-app.command()(test)
-app.command()(warmup)
-app.add_typer(checkpoint_app, name="checkpoint")
-app.add_typer(schema_app, name="schema")
-app.add_typer(letters_app, name="letters")
-app.add_typer(sandbox_app, name="sandbox")
-app.add_typer(transactions_app, name="transactions")
+for name, short_help in COMMANDS.items():
+    app.command(name, help=short_help)(not_loaded)
 
 
 def _version(value: bool) -> None:  # noqa: FBT001  (typer's signature)

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ingest.cli.check import SetOption, parse_variables
-from ingest.cli.letters import teller
-from ingest.cli.sandbox import Format, FormatOption
+from ingest.checkpoint.inspect import apply_reset, as_offsets, opened, overview, plan_reset
+from ingest.cli.parameters import Format, FormatOption, SetOption, parse_variables
+from ingest.cli.secrets import warner
+from ingest.config.loader import load_strictly
+from ingest.kafka.offsets import parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +24,10 @@ if TYPE_CHECKING:
     from ingest.sources.kafka_coordinator import KafkaSourceCoordinator
 
 app = typer.Typer(
-    help="Where a pipeline stands: show it, set it, export it.", no_args_is_help=True, rich_markup_mode=None
+    help="Where a pipeline stands: show it, set it, export it.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
 )
 
 
@@ -49,9 +54,6 @@ def _opened(
     target: str, checkpoint: str | None, variables: list[str] | None, conf: list[str] | None, *, write: bool
 ) -> Iterator[tuple[Checkpoint, KafkaSourceCoordinator | None]]:
     """The checkpoint, and with a pipeline file its source, connected."""
-    from ingest.checkpoint.inspect import opened  # noqa: PLC0415  (`--help` should not wait for it)
-    from ingest.config.loader import load_strictly  # noqa: PLC0415
-
     settings = parse_variables(conf)
     if not Path(target).is_file():
         with opened(target, settings, write=write) as found:
@@ -60,7 +62,7 @@ def _opened(
     pipeline = load_strictly(Path(target), parse_variables(variables))
     where = checkpoint or str(Path(".ingest") / pipeline.pipeline.name)
     with opened(where, settings, write=write) as found:
-        source = pipeline.source.coordinator(pipeline.pipeline.name, teller(pipeline))
+        source = pipeline.source.coordinator(pipeline.pipeline.name, warner(pipeline))
         try:
             source.connect()
             yield found, source
@@ -77,8 +79,6 @@ def show(
     conf: ConfOption = None,
 ) -> None:
     """Show positions, errors and versions; with a pipeline file also how far each partition is behind."""
-    from ingest.checkpoint.inspect import overview  # noqa: PLC0415  (as above)
-
     with _opened(target, checkpoint, variables, conf, write=False) as (found, source):
         value = overview(found, source)
     if form is Format.JSON:
@@ -115,8 +115,6 @@ def export(
     conf: ConfOption = None,
 ) -> None:
     """Print a checkpoint for other tools, or as the start of another pipeline."""
-    from ingest.checkpoint.inspect import as_offsets, overview  # noqa: PLC0415  (as above)
-
     with _opened(target, checkpoint, variables, conf, write=False) as (found, source):
         typer.echo(as_offsets(found) if form is Export.OFFSETS else json.dumps(overview(found, source), indent=2))
 
@@ -141,8 +139,6 @@ def reset(
     conf: ConfOption = None,
 ) -> None:
     """Set positions for the next run. Refused while a run uses the checkpoint."""
-    from ingest.checkpoint.inspect import apply_reset, plan_reset  # noqa: PLC0415  (as above)
-
     where = None if to is None else _parse(to)
     if where is None and not errors and not drop_batch:
         msg = "give --to WHERE, --errors or --drop-batch"
@@ -174,8 +170,6 @@ def _print_reset(planned: Reset) -> None:
 
 
 def _parse(text: str) -> Target:
-    from ingest.kafka.offsets import parse_time  # noqa: PLC0415
-
     kind, _, value = text.replace("=", ":", 1).partition(":")
     try:
         if text in {"earliest", "latest"}:

@@ -11,20 +11,29 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ingest.cli.check import SetOption, parse_variables
-from ingest.cli.run import masked, parse_start
-from ingest.cli.sandbox import Format, FormatOption
+from ingest.cli.parameters import Format, FormatOption, SetOption, parse_start, parse_variables
+from ingest.cli.secrets import masked_errors, warner
 from ingest.cli.table import rows_as_text
+from ingest.config.diagnostics import did_you_mean
+from ingest.config.loader import load_strictly
+from ingest.deadletter.browse import about, find, letters, tally, whole
+from ingest.deadletter.source import Selection
+from ingest.formats import FORMATS
+from ingest.model.reject import CODES
+from ingest.model.table import SelectorError, selector
 from ingest.model.text import one_line
+from ingest.sinks import SINKS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from ingest.config.pipeline import Pipeline
-    from ingest.deadletter.source import Selection
 
 app = typer.Typer(
-    help="The records that a pipeline rejected: list them, look at one.", no_args_is_help=True, rich_markup_mode=None
+    help="The records that a pipeline rejected: list them, look at one.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
 )
 
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline file.")]
@@ -49,9 +58,6 @@ def selection_of(table: str | None, codes: list[str] | None, since: str | None, 
 
     Raise typer.BadParameter (exit code 2) if it is wrong.
     """
-    from ingest.deadletter.source import Selection  # noqa: PLC0415
-    from ingest.model.table import SelectorError, selector  # noqa: PLC0415  (`--help` should not wait for any of this)
-
     try:
         if table is not None:
             selector(table)
@@ -63,11 +69,6 @@ def selection_of(table: str | None, codes: list[str] | None, since: str | None, 
 
 
 def _check_code(code: str) -> None:
-    from ingest.config.diagnostics import did_you_mean  # noqa: PLC0415
-    from ingest.formats import FORMATS  # noqa: PLC0415  (`--help` should not wait for it)
-    from ingest.model.reject import CODES  # noqa: PLC0415
-    from ingest.sinks import SINKS  # noqa: PLC0415
-
     if code in CODES:
         return
     known = {*CODES}
@@ -82,18 +83,9 @@ def _check_code(code: str) -> None:
 
 @contextmanager
 def _loaded(file: Path, variables: list[str] | None) -> Iterator[Pipeline]:
-    from ingest.config.loader import load_strictly  # noqa: PLC0415  (`--help` should not wait for it)
-
     pipeline = load_strictly(file, parse_variables(variables))
-    with masked(pipeline.secrets):
+    with masked_errors(pipeline.secrets):
         yield pipeline
-
-
-def teller(pipeline: Pipeline) -> Callable[[str], None]:
-    """Return a function that prints a warning on standard error, without the pipeline's secrets."""
-    from ingest.config.masking import mask  # noqa: PLC0415  (`--help` should not wait for it)
-
-    return lambda text: typer.echo(f"warning: {one_line(mask(text, pipeline.secrets))}", err=True)
 
 
 @app.command(name="list")
@@ -110,8 +102,6 @@ def list_(
     variables: SetOption = None,
 ) -> None:
     """List dead letters, the newest last, and count them by table and code. Replayed ones stay in the topic."""
-    from ingest.deadletter.browse import about, letters, tally  # noqa: PLC0415  (`--help` should not wait for it)
-
     selection = selection_of(table, code, since, until)
     most = limit or (SHOWN if form is Format.TEXT else None)
     newest: list[tuple[str, int, dict[str, Any]]] = []
@@ -127,7 +117,7 @@ def list_(
             yield letter
 
     with _loaded(file, variables) as pipeline:
-        counts = tally(kept(letters(pipeline.dead_letters(selection), teller(pipeline))))
+        counts = tally(kept(letters(pipeline.dead_letters(selection), warner(pipeline))))
     entries = [said for _, _, said in sorted(newest, key=lambda entry: entry[:2])]
     if form is Format.JSON:
         typer.echo(json.dumps(entries, indent=2))
@@ -168,15 +158,12 @@ def show(
     variables: SetOption = None,
 ) -> None:
     """Show one dead letter: why it was rejected, and the record as it was. What is not printable is escaped."""
-    from ingest.deadletter.browse import find, whole  # noqa: PLC0415  (`--help` should not wait for it)
-    from ingest.deadletter.source import Selection  # noqa: PLC0415
-
     place = re.fullmatch(r"(\d{1,9}):(\d{1,18})", letter, re.ASCII)
     if place is None:
         msg = f"{letter[:60]!r} is not PARTITION:OFFSET; `ingest letters list` shows them"
         raise typer.BadParameter(msg, param_hint="PARTITION:OFFSET")
     with _loaded(file, variables) as pipeline:
-        found = whole(find(pipeline.dead_letters(Selection()), teller(pipeline), int(place[1]), int(place[2])))
+        found = whole(find(pipeline.dead_letters(Selection()), warner(pipeline), int(place[1]), int(place[2])))
     if form is Format.JSON:
         typer.echo(json.dumps(found, indent=2))
         return

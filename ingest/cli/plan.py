@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from pathlib import Path  # noqa: TC003  (typer reads the annotations)
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ingest.cli.check import SetOption, parse_variables
+from ingest.cli.parameters import Format, FormatOption, SetOption, parse_variables
 from ingest.cli.run import CheckpointOption, ConfOption, running
-from ingest.cli.sandbox import Format, FormatOption
+from ingest.config.masking import mask, masked
 from ingest.model.text import one_line
+from ingest.observe.events import Warned
+from ingest.testing.dry_run import dry_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ingest.testing.dry_run_report import DryRunReport
 
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
+
+@app.command()
 def plan(
     file: Annotated[Path, typer.Argument(help="The pipeline file.")],
     variables: SetOption = None,
@@ -31,10 +36,6 @@ def plan(
 
     Ends as the run would end, as far as the sample shows: with the same exit code and error.
     """
-    from ingest.config.masking import mask, masked  # noqa: PLC0415
-    from ingest.observe.events import Warned  # noqa: PLC0415
-    from ingest.testing.dry_run import dry_run  # noqa: PLC0415  (`--help` should not wait for any of this)
-
     values, spark = parse_variables(variables), parse_variables(conf)
     with running(file, values, spark, checkpoint, "local[1]", once=True, start=None) as (pipeline, settings, observer):
         found, error = dry_run(pipeline, settings, tell=lambda text: observer(Warned(text)))

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path  # noqa: TC003  (typer reads the annotations)
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ingest.cli.check import SetOption, parse_variables
 from ingest.cli.letters import CodeOption, SinceOption, TableOption, UntilOption, counted, selection_of
+from ingest.cli.parameters import Format, SetOption, parse_variables
 from ingest.cli.run import CheckpointOption, ConfOption, MasterOption, running
-from ingest.cli.sandbox import Format
+from ingest.driver.replay import plan_replay
+from ingest.driver.replay import replay as run_replay
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
+@app.command()
 def replay(
     file: Annotated[Path, typer.Argument(help="The pipeline file.")],
     table: TableOption = None,
@@ -32,9 +36,6 @@ def replay(
     The pipeline must not be running. A letter is replayed once; what is rejected again is a new letter. A letter may
     hold an older state of a row than the sink has by now: look before you replay (--dry-run, ingest letters).
     """
-    from ingest.driver.replay import plan_replay  # noqa: PLC0415  (`--help` should not wait for any of this)
-    from ingest.driver.replay import replay as run_replay  # noqa: PLC0415
-
     selection = selection_of(table, code, since, until)
     values, spark = parse_variables(variables), parse_variables(conf)
     with running(file, values, spark, checkpoint, master, once=True, start=None) as (pipeline, settings, observer):

@@ -9,14 +9,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ingest.cli.check import SetOption, parse_variables
-from ingest.errors import IngestError, TransformError
+from ingest.cli.parameters import SetOption, parse_start, parse_variables
+from ingest.cli.progress import observer_for
+from ingest.cli.secrets import masked_errors
+from ingest.config.loader import load_strictly, locate
+from ingest.driver.context import Settings
+from ingest.driver.run import run as run_pipeline
+from ingest.errors import TransformError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ingest.config.pipeline import Pipeline
-    from ingest.driver.context import Settings
     from ingest.observe.events import Observer
 
 CheckpointOption = Annotated[
@@ -28,7 +32,10 @@ ConfOption = Annotated[
     list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A Spark setting; may be repeated.")
 ]
 
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
+
+@app.command()
 def run(
     file: Annotated[Path, typer.Argument(help="The pipeline file.")],
     once: Annotated[bool, typer.Option("--once", help="Drain what is there at the start, then exit.")] = False,
@@ -49,8 +56,6 @@ def run(
     SIGTERM and Ctrl-C finish the batch in hand; a second one ends at once. Exit codes: 0 done, 1 failed, 2 usage,
     65 too much dirty data, 75 worth retrying, 78 configuration, 130 ended by a second signal.
     """
-    from ingest.driver.run import run as run_pipeline  # noqa: PLC0415  (`--help` should not wait for any of this)
-
     values, spark = parse_variables(variables), parse_variables(conf)
     start = parse_start(from_timestamp, "--from-timestamp")
     with running(file, values, spark, checkpoint, master, once=once, start=start) as (pipeline, settings, observer):
@@ -69,17 +74,13 @@ def running(
     start: int | None,
 ) -> Iterator[tuple[Pipeline, Settings, Observer]]:
     """What a run needs; its errors leave here without the secrets that a client's message may hold."""
-    from ingest.cli.progress import observer_for  # noqa: PLC0415  (as above)
-    from ingest.config.loader import load_strictly  # noqa: PLC0415
-    from ingest.driver.context import Settings  # noqa: PLC0415
-
     pipeline = load_strictly(file, variables)
     home = Path(".ingest") / pipeline.pipeline.name
     where = checkpoint or str(home)
     logs = (home if "://" in where else Path(where)) / "logs"
     observer = observer_for(pipeline.secrets, once=once)
     try:
-        with masked(pipeline.secrets), placed(file):
+        with masked_errors(pipeline.secrets), placed(file):
             yield pipeline, Settings(where, logs, master, conf, once, from_time=start), observer
     finally:
         observer.close()
@@ -88,8 +89,6 @@ def running(
 @contextmanager
 def placed(file: Path) -> Iterator[None]:
     """Let errors of expressions leave with their place in the file."""
-    from ingest.config.loader import locate  # noqa: PLC0415  (as above)
-
     try:
         yield
     except TransformError as exc:
@@ -98,24 +97,3 @@ def placed(file: Path) -> Iterator[None]:
             raise
         version = exc.message.rsplit("\n", 1)[-1]
         raise TransformError(f"{found.text()}\n{version}", exc.hint) from exc
-
-
-@contextmanager
-def masked(secrets: frozenset[str]) -> Iterator[None]:
-    """Let errors leave without these secrets, which a client's message may hold."""
-    from ingest.config.masking import mask  # noqa: PLC0415  (as above)
-
-    try:
-        yield
-    except IngestError as exc:
-        raise type(exc)(mask(exc.message, secrets), mask(exc.hint, secrets)) from exc
-
-
-def parse_start(text: str | None, option: str) -> int | None:
-    """A time of the command line, in milliseconds since 1970."""
-    from ingest.kafka.offsets import parse_time  # noqa: PLC0415
-
-    try:
-        return None if text is None else parse_time(text)
-    except ValueError as exc:
-        raise typer.BadParameter(str(exc), param_hint=option) from None

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from ingest.cli.parameters import Format, FormatOption
+from ingest.sandbox import broker
+from ingest.sandbox.secure import Secure, client_properties
 
 if TYPE_CHECKING:
     from ingest.sandbox.broker import Broker
@@ -16,21 +19,14 @@ if TYPE_CHECKING:
 app = typer.Typer(
     help="A real single-node Apache Kafka for development and tests; no Docker needed.",
     no_args_is_help=True,
+    add_completion=False,
     rich_markup_mode=None,
 )
-
-
-class Format(StrEnum):
-    """The formats in which the state is printed."""
-
-    TEXT = "text"
-    JSON = "json"
 
 
 FolderOption = Annotated[
     Path | None, typer.Option("--dir", metavar="DIR", help="Where it lives. [default: the user's cache directory]")
 ]
-FormatOption = Annotated[Format, typer.Option("--format", help="How to print it.")]
 
 
 @app.command()
@@ -42,8 +38,6 @@ def up(
     form: FormatOption = Format.TEXT,
 ) -> None:
     """Start it, and wait until it answers. It outlives the terminal."""
-    from ingest.sandbox import broker  # noqa: PLC0415  (`--help` should not wait for it)
-
     _show(broker.up(folder or broker.default_folder(), port, heap, secure=secure), form)
 
 
@@ -53,8 +47,6 @@ def down(
     wipe: Annotated[bool, typer.Option("--wipe", help="Delete its topics, too.")] = False,
 ) -> None:
     """Stop it cleanly. Its topics stay, unless --wipe."""
-    from ingest.sandbox import broker  # noqa: PLC0415  (`--help` should not wait for it)
-
     stopped = broker.down(folder or broker.default_folder(), wipe=wipe)
     typer.echo("stopped" if stopped else "no sandbox is running")
 
@@ -62,8 +54,6 @@ def down(
 @app.command()
 def status(folder: FolderOption = None, form: FormatOption = Format.TEXT) -> None:
     """Say whether it runs, where it listens and where its log is. Exit code 1 where it does not run."""
-    from ingest.sandbox import broker  # noqa: PLC0415  (`--help` should not wait for it)
-
     found = broker.status(folder or broker.default_folder())
     _show(found, form)
     if found is None:
@@ -82,8 +72,6 @@ def _show(found: Broker | None, form: Format) -> None:
 
 
 def _show_secure(found: Broker) -> None:
-    from ingest.sandbox.secure import Secure, client_properties  # noqa: PLC0415  (only --secure needs it)
-
     guarded = Secure(found.secure or {}, f"{found.folder}/secure")
     typer.echo(f'\nthe password: export INGEST_SECRET_SANDBOX="$(cat {guarded.folder}/password)"')
     for name, options in client_properties(guarded).items():

@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ingest.cli.check import SetOption, parse_variables
-from ingest.cli.checkpoint import CheckpointOption, ConfOption, TargetArgument  # noqa: TC001  (typer reads them)
-from ingest.cli.sandbox import Format, FormatOption
+from ingest.checkpoint.history import check_version, current, difference, history
+from ingest.checkpoint.inspect import opened
+from ingest.cli.checkpoint import CheckpointOption, ConfOption, TargetArgument
+from ingest.cli.parameters import Format, FormatOption, SetOption, parse_variables
+from ingest.config.loader import load
+from ingest.model.schema import changes
+from ingest.model.table import show as shown
 from ingest.model.text import one_line
 
 if TYPE_CHECKING:
@@ -23,7 +27,9 @@ if TYPE_CHECKING:
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
 
-app = typer.Typer(help="The schemas that a pipeline found.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="The schemas that a pipeline found.", no_args_is_help=True, add_completion=False, rich_markup_mode=None
+)
 
 TableArgument = Annotated[str | None, typer.Argument(metavar="[TABLE]", help="Only this table. [default: all]")]
 ObservedOption = Annotated[
@@ -35,9 +41,6 @@ ObservedOption = Annotated[
 def _opened(
     target: str, checkpoint: str | None, variables: list[str] | None, conf: list[str] | None
 ) -> Iterator[Checkpoint]:
-    from ingest.checkpoint.inspect import opened  # noqa: PLC0415  (`--help` should not wait for it)
-    from ingest.config.loader import load  # noqa: PLC0415
-
     where = target
     file = Path(target)
     if file.is_file():
@@ -59,8 +62,6 @@ def show(
     conf: ConfOption = None,
 ) -> None:
     """Show each table's columns and primary key."""
-    from ingest.checkpoint.history import check_version, current, history  # noqa: PLC0415  (`--help` should not wait)
-
     with _opened(target, checkpoint, variables, conf) as found:
         if version is not None:
             check_version(found, version)
@@ -78,10 +79,6 @@ def history_(
     conf: ConfOption = None,
 ) -> None:
     """Show every version of each table: what changed, and when."""
-    from ingest.checkpoint.history import history  # noqa: PLC0415  (`--help` should not wait for it)
-    from ingest.model.schema import changes  # noqa: PLC0415
-    from ingest.model.table import show as shown  # noqa: PLC0415
-
     with _opened(target, checkpoint, variables, conf) as found:
         versions = history(found, observed=observed, table=table)
     if form is Format.JSON:
@@ -110,9 +107,6 @@ def diff(
     conf: ConfOption = None,
 ) -> None:
     """Show what changed between two versions."""
-    from ingest.checkpoint.history import check_version, difference, history  # noqa: PLC0415  (slow to import)
-    from ingest.model.table import show as shown  # noqa: PLC0415
-
     with _opened(target, checkpoint, variables, conf) as found:
         for wanted in (first, last):
             if wanted is not None:

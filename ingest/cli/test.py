@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path  # noqa: TC003  (typer reads the annotations)
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from ingest.config.scenario import NoTest, ScenarioError, read
+from ingest.testing.scenario_runner import differences
 
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@app.command()
 def test(
     paths: Annotated[list[Path], typer.Argument(help="Test files, or directories with them (docs/testing.md).")],
 ) -> None:
@@ -15,9 +21,6 @@ def test(
 
     Exit codes: 0 all as expected, 1 differences, 78 a file that is no test.
     """
-    from ingest.config.scenario import NoTest, ScenarioError, read  # noqa: PLC0415
-    from ingest.testing.scenario_runner import differences  # noqa: PLC0415  (`--help` should not wait for any of this)
-
     tests, failed, left_out = 0, 0, []
     for file, searched in _files(paths):
         try:

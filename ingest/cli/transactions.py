@@ -10,16 +10,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ingest.cli.check import SetOption, parse_variables
-from ingest.cli.sandbox import Format, FormatOption
+from ingest.cli.parameters import Format, FormatOption, SetOption, parse_variables
 from ingest.cli.table import rows_as_text
+from ingest.config.loader import load_strictly
 from ingest.errors import ConfigError
 from ingest.kafka.properties import BOOTSTRAP
+from ingest.kafka.transaction_log import OPEN, transactions
+from ingest.kafka.transaction_log import abort as end
 
 if TYPE_CHECKING:
     from ingest.kafka.transaction_log import Transaction
 
-app = typer.Typer(help="Look at the transactions of a cluster, and end what was left open.", no_args_is_help=True)
+app = typer.Typer(
+    help="Look at the transactions of a cluster, and end what was left open.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
 
 PipelineOption = Annotated[
     Path | None, typer.Option("--pipeline", metavar="FILE", help="A pipeline file, for its sink's cluster and rights.")
@@ -42,8 +49,6 @@ def _connection(pipeline: Path | None, servers: str | None, variables: list[str]
         raise typer.BadParameter(msg)
     if pipeline is None:
         return {BOOTSTRAP: servers or ""}, ""
-    from ingest.config.loader import load_strictly  # noqa: PLC0415  (`--help` should not wait for it)
-
     loaded = load_strictly(pipeline, parse_variables(variables))
     name = loaded.pipeline.name
     if not hasattr(loaded.sink, "client"):
@@ -64,8 +69,6 @@ def list_(
     variables: SetOption = None,
 ) -> None:
     """Show the transactional ids that a cluster knows, and what is open under them."""
-    from ingest.kafka.transaction_log import transactions  # noqa: PLC0415  (`--help` should not wait for the client)
-
     conf, own = _connection(pipeline, servers, variables)
     found = transactions(conf, prefix or own or None)
     if form is Format.JSON:
@@ -94,9 +97,6 @@ def abort(
 
     A run that still writes under the prefix loses what it has not committed, and writes it again.
     """
-    from ingest.kafka.transaction_log import OPEN, transactions  # noqa: PLC0415  (`--help` should not wait)
-    from ingest.kafka.transaction_log import abort as end  # noqa: PLC0415
-
     conf, _ = _connection(pipeline, servers, variables)
     found = [one for one in transactions(conf, prefix) if one.state in OPEN]
     for one in found:

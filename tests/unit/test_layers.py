@@ -19,6 +19,7 @@ GRAPH = grimp.build_graph("ingest", exclude_type_checking_imports=True)
 ]
 LAYERS: list[set[str]] = [set(layer.split(" | ")) for layer in CONTRACT["layers"]]
 LOAD_BY_NAME = {
+    "ingest.cli.lazy_group": "commands are loaded when a command line names them",
     "ingest.component.registry": "components are loaded when a pipeline names them",
     "ingest.expressions.functions": "user functions are loaded when a pipeline names them",
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import typer
 from harness import INGEST
 
 from ingest import __version__
-from ingest.cli.app import app, main
+from ingest.cli.app import COMMANDS, app, main
 from ingest.model.reject import CODES
 
 ROOT = Path(__file__).parents[3]
@@ -25,13 +26,18 @@ def command(*arguments: str) -> int:
     return int(ended.value.code or 0)
 
 
+GROUP: Any = typer.main.get_command(app)
+
+
 def leaves(group: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
     """The path of every command, groups included."""
-    commands = getattr(group, "commands", {})
+    commands = {
+        name: group.load(name) if group is GROUP else found for name, found in getattr(group, "commands", {}).items()
+    }
     return [path, *(leaf for name, found in commands.items() for leaf in leaves(found, (*path, name)))]
 
 
-@pytest.mark.parametrize("path", leaves(typer.main.get_command(app)), ids=" ".join)
+@pytest.mark.parametrize("path", leaves(GROUP), ids=" ".join)
 def test_every_command_has_a_short_help(path: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     assert command(*path, "-h") == 0
     short = capsys.readouterr().out
@@ -39,13 +45,41 @@ def test_every_command_has_a_short_help(path: tuple[str, ...], capsys: pytest.Ca
     assert short == capsys.readouterr().out != ""
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_list_of_commands_has_the_short_help_of_each(name: str) -> None:
+    assert GROUP.load(name).get_short_help_str(120) == COMMANDS[name]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "loads"), [([], []), (["--help"], []), (["chek"], []), (["check", "-h"], ["check"])], ids=" ".join
+)
+def test_only_the_command_that_is_named_is_loaded(arguments: list[str], loads: list[str]) -> None:
+    code = (
+        "import sys\nfrom ingest.cli.app import COMMANDS, main\n"
+        "try: main(sys.argv[1:])\nfinally: print(*(c for c in COMMANDS if f'ingest.cli.{c}' in sys.modules), sep='\\n')"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
+    assert [line for line in done.stdout.splitlines() if line in COMMANDS] == loads
+
+
+def test_a_command_that_does_not_exist_is_said_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command("chek") == 2
+    assert "Did you mean 'check'" in capsys.readouterr().err
+
+
 def test_the_version_and_the_completion_of_shells(capsys: pytest.CaptureFixture[str]) -> None:
     for option in ("-V", "--version"):
         assert command(option) == 0
         assert capsys.readouterr().out == f"ingest {__version__}\n"
-    env = {**os.environ, "_INGEST_COMPLETE": "complete_bash", "COMP_WORDS": "ingest letters sh", "COMP_CWORD": "2"}
-    completed = subprocess.run([INGEST], env=env, capture_output=True, text=True, check=False)
-    assert completed.stdout.split() == ["show"], completed.stderr
+    for words, wanted in (
+        ("ingest ch", ["check", "checkpoint"]),
+        ("ingest letters sh", ["show"]),
+        ("ingest run --on", ["--once"]),
+    ):
+        at = str(words.count(" "))
+        env = {**os.environ, "_INGEST_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": at}
+        completed = subprocess.run([INGEST], env=env, capture_output=True, text=True, check=False)
+        assert completed.stdout.split() == wanted, completed.stderr
 
 
 def test_every_code_of_a_reject_is_known_and_documented() -> None:

@@ -12,6 +12,7 @@ from typer.main import get_command
 
 from ingest import errors
 from ingest.cli.app import app
+from ingest.cli.lazy_group import LazyGroup
 from ingest.config.loader import load_text
 
 FILES = sorted((Path(__file__).parents[3] / "docker" / "k8s").glob("*.yaml"))
@@ -47,7 +48,10 @@ def test_arguments_are_options_of_the_command(kind: str) -> None:
         assert mounted == {volume["name"] for volume in pod["volumes"]}
         assert "livenessProbe" in container
         assert "startupProbe" in container
-    run = get_command(app).commands["run"]  # type: ignore[attr-defined]
+    group = get_command(app)
+    assert isinstance(group, LazyGroup)
+    run = group.load("run")
+    assert run is not None
     known = {option for parameter in run.params for option in parameter.opts}
     assert arguments[0] == "run"
     for argument in arguments[2:]:

@@ -1,0 +1,46 @@
+"""Options that many commands have, and how their texts are read."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ingest.kafka.offsets import parse_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class Format(StrEnum):
+    """The formats in which a command prints what it found."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+FormatOption = Annotated[Format, typer.Option("--format", help="How to print it.")]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A value for ${NAME}; may be repeated.")
+]
+
+
+def parse_variables(pairs: Iterable[str] | None) -> dict[str, str]:
+    """Return pairs of the form `NAME=VALUE` as a dict. Raise typer.BadParameter (exit code 2) for anything else."""
+    out = {}
+    for number, pair in enumerate(pairs or (), 1):
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            msg = f"number {number} is not NAME=VALUE"  # the text itself is not shown: it may be a password
+            raise typer.BadParameter(msg)
+        out[name.strip()] = value
+    return out
+
+
+def parse_start(text: str | None, option: str) -> int | None:
+    """Return a time of the command line, in ms since 1970. Raise typer.BadParameter (exit code 2) for anything else."""
+    try:
+        return None if text is None else parse_time(text)
+    except ValueError as exc:
+        raise typer.BadParameter(str(exc), param_hint=option) from None
