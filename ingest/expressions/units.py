@@ -14,13 +14,12 @@ from ingest.expressions.words import kind
 from ingest.model.text import TextError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Collection
 
     from sqlglot.tokenizer_core import Token
 
+    from ingest.expressions.arguments import Say, Translation
     from ingest.expressions.words import Words
-
-    CompiledRule = Callable[[list[Words], Callable[[Words], str]], str | None]
 
 _SHORT: Final = ("HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND")
 _LONG: Final = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY")
@@ -81,13 +80,13 @@ def _truncated(unit: str, value: str) -> str:
     return f"date_trunc('{unit}', {value})"
 
 
-def floor(arguments: list[Words], say: Callable[[Words], str]) -> str | None:
+def floor(arguments: list[Words], say: Say) -> str | None:
     """Translate `FLOOR(t TO DAY)`. Return None for FLOOR of a number."""
     unit = _rounded(arguments[0], "FLOOR")
     return None if unit is None else _truncated(unit, _no_time_of_day(say(arguments[0][:-2])))
 
 
-def ceil(arguments: list[Words], say: Callable[[Words], str]) -> str | None:
+def ceil(arguments: list[Words], say: Say) -> str | None:
     """Translate `CEIL(t TO DAY)`. Return None for CEIL of a number.
 
     The result is the microsecond before the time, plus one unit, rounded down.
@@ -128,7 +127,7 @@ _OF_SPARK: Final = frozenset({
 """Names of units that only Spark has."""
 
 
-def extract(arguments: list[Words], say: Callable[[Words], str]) -> str | None:
+def extract(arguments: list[Words], say: Say) -> str | None:
     """Translate `EXTRACT(SECOND FROM t)`, whose result is a whole number in Flink. Return None for other forms."""
     words = arguments[0]
     if len(words) < 3 or kind(words[1]) != "FROM":
@@ -144,13 +143,13 @@ def extract(arguments: list[Words], say: Callable[[Words], str]) -> str | None:
 # -- where Spark's meaning stays -------------------------------------------------------------------------------------
 
 
-def _quoted(what: str, at: int, units: Collection[str], known: Collection[str] = ()) -> CompiledRule:
+def _quoted(what: str, at: int, units: Collection[str], known: Collection[str] = ()) -> Translation:
     """Return a check of a Spark function that has a unit in quotes. `known` has other names of units.
 
     The check raises TextError for an unknown unit, and returns None, as Spark's own meaning is right.
     """
 
-    def checked(arguments: list[Words], _: Callable[[Words], str]) -> None:
+    def checked(arguments: list[Words], _: Say) -> None:
         given = arguments[at]
         if len(given) == 1 and kind(given[0]) == "STRING" and given[0].text.upper() not in known:
             refuse(given[0], what, units)
@@ -158,13 +157,13 @@ def _quoted(what: str, at: int, units: Collection[str], known: Collection[str] =
     return checked
 
 
-def _bare(what: str) -> CompiledRule:
+def _bare(what: str) -> Translation:
     """Return the translation of `TIMESTAMPADD(DAY, 1, t)` and similar functions.
 
     SQL_TSI_DAY is another name for DAY.
     """
 
-    def checked(arguments: list[Words], say: Callable[[Words], str]) -> str | None:
+    def checked(arguments: list[Words], say: Say) -> str | None:
         given, *rest = arguments
         if len(given) != 1:
             return None
@@ -198,7 +197,7 @@ def interval(tokens: Words, i: int) -> tuple[None, None]:
     return None, None
 
 
-CALLS: Final[dict[tuple[str, int], CompiledRule]] = {
+CALLS: Final[dict[tuple[str, int], Translation]] = {
     ("FLOOR", 1): floor,
     ("CEIL", 1): ceil,
     ("CEILING", 1): ceil,
