@@ -9,37 +9,28 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
-from pydantic import BaseModel, ValidationError
-
-from ingest.component.registry import ComponentError
-from ingest.config import elsewhere
 from ingest.config.diagnostics import Diagnostic, render
 from ingest.config.document import MAX_BYTES, MAX_FOUND, Document, Mapping, Scalar, Sequence, Span, Value
-from ingest.config.filling import PREFIX, Filling, unresolved
+from ingest.config.filling import Filling, unresolved
 from ingest.config.masking import SEEN, opaque
+from ingest.config.models import ModelReader, plain_map
 from ingest.config.pipeline import Pipeline, PipelineOptions, Route, Transform, UserFunction
 from ingest.config.secrets import SecretError, Secrets, installed
 from ingest.config.visible import shown_key
-from ingest.config.wording import FUNCTIONS, SECTIONS, Wording, names
+from ingest.config.wording import FUNCTIONS, SECTIONS, Wording
 from ingest.deadletter.collector import DirtyDataCollector
 from ingest.errors import ConfigError, PipelineFileError
-from ingest.formats import FORMATS
 from ingest.sinks import SINKS
 from ingest.sources import SOURCES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from pathlib import Path
 
-    from ingest.component.options import Options
-    from ingest.component.registry import Registry
 
 _COLLECTOR: Final = "dirty-data.collector."
 _START: Final = Span(1, 1, 1)
-_Model = TypeVar("_Model", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +115,7 @@ class _Loader:
         self._secrets = secrets
         self._filling = Filling(document, variables, secrets)
         self._wording = Wording(document)
-        self._warnings: list[str] = []
+        self._models = ModelReader(document, self._filling, self._wording)
 
     def load(self, stem: str) -> Loaded:
         root = self._document.root
@@ -142,17 +133,17 @@ class _Loader:
         for key in ("source", "sink"):
             if key not in root.items:
                 report(_START, f"section {key!r} is missing")
-        source = self._component(root, "source", SOURCES)
-        sink = self._component(root, "sink", SINKS)
-        routes = self._list(root, "route", Route)
-        transforms = self._list(root, "transform", Transform)
+        source = self._models.component(root, "source", SOURCES)
+        sink = self._models.component(root, "sink", SINKS)
+        routes = self._models.list_of(root, "route", Route)
+        transforms = self._models.list_of(root, "transform", Transform)
         if options is None:
             options = Mapping({}, _START)
         options.items.setdefault("name", Scalar(stem, _START))
         collector = self._collector(options, sink)
         self._check_calls(root, options.items.get(FUNCTIONS))
         functions = self._functions(options)
-        settings = self._model(PipelineOptions, options, self._plain(options), "pipeline")
+        settings = self._models.model(PipelineOptions, options, plain_map(options), "pipeline")
         if source is None or sink is None or settings is None or self._has_errors():
             return self._loaded(None)
         self._check_files(root, source, sink)
@@ -168,7 +159,7 @@ class _Loader:
                 pipeline=settings,
                 secrets=frozenset(self._secrets.known),
                 folder=self._folder,
-                warnings=tuple(self._warnings),
+                warnings=tuple(self._models.warnings),
             )
         )
 
@@ -206,104 +197,6 @@ class _Loader:
         add(value, "")
         return out
 
-    # -- models ------------------------------------------------------------------------------------------------------
-
-    def _plain(self, value: Value) -> Any:  # noqa: ANN401  (the plain values that pydantic takes)
-        if isinstance(value, Scalar):
-            return value.value
-        if isinstance(value, Sequence):
-            return [self._plain(item) for item in value.items]
-        return {key: self._plain(item) for key, item in value.items.items()}
-
-    def _component(self, root: Mapping, section: str, registry: Registry[Any]) -> Any:  # noqa: ANN401
-        """Return the options of a source or sink, of the class that its type names.
-
-        Return None where there is an error.
-        """
-        value = root.items.get(section)
-        if value is None:
-            return None
-        if not isinstance(value, Mapping):
-            self._document.report(value.span, f"{section}: must be a map")
-            return None
-        kind = value.items.get("type")
-        if not isinstance(kind, Scalar) or kind.value is None:
-            known = ", ".join(registry.names())
-            where = value.keys.get("type", root.keys[section])
-            self._document.report(where, f"{section}.type is missing (known: {known})")
-            return None
-        if kind.unresolved:
-            return None
-        try:
-            cls = registry.find(kind.value)
-        except ComponentError as exc:
-            self._document.report(kind.span, self._wording.discreet(f"{section} type {exc}", kind, section, "type"))
-            return None
-        if cls is None:
-            names = registry.names()
-            given = self._wording.given(kind, section, "type")
-            if kind.value.lower() in elsewhere.CONNECTORS:
-                text = f"{section} type {given} is not there yet"
-            else:
-                text = (
-                    f"unknown {section} type {given}{'' if kind.filled else self._document.suggest(kind.value, names)}"
-                )
-            self._document.report(kind.span, f"{text} (known: {', '.join(names)})")
-            return None
-        return self._of_class(cls, value, section)
-
-    def _of_class(self, cls: Any, value: Mapping, section: str) -> Any:  # noqa: ANN401
-        """Return a component's options, with its client properties and its format's options checked.
-
-        Return None on an error.
-        """
-        connects = "properties" in cls.model_fields
-        self._document.visible.allow(names(cls))
-        if connects:
-            self._filling.reveal(value)
-        chosen = None if cls.formats is None else self._chosen(cls, value)
-        own: dict[str, Any] = {}
-        formats: dict[str, Value] = {}
-        properties: dict[str, str] = {}
-        if self._filling.holds_secret(value.items.get("path", value)):
-            text = (
-                "path: a secret is not allowed here: checkpoints keep the names of files; take ${env:…} or a variable"
-            )
-            self._document.report(value.items["path"].span, text)
-        for key, item in value.items.items():
-            if connects and key.startswith(PREFIX):
-                properties[key.removeprefix(PREFIX)] = self._text(item, value.keys[key])
-            elif cls.formats is not None and (key.split(".", 1)[0] in FORMATS or key.startswith(f"{chosen}.")):
-                formats[key] = item
-            else:
-                own[key] = self._plain(item)
-        if connects:
-            own["properties.*"] = properties
-        fmt = None if chosen is None else self._format(chosen, cls.formats, value, formats)
-        model = self._model(cls, value, own, section, with_formats=cls.formats is not None)
-        if model is not None and fmt is not None:
-            model, problems = model.with_format(fmt)
-            for key, text in problems:
-                self._document.report(value.keys.get(key, value.span), text)
-        if model is not None:
-            self._warn(model, value, section)
-        if fmt is not None:
-            self._warn(fmt, value, section)  # type: ignore[arg-type]  # formats are `Options`
-        return model
-
-    def _warn(self, options: Options, where: Mapping, section: str) -> None:
-        for key, said in options.warnings():
-            text = self._wording.discreet(said, where.items.get(key), section, key)
-            self._document.report(where.keys.get(key, where.span), text, severity="warning")
-            self._warnings.append(f"{section}: {text}")
-        for key, remark in options.remarks():
-            value = where.items[key]
-            assert isinstance(value, Scalar)
-            span = self._document.within(value, remark.at, remark.length)
-            text = f"{key}: {self._wording.discreet(str(remark), value, section, key)}"
-            self._document.report(span, text, severity="warning")
-            self._warnings.append(f"{section}: {text}")
-
     def _collector(self, options: Mapping, sink: Any) -> DirtyDataCollector | None:  # noqa: ANN401  (a sink's options)
         """Remove `dirty-data.collector.*` from the pipeline's options, and return it as a model.
 
@@ -317,7 +210,7 @@ class _Loader:
         for name in names:
             short = name.removeprefix(_COLLECTOR)
             found.items[short], found.keys[short] = options.items.pop(name), options.keys[name]
-        collector: DirtyDataCollector | None = self._of_class(
+        collector: DirtyDataCollector | None = self._models.of_class(
             DirtyDataCollector, found, "pipeline.dirty-data.collector"
         )
         lost = collector is not None and collector.type == "kafka" and not collector.properties
@@ -336,7 +229,7 @@ class _Loader:
             return ()
         if self._folder is not None and str(self._folder) not in sys.path:
             sys.path.append(str(self._folder))  # last, so that no file in this directory replaces a module of Python
-        models = [*self._list(Mapping({FUNCTIONS: given}, given.span), FUNCTIONS, UserFunction)]
+        models = [*self._models.list_of(Mapping({FUNCTIONS: given}, given.span), FUNCTIONS, UserFunction)]
         if self._has_errors() or not isinstance(given, Sequence):
             return ()
         names: set[str] = set()
@@ -390,91 +283,3 @@ class _Loader:
             self._document.report(
                 span, "the pipeline would read what it writes: source.path matches files in sink.path"
             )
-
-    def _text(self, item: Value, span: Span) -> str:
-        if isinstance(item, Scalar) and item.value is not None:
-            return item.value
-        instead = "" if not isinstance(item, Scalar) or item.unresolved else ": write '' for an empty one"
-        self._document.report(span, f"a client property must be a text or a number{instead}")
-        return ""
-
-    @staticmethod
-    def _chosen(component: Any, section: Mapping) -> str | None:  # noqa: ANN401  (an options model)
-        """Return the name of the format of a component's values. Return None where it is not a text."""
-        chosen = section.items.get(component.formats)
-        name = chosen.value if isinstance(chosen, Scalar) else component.model_fields["value_format"].default
-        return name if isinstance(name, str) else None
-
-    def _format(self, name: str, option: str, section: Mapping, options: dict[str, Value]) -> BaseModel | None:
-        try:
-            cls = FORMATS.find(name)
-        except ComponentError:  # the check of the option itself reports this error
-            return None
-        if cls is None:
-            return None
-        self._document.visible.allow(names(cls))
-        for key in [k for k in options if not k.startswith(f"{name}.")]:
-            text = f"{shown_key(key)!r} is an option of another format than {option}: {name}"
-            self._document.report(section.keys[key], text)
-            del options[key]
-        plain = {key: self._plain(item) for key, item in options.items()}
-        return self._model(cls, section, plain, name)
-
-    def _list(self, root: Mapping, section: str, cls: type[_Model]) -> Iterable[_Model]:
-        value = root.items.get(section)
-        if value is None or (isinstance(value, Scalar) and value.value is None):
-            return []
-        if not isinstance(value, Sequence):
-            self._document.report(value.span, f"{section}: must be a list")
-            return []
-        out = []
-        for item in value.items:
-            if not isinstance(item, Mapping):
-                self._document.report(item.span, f"an entry of {section}: must be a map")
-                continue
-            model = self._model(cls, item, self._plain(item), section)
-            if model is not None:
-                out.append(model)
-                self._warn(model, item, section)  # type: ignore[arg-type]  # all these classes derive from `Options`
-        return out
-
-    def _model(
-        self,
-        cls: type[_Model],
-        where: Mapping,
-        plain: dict[str, Any],
-        section: str,
-        *,
-        with_formats: bool = False,
-    ) -> _Model | None:
-        try:
-            return cls.model_validate(plain)
-        except ValidationError as exc:
-            known = names(cls)
-            for fmt in FORMATS.values() if with_formats else ():
-                known += names(fmt)
-            wrong = exc.errors(include_url=False, include_input=False)
-        say = partial(self._wording.problems, where=where, known=known, section=section)
-        problems = dict.fromkeys(p for error in wrong for p in say(error))
-        open_ = [key for key, value in where.items.items() if isinstance(value, Scalar) and value.unresolved]
-        if open_:
-            # An error that disappears without the unknown options may depend on their values, so it is not reported yet
-            settled = self._without(cls, plain, open_)
-            same = {p for error in settled for p in say(error)}
-            problems = {p: None for p in problems if p in same and p[0] not in open_}
-        for _, span, text in problems:
-            self._document.report(span, text)
-        return None
-
-    @staticmethod
-    def _without(model: type[BaseModel], plain: dict[str, Any], keys: list[str]) -> list[Any]:
-        """Return the validation errors that remain when the options with these keys are left out."""
-        left = {key: value for key, value in plain.items() if key not in keys}
-        if "properties.*" in left:
-            properties = left["properties.*"].items()
-            left["properties.*"] = {k: v for k, v in properties if PREFIX + k not in keys}
-        try:
-            model.model_validate(left)
-        except ValidationError as exc:
-            return list(exc.errors(include_url=False, include_input=False))
-        return []

@@ -1,0 +1,231 @@
+"""Options models out of the values of a pipeline file.
+
+In: values with their places. Out: frozen models. What is wrong with a value becomes a diagnostic of the document.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import ValidationError
+
+from ingest.component.options import Options
+from ingest.component.registry import ComponentError
+from ingest.config import elsewhere
+from ingest.config.document import Mapping, Scalar, Sequence
+from ingest.config.filling import PREFIX
+from ingest.config.visible import shown_key
+from ingest.config.wording import names
+from ingest.formats import FORMATS
+
+if TYPE_CHECKING:
+    from ingest.component.registry import Registry
+    from ingest.config.document import Document, Span, Value
+    from ingest.config.filling import Filling
+    from ingest.config.wording import Wording
+
+_Model = TypeVar("_Model", bound=Options)
+
+
+class ModelReader:
+    """Reader of options models from one document."""
+
+    def __init__(self, document: Document, filling: Filling, wording: Wording) -> None:
+        """Keep the parts."""
+        self._document, self._filling, self._wording = document, filling, wording
+        self.warnings: list[str] = []
+        """Warnings about options so far, each with its section."""
+
+    def component(self, root: Mapping, section: str, registry: Registry[Any]) -> Any:  # noqa: ANN401
+        """Return the options of a source or sink, of the class that its type names.
+
+        Return None where there is an error.
+        """
+        value = root.items.get(section)
+        if value is None:
+            return None
+        if not isinstance(value, Mapping):
+            self._document.report(value.span, f"{section}: must be a map")
+            return None
+        kind = value.items.get("type")
+        if not isinstance(kind, Scalar) or kind.value is None:
+            known = ", ".join(registry.names())
+            where = value.keys.get("type", root.keys[section])
+            self._document.report(where, f"{section}.type is missing (known: {known})")
+            return None
+        if kind.unresolved:
+            return None
+        try:
+            cls = registry.find(kind.value)
+        except ComponentError as exc:
+            self._document.report(kind.span, self._wording.discreet(f"{section} type {exc}", kind, section, "type"))
+            return None
+        if cls is None:
+            names = registry.names()
+            given = self._wording.given(kind, section, "type")
+            if kind.value.lower() in elsewhere.CONNECTORS:
+                text = f"{section} type {given} is not there yet"
+            else:
+                text = (
+                    f"unknown {section} type {given}{'' if kind.filled else self._document.suggest(kind.value, names)}"
+                )
+            self._document.report(kind.span, f"{text} (known: {', '.join(names)})")
+            return None
+        return self.of_class(cls, value, section)
+
+    def of_class(self, cls: Any, value: Mapping, section: str) -> Any:  # noqa: ANN401
+        """Return a component's options, with its client properties and its format's options checked.
+
+        Return None on an error.
+        """
+        connects = "properties" in cls.model_fields
+        self._document.visible.allow(names(cls))
+        if connects:
+            self._filling.reveal(value)
+        chosen = None if cls.formats is None else self._chosen(cls, value)
+        own: dict[str, Any] = {}
+        formats: dict[str, Value] = {}
+        properties: dict[str, str] = {}
+        if self._filling.holds_secret(value.items.get("path", value)):
+            text = (
+                "path: a secret is not allowed here: checkpoints keep the names of files; take ${env:…} or a variable"
+            )
+            self._document.report(value.items["path"].span, text)
+        for key, item in value.items.items():
+            if connects and key.startswith(PREFIX):
+                properties[key.removeprefix(PREFIX)] = self._text(item, value.keys[key])
+            elif cls.formats is not None and (key.split(".", 1)[0] in FORMATS or key.startswith(f"{chosen}.")):
+                formats[key] = item
+            else:
+                own[key] = plain(item)
+        if connects:
+            own["properties.*"] = properties
+        fmt = None if chosen is None else self._format(chosen, cls.formats, value, formats)
+        model = self.model(cls, value, own, section, with_formats=cls.formats is not None)
+        if model is not None and fmt is not None:
+            model, problems = model.with_format(fmt)
+            for key, text in problems:
+                self._document.report(value.keys.get(key, value.span), text)
+        if model is not None:
+            self._warn(model, value, section)
+        if fmt is not None:
+            self._warn(fmt, value, section)
+        return model
+
+    def list_of(self, root: Mapping, section: str, cls: type[_Model]) -> list[_Model]:
+        """Return a section's entries as models of this class, without those that are wrong."""
+        value = root.items.get(section)
+        if value is None or (isinstance(value, Scalar) and value.value is None):
+            return []
+        if not isinstance(value, Sequence):
+            self._document.report(value.span, f"{section}: must be a list")
+            return []
+        out = []
+        for item in value.items:
+            if not isinstance(item, Mapping):
+                self._document.report(item.span, f"an entry of {section}: must be a map")
+                continue
+            model = self.model(cls, item, plain_map(item), section)
+            if model is not None:
+                out.append(model)
+                self._warn(model, item, section)
+        return out
+
+    def model(
+        self,
+        cls: type[_Model],
+        where: Mapping,
+        values: dict[str, object],
+        section: str,
+        *,
+        with_formats: bool = False,
+    ) -> _Model | None:
+        """Return the model of these plain values, or None where one is wrong. `where` has the places of the values."""
+        try:
+            return cls.model_validate(values)
+        except ValidationError as exc:
+            known = names(cls)
+            for fmt in FORMATS.values() if with_formats else ():
+                known += names(fmt)
+            wrong = exc.errors(include_url=False, include_input=False)
+        say = partial(self._wording.problems, where=where, known=known, section=section)
+        problems = dict.fromkeys(p for error in wrong for p in say(error))
+        open_ = [key for key, value in where.items.items() if isinstance(value, Scalar) and value.unresolved]
+        if open_:
+            # An error that disappears without the unknown options may depend on their values, so it is not reported yet
+            settled = self._without(cls, values, open_)
+            same = {p for error in settled for p in say(error)}
+            problems = {p: None for p in problems if p in same and p[0] not in open_}
+        for _, span, text in problems:
+            self._document.report(span, text)
+        return None
+
+    @staticmethod
+    def _without(model: type[Options], values: dict[str, object], keys: list[str]) -> list[Any]:
+        """Return the validation errors that remain when the options with these keys are left out."""
+        left = {key: value for key, value in values.items() if key not in keys}
+        properties = left.get("properties.*")
+        if isinstance(properties, dict):
+            left["properties.*"] = {k: v for k, v in properties.items() if PREFIX + k not in keys}
+        try:
+            model.model_validate(left)
+        except ValidationError as exc:
+            return list(exc.errors(include_url=False, include_input=False))
+        return []
+
+    def _format(self, name: str, option: str, section: Mapping, options: dict[str, Value]) -> Options | None:
+        try:
+            cls = FORMATS.find(name)
+        except ComponentError:  # the check of the option itself reports this error
+            return None
+        if cls is None:
+            return None
+        self._document.visible.allow(names(cls))
+        for key in [k for k in options if not k.startswith(f"{name}.")]:
+            text = f"{shown_key(key)!r} is an option of another format than {option}: {name}"
+            self._document.report(section.keys[key], text)
+            del options[key]
+        values = {key: plain(item) for key, item in options.items()}
+        return self.model(cls, section, values, name)
+
+    @staticmethod
+    def _chosen(component: Any, section: Mapping) -> str | None:  # noqa: ANN401  (an options model)
+        """Return the name of the format of a component's values. Return None where it is not a text."""
+        chosen = section.items.get(component.formats)
+        name = chosen.value if isinstance(chosen, Scalar) else component.model_fields["value_format"].default
+        return name if isinstance(name, str) else None
+
+    def _text(self, item: Value, span: Span) -> str:
+        if isinstance(item, Scalar) and item.value is not None:
+            return item.value
+        instead = "" if not isinstance(item, Scalar) or item.unresolved else ": write '' for an empty one"
+        self._document.report(span, f"a client property must be a text or a number{instead}")
+        return ""
+
+    def _warn(self, options: Options, where: Mapping, section: str) -> None:
+        for key, said in options.warnings():
+            text = self._wording.discreet(said, where.items.get(key), section, key)
+            self._document.report(where.keys.get(key, where.span), text, severity="warning")
+            self.warnings.append(f"{section}: {text}")
+        for key, remark in options.remarks():
+            value = where.items[key]
+            assert isinstance(value, Scalar)
+            span = self._document.within(value, remark.at, remark.length)
+            text = f"{key}: {self._wording.discreet(str(remark), value, section, key)}"
+            self._document.report(span, text, severity="warning")
+            self.warnings.append(f"{section}: {text}")
+
+
+def plain(value: Value) -> object:
+    """Return a value as pydantic takes it: a text, None, or a list or dict of such values."""
+    if isinstance(value, Scalar):
+        return value.value
+    if isinstance(value, Sequence):
+        return [plain(item) for item in value.items]
+    return plain_map(value)
+
+
+def plain_map(value: Mapping) -> dict[str, object]:
+    """Return a map as pydantic takes it."""
+    return {key: plain(item) for key, item in value.items.items()}
