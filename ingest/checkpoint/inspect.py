@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ingest.checkpoint.checkpoint import Checkpoint, Progress
-from ingest.checkpoint.storage import HadoopStorage, LocalStorage, is_remote
+from ingest.checkpoint.hadoop_storage import HadoopStorage
+from ingest.checkpoint.local_storage import LocalStorage
+from ingest.checkpoint.storage import is_remote
 from ingest.errors import CheckpointError, ConfigError
 from ingest.schema.routes import Rules
 

@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from ingest.checkpoint.checkpoint import Checkpoint
-from ingest.checkpoint.storage import HadoopStorage, LocalStorage, MemoryStorage, Overlay, is_remote
+from ingest.checkpoint.hadoop_storage import HadoopStorage
+from ingest.checkpoint.local_storage import LocalStorage
+from ingest.checkpoint.memory_storage import MemoryStorage, Overlay
+from ingest.checkpoint.storage import is_remote
 from ingest.errors import CheckpointError
 
 if TYPE_CHECKING:

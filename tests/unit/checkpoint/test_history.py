@@ -11,7 +11,7 @@ from harness import INGEST
 from inmemory import pipeline, run
 
 from ingest.checkpoint.checkpoint import Checkpoint
-from ingest.checkpoint.storage import LocalStorage
+from ingest.checkpoint.local_storage import LocalStorage
 from ingest.model import types
 from ingest.model.schema import Column, TableSchema
 from ingest.schema.evolve import Policy, Schemas, evolve

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from ingest.checkpoint.checkpoint import Checkpoint
+from ingest.checkpoint.local_storage import LocalStorage
+from ingest.checkpoint.memory_storage import MemoryStorage
 from ingest.checkpoint.place import CheckpointAccess, MemoryPlace, StoredPlace, UntouchedPlace
-from ingest.checkpoint.storage import LocalStorage, MemoryStorage
 from ingest.driver.engine import refuse_speculation
 from ingest.errors import CheckpointError, ConfigError
 from ingest.testing.in_process import InProcessRunner

@@ -8,7 +8,7 @@ import pytest
 from driverparts import A, B, StopAfter, Told, backlog, context
 
 from ingest.checkpoint.checkpoint import Batch, Checkpoint, Progress
-from ingest.checkpoint.storage import MemoryStorage
+from ingest.checkpoint.memory_storage import MemoryStorage
 from ingest.driver.arrivals import Arrivals
 from ingest.driver.counters import Counters
 from ingest.driver.life import LifeFile

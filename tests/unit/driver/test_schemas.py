@@ -8,7 +8,7 @@ import pytest
 from driverparts import Told, context, coordinator
 
 from ingest.checkpoint.checkpoint import Checkpoint
-from ingest.checkpoint.storage import MemoryStorage
+from ingest.checkpoint.memory_storage import MemoryStorage
 from ingest.driver import broadcast as sending
 from ingest.driver.broadcast import SchemaBroadcast
 from ingest.driver.counters import Counters

@@ -1,0 +1,140 @@
+"""Storage of a checkpoint on a file system that Hadoop knows, through the JVM.
+
+Nobody can lock there: runs fence each other by their numbers (see `checkpoint.py`).
+"""
+
+from __future__ import annotations
+
+import uuid
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from ingest.errors import CheckpointError, ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from py4j.java_gateway import JavaObject, JVMView
+
+
+class HadoopStorage:
+    """A directory on a file system of Hadoop's. Nobody is kept out: runs fence each other by their numbers."""
+
+    lock: int | None = None
+
+    def __init__(self, uri: str, jvm: JVMView, conf: JavaObject, *, make: bool = True) -> None:
+        """`jvm` is py4j's view, `conf` a Hadoop configuration; `make`: its folders. Raises CheckpointError."""
+        self.where = uri.rstrip("/")
+        self._jvm = jvm
+        self._api = jvm.org.apache.hadoop.fs
+        with self._failures("use"):
+            root = self._api.Path(self.where)
+            self._files = root.getFileSystem(conf)
+            self._context = None
+            for folder in ("batches", "schemas", "runs") if make else ():
+                self._files.mkdirs(self._path(folder))
+        try:
+            self._context = self._api.FileContext.getFileContext(root.toUri(), conf)
+            self._overwrite = _java_array(jvm, getattr(self._api, "Options$Rename"), "OVERWRITE")
+        except Exception as exc:  # noqa: BLE001  (py4j's: this file system has no atomic replacement)
+            _only_java(exc)
+
+    def _path(self, name: str) -> JavaObject:
+        return self._api.Path(f"{self.where}/{name}")
+
+    @contextmanager
+    def _failures(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except Exception as exc:
+            why = _only_java(exc)
+            if "No FileSystem for scheme" in why or "ClassNotFoundException" in why:
+                scheme = self.where.partition(":")[0]
+                msg = f"cannot {what} checkpoint {self.where}: Spark has no file system {scheme!r} here"
+                hint = "add the package that brings it, e.g. --conf spark.jars.packages=… (see the documentation)"
+                raise ConfigError(msg, hint) from exc
+            msg = f"cannot {what} checkpoint {self.where}: {why}"
+            raise CheckpointError(msg, "see to its address, its rights and its disk; nothing is lost") from exc
+
+    def read(self, name: str) -> bytes | None:
+        """Return a file, None where there is none."""
+        with self._failures("read"):
+            path = self._path(name)
+            if not self._files.exists(path):
+                return None
+            stream = self._files.open(path)
+            try:
+                return bytes(stream.readAllBytes())
+            finally:
+                stream.close()
+
+    def _put(self, path: JavaObject, data: bytes, *, overwrite: bool) -> None:
+        stream = self._files.create(path, overwrite)
+        try:
+            stream.write(bytearray(data))
+            stream.hflush()
+        finally:
+            stream.close()
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write a file beside, then put it in its place: at once where the file system can, else after a removal."""
+        folder, _, file = name.rpartition("/")
+        temporary = self._path(f"{folder}/.{file}.{uuid.uuid4().hex[:8]}.tmp".lstrip("/"))
+        target = self._path(name)
+        with self._failures("write"):
+            self._put(temporary, data, overwrite=True)
+            if self._context is not None:
+                self._context.rename(temporary, target, self._overwrite)
+                return
+            self._files.delete(target, False)
+            if not self._files.rename(temporary, target):
+                msg = f"cannot write checkpoint {self.where}/{name}: the file could not be renamed"
+                raise CheckpointError(msg, "see to its rights; nothing is lost, run again then")
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Write a file where there is none; the file system lets only one writer do so."""
+        path = self._path(name)
+        with self._failures("write"):
+            if self._files.exists(path):
+                return False
+            try:
+                self._put(path, data, overwrite=False)
+            except Exception as exc:
+                if "xists" not in _only_java(exc):
+                    raise
+                return False
+            return True
+
+    def names(self, folder: str) -> list[str]:
+        """Return the files in a folder."""
+        with self._failures("read"):
+            path = self._path(folder)
+            if not self._files.exists(path):
+                return []
+            return [str(status.getPath().getName()) for status in self._files.listStatus(path)]
+
+    def remove(self, name: str) -> None:
+        """Remove a file if it is there."""
+        with self._failures("write"):
+            self._files.delete(self._path(name), False)
+
+    def close(self) -> None:
+        """Do nothing: the connection is Spark's."""
+
+
+def _java_array(jvm: JVMView, enum: JavaObject, *names: str) -> JavaObject:
+    """Return a Java array of an enum's values, as a method of variable arity wants it."""
+    values = [getattr(enum, name) for name in names]
+    made = jvm.java.lang.reflect.Array.newInstance(values[0].getClass(), len(values))
+    for i, value in enumerate(values):
+        made[i] = value
+    return made
+
+
+def _only_java(exc: Exception) -> str:
+    """Return what Java said, in one line; raises what is no failure of Java's."""
+    if not type(exc).__module__.startswith("py4j"):
+        raise exc
+    cause = getattr(exc, "java_exception", None)
+    text = str(exc) if cause is None else f"{cause.getClass().getSimpleName()}: {cause.getMessage()}"
+    return text.splitlines()[0][:300] if text else type(exc).__name__

@@ -1,0 +1,126 @@
+"""Storage of a checkpoint in a local directory, which the operating system locks."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from typing import TYPE_CHECKING, Final
+
+from ingest.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DYING_S: Final = 15.0
+"""The time that a start waits for the remains of a killed run to go away, in seconds."""
+
+
+class LocalStorage:
+    """A local directory; with `lock`, this process is its only user until `close`."""
+
+    def __init__(self, root: Path, *, lock: bool = True) -> None:
+        """Open; with `lock`, create it where it is missing. Raises CheckpointError."""
+        self.where = str(root)
+        self.lock: int | None = None
+        self._root = root
+        if not lock:
+            return
+        try:
+            for folder in ("batches", "schemas", "runs"):
+                (root / folder).mkdir(parents=True, exist_ok=True)
+            self.lock = _lock(root / "lock")
+        except OSError as exc:
+            msg = f"cannot use checkpoint {root}: {exc.strerror}"
+            raise CheckpointError(msg, "choose another place with --checkpoint") from exc
+
+    def read(self, name: str) -> bytes | None:
+        """Return a file, None where there is none."""
+        try:
+            return (self._root / name).read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as exc:
+            msg = f"cannot read checkpoint {self._root / name}: {exc.strerror}"
+            raise CheckpointError(msg, "see to its rights") from exc
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write a file so that it is there whole or not at all, even when the machine goes down."""
+        path = self._root / name
+        temporary = path.with_name(f".{path.name}.tmp")
+        try:
+            path.parent.mkdir(exist_ok=True)
+            with temporary.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+            folder = os.open(path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+        except OSError as exc:
+            msg = f"cannot write checkpoint {path}: {exc.strerror}"
+            raise CheckpointError(msg, "see to its disk and rights; nothing is lost, run again then") from exc
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Write a file where there is none; the lock keeps others from doing the same."""
+        if (self._root / name).exists():
+            return False
+        self.write(name, data)
+        return True
+
+    def names(self, folder: str) -> list[str]:
+        """Return the files in a folder."""
+        try:
+            return [path.name for path in (self._root / folder).iterdir()]
+        except FileNotFoundError:
+            return []
+        except OSError as exc:
+            msg = f"cannot read checkpoint {self._root / folder}: {exc.strerror}"
+            raise CheckpointError(msg, "see to its rights") from exc
+
+    def remove(self, name: str) -> None:
+        """Remove a file if it is there."""
+        (self._root / name).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Give the lock back."""
+        if self.lock is not None:
+            os.close(self.lock)
+            self.lock = None
+
+
+def _lock(path: Path) -> int:
+    """Return the lock's file descriptor. A killed run's Java process may hold it for a moment more: wait for that."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    deadline = time.monotonic() + DYING_S
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            owner = os.pread(fd, 32, 0).decode(errors="replace").strip()
+            if _alive(owner) or time.monotonic() > deadline:
+                os.close(fd)
+                msg = f"checkpoint {path.parent} is in use by another run (process {owner or 'unknown'})"
+                raise CheckpointError(msg, "stop that one first, or give this pipeline its own --checkpoint") from None
+            time.sleep(0.1)
+        else:
+            break
+    os.ftruncate(fd, 0)
+    os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+    os.set_inheritable(fd, False)
+    return fd
+
+
+def _alive(owner: str) -> bool:
+    if not owner.isdigit():
+        return True
+    try:
+        os.kill(int(owner), 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
