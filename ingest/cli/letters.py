@@ -14,10 +14,11 @@ import typer
 from ingest.cli.parameters import Format, FormatOption, SetOption, parse_start, parse_variables
 from ingest.cli.secrets import masked_errors, warner
 from ingest.cli.table import rows_as_text
+from ingest.config.dead_letters import dead_letters_of
 from ingest.config.diagnostics import did_you_mean
 from ingest.config.loader import load_strictly
 from ingest.deadletter.browse import about, find, letters, tally, whole
-from ingest.deadletter.source import Selection
+from ingest.deadletter.selection import Selection
 from ingest.formats import FORMATS
 from ingest.model.reject import CODES
 from ingest.model.table import SelectorError, selector
@@ -117,7 +118,7 @@ def list_(
             yield letter
 
     with _loaded(file, variables) as pipeline:
-        counts = tally(kept(letters(pipeline.dead_letters(selection), warner(pipeline))))
+        counts = tally(kept(letters(dead_letters_of(pipeline, selection), warner(pipeline))))
     entries = [said for _, _, said in sorted(newest, key=lambda entry: entry[:2])]
     if form is Format.JSON:
         typer.echo(json.dumps(entries, indent=2))
@@ -163,7 +164,7 @@ def show(
         msg = f"{letter[:60]!r} is not PARTITION:OFFSET; `ingest letters list` shows them"
         raise typer.BadParameter(msg, param_hint="PARTITION:OFFSET")
     with _loaded(file, variables) as pipeline:
-        found = whole(find(pipeline.dead_letters(Selection()), warner(pipeline), int(place[1]), int(place[2])))
+        found = whole(find(dead_letters_of(pipeline, Selection()), warner(pipeline), int(place[1]), int(place[2])))
     if form is Format.JSON:
         typer.echo(json.dumps(found, indent=2))
         return

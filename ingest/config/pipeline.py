@@ -14,13 +14,10 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from ingest.component.options import Duration, Options
 from ingest.config.masking import HIDDEN, concealed, mask
 from ingest.deadletter.collector import DirtyDataCollector
-from ingest.errors import ConfigError
-from ingest.kafka.properties import translate
 from ingest.model.table import SelectorError, selector
 from ingest.schema.routes import KeyRule, RouteRule, Rules, TransformRule
 
 if TYPE_CHECKING:
-    from ingest.deadletter.source import LetterSource, Selection
     from ingest.expressions.clauses import Item
     from ingest.expressions.functions import Function
 
@@ -272,20 +269,6 @@ class Pipeline(BaseModel):
         for section in ("source", "sink", "route", "transform", "pipeline"):
             add(section, getattr(self, section))
         return out
-
-    def dead_letters(self, selection: Selection) -> LetterSource:
-        """Return the source that reads the pipeline's dead letters. Raise ConfigError where it collects none."""
-        from ingest.deadletter.source import LetterSource  # noqa: PLC0415  (few commands need it)
-
-        collector = self.pipeline.collector
-        if collector is None or collector.topic is None:
-            msg = "this pipeline has no topic of dead letters (pipeline.dirty-data.collector, type: kafka)"
-            raise ConfigError(msg, "rejects of this pipeline are in its log only")
-        name = self.pipeline.name
-        properties = collector.properties or getattr(self.sink, "properties", {})
-        conf = {**translate(properties), "group.id": f"ingest.{name}.replay"}
-        conf.pop("auto.offset.reset", None)
-        return LetterSource(self.source, collector.topic, conf, name, selection)
 
     @property
     def functions(self) -> tuple[Function, ...]:

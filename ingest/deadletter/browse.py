@@ -16,7 +16,8 @@ from ingest.errors import ConfigError, Unavailable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from ingest.deadletter.source import DeadLetter, LetterSource
+    from ingest.deadletter.dead_letter import DeadLetter
+    from ingest.deadletter.source import LetterSource
     from ingest.kafka.admin import Split
 
 PATIENCE_S: Final = 30.0

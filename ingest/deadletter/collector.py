@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 from pydantic import Field, model_validator
 
 from ingest.component.options import OptionErrors
+from ingest.deadletter.letter import DeadLetterTopic
 from ingest.kafka.connection import KafkaConnection
 from ingest.kafka.properties import LARGEST, translate
 
@@ -81,10 +82,9 @@ class DirtyDataCollector(KafkaConnection):
         """Return a task's side; None if rejects go to the driver's log. `writer`: the sink's, which may be Kafka's."""
         if self.topic is None:
             return None
-        from ingest.deadletter.letter import DeadLetterTopic  # noqa: PLC0415  (the client is slow to import; `check` needs none)
-        from ingest.kafka.writer import KafkaWriter  # noqa: PLC0415
-
         if self.properties:
+            from ingest.kafka.writer import KafkaWriter  # noqa: PLC0415  (the client is slow to import; `check` needs none)
+
             return DeadLetterTopic(self.topic, pipeline, KafkaWriter(self.client(pipeline), checked=True), shared=False)
         return DeadLetterTopic(self.topic, pipeline, writer, shared=True)
 

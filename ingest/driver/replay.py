@@ -17,9 +17,10 @@ import orjson
 from ingest.checkpoint.checkpoint import Progress
 from ingest.checkpoint.inspect import opened
 from ingest.checkpoint.place import CheckpointAccess, StoredPlace
+from ingest.config.dead_letters import dead_letters_of
 from ingest.deadletter.browse import letters as selected
 from ingest.deadletter.browse import tally
-from ingest.deadletter.source import Replayed, Selection
+from ingest.deadletter.selection import Replayed, Selection
 from ingest.driver.backlog import Backlog
 from ingest.driver.context import RunContext
 from ingest.driver.counters import Counters
@@ -46,7 +47,7 @@ _FOLDER = "replays"
 
 def replay(pipeline: Pipeline, settings: Settings, observer: Observer, selection: Selection) -> RunEnded:
     """Replay what is selected and was not replayed before; raises IngestError."""
-    letters = pipeline.dead_letters(selection)
+    letters = dead_letters_of(pipeline, selection)
     context = RunContext(pipeline, settings, observer)
     summary = RunEnded(f"{context.name} (replay)")
     with summarised(summary, observer), CheckpointAccess(StoredPlace(settings.checkpoint)) as access:
@@ -62,7 +63,7 @@ def plan_replay(
     pipeline: Pipeline, settings: Settings, observer: Observer, selection: Selection
 ) -> list[dict[str, Any]]:
     """Count what `replay` would send back, by table, code and topic; writes nothing. Raises IngestError."""
-    source = pipeline.dead_letters(selection)
+    source = dead_letters_of(pipeline, selection)
     with opened(settings.checkpoint, settings.conf, write=False) as checkpoint:
         earlier, _ = replays(checkpoint, lambda *_: False)
     return tally(selected(replace(source, earlier=tuple(earlier)), lambda text: observer(Warned(text))))

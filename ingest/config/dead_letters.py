@@ -1,0 +1,26 @@
+"""The dead letters of a pipeline, as a source."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ingest.deadletter.source import LetterSource
+from ingest.errors import ConfigError
+from ingest.kafka.properties import translate
+
+if TYPE_CHECKING:
+    from ingest.config.pipeline import Pipeline
+    from ingest.deadletter.selection import Selection
+
+
+def dead_letters_of(pipeline: Pipeline, selection: Selection) -> LetterSource:
+    """Return the source that reads the pipeline's dead letters. Raise ConfigError where it collects none."""
+    collector = pipeline.pipeline.collector
+    if collector is None or collector.topic is None:
+        msg = "this pipeline has no topic of dead letters (pipeline.dirty-data.collector, type: kafka)"
+        raise ConfigError(msg, "rejects of this pipeline are in its log only")
+    name = pipeline.pipeline.name
+    properties = collector.properties or getattr(pipeline.sink, "properties", {})
+    conf = {**translate(properties), "group.id": f"ingest.{name}.replay"}
+    conf.pop("auto.offset.reset", None)
+    return LetterSource(pipeline.source, collector.topic, conf, name, selection)

@@ -1,0 +1,101 @@
+"""Dead letters as the records that they were; only their position is the letter's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ingest.deadletter.letter import PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ingest.model.record import Headers, Record
+
+
+@dataclass(slots=True)
+class DeadLetter:
+    """A letter, as the record that it was."""
+
+    letter: Record
+    said: Mapping[str, str]
+
+    def key(self) -> bytes | None:
+        """Return the original key."""
+        return self.letter.key()
+
+    def value(self) -> bytes | None:
+        """Return the original value."""
+        return self.letter.value()
+
+    def topic(self) -> str:
+        """Return the original topic."""
+        return self.said.get("topic", "")
+
+    def partition(self) -> int | None:
+        """Return the letter's partition."""
+        return self.letter.partition()
+
+    def offset(self) -> int | None:
+        """Return the letter's position."""
+        return self.letter.offset()
+
+    def timestamp(self) -> tuple[int, int]:
+        """Return the original time."""
+        return self.letter.timestamp()
+
+    def headers(self) -> Headers:
+        """Return the original headers."""
+        return [(name, value) for name, value in self.letter.headers() or [] if not name.startswith(PREFIX)]
+
+    def leader_epoch(self) -> None:
+        """Return None: it is not kept."""
+        return
+
+    @property
+    def origin(self) -> Origin:
+        """The record as it stood when it was rejected."""
+        return Origin(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """A letter's record, where it stood when it was rejected."""
+
+    letter: DeadLetter
+
+    def key(self) -> bytes | None:
+        """Return the original key."""
+        return self.letter.key()
+
+    def value(self) -> bytes | None:
+        """Return the original value."""
+        return self.letter.value()
+
+    def topic(self) -> str:
+        """Return the original topic."""
+        return self.letter.topic()
+
+    def partition(self) -> int:
+        """Return the original partition."""
+        return _number(self.letter.said.get("partition"))
+
+    def offset(self) -> int:
+        """Return the original offset."""
+        return _number(self.letter.said.get("offset"))
+
+    def timestamp(self) -> tuple[int, int]:
+        """Return the original time."""
+        return self.letter.timestamp()
+
+    def headers(self) -> Headers:
+        """Return the original headers."""
+        return self.letter.headers()
+
+    def leader_epoch(self) -> None:
+        """Return nothing: it is not kept."""
+        return
+
+
+def _number(text: str | None) -> int:
+    return int(text) if text is not None and text.isdigit() else 0
