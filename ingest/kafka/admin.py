@@ -21,7 +21,6 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import (
-    AdminClient,
     ConfigResource,
     NewPartitions,
     NewTopic,
@@ -31,23 +30,18 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from ingest.errors import AccessError, ConfigError, IngestError, TopicMissing, Unavailable
-from ingest.kafka.client import close, usable
-from ingest.kafka.failures import error_of, explain, is_away, is_settling, refuse
-from ingest.kafka.probe import refuse_advertised, wrong_address
-from ingest.kafka.properties import BOOTSTRAP, CREATE, FALSE, shared
-from ingest.kafka.tls import own_certificate, why_untrusted
+from ingest.errors import IngestError, TopicMissing, Unavailable
+from ingest.kafka.admin_connection import REQUEST_S, AdminConnection
+from ingest.kafka.client import close
+from ingest.kafka.failures import error_of, is_settling, refuse
+from ingest.kafka.properties import CREATE, FALSE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
-    from concurrent.futures import Future
 
 Split: TypeAlias = tuple[str, int]
 """A topic's name and the number of a partition."""
 
-REQUEST_S: Final = 10.0
-PATIENCE_S: Final = 4.0
-"""Longest time of one try to connect, in seconds."""
 SETTLE_S: Final = 15.0
 """Time in seconds that a broker gets to answer after it was started, or after a partition's leader moved."""
 _T = TypeVar("_T")
@@ -85,122 +79,31 @@ class Topic:
 
 
 class Cluster:
-    """A cluster, and the admin client that asks it."""
+    """A cluster: its topics, their offsets, its consumer groups."""
 
     def __init__(self, conf: Mapping[str, str]) -> None:
         """Keep the configuration; connect to nothing yet.
 
         `conf` has properties of librdkafka. The admin client uses only those that every kind of client knows.
         """
-        self.conf = dict(conf)
-        self.servers = conf[BOOTSTRAP]
-        self.last_error: KafkaError | None = None
-        self._shared = {
-            "socket.connection.setup.timeout.ms": "10000",
-            **shared(conf),
-            "log_level": 0,
-            "error_cb": self._note,
-        }
-        self._client: AdminClient | None = None
+        self._link = AdminConnection(conf)
+        self.conf, self.servers = self._link.conf, self._link.servers
         self._committer: Consumer | None = None
         self._commit_failed: KafkaError | None = None
-
-    @property
-    def _admin(self) -> AdminClient:
-        """Return the admin client.
-
-        After a failure it is a new client: the old one may still use an outdated epoch of a leader.
-        """
-        if self._client is None:
-            try:
-                self._client = AdminClient(self._shared)
-            except (KafkaException, ValueError, TypeError) as exc:
-                raise refuse(exc, "the connection", self.servers) from exc
-        return self._client
-
-    def _note(self, error: KafkaError) -> None:
-        if error.code() != KafkaError._ALL_BROKERS_DOWN or self.last_error is None:  # noqa: SLF001
-            self.last_error = error
 
     def _committed(self, error: KafkaError | None, _: object) -> None:
         self._commit_failed = error
 
-    def _explain(self, exc: Exception | KafkaError, what: str) -> IngestError:
-        if self._client is not None:
-            self._client.poll(0)  # deliver the connection's own errors, which wait in the client
-        if isinstance(exc, (KafkaException, KafkaError)):
-            if is_away(exc):
-                self._client = None
-            # "timed out" tells less than the error that the connection reported meanwhile
-            better, self.last_error = self.last_error, None
-            if better is not None and is_away(exc):
-                return self._closer(explain(better, what, self.servers), better)
-            return explain(exc, what, self.servers)
-        self._client = None
-        return Unavailable(
-            f"cannot {what}: no answer from the broker at {self.servers} in time: {exc}", "run again later"
-        )
-
-    def _closer(self, error: IngestError, cause: KafkaError) -> IngestError:
-        """Return the error with details about the certificates, where a look at them gives any."""
-        if isinstance(error, AccessError):
-            about_broker = "is not trusted" in error.message
-            more = why_untrusted(self.servers, self.conf) if about_broker else ""
-            if "certificate" in cause.str() and not about_broker:
-                more = own_certificate(self.conf)
-            if more:
-                hint = "use a name that the certificate is for" if "mismatch" in more else error.hint
-                return AccessError(f"{error.message} ({more})", hint)
-        return error
-
-    def _get(self, future: Future[_T], what: str) -> _T:
-        try:
-            return future.result(REQUEST_S + 2)
-        except (KafkaException, TimeoutError) as exc:
-            raise self._explain(exc, what) from exc
-
     def connect(self, within_s: float, tell: Callable[[str], None] | None = None) -> str:
-        """Return the cluster's id, once the cluster answers.
-
-        Raise Unavailable after `within_s` seconds. Raise errors that another try cannot mend at once: AccessError, and
-        ConfigError for an address at which nothing can answer. `tell` is called once with a message for people, when
-        there is no answer yet.
-        """
-        usable(self.conf)
-        deadline = time.monotonic() + within_s
-        patience = 1.0  # in seconds; short at first, so that a refused login shows soon
-        suspect: ConfigError | None = None
-        told = False
-        while True:
-            try:
-                metadata = self._admin.list_topics(timeout=min(patience, max(0.1, deadline - time.monotonic())))
-            except KafkaException as exc:
-                error = self._explain(exc, "connect")
-                left = deadline - time.monotonic()
-                final = left <= 0 or not isinstance(error, Unavailable)
-                if tell is not None and not told and not final:
-                    until = time.strftime("%H:%M:%S UTC", time.gmtime(time.time() + left))
-                    tell(f"{error.message.partition(': ')[2]}; trying until {until}")
-                before = suspect
-                suspect = wrong_address(self.conf, "connect") if final or not told or before is not None else None
-                if suspect is not None and (final or before is not None):  # a stopping broker looks the same briefly
-                    raise suspect from exc
-                if final:
-                    raise error from exc
-                told = True
-                patience = min(2 * patience, PATIENCE_S)
-                time.sleep(0.2)
-            else:
-                brokers = [(str(broker.host), broker.port) for broker in metadata.brokers.values()]
-                refuse_advertised(brokers, self.servers)
-                return str(metadata.cluster_id)
+        """Return the cluster's id, once the cluster answers; see `AdminConnection.connect`."""
+        return self._link.connect(within_s, tell)
 
     def names(self) -> set[str]:
         """Return the names of all topics that this user may see. Raise IngestError."""
         try:
-            return set(self._admin.list_topics(timeout=REQUEST_S).topics)
+            return set(self._link.client.list_topics(timeout=REQUEST_S).topics)
         except KafkaException as exc:
-            raise self._explain(exc, "list topics") from exc
+            raise self._link.explain(exc, "list topics") from exc
 
     @_settled
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
@@ -210,10 +113,12 @@ class Cluster:
         """
         out = {}
         wanted = list(names)
-        futures = self._admin.describe_topics(TopicCollection(wanted), request_timeout=REQUEST_S) if wanted else {}
+        futures = (
+            self._link.client.describe_topics(TopicCollection(wanted), request_timeout=REQUEST_S) if wanted else {}
+        )
         for name, future in futures.items():
             try:
-                found = self._get(future, f"describe topic {name}")
+                found = self._link.get(future, f"describe topic {name}")
             except TopicMissing:
                 continue
             out[name] = Topic(name, str(found.topic_id), len(found.partitions), bool(found.is_internal))
@@ -230,14 +135,14 @@ class Cluster:
         if not request:
             return {}
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-        futures = self._admin.list_offsets(request, isolation_level=level, request_timeout=REQUEST_S)
+        futures = self._link.client.list_offsets(request, isolation_level=level, request_timeout=REQUEST_S)
         out = {}
         for tp, future in futures.items():
             what = f"ask for the offsets of {tp.topic}[{tp.partition}]"
-            offset = out[tp.topic, tp.partition] = int(self._get(future, what).offset)  # type: ignore[attr-defined]
+            offset = out[tp.topic, tp.partition] = int(self._link.get(future, what).offset)  # type: ignore[attr-defined]
             if offset == OFFSET_INVALID:  # the client returns this value without an error where no leader answered
                 cause = KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
-                raise self._explain(cause, what) from cause
+                raise self._link.explain(cause, what) from cause
         return out
 
     def earliest(self, splits: Iterable[Split]) -> dict[Split, int]:
@@ -270,17 +175,17 @@ class Cluster:
         try:
             found = self._member(group).committed([TopicPartition(*split) for split in splits], timeout=REQUEST_S)
         except KafkaException as exc:
-            raise self._explain(exc, what) from exc
+            raise self._link.explain(exc, what) from exc
         for tp in found:
             if tp.error is not None:
-                raise self._explain(tp.error, what) from KafkaException(tp.error)
+                raise self._link.explain(tp.error, what) from KafkaException(tp.error)
         return {(tp.topic, tp.partition): (tp.offset, tp.metadata or "") for tp in found if tp.offset >= 0}
 
     def _member(self, group: str) -> Consumer:
         """Return a consumer with this group id. It never joins the group and reads nothing."""
         if self._committer is None:
             quiet = {
-                "enable.auto.commit": False, "log_level": 0, "error_cb": self._note, "on_commit": self._committed,
+                "enable.auto.commit": False, "log_level": 0, "error_cb": self._link.note, "on_commit": self._committed,
             }  # fmt: skip
             try:
                 self._committer = Consumer({**self.conf, "group.id": group, **quiet})
@@ -291,8 +196,8 @@ class Cluster:
     @_settled
     def members(self, group: str) -> list[str]:
         """Return the client ids of a consumer group's members."""
-        (future,) = self._admin.describe_consumer_groups([group], request_timeout=REQUEST_S).values()
-        found = self._get(future, f"describe consumer group {group}")
+        (future,) = self._link.client.describe_consumer_groups([group], request_timeout=REQUEST_S).values()
+        found = self._link.get(future, f"describe consumer group {group}")
         return [str(member.client_id) for member in found.members or []]  # type: ignore[attr-defined]
 
     def commit(self, group: str, positions: Mapping[Split, int], note: str = "", *, wait: bool = True) -> None:
@@ -309,10 +214,10 @@ class Cluster:
             else:
                 member.commit(offsets=offsets, asynchronous=True)
         except KafkaException as exc:
-            raise self._explain(exc, f"commit offsets to group {group}") from exc
+            raise self._link.explain(exc, f"commit offsets to group {group}") from exc
         failed, self._commit_failed = self._commit_failed, None
         if failed is not None:
-            raise self._explain(failed, f"commit offsets to group {group}")
+            raise self._link.explain(failed, f"commit offsets to group {group}")
 
     def create(
         self,
@@ -334,14 +239,14 @@ class Cluster:
             raise TopicMissing(msg, f"create it{f' with {how}' if how else ''}, or leave that property out")
         new = [NewTopic(name, partitions, replication, config=dict(config)) for name in names]
         created = set()
-        asked = self._admin.create_topics(new, request_timeout=REQUEST_S, validate_only=dry_run) if new else {}
+        asked = self._link.client.create_topics(new, request_timeout=REQUEST_S, validate_only=dry_run) if new else {}
         for name, future in asked.items():
             try:
                 future.result(REQUEST_S + 2)
                 created.add(name)
             except KafkaException as exc:
                 if error_of(exc).code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                    raise self._explain(exc, f"create topic {name}") from exc
+                    raise self._link.explain(exc, f"create topic {name}") from exc
         return created
 
     def widen(self, name: str, partitions: int) -> None:
@@ -349,16 +254,18 @@ class Cluster:
         found = self.topics([name]).get(name)
         if found is None or found.partitions >= partitions:
             return
-        (future,) = self._admin.create_partitions([NewPartitions(name, partitions)], request_timeout=REQUEST_S).values()
-        self._get(future, f"add partitions to topic {name}")
+        (future,) = self._link.client.create_partitions(
+            [NewPartitions(name, partitions)], request_timeout=REQUEST_S
+        ).values()
+        self._link.get(future, f"add partitions to topic {name}")
         self.wait_until(lambda: self.topics([name])[name].partitions >= partitions, 10)
 
     def topic_config(self, name: str, key: str) -> str | None:
         """Return one setting of a topic. Return None where this user may not read it, or the topic does not have it."""
         resource = ConfigResource(ConfigResource.Type.TOPIC, name)
-        (future,) = self._admin.describe_configs([resource], request_timeout=REQUEST_S).values()
+        (future,) = self._link.client.describe_configs([resource], request_timeout=REQUEST_S).values()
         try:
-            entry = self._get(future, f"read the settings of topic {name}").get(key)
+            entry = self._link.get(future, f"read the settings of topic {name}").get(key)
         except IngestError:
             return None
         return None if entry is None else str(entry.value)
@@ -369,10 +276,10 @@ class Cluster:
         Return None where this user may not read it, or the brokers do not have it.
         """
         try:
-            brokers = self._admin.list_topics(timeout=REQUEST_S).brokers
+            brokers = self._link.client.list_topics(timeout=REQUEST_S).brokers
             resource = ConfigResource(ConfigResource.Type.BROKER, str(min(brokers)))
-            (future,) = self._admin.describe_configs([resource], request_timeout=REQUEST_S).values()
-            entry = self._get(future, "read the settings of the brokers").get(key)
+            (future,) = self._link.client.describe_configs([resource], request_timeout=REQUEST_S).values()
+            entry = self._link.get(future, "read the settings of the brokers").get(key)
         except (IngestError, KafkaException, ValueError):
             return None
         return None if entry is None else str(entry.value)
@@ -385,8 +292,8 @@ class Cluster:
         ]
         # One request for each mechanism: a request may change each user only once
         for change in changes:
-            (future,) = self._admin.alter_user_scram_credentials([change], request_timeout=REQUEST_S).values()
-            self._get(future, f"set the password of user {user}")
+            (future,) = self._link.client.alter_user_scram_credentials([change], request_timeout=REQUEST_S).values()
+            self._link.get(future, f"set the password of user {user}")
 
     def wait_until(self, condition: Callable[[], bool], within_s: float) -> bool:
         """Wait until the condition is true, and tell whether that happened in time.

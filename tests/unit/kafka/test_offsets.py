@@ -12,6 +12,7 @@ from confluent_kafka import OFFSET_END, OFFSET_INVALID, TopicPartition
 from ingest.errors import Unavailable
 from ingest.kafka import admin
 from ingest.kafka.admin import Cluster
+from ingest.kafka.admin_connection import AdminConnection
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +38,7 @@ class Client:
 def cluster(monkeypatch: pytest.MonkeyPatch, *answers: int) -> Cluster:
     monkeypatch.setattr(admin, "SETTLE_S", 0.5)
     client = Client(answers)
-    monkeypatch.setattr(Cluster, "_admin", client)
+    monkeypatch.setattr(AdminConnection, "client", client)
     return Cluster({"bootstrap.servers": "nowhere:1"})
 
 
