@@ -7,10 +7,13 @@ Rules: docs/spec/sources.md.
 from __future__ import annotations
 
 import time
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from ingest.errors import ConfigError, DataLoss, IngestError, TopicMissing, Unavailable
+from ingest.errors import DataLoss, TopicMissing
 from ingest.kafka.admin import SETTLE_S, Cluster
+from ingest.sources.kafka_group import GroupOffsets
+from ingest.sources.kafka_positions import ChosenPositions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -20,18 +23,11 @@ if TYPE_CHECKING:
 
 CONNECT_S: Final = 15.0
 """The time that a start waits for the broker, in seconds."""
-KEEP_S: Final = 30.0
-"""The time after which the group's offsets are shown anew while nothing happens, in seconds."""
-GONE_S: Final = 3 * KEEP_S
-"""After this many seconds without a sign of it, another pipeline with the same group counts as gone."""
 COMPARE_S: Final = 1.0
 """The time between looks at the topics' ids, in seconds: offsets do not tell a topic from a later one of its name."""
 BACK_S: Final = 5.0
 """The time between two looks for topics that were deleted and may come back, in seconds."""
 LOSS_HINT: Final = "set scan.on-data-loss to earliest or latest to go on without, or use another pipeline.name"
-_NOTE: Final = "ingest"
-_EARLIEST: Final = frozenset({"earliest", "smallest", "beginning"})
-_LATEST: Final = frozenset({"latest", "largest", "end"})
 
 
 class KafkaSourceCoordinator:
@@ -45,26 +41,20 @@ class KafkaSourceCoordinator:
         self._pipeline = pipeline
         self._conf = options.client(pipeline)
         self._warn = warn
-        self._committed = self._conf.get("isolation.level", "read_committed") == "read_committed"
         self._cluster: Cluster | None = None
-        self._owner = ""
-        self._shown: dict[Split, int] = {}
-        self._shown_at = 0.0
         self._bounds: dict[Split, int] | None = None
         self._discovered = 0.0
         self._compared = 0.0
         """The time when the topics' ids were looked at, as `time.monotonic` has it."""
         self._gone: set[str] = set()
         """Topics that were read and are not there any more, while `scan.on-data-loss` lets the run go on."""
-        self._commit_failed = False
 
     def connect(self) -> str:
         """Return the cluster's id; raises Unavailable when it does not answer."""
         self._cluster = Cluster(self._conf)
         cluster_id = self._cluster.connect(CONNECT_S, self._warn)
-        self.options.reader(
-            self._pipeline
-        ).close()  # a property that a consumer does not take shows here, not in a task
+        # A property that a consumer does not take shows here, not in a task
+        self.options.reader(self._pipeline).close()
         return cluster_id
 
     @property
@@ -72,6 +62,14 @@ class KafkaSourceCoordinator:
         """The connection that `connect` made."""
         assert self._cluster is not None
         return self._cluster
+
+    @cached_property
+    def _chosen(self) -> ChosenPositions:
+        return ChosenPositions(self.options, self._conf, self.cluster)
+
+    @cached_property
+    def _group(self) -> GroupOffsets:
+        return GroupOffsets(self._conf["group.id"], self.cluster, self._warn)
 
     # -- where to start ----------------------------------------------------------------------------------------------
 
@@ -83,20 +81,20 @@ class KafkaSourceCoordinator:
         The checkpoint's, else that of `from_time` (milliseconds since 1970), else what the options say. A partition
         that joined a topic which was read before, and a topic that a pattern found since, start at their beginning.
         """
-        self._owner = owner
+        self._group.owner = owner
         found = self._find(ids)
         if self.options.check_group:
-            self._refuse_others([(n, p) for n, t in found.items() for p in range(t.partitions)])
+            self._group.refuse_others([(n, p) for n, t in found.items() for p in range(t.partitions)])
         named = {name: i for name, i in ids.items() if name in self.options.topics or self.options.chooses(name)}
         positions = self._compare(stored, named, found, "since the last run")
         new = [(n, p) for n, t in found.items() for p in range(t.partitions) if (n, p) not in positions]
         late = [s for s in new if s[0] in ids or (ids and self.options.topic_pattern is not None)]
-        positions.update(self._initial(late, "earliest-offset"))
+        positions.update(self._chosen.starts(late, "earliest-offset"))
         mode = self.options.startup_mode if from_time is None else "timestamp"
-        positions.update(self._initial([s for s in new if s not in set(late)], mode, from_time))
+        positions.update(self._chosen.starts([s for s in new if s not in set(late)], mode, from_time))
         self._discovered = time.monotonic()
         positions = self._within(positions)
-        self._bounds = self._ends_of_all(positions)
+        self._bounds = self._chosen.bounds(positions)
         return positions
 
     def _compare(
@@ -116,7 +114,7 @@ class KafkaSourceCoordinator:
                 self._loss(f"topic {name} was deleted and created again {when}", "it is read afresh")
                 out = {split: at for split, at in out.items() if split[0] != name}
                 reset = "earliest-offset" if self.options.on_data_loss != "latest" else "latest-offset"
-                out.update(self._initial([(name, p) for p in range(topic.partitions)], reset))
+                out.update(self._chosen.starts([(name, p) for p in range(topic.partitions)], reset))
             else:
                 for split in [s for s in out if s[0] == name and s[1] >= topic.partitions]:
                     self._loss(f"partition {split[1]} of topic {name} is gone", "it is read no more")
@@ -139,65 +137,6 @@ class KafkaSourceCoordinator:
         if not found and not ids:
             self._warn(f"no topic matches source.topic-pattern {self.options.topic_pattern!r} yet")
         return found
-
-    def _initial(self, splits: list[Split], mode: str, from_time: int | None = None) -> dict[Split, int]:
-        """Return where these splits start by a start mode."""
-        if not splits:
-            return {}
-        if mode == "earliest-offset":
-            return self.cluster.earliest(splits)
-        if mode == "latest-offset":
-            return self.cluster.latest(splits, committed=self._committed)
-        if mode == "timestamp":
-            return self._at_time(splits, self.options.startup_timestamp if from_time is None else from_time)
-        if mode == "specific-offsets":
-            named = self.options.start_at
-            self._exist(named, splits, "scan.startup.specific-offsets")
-            rest = self.cluster.earliest([split for split in splits if split not in named])
-            chosen = {split: at for split, at in named.items() if split in set(splits)}
-            return {**rest, **self._in_range(chosen, "scan.startup.specific-offsets names offset")}
-        group = self._conf["group.id"]
-        committed = self.cluster.group_offsets(group, splits)
-        wanted = {split: committed.get(split) for split in splits}
-        return self._in_range(wanted, f"consumer group {group!r} stands at offset")
-
-    def _at_time(self, splits: Iterable[Split], millis: int | None) -> dict[Split, int]:
-        """Return the first offset that is not older than a time; where all are, the end."""
-        wanted = list(splits)
-        found = self.cluster.at_time(wanted, millis or 0)
-        late = [split for split, at in found.items() if at < 0]
-        return {**found, **self.cluster.latest(late, committed=self._committed)}
-
-    @staticmethod
-    def _exist(named: Mapping[Split, int], splits: Iterable[Split], option: str) -> None:
-        there = set(splits)
-        for topic, partition in named:
-            if (topic, partition) not in there and any(name == topic for name, _ in there):
-                msg = f"{option} names partition {partition} of topic {topic}, which does not exist"
-                raise ConfigError(msg, "correct the option, or create the partition")
-
-    def _in_range(self, wanted: Mapping[Split, int | None], what: str) -> dict[Split, int]:
-        """Return the wanted offsets where they are there, else what `properties.auto.offset.reset` says."""
-        earliest, latest = self.cluster.earliest(wanted), self.cluster.latest(wanted, committed=False)
-        reset = self.options.properties.get("auto.offset.reset")
-        positions = {}
-        for split, at in wanted.items():
-            if at is not None and earliest[split] <= at <= latest[split]:
-                positions[split] = at
-            elif reset in _EARLIEST:
-                positions[split] = earliest[split]
-            elif reset in _LATEST:
-                positions[split] = latest[split]
-            else:
-                where = f"{split[0]}[{split[1]}]"
-                why = (
-                    f"consumer group {self._conf['group.id']!r} has no offset in {where}"
-                    if at is None
-                    else f"{what} {at} in {where}, which holds {earliest[split]} to {latest[split]}"
-                )
-                hint = "set scan.startup.mode to earliest-offset or latest-offset, or properties.auto.offset.reset"
-                raise ConfigError(f"{why}, and nothing says where to start instead", hint)
-        return positions
 
     def _loss(self, what: str, then: str) -> None:
         if self.options.on_data_loss == "fail":
@@ -223,7 +162,7 @@ class KafkaSourceCoordinator:
             other = {split: at for split, at in now.items() if before.get(split[0]) != self.ids[split[0]]}
             if self._bounds is not None:
                 kept = {split: self._bounds[split] for split in now if split not in other}
-                self._bounds = {**kept, **self._ends_of_others(other)}
+                self._bounds = {**kept, **self._chosen.bounds_of_others(other)}
             self._compared = time.monotonic()
             return now
 
@@ -249,43 +188,14 @@ class KafkaSourceCoordinator:
         if to == "earliest":
             return self.cluster.earliest(splits)
         if to == "latest":
-            return self.cluster.latest(splits, committed=self._committed)
-        return self._at_time(splits, to)
+            return self.cluster.latest(splits, committed=self._chosen.committed)
+        return self._chosen.at_time(splits, to)
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
         """Return these topics as they are now; those that are gone are left out."""
         return self.cluster.topics(names)
 
     # -- where to end ------------------------------------------------------------------------------------------------
-
-    def _ends_of_all(self, positions: Mapping[Split, int]) -> dict[Split, int] | None:
-        """Return where each split ends for good, by `scan.bounded.mode`; None where none does."""
-        mode, options = self.options.bounded_mode, self.options
-        if mode == "unbounded":
-            return None
-        if mode == "latest-offset":
-            return self.cluster.latest(positions, committed=self._committed)
-        if mode == "timestamp":
-            return self._at_time(positions, options.bounded_timestamp)
-        if mode == "specific-offsets":
-            named = options.end_at
-            self._exist(named, positions, "scan.bounded.specific-offsets")
-            return {split: named.get(split, at) for split, at in positions.items()}
-        group = self._conf["group.id"]
-        found = self.cluster.group_offsets(group, positions)
-        for topic, partition in positions:
-            if (topic, partition) not in found:
-                msg = f"consumer group {group!r} has no offset in {topic}[{partition}] to end at"
-                raise ConfigError(msg, "commit one, or set scan.bounded.mode to something else")
-        return found
-
-    def _ends_of_others(self, positions: Mapping[Split, int]) -> dict[Split, int]:
-        """Return the ends of splits whose topics were created again during the run: the group knows nothing of them."""
-        if self.options.bounded_mode == "timestamp":
-            return self._at_time(positions, self.options.bounded_timestamp)
-        if self.options.bounded_mode == "specific-offsets":
-            return {split: self.options.end_at.get(split, at) for split, at in positions.items()}
-        return self.cluster.latest(positions, committed=self._committed)
 
     def ends(self, positions: Mapping[Split, int]) -> dict[Split, int]:
         """Return where each split ends now: for readers of committed records, the last stable offset.
@@ -297,7 +207,7 @@ class KafkaSourceCoordinator:
             names = {topic for topic, _ in positions}
             self._refuse_changed(self.cluster.topics(names), names)
         try:
-            now = self.cluster.latest(positions, committed=self._committed)
+            now = self.cluster.latest(positions, committed=self._chosen.committed)
         except TopicMissing as exc:
             raise DataLoss(f"data loss: {exc.message}", LOSS_HINT) from exc
         if self._bounds is None:
@@ -330,7 +240,7 @@ class KafkaSourceCoordinator:
         self._refuse_changed(found, self.ids)
         new = [(n, p) for n, t in found.items() for p in range(t.partitions) if (n, p) not in positions]
         try:
-            starts = self._initial(new, "earliest-offset")
+            starts = self._chosen.starts(new, "earliest-offset")
         except TopicMissing:  # it is gone already
             return {}
         self.ids.update({name: topic.id for name, topic in found.items()})
@@ -347,56 +257,13 @@ class KafkaSourceCoordinator:
 
     # -- the consumer group ------------------------------------------------------------------------------------------
 
-    def _refuse_others(self, splits: Iterable[Split]) -> None:
-        """`scan.check.duplicated.group.id`: raises ConfigError where somebody else reads with the group.
-
-        Ordinary readers are its members. A pipeline is none, as it reads what it planned itself: it leaves its
-        checkpoint's identity and the time beside the offsets that it shows.
-        """
-        group = self._conf["group.id"]
-        hint = "stop it, choose another properties.group.id, or unset scan.check.duplicated.group.id"
-        members = self.cluster.members(group)
-        if members:
-            msg = f"consumer group {group!r} is in use by {len(members)} reader(s): {', '.join(sorted(members))}"
-            raise ConfigError(msg, hint)
-        for (topic, partition), (_, note) in self.cluster.group_commits(group, splits).items():
-            word, _, rest = note.partition(" ")
-            owner, _, millis = rest.partition(" ")
-            if word != _NOTE or owner == self._owner or not millis.isdigit():
-                continue
-            age = abs(time.time() - int(millis) / 1000)
-            if age < GONE_S:
-                msg = (
-                    f"consumer group {group!r} is in use by another pipeline (checkpoint {owner}), which showed its "
-                    f"offset in {topic}[{partition}] {age:.0f} s ago"
-                )
-                raise ConfigError(msg, f"{hint}; one that was killed is forgotten after {GONE_S:.0f} s")
-
     def commit(self, positions: Mapping[Split, int]) -> None:
         """Show the positions as the consumer group's offsets. Only for monitoring: a failure is a warning, once."""
-        self._show(positions, f"{_NOTE} {self._owner} {time.time() * 1000:.0f}", wait=False)
+        self._group.commit(positions)
 
     def keep(self, positions: Mapping[Split, int]) -> None:
         """Show them again now and then while nothing happens: brokers forget offsets, and others look at the time."""
-        if time.monotonic() - self._shown_at > KEEP_S:
-            self.commit(positions)
-
-    def _show(self, positions: Mapping[Split, int], note: str, *, wait: bool) -> None:
-        self._shown, self._shown_at = dict(positions), time.monotonic()
-        if not positions:
-            return
-        try:
-            self.cluster.commit(self._conf["group.id"], positions, note, wait=wait)
-            self._commit_failed = False
-        except Unavailable:
-            return
-        except IngestError as exc:
-            self._complain(str(exc))
-
-    def _complain(self, text: str) -> None:
-        if not self._commit_failed:
-            self._commit_failed = True
-            self._warn(f"{text}; the group's offsets do not show this run's progress, nothing else is affected")
+        self._group.keep(positions)
 
     def fingerprint(self, cluster_id: str) -> dict[str, Any]:
         """Return what a checkpoint of this source depends on."""
@@ -405,6 +272,5 @@ class KafkaSourceCoordinator:
     def close(self) -> None:
         """Let go of the connections."""
         if self._cluster is not None:
-            if self._shown and not self._commit_failed:
-                self._show(self._shown, "", wait=True)  # somebody else may have the group now
+            self._group.close()
             self._cluster.close()
