@@ -25,6 +25,14 @@ cdef int find(void *library, void **place, const char *name) except -1:
 
 cdef int find_all(void *library) except -1:
     """Fill the table of functions; raises LookupError where one is missing."""
+    find_common(library)
+    find_consumer(library)
+    find_producer(library)
+    return 0
+
+
+cdef int find_common(void *library) except -1:
+    """Find the functions of every client: configurations, errors, topics, metadata."""
     find(library, <void **> &rd.version, b"rd_kafka_version")
     find(library, <void **> &rd.conf_new, b"rd_kafka_conf_new")
     find(library, <void **> &rd.conf_destroy, b"rd_kafka_conf_destroy")
@@ -54,6 +62,11 @@ cdef int find_all(void *library) except -1:
     find(library, <void **> &rd.topic_partition_list_destroy, b"rd_kafka_topic_partition_list_destroy")
     find(library, <void **> &rd.metadata, b"rd_kafka_metadata")
     find(library, <void **> &rd.metadata_destroy, b"rd_kafka_metadata_destroy")
+    return 0
+
+
+cdef int find_consumer(void *library) except -1:
+    """Find the functions that read records."""
     find(library, <void **> &rd.poll_set_consumer, b"rd_kafka_poll_set_consumer")
     find(library, <void **> &rd.queue_get_consumer, b"rd_kafka_queue_get_consumer")
     find(library, <void **> &rd.queue_destroy, b"rd_kafka_queue_destroy")
@@ -70,6 +83,11 @@ cdef int find_all(void *library) except -1:
     find(library, <void **> &rd.message_headers, b"rd_kafka_message_headers")
     find(library, <void **> &rd.message_leader_epoch, b"rd_kafka_message_leader_epoch")
     find(library, <void **> &rd.header_get_all, b"rd_kafka_header_get_all")
+    return 0
+
+
+cdef int find_producer(void *library) except -1:
+    """Find the functions that write records, and those of transactions."""
     find(library, <void **> &rd.produce, b"rd_kafka_produce")
     find(library, <void **> &rd.produceva, b"rd_kafka_produceva")
     find(library, <void **> &rd.headers_new, b"rd_kafka_headers_new")
