@@ -126,7 +126,7 @@ class ChangeEncoder:
         emit: Callable[[Record], None],
     ) -> None:
         """Emit an insert or update; raises Drift, KeyChanged or RowError, having emitted nothing."""
-        text, _, _ = self._coercer.row(after, declared)
+        text = self._coercer.row(parse_row(after), declared)
         row = {name: text.get(name, b"null") for name in self._columns}
         key = self._key_in(after)
         self._check(key, message_key, declared)

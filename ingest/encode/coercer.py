@@ -1,7 +1,7 @@
 """The check whether a row fits its table's schema, value by value, and its text as the sink's table wants it.
 
-In: the JSON text of a row. Out: the text of each column. The slow way, for what no compiled decoder takes, and for
-sinks that need the values one by one. Numbers keep their digits, always. Rules: docs/spec/types.md#conformance.
+In: the texts of a row's values. Out: the text of each column. Numbers keep their digits, always. Rules:
+docs/spec/types.md#conformance, docs/spec/values.md.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from ingest.model.reject import RowError
 from ingest.model.rowtext import parse_row
 from ingest.model.schema import MAX_NAME
 from ingest.model.spelling import respelled
-from ingest.model.values import accepts, fits, needs_writing, written
+from ingest.model.values import accepts, fits, written
 from ingest.schema.infer import said_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import msgspec
 
     from ingest.model.change import InlineSchema
@@ -65,32 +67,19 @@ class RowCoercer:
             if name in self.sink_types and types.merge(data_type, self.sink_types[name]) != self.sink_types[name]
         }
         """Columns whose type in the sink's table could not be widened, so that some values may not fit."""
-        self.rewritten = {
-            name
-            for name, data_type in self.source_types.items()
-            if name in self.sink_types and needs_writing(data_type, self.sink_types[name])
-        }
-        """Columns with values to write otherwise than they came, whatever they are."""
         self.static = inference.static
         self.strings_in_keys = inference.reading.as_string
         """True if every key value is a text, because the format's options say that values are."""
 
-    def row(
-        self, raw: msgspec.Raw, declared: InlineSchema | None
-    ) -> tuple[dict[str, bytes], frozenset[str], frozenset[str]]:
-        """Return the text of each column that is there, in the row's order; what columns are not; which texts changed.
+    def row(self, row: Mapping[str, bytes], declared: InlineSchema | None) -> dict[str, bytes]:
+        """Return the text of each column of the sink's table that a row has, in the row's order.
 
         Raises Drift for what the schema does not take, and RowError.
         """
-        fields = parse_row(raw)
-        order = tuple(fields)
-        missing: list[str] = []
-        converted: list[str] = []
         text: dict[str, bytes] = {}
         for name, column_type in self.source_types.items():
-            value = fields.pop(name, None)
+            value = row.get(name)
             if value is None:
-                missing.append(name)
                 continue
             said, own = None, self.own(name, column_type, value)
             if own is None:
@@ -109,15 +98,13 @@ class RowCoercer:
                     "(pipeline.schema.change.behavior, sink.exclude.schema.changes)"
                 )
                 raise RowError("withheld-change", msg)
-            text[name] = out = written(own, column_type if said is None else said, sink_type, self.standard)
-            if out is not value:
-                converted.append(name)
-        if fields:
-            if not self.static:
-                raise Drift
-            for name in fields:
+            text[name] = written(own, column_type if said is None else said, sink_type, self.standard)
+        for name in row:
+            if name not in self.source_types:
+                if not self.static:
+                    raise Drift
                 self._withhold(name)
-        return {name: text[name] for name in order if name in text}, frozenset(missing), frozenset(converted)
+        return {name: text[name] for name in row if name in text}
 
     def own(self, name: str, column_type: DataType, value: bytes) -> bytes | None:
         """Respell a value as its column's type has it: the same object where it is so already, None for none."""

@@ -1,17 +1,16 @@
 """Encoding of changes as a sink's records, by the encoders of their tables.
 
-This is the hot loop. In: the changes of one chunk of one split. Out: records, up to the first change that does not fit
+In: the changes of one chunk of one split. Out: records, up to the first change that does not fit
 its table's schema. All rows of one message are encoded, or none of them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from operator import length_hint
 from typing import TYPE_CHECKING
 
 from ingest.encode.coercer import Drift, KeyChanged
-from ingest.model.change import Kind, Reject
+from ingest.model.change import Kind, Reject, Skip
 from ingest.model.reject import RowError
 
 if TYPE_CHECKING:
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
     from ingest.encode.encoder_cache import EncoderCache
     from ingest.encode.upsert_encoder import Record, TableEncoder
     from ingest.model.change import Change, Decoded
-
-_DELETE = Kind.DELETE
 
 
 @dataclass(slots=True)
@@ -57,41 +54,24 @@ def encode(
     nothing for the content of a record.
     """
     result = Encoded(marks=[] if marked else None)
-    marks = result.marks
-    emit = result.records.append
-    compiled = cache.compiled.get
-    remaining = iter(changes)
     counted = 0
-    for change in remaining:
-        if marks is not None:
-            marks.append(len(result.records))
-        if type(change) is tuple or type(change) is list:
-            try:
-                if type(change) is tuple:
-                    table, kind, before, after, key, declared = change
-                    encoder = compiled(table) or cache.find(table)
-                    if kind is _DELETE:
-                        encoder.delete(before, key, declared, emit)
-                    else:
-                        encoder.upsert(kind, before, after, key, declared, emit)  # type: ignore[arg-type]  # `after` is set
-                    continue
-                failed = _encode_all(change, cache, result.records)  # type: ignore[arg-type]  # a list of changes
-                if failed is None:
-                    continue
-                reject = failed
-            except RowError as exc:
-                reject = Reject(exc.code, str(exc), table)
-            except (Drift, KeyChanged) as exc:
-                result.stop = len(changes) - length_hint(remaining) - 1
-                result.why = exc
-                return result
-        elif type(change) is Reject:
-            reject = change
-        else:
-            result.skipped[change.reason] = result.skipped.get(change.reason, 0) + 1  # type: ignore[union-attr]
+    for index, change in enumerate(changes):
+        if result.marks is not None:
+            result.marks.append(len(result.records))
+        if isinstance(change, Skip):
+            result.skipped[change.reason] = result.skipped.get(change.reason, 0) + 1
             continue
-        index = len(changes) - length_hint(remaining) - 1
-        stage = "decode" if type(change) is Reject else stage_of(reject)
+        if isinstance(change, Reject):
+            stage, reject = "decode", change
+        else:
+            try:
+                failed = _encode_all(change if isinstance(change, list) else [change], cache, result.records)
+            except (Drift, KeyChanged) as exc:
+                result.stop, result.why = index, exc
+                return result
+            if failed is None:
+                continue
+            stage, reject = stage_of(failed), failed
         result.rejects.append((index, stage, reject))
         counted += not (ignore_decode and stage == "decode")
         if counted > tolerated:
@@ -122,7 +102,7 @@ def _encode_all(changes: list[Change], cache: EncoderCache, records: list[Record
         for table, kind, before, after, key, declared in changes:
             encoder = cache.compiled.get(table) or cache.find(table)
             done.append((encoder, encoder.inserted, encoder.updated, encoder.deleted))
-            if kind is _DELETE:
+            if kind is Kind.DELETE:
                 encoder.delete(before, key, declared, records.append)
             else:
                 encoder.upsert(kind, before, after, key, declared, records.append)  # type: ignore[arg-type]  # `after` is set

@@ -183,7 +183,7 @@ class TransformInputEncoder:
         declared: InlineSchema | None,
         emit: Callable[[Any], None],
     ) -> None:
-        row, _, _ = self._coercer.row(after, declared)
+        row = self._coercer.row(parse_row(after), declared)
         self._check(message_key, declared)
         if kind is Kind.UPDATE and before is not None:
             if declared is not None and declared.read_before is not None:

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 MAX_ZEROS: Final = 40
-"""Zeros at one end of a number that is written without an exponent; C (`flow/_tables.h`) takes no longer numbers."""
+"""Zeros at one end of a number that is written without an exponent; native code leaves longer numbers."""
 _MAX_EXPONENT: Final = 18
 """Digits of an exponent that is read as a number."""
 

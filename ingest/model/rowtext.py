@@ -1,31 +1,14 @@
 """Rows and keys as JSON text, read value by value.
 
-This is the slow way, for rows that no compiled decoder accepts. In: JSON text as it came. Out: the JSON text of each
-column. Numbers always keep their digits.
+In: JSON text as it came. Out: the JSON text of each column. Numbers always keep their digits.
 """
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 
-from ingest.model.jsontext import MALFORMED, check_text, fields_of, object_of, reason
+from ingest.model.jsontext import MALFORMED, check_text, fields_of, reason
 from ingest.model.reject import RowError
-
-_SPACED = re.compile(rb"[{:,][ \t\r\n]|[ \t\r\n][},:]")
-"""Place that may have white space between values. The space may also be inside a text."""
-
-
-def is_plain(raw: msgspec.Raw, columns: int) -> bool:
-    """Tell whether a row with this number of columns has no white space between values, and no name twice.
-
-    Such a row equals the text that writing it anew would give.
-    """
-    if _SPACED.search(raw) is not None and msgspec.json.format(raw, indent=-1) != raw:
-        return False
-    text = bytes(raw)
-    return text.count(b'":') <= columns or object_of(parse_row(raw)) == text
 
 
 def parse_row(raw: msgspec.Raw) -> dict[str, bytes]:

@@ -47,10 +47,8 @@ def fits(data_type: DataType, raw: bytes, standard: str = temporal.SQL) -> bool:
 
     A STRING takes every value (as its JSON text). `standard` is how timestamps are written.
     """
-    if raw[:1] == b"n":
-        return True
     check = _CHECKS.get(type(data_type))
-    return check is None or check(data_type, raw, standard)
+    return check is None or raw[:1] == b"n" or check(data_type, raw, standard)
 
 
 def _fits_boolean(_: DataType, raw: bytes, __: str) -> bool:
@@ -180,13 +178,6 @@ def accepts(data_type: DataType, raw: bytes, declared: DataType | None, standard
     return fits(data_type, raw, standard) or (
         declared is not None and merge(data_type, declared) == data_type and fits(declared, raw, standard)
     )
-
-
-def needs_writing(before: DataType, after: DataType) -> bool:
-    """Whether the JSON text of a value may change when it goes from a column of one type to one of the other."""
-    if isinstance(before, TIMES) and isinstance(after, TIMES):
-        return before != after
-    return is_text(after) > (is_text(before) or isinstance(before, (*TIMES, TimeType, BinaryType)))
 
 
 def written(raw: bytes, before: DataType, after: DataType, standard: str = temporal.SQL) -> bytes:
