@@ -33,17 +33,11 @@ if TYPE_CHECKING:
 
 _NULL: Final = msgspec.Raw(b"null")
 _Flags: TypeAlias = tuple[bool | str | None, ...]
-_INLINE_SCHEMAS: Cache[tuple[_Flags, tuple[str, ...], bytes], tuple[msgspec.Raw, Typed]] = Cache(10_000, 128 << 20)
-"""Inline schemas of messages, for all decoders of this process: by the options that bear on it, the columns of
-the primary key, and the text that has the types; with that text."""
-_LAST: Cache[tuple[_Flags, str | None, str | None], tuple[TableId, list[str] | None, msgspec.Raw, Typed]] = Cache(
-    10_000, 64 << 20
-)
-"""The inline schema of each table's last message, as it stood there: the next one probably has the same."""
+_INLINE_SCHEMAS: Cache[tuple[_Flags, frozenset[str], tuple[str, ...], bytes], Typed] = Cache(10_000, 128 << 20)
+"""Inline schemas of messages, for all decoders of this process: by the options that bear on it, the columns that the
+pipeline declares, those of the primary key, and the text that has the types."""
 _MAX_PATTERN: Final = 1000
 _KINDS: Final[dict[str | None, Kind]] = {"INSERT": Kind.INSERT, "UPDATE": Kind.UPDATE, "DELETE": Kind.DELETE}
-_UPDATE: Final = Kind.UPDATE
-_DELETE: Final = Kind.DELETE
 _STATEMENTS: Final = frozenset({"CREATE", "ALTER", "ERASE", "DROP", "RENAME", "CINDEX", "DINDEX", "QUERY", "INIT_DDL"})
 _DDL: Final = Skip("ddl")
 _TRUNCATE: Final = Skip("truncate")
@@ -148,26 +142,19 @@ _names = msgspec.json.Decoder(dict[str, str | None]).decode
 
 
 class CanalDecoder:
-    """Decodes one split. Remembers the table ids seen."""
+    """Decodes messages, each by itself."""
 
     def __init__(self, options: CanalJson) -> None:
-        """Know nothing yet."""
+        """Keep the options."""
         self._options = options
         self._said_in = options.said
         self._flags = (
             options.strategy, options.as_string, options.timestamp_as_datetime, options.tinyint1_boolean,
-            options.databases, options.tables,
         )  # fmt: skip
-        self._tables: Cache[tuple[str | None, str | None], TableId | Skip | Reject] = Cache(10_000, 4 << 20)
 
     def decode(self, _keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> list[Decoded]:
         """One result per value, in order; a list where a message has several rows."""
-        try:
-            messages = [None if value is None else _message(value) for value in values]
-        except MALFORMED:
-            return [self._decode_one(value) for value in values]
-        of = self._of
-        return [TOMBSTONE if message is None else of(message) for message in messages]
+        return [self._decode_one(value) for value in values]
 
     def _decode_one(self, value: bytes | None) -> Decoded:
         if value is None:
@@ -176,52 +163,22 @@ class CanalDecoder:
             message = _message(value)
         except MALFORMED as exc:
             return Reject("malformed", f"not a Canal message: {reason(exc)}")
-        return self._of(message)
-
-    def _of(self, message: _Message) -> Decoded:
-        """Return the changes of most messages: one row, of a table whose last message said the same about its rows."""
-        last = _LAST.get((self._flags, message.database, message.table))
-        kind = _KINDS.get(message.type)
-        data, old = message.data, message.old
-        if last is None or kind is None or message.isDdl or not data or len(data) > 1 or (old and len(old) > 1):
-            return self._any(message)
-        if last[1] != message.pkNames or (self._said_in is not None and last[2] != self._said(message)):
-            return self._any(message)
-        table, _, _, typed = last
-        row = data[0]
-        if self._said_in is not None:
-            try:
-                row = typed.image(row)
-            except (Contradiction, *MALFORMED):
-                return self._any(message)
-        if kind is _DELETE:
-            return (table, kind, row, None, None, typed.declared)
-        before = old[0] if old and kind is _UPDATE and old[0] != _NULL else None
-        return (table, kind, before, row, None, typed.declared)
-
-    def _any(self, message: _Message) -> Decoded:
         kind = _KINDS.get(message.type)
         if kind is None or message.isDdl:
             return self._no_rows(message)
-        table = self._tables.get((message.database, message.table)) or self._table(message)
-        if type(table) is not tuple:
-            return table  # type: ignore[return-value]
+        table = self._table(message)
+        if isinstance(table, (Skip, Reject)):
+            return table
         if message.data is None:
             return Reject("no-data", f"type {message.type} needs rows in data", table)
         if not message.data:
             return _NO_ROWS
-        said = self._said(message)
         try:
-            text, made = self._inline_schema(message, bytes(said))
-            typed = made.sparing(self._options.declared(table))
+            typed = self._inline_schema(message, table)
         except MALFORMED as exc:
             assert self._said_in is not None
             why = f"{self._said_in[0]} is missing or not as Canal writes it: {reason(exc)}"
             return Reject("no-types", why, table)
-        # A part of a message would keep all of it
-        last = (table, message.pkNames, text, typed)
-        size = len(bytes(text)) + typed.size + 4 * sum(map(len, table))
-        _LAST.put((self._flags, message.database, message.table), last, size)
         old = message.old
         if old and len(old) != len(message.data):
             return Reject("malformed", f"{len(message.data)} rows in data and {len(old)} in old", table)
@@ -243,35 +200,28 @@ class CanalDecoder:
         before = None if kind is Kind.INSERT or old == _NULL else old
         return (table, kind, before, row, None, typed.declared)
 
-    def _said(self, message: _Message) -> msgspec.Raw:
-        """Return the part of a message that tells its columns' types."""
-        if self._said_in is None:
-            return _NULL
-        said: msgspec.Raw = getattr(message, self._said_in[0])
-        return said
-
-    def _inline_schema(self, message: _Message, said: bytes) -> tuple[msgspec.Raw, Typed]:
+    def _inline_schema(self, message: _Message, table: TableId) -> Typed:
         """Return the inline schema of a message, made once for all that have the same. Raises one of MALFORMED."""
-        key = (self._flags, tuple(message.pkNames or ()), said)
+        member, columns_of = self._said_in or (None, None)
+        said = b"" if member is None else bytes(getattr(message, member))
+        spared = self._options.declared(table)
+        key = (self._flags, spared, tuple(message.pkNames or ()), said)
         found = _INLINE_SCHEMAS.get(key)
         if found is None:
-            columns = {} if self._said_in is None else self._said_in[1](said)
-            typed = Typed(columns, key[1], overlay=True, as_string=self._options.as_string)
-            found = _INLINE_SCHEMAS.put(key, (msgspec.Raw(said), typed), len(said) + typed.size)
+            columns = {} if columns_of is None else columns_of(said)
+            found = Typed(columns, key[2], overlay=True, as_string=self._options.as_string, spared=spared)
+            _INLINE_SCHEMAS.put(key, found, len(said) + found.size)
         return found
 
     def _table(self, message: _Message) -> TableId | Skip | Reject:
-        found: TableId | Skip | Reject
+        """Return the table that a message is of, or why it is of none."""
         if not message.table:
-            found = Reject("no-table", "table is missing")
-        elif not self._options.includes(message.database, message.table):
-            found = _LEFT_OUT
-        else:
-            # `a.b` is what a three-part id has as its database
-            parts = (message.database or "").split(".", 1)
-            found = (*(part for part in parts if part), message.table)
-        name = (message.database, message.table)
-        return self._tables.put(name, found, 300 + 8 * sum(len(part or "") for part in name))
+            return Reject("no-table", "table is missing")
+        if not self._options.includes(message.database, message.table):
+            return _LEFT_OUT
+        # `a.b` is what a three-part id has as its database
+        parts = (message.database or "").split(".", 1)
+        return (*(part for part in parts if part), message.table)
 
     def _no_rows(self, message: _Message) -> Decoded:
         kind = (message.type or "").upper()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from ingest.formats.typed import Column, Reads, quoted, reads_quoted, texts
+from ingest.formats.typed import Column, Reads, reads_quoted
 from ingest.model import types
 from ingest.model.data_type import CharType, DecimalType, TimeType, VarcharType
 from ingest.model.spelling import number, plain_number
@@ -85,17 +85,17 @@ def _zoned(raw: bytes) -> bytes:
 
 def _num(data_type: DataType) -> Column:
     convert = _decimal if isinstance(data_type, DecimalType) else _number
-    return Column(data_type, convert, quoted(data_type), reads_quoted(data_type))
+    return Column(data_type, convert, reads_quoted(data_type))
 
 
 def _unsized() -> Column:
     """Return the column of a decimal without a size. MySQL always has one; here the values decide."""
-    return Column(types.NULL, _decimal, quoted(DecimalType(38, 18)), (Reads.QUOTED_DECIMAL, 38, 18))
+    return Column(types.NULL, _decimal, (Reads.QUOTED_DECIMAL, 38, 18))
 
 
 def _txt(data_type: DataType) -> Column:
     most = data_type.length if isinstance(data_type, (CharType, VarcharType)) else -1
-    return Column(data_type, _text, texts(data_type), (Reads.TEXT, most, 0))
+    return Column(data_type, _text, (Reads.TEXT, most, 0))
 
 
 def _bit() -> Column:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
-from ingest.formats.typed import Column, Reads, plain, reads_plain, texts
+from ingest.formats.typed import Column, Reads, reads_plain
 from ingest.model import temporal, types
 from ingest.model.data_type import DecimalType, TimeType
 from ingest.model.reject import RowError
@@ -74,8 +74,8 @@ def _column(field: Field) -> Column:
     found = _PLAIN.get(field.type or "")
     # Arrays, maps and structs are texts that hold their JSON
     if found is None:
-        return Column(types.STRING, None, texts(types.STRING), (Reads.ANY, 0, 0))
-    return Column(found, None, plain(found), reads_plain(found))
+        return Column(types.STRING, reads=(Reads.ANY, 0, 0))
+    return Column(found, reads=reads_plain(found))
 
 
 # -- logical types ---------------------------------------------------------------------------------------------------

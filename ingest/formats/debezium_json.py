@@ -35,12 +35,9 @@ _NULL = msgspec.Raw(b"null")
 _UNAVAILABLE = b"__debezium_unavailable_value"
 _UNAVAILABLE_BYTES = base64.b64encode(_UNAVAILABLE)
 _PLACEHOLDERS = (b'"' + _UNAVAILABLE + b'"', b'"' + _UNAVAILABLE_BYTES + b'"')
-_INLINE_SCHEMAS: Cache[tuple[bool, bool, bytes], Typed] = Cache(10_000, 128 << 20)
-"""Inline schemas of envelopes, for all decoders of this process: with types or only STRING, of rows or of keys."""
-_IDS: Cache[tuple[str | None, str | None, str | None], TableId] = Cache(100_000, 32 << 20)
-"""Table ids by what messages call them, for all decoders."""
-_INSERT = Kind.INSERT
-_DELETE = Kind.DELETE
+_INLINE_SCHEMAS: Cache[tuple[bool, bool, frozenset[str], bytes], Typed] = Cache(10_000, 128 << 20)
+"""Inline schemas of envelopes, for all decoders of this process: with types or only STRING, of rows or of keys, beside
+which columns that the pipeline declares."""
 
 _KINDS: dict[str | None, Kind] = {"c": Kind.INSERT, "r": Kind.INSERT, "u": Kind.UPDATE, "d": Kind.DELETE}
 _OTHER_OPS = {"t": Skip("truncate"), "m": Skip("logical-decoding-message")}
@@ -99,14 +96,19 @@ class _Source(msgspec.Struct, gc=False, frozen=True):
 
 
 class _Envelope(msgspec.Struct, gc=False):
+    """A message without the schema envelope, or the envelope."""
+
     before: msgspec.Raw = _NULL
     after: msgspec.Raw = _NULL
     source: _Source = _Source()
     op: str | None = None
     payload: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    schema: msgspec.Raw = _NULL
 
 
-class _Wrapper(msgspec.Struct, gc=False):
+class _Key(msgspec.Struct, gc=False):
+    """The schema envelope of a record's key."""
+
     payload: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     schema: msgspec.Raw = _NULL
 
@@ -122,93 +124,42 @@ class _Other(msgspec.Struct):
     id: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
-_plain = msgspec.json.Decoder(_Envelope).decode
-_wrapper = msgspec.json.Decoder(_Wrapper).decode
+_envelope = msgspec.json.Decoder(_Envelope).decode
+_key = msgspec.json.Decoder(_Key).decode
 _other = msgspec.json.Decoder(_Other).decode
 
 
-def _size_of(table: TableId) -> int:
-    """Return about how many bytes an id takes that is kept."""
-    return 300 + 4 * sum(map(len, table))
-
-
 class DebeziumDecoder:
-    """Decodes one split. Remembers whether the last message had the envelope, and the table ids seen."""
+    """Decodes messages, each by itself."""
 
     def __init__(self, options: DebeziumJson) -> None:
-        """Start out expecting what the options say; a wrong guess costs time, nothing else."""
+        """Keep the options."""
         self._options = options
-        self._envelope = options.schema_include
-        self._tables: Cache[str | None, tuple[TableId, str | None, str | None]] = Cache(10_000, 4 << 20)
-        """The id that a table's name alone stood for last, with the rest of it to compare."""
 
     def decode(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> list[Decoded]:
         """One result per value, in order."""
-        if self._envelope:
-            return [self._decode_one(key, value) for key, value in zip(keys, values, strict=True)]
-        try:
-            envelopes = [None if value is None else _plain(value) for value in values]
-        except MALFORMED:
-            return [self._decode_one(key, value) for key, value in zip(keys, values, strict=True)]
-        joined = b"".join([value for value in values if value is not None])
-        if _UNAVAILABLE in joined or _UNAVAILABLE_BYTES in joined:
-            return [self._decode_one(key, value) for key, value in zip(keys, values, strict=True)]
-        out: list[Decoded] = []
-        append = out.append
-        known, kind_of = self._tables.get, _KINDS.get
-        for envelope, key, value in zip(envelopes, keys, values, strict=True):
-            if envelope is None:
-                append(TOMBSTONE)
-                continue
-            source = envelope.source
-            kind = kind_of(envelope.op)
-            found = known(source.table)
-            if kind is None or found is None or found[1] != source.db or found[2] != source.schema:
-                append(self._decode_one(key, value))
-            elif kind is _INSERT:
-                append((found[0], kind, None, envelope.after, key, None))
-            elif kind is _DELETE and envelope.before == _NULL:
-                append(self._decode_one(key, value))
-            else:
-                before = envelope.before
-                after = None if kind is _DELETE else envelope.after
-                append((found[0], kind, None if before == _NULL else before, after, key, None))
-        return out
-
-    def _id(self, source: _Source) -> TableId:
-        name = (source.table, source.db, source.schema)
-        known = _IDS.get(name)
-        if known is None:
-            known = tuple(part for part in (source.db, source.schema, source.table) if part)
-            _IDS.put(name, known, _size_of(known))
-        self._tables.put(source.table, (known, source.db, source.schema), _size_of(known))
-        return known
+        return [self._decode_one(key, value) for key, value in zip(keys, values, strict=True)]
 
     def _decode_one(self, key: bytes | None, value: bytes | None) -> Decoded:
-        """Return the change of a message that does not fit the others of its chunk."""
         if value is None:
             return TOMBSTONE
-        schema = None
+        schema = _NULL
         try:
-            envelope: _Envelope | None = None if self._envelope else _plain(value)
-            if envelope is None or (envelope.op is None and envelope.payload is not msgspec.UNSET):
-                wrapper = _wrapper(value)
-                self._envelope = wrapper.payload is not msgspec.UNSET
-                if isinstance(wrapper.payload, msgspec.Raw):
-                    value, schema = bytes(wrapper.payload), bytes(wrapper.schema)
-                envelope = None if value == b"null" else _plain(value)
-            if envelope is None:
-                return TOMBSTONE
+            envelope = _envelope(value)
+            if envelope.op is None and isinstance(envelope.payload, msgspec.Raw):
+                if envelope.payload == _NULL:
+                    return TOMBSTONE
+                value, schema = bytes(envelope.payload), envelope.schema
+                envelope = _envelope(value)
             if envelope.op is None:
                 return self._no_op(value)
             change = self._change(key, envelope)
             if type(change) is not tuple:
                 return change
             table, kind, before, after, _, _ = change
-            spared = self._options.declared(table)
-            typed = None if schema is None or schema == b"null" else self._inline_schema(schema).sparing(spared)
+            typed = None if schema == _NULL else self._inline_schema(bytes(schema), table)
             if before is None and after is None:
-                before = self._row_of_key(key, typed, spared)
+                before = self._row_of_key(key, typed, table)
             elif typed is not None:
                 before, after = (image if image is None else typed.image(image) for image in (before, after))
         except Contradiction as exc:
@@ -217,33 +168,31 @@ class DebeziumDecoder:
             return Reject("malformed", f"not a Debezium message: {reason(exc)}")
         return (table, kind, before, after, key, None if typed is None else typed.declared)
 
-    def _row_of_key(self, key: bytes | None, typed: Typed | None, spared: frozenset[str]) -> msgspec.Raw | None:
+    def _row_of_key(self, key: bytes | None, typed: Typed | None, table: TableId) -> msgspec.Raw | None:
         """Read what a delete's key says of a row without a before image: by the key's own schema, else by the row's.
 
         None where nothing says what its values are. Raises Contradiction.
         """
         try:
-            wrapper = None if key is None else _wrapper(key)
-            if wrapper is None:
+            if key is None:
                 return None
-            image = wrapper.payload
-            if isinstance(image, msgspec.Raw) and wrapper.schema != _NULL:
-                typed = self._inline_schema(bytes(wrapper.schema), of_key=True).sparing(spared)
-            else:
-                image = msgspec.Raw(key or b"")
+            image, envelope = msgspec.Raw(key), _key(key)
+            if isinstance(envelope.payload, msgspec.Raw) and envelope.schema != _NULL:
+                image, typed = envelope.payload, self._inline_schema(bytes(envelope.schema), table, of_key=True)
             return None if typed is None else typed.image(image)
         except MALFORMED:
             return None
 
-    def _inline_schema(self, schema: bytes, *, of_key: bool = False) -> Typed:
+    def _inline_schema(self, schema: bytes, table: TableId, *, of_key: bool = False) -> Typed:
         """Return the inline schema of an envelope's rows, or keys, made once for all that have the same."""
-        key = (self._options.as_string, of_key, schema)
+        spared = self._options.declared(table)
+        key = (self._options.as_string, of_key, spared, schema)
         found = _INLINE_SCHEMAS.get(key)
         if found is None:
             from ingest.formats.typed import Typed  # noqa: PLC0415
 
             columns = key_columns(schema) if of_key else self._options.said[1](schema)
-            found = Typed(columns, as_string=self._options.as_string)
+            found = Typed(columns, as_string=self._options.as_string, spared=spared)
             _INLINE_SCHEMAS.put(key, found, len(schema) + found.size)
         return found
 
@@ -257,7 +206,7 @@ class DebeziumDecoder:
         source = envelope.source
         if not source.table:
             return Reject("no-table", "source.table is missing, so the table is unknown")
-        table = self._id(source)
+        table = tuple(part for part in (source.db, source.schema, source.table) if part)
         before, after = (None if raw == _NULL else raw for raw in (envelope.before, envelope.after))
         if kind is Kind.DELETE:
             return (table, kind, before, None, key, None)
@@ -266,7 +215,7 @@ class DebeziumDecoder:
         text = bytes(after)
         if _UNAVAILABLE in text or _UNAVAILABLE_BYTES in text:
             return self._restore(table, kind, before, after, key)
-        return (table, kind, before, after, key, None)
+        return (table, kind, None if kind is Kind.INSERT else before, after, key, None)
 
     @staticmethod
     def _no_op(value: bytes) -> Skip | Reject:

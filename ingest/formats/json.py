@@ -130,18 +130,7 @@ class JsonDecoder:
 
     def decode(self, _keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> list[Decoded]:
         """One result per value, in order."""
-        if self._flatten or self._ids is not None:
-            return [self._decode_one(value) for value in values]
-        table, kind, raw = self._table, _INSERT, msgspec.Raw
-        out: list[Decoded] = []
-        for value in values:
-            if value is None:
-                out.append(self._null)
-            elif value[:1] == b"{" and value[-1:] == b"}":
-                out.append((table, kind, None, raw(value), None, None))
-            else:
-                out.append(self._decode_one(value))
-        return out
+        return [self._decode_one(value) for value in values]
 
     def _decode_one(self, value: bytes | None) -> Decoded:
         if value is None:

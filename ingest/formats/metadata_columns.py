@@ -197,8 +197,7 @@ class MetadataColumns:
             renamed = {extra.value_prefix + name: data_type for name, data_type in said.items()}
             overlay = declared is not None and declared.overlay
             read = None if declared is None else declared.read_before
-            judged = declared is None or declared.judged
-            found = (declared, InlineSchema({**renamed, **self._types}, primary, overlay, self._reader(read), judged))
+            found = (declared, InlineSchema({**renamed, **self._types}, primary, overlay, self._reader(read)))
             # The one that it is made of stays for as long
             size = 4000 + sum(1000 + 12 * len(name) for name in (*renamed, *primary, *key_names))
             self._sayings.put(saying, found, size)

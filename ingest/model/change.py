@@ -29,7 +29,7 @@ class Kind(StrEnum):
 class InlineSchema:
     """Facts that a message declares about its rows, beside their values.
 
-    Equal facts share one object for speed, so objects are compared by identity.
+    Objects are compared by identity.
     """
 
     types: Mapping[str, DataType] = field(default_factory=dict)
@@ -45,11 +45,6 @@ class InlineSchema:
     """Function that returns such a before image with values in the JSON of their types; None where they are already so.
 
     It raises RowError. It is called only where the before image is needed.
-    """
-    judged: bool = True
-    """True if the decoder found each value to be of its type.
-
-    False where the pipeline declares types other than the messages'.
     """
 
 
