@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ingest.encode.coercer import KeyChanged, RowCoercer
-from ingest.encode.decoders import plain_name
 from ingest.formats.template import ColumnRef, fill
 from ingest.model import temporal
 from ingest.model.change import Kind
@@ -112,9 +111,8 @@ class ChangeEncoder:
 
     @property
     def simple(self) -> bool:
-        """True if every column is the sink's, wide enough, under a plain name."""
-        coercer = self._coercer
-        return not coercer.absent and not coercer.narrow and all(plain_name(name) for name in coercer.sink_types)
+        """True if every column is the sink's and wide enough."""
+        return not self._coercer.absent and not self._coercer.narrow
 
     def upsert(
         self,

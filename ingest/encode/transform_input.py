@@ -10,10 +10,7 @@ from __future__ import annotations
 import random
 import time
 import uuid
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
-
-import msgspec
 
 from ingest.encode.coercer import KeyChanged, RowCoercer
 from ingest.encode.compiled_transform import (
@@ -31,27 +28,24 @@ from ingest.encode.compiled_transform import (
     UPDATE_ALONE,
     is_ours,
 )
-from ingest.encode.decoders import annotation_of, decoder_of, field_of, plain_name, refuse
 from ingest.expressions.rewrites import NOW, TAG
 from ingest.model import types
 from ingest.model.change import Kind
-from ingest.model.data_type import FloatType
-from ingest.model.jsontext import MALFORMED, object_of
+from ingest.model.jsontext import object_of
 from ingest.model.reject import RowError
 from ingest.model.rowtext import key_image, parse_row
 from ingest.model.values import coarse, has_times
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
+
+    import msgspec
 
     from ingest.encode.compiled_transform import CompiledTransforms
     from ingest.model.change import InlineSchema
-    from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.schema.evolve import SourceTable
     from ingest.schema.infer import Inference
-
-_UPDATE = Kind.UPDATE
 
 
 class TransformInputEncoder:
@@ -101,7 +95,6 @@ class TransformInputEncoder:
         """Times, and nested values with times, that may be finer than a microsecond, as expressions are not."""
         self.cut: dict[str, int] = {}
         """By column: values that expressions got without what is finer than a microsecond."""
-        self._compile(source.schema)
 
     def upsert(
         self,
@@ -113,97 +106,32 @@ class TransformInputEncoder:
         emit: Callable[[Any], None],
     ) -> None:
         """Emit an insert or update; raises Drift, KeyChanged or RowError, having emitted nothing."""
-        if declared is None:
-            try:
-                row = self._decode(after)
-                old = None if before is None or kind is not _UPDATE else self._decode(before)
-            except MALFORMED:
-                pass
-            else:
-                self._check(message_key, None)
-                decides = self._decides
-                what = UPDATE if old is not None else UPDATE_ALONE if kind is _UPDATE else self._insert
-                values = self._values(row)
-                if old is not None and (self.images or decides(old) != decides(row)):
-                    if self.was and self._moves(old) == self._moves(row):
-                        what |= BOTH
-                        values = self._with_those(values, old)
-                    else:
-                        self._emit(BEFORE, "-U", bytes(before), self._values(old), emit)  # type: ignore[arg-type]  # it is there
-                self._emit(what, str(kind), bytes(after), values, emit)
-                return
-        self._upsert_slowly(kind, before, after, message_key, declared, emit)
-
-    def _compile(self, source: TableSchema) -> None:
-        """Compile the fast way, for rows that have all columns, each of a type that a decoder can check."""
-        names = {column.name: f"c{i}" for i, column in enumerate(source.columns)}
-        checked = all(annotation_of(column.type) is not None for column in source.columns)
-        # A FLOAT is decoded as a number, and travels as a text
-        checked = checked and not any(isinstance(i.type, FloatType) for i in self.program.inputs)
-        self._decode: Callable[[Any], Any] = refuse
-        if checked and all(map(plain_name, names)) and not self._coercer.static:
-            fields = [field_of(c, i, required=not c.nullable) for i, c in enumerate(source.columns)]
-            self._decode = decoder_of(tuple(fields), forbid_unknown=True)
-        attributes = [names[name] for name, _, _ in self.inputs]
-        self._get = _getter(attributes)
-        self._places = [place for _, _, place in self.inputs]
-        self._in_order = not self.ours and self._places == [*range(self.slots)]
-        self._decides = _getter([names[name] for name in self.decisive if name in names])
-        self._moves = _getter([names[name] for name in self.key if name in names])
-        self._were = _getter([names[name] for name, _, _ in self.was])
-        key = [(f"k{i}", msgspec.Raw, msgspec.field(name=name)) for i, name in enumerate(self._primary_key)]
-        plain = key and all(map(plain_name, self._primary_key))
-        self._key_like: Callable[[Any], Any] = (
-            msgspec.json.Decoder(msgspec.defstruct("Key", key, forbid_unknown_fields=True)).decode if plain else refuse
-        )
-
-    def _values(self, row: Any) -> tuple[Any, ...]:  # noqa: ANN401  (a struct made from the schema)
-        """Return the slots of a row that was decoded, without those that are not the table's."""
-        found = self._get(row)
-        if self._in_order:
-            return found
-        values: list[Any] = [None] * self.slots
-        for place, value in zip(self._places, found, strict=True):
-            values[place] = value
-        return tuple(values)
-
-    def _with_those(self, values: tuple[Any, ...], old: Any) -> tuple[Any, ...]:  # noqa: ANN401  (a struct made from the schema)
-        """Return the slots with those of the row before."""
-        both = list(values)
-        for (_, _, place), value in zip(self.was, self._were(old), strict=True):
-            both[place] = value
-        return tuple(both)
-
-    def _upsert_slowly(
-        self,
-        kind: Kind,
-        before: msgspec.Raw | None,
-        after: msgspec.Raw,
-        message_key: bytes | None,
-        declared: InlineSchema | None,
-        emit: Callable[[Any], None],
-    ) -> None:
-        row = self._coercer.row(parse_row(after), declared)
+        image = parse_row(after)
+        row = self._coercer.row(image, declared)
         self._check(message_key, declared)
+        what = UPDATE_ALONE if kind is Kind.UPDATE else self._insert
+        values: list[Any] = [None] * self.slots
         if kind is Kind.UPDATE and before is not None:
+            what = UPDATE
+            overlay = declared is not None and declared.overlay
             if declared is not None and declared.read_before is not None:
                 before = declared.read_before(before)
             old = self._coercer.image(before)
-            if declared is not None and declared.overlay:
+            if overlay:
                 old = {**row, **old}
-            partial = len(old) < len(row) and any(name not in old for name in row)
-            if self.images or any(old.get(n) != row.get(n) for n in self.decisive):
-                overlaid = (after, before) if declared is not None and declared.overlay else (before,)
-                text = self._sent(old, *overlaid)
-                self._emit(BEFORE | (PARTIAL if partial else 0), "-U", text, self._read(old), emit)
-            self._emit(UPDATE, "+U", self._sent(row, after), self._read(row), emit)
-        else:
-            what = UPDATE_ALONE if kind is Kind.UPDATE else self._insert
-            self._emit(what, str(kind), self._sent(row, after), self._read(row), emit)
+            partial = any(name not in old for name in row)
+            if self.images or _differ(old, row, self.decisive):
+                if self.was and declared is None and not partial and not _differ(old, row, self.key):
+                    what |= BOTH
+                    self._read(old, self.was, values)
+                else:
+                    text = self._sent(old, {**(image if overlay else {}), **parse_row(before)})
+                    self._emit(BEFORE | (PARTIAL if partial else 0), "-U", text, self._slots_of(old), emit)
+        self._read(row, self.inputs, values)
+        self._emit(what, str(kind), self._sent(row, image), values, emit)
 
-    def _sent(self, row: Mapping[str, bytes], *images: msgspec.Raw) -> bytes:
-        """Return the row's text, in which values of the key are as the images have them: a key knows no types."""
-        came = {name: value for image in images for name, value in parse_row(image).items()}
+    def _sent(self, row: Mapping[str, bytes], came: Mapping[str, bytes]) -> bytes:
+        """Return the row's text, in which values of the key are as they came: a key knows no types."""
         return object_of({**row, **{name: came[name] for name in self.key_columns if name in row and name in came}})
 
     def delete(
@@ -214,28 +142,21 @@ class TransformInputEncoder:
         emit: Callable[[Any], None],
     ) -> None:
         """Emit a delete; raises as `upsert` does."""
-        row = {} if before is None else self._coercer.image(before)
+        row, came = ({}, {}) if before is None else (self._coercer.image(before), parse_row(before))
         key = None if message_key is None else key_image(message_key)
         if key is not None:
-            row = {**self._coercer.image(key), **row}
+            row, came = {**self._coercer.image(key), **row}, {**parse_row(key), **came}
         if not row:
             raise RowError("no-key", "a delete needs its row in the before image, or its key in the message key")
         self._check(message_key, declared)
         partial = any(name not in row for name in self._coercer.source_types)
-        text = self._sent(row, *(image for image in (key, before) if image is not None))
-        self._emit(DELETE | (PARTIAL if partial else 0), "-D", text, self._read(row), emit)
+        text, values = self._sent(row, came), self._slots_of(row)
+        self._emit(DELETE | (PARTIAL if partial else 0), "-D", text, values, emit)
 
     def _check(self, message_key: bytes | None, declared: InlineSchema | None) -> None:
         """Check the message's key; raises KeyChanged where it is another one than the table has."""
         if not self._primary_key:
             return
-        if declared is None and message_key is not None:
-            try:
-                self._key_like(message_key)
-            except MALFORMED:
-                pass
-            else:
-                return
         names = () if declared is None else declared.primary_key
         image = None if message_key is None else key_image(message_key)
         if image is not None:
@@ -243,10 +164,15 @@ class TransformInputEncoder:
         if names and set(names) != set(self._primary_key):
             raise KeyChanged(self._primary_key, names)
 
-    def _read(self, row: Mapping[str, bytes]) -> tuple[Any, ...]:
-        """Return the slots of a row that was taken apart."""
+    def _slots_of(self, row: Mapping[str, bytes]) -> list[Any]:
+        """Return the slots of a row."""
         values: list[Any] = [None] * self.slots
-        for name, kind, place in self.inputs:
+        self._read(row, self.inputs, values)
+        return values
+
+    def _read(self, row: Mapping[str, bytes], inputs: Iterable[tuple[str, str, int]], values: list[Any]) -> None:
+        """Put columns of a row in their slots; raises RowError for a value that is not of its column's type."""
+        for name, kind, place in inputs:
             raw = row.get(name)
             if raw is None or raw == b"null":
                 continue
@@ -259,29 +185,20 @@ class TransformInputEncoder:
                 values[place], cut = coarse(self._fine[name], value)
                 if cut:
                     self.cut[name] = self.cut.get(name, 0) + 1
-        return tuple(values)
 
-    def _emit(self, what: int, event: str, text: bytes, values: tuple[Any, ...], emit: Callable[[Any], None]) -> None:
-        if self.ours:
-            some = list(values)
-            for name, place in self.ours:
-                if name in self.constants:
-                    some[place] = self.constants[name]
-                elif name == EVENT:
-                    some[place] = event
-                elif name == NOW:
-                    some[place] = time.time_ns() // 1000
-                else:
-                    some[place] = str(uuid.uuid4()) if name.startswith(TAG) else random.random()  # noqa: S311  (dice)
-            values = tuple(some)
-        emit((self.program.number, what, text, values))
+    def _emit(self, what: int, event: str, text: bytes, values: list[Any], emit: Callable[[Any], None]) -> None:
+        for name, place in self.ours:
+            if name in self.constants:
+                values[place] = self.constants[name]
+            elif name == EVENT:
+                values[place] = event
+            elif name == NOW:
+                values[place] = time.time_ns() // 1000
+            else:
+                values[place] = str(uuid.uuid4()) if name.startswith(TAG) else random.random()  # noqa: S311  (dice)
+        emit((self.program.number, what, text, tuple(values)))
 
 
-def _getter(attributes: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
-    """Return a function that gives these attributes of an object as a tuple, however many they are."""
-    if not attributes:
-        return lambda _: ()
-    if len(attributes) == 1:
-        one = attrgetter(attributes[0])
-        return lambda row: (one(row),)
-    return attrgetter(*attributes)
+def _differ(old: Mapping[str, bytes], row: Mapping[str, bytes], names: Iterable[str]) -> bool:
+    """Return whether one of these columns has another text in the row before than in the row after."""
+    return any(old.get(name) != row.get(name) for name in names)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from ingest.encode.compiled_transform import EVENT
-from ingest.encode.decoders import plain_name
 from ingest.formats.template import ColumnRef, ImageRef, ValueTemplate, json_cells
 from ingest.model import temporal
 from ingest.model.data_type import (
@@ -61,6 +60,12 @@ _MAX_RESULTS: Final = 1000
 _ENDLESS: Final = 1 << 40
 """More characters than any text has: messages may declare a VARCHAR of any length."""
 
+
+def plain_name(name: str) -> bool:
+    """Return whether a name stands in JSON as it is, without escapes, as native code compares it."""
+    return '"' not in name and "\\" not in name and all(c >= " " for c in name)
+
+
 # -- Tables ------------------------------------------------------------------------------------------------------------
 
 
@@ -71,6 +76,8 @@ def table_spec(encoder: UpsertEncoder | ChangeEncoder) -> RowEncoderSpec | None:
     names, own = _names(encoder), len(source.columns)
     places = {name: i for i, name in enumerate(names)}
     if len(sink.primary_key) > _MAX_KEYS or len(names) != len(sink.columns):
+        return None
+    if not all(plain_name(column.name) for column in source.columns):
         return None
     columns = [
         _column(c.name, c.type, sink_types[c.name], encoder.standard, declared=c.name in encoder.declared, fine=True)
@@ -160,7 +167,7 @@ def template_spec(encoder: ChangeEncoder, template: RecordTemplate) -> TemplateS
     cells = [piece for piece in template.key or () if isinstance(piece, ColumnRef)]
     if not isinstance(template.value, ValueTemplate) or any(name not in own for name in key):
         return None
-    if any(cell.name not in key for cell in cells):
+    if any(cell.name not in key for cell in cells) or not all(plain_name(c.name) for c in encoder.sink.columns):
         return None
     places = {name: i for i, name in enumerate(_names(encoder))}
     names = [column.name for column in encoder.sink.columns]
