@@ -6,6 +6,7 @@ Rules: docs/spec/delivery.md#a-pipeline-file-that-changes.
 
 from __future__ import annotations
 
+import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -40,8 +41,6 @@ def opened(where: str, conf: Mapping[str, str], *, write: bool) -> Iterator[Chec
         finally:
             storage.close()
         return
-    import tempfile  # noqa: PLC0415  (only here)
-
     from ingest.spark.session import Session  # noqa: PLC0415  (it is slow to import, and starts Java)
 
     with tempfile.TemporaryDirectory() as folder:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
+from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ingest.model.text import one_line
@@ -96,8 +97,6 @@ class Registry(Mapping[str, type[T]], Generic[T]):
 
     def _installed(self) -> dict[str, list[EntryPoint]]:
         if self._others is None:
-            from importlib.metadata import entry_points  # noqa: PLC0415  (slow to import, and few pipelines need it)
-
             self._others = {}
             for entry in set(entry_points(group=self._group)):
                 self._others.setdefault(entry.name, []).append(entry)

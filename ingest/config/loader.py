@@ -22,6 +22,7 @@ from ingest.config.visible import shown_key
 from ingest.config.wording import FUNCTIONS, SECTIONS, Wording
 from ingest.deadletter.collector import DirtyDataCollector
 from ingest.errors import ConfigError, PipelineFileError
+from ingest.expressions.lint import unknown_functions
 from ingest.sinks import SINKS
 from ingest.sources import SOURCES
 
@@ -263,8 +264,6 @@ class _Loader:
                 text = rule.items.get(option) if isinstance(rule, Mapping) else None
                 if not isinstance(text, Scalar) or not text.value or text.unresolved or text.value in {"*", "\\*"}:
                     continue
-                from ingest.expressions.lint import unknown_functions  # noqa: PLC0415  (few pipelines need it)
-
                 for error in unknown_functions(text.value, own, guesses):
                     guesses -= 1
                     said = str(error)

@@ -14,6 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from ingest.component.options import Duration, Options
 from ingest.config.masking import HIDDEN, concealed, mask
 from ingest.deadletter.collector import DirtyDataCollector
+from ingest.expressions.clauses import condition, projection
+from ingest.expressions.lint import taken
 from ingest.model.table import SelectorError, selector
 from ingest.schema.routes import KeyRule, RouteRule, Rules, TransformRule
 
@@ -101,8 +103,6 @@ class Transform(Options):
     @classmethod
     def _check_projection(cls, value: str | None) -> str | None:
         if value is not None and value.strip() not in {"*", "\\*"}:
-            from ingest.expressions.clauses import projection  # noqa: PLC0415  (few pipelines need it)
-
             projection(value)
         return value
 
@@ -110,8 +110,6 @@ class Transform(Options):
     @classmethod
     def _check_filter(cls, value: str | None) -> str | None:
         if value is not None:
-            from ingest.expressions.clauses import condition  # noqa: PLC0415  (few pipelines need it)
-
             condition(value)
         return value
 
@@ -129,8 +127,6 @@ class Transform(Options):
         items: tuple[Item, ...] = ()
         wanted = None
         if not plain or self.filter is not None:
-            from ingest.expressions.clauses import condition, projection  # noqa: PLC0415  (few pipelines need it)
-
             items = () if plain or self.projection is None else projection(self.projection)
             wanted = None if self.filter is None else condition(self.filter)
         return TransformRule(
@@ -152,8 +148,6 @@ class UserFunction(Options):
     @field_validator("name")
     @classmethod
     def _check_name(cls, value: str) -> str:
-        from ingest.expressions.lint import taken  # noqa: PLC0415  (few pipelines need it)
-
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", value):
             msg = "a function's name has letters, digits and '_' only"
             raise ValueError(msg)

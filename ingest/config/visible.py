@@ -25,7 +25,12 @@ from ingest.config.masking import (
     opaque,
     sensitive,
 )
+from ingest.config.pipeline import PipelineOptions, Route, Transform, UserFunction
+from ingest.deadletter.collector import DirtyDataCollector
+from ingest.formats import FORMATS
 from ingest.kafka.properties import KNOWN
+from ingest.sinks import SINKS
+from ingest.sources import SOURCES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -150,11 +155,6 @@ def _known() -> dict[str, frozenset[str]]:
 
     It is a function and not a constant, so that components are loaded only when a file has a mistake.
     """
-    from ingest.config.pipeline import PipelineOptions, Route, Transform, UserFunction  # noqa: PLC0415
-    from ingest.deadletter.collector import DirtyDataCollector  # noqa: PLC0415
-    from ingest.formats import FORMATS  # noqa: PLC0415  (only mistakes need it)
-    from ingest.sinks import SINKS  # noqa: PLC0415
-    from ingest.sources import SOURCES  # noqa: PLC0415
 
     def names(*classes: type) -> set[str]:
         found = {f.alias for cls in classes for f in cls.model_fields.values()}  # type: ignore[attr-defined]
@@ -183,10 +183,6 @@ def words() -> frozenset[str]:
 
     Masking does not replace them, because asterisks in a list of known names would tell which name is a password.
     """
-    from ingest.formats import FORMATS  # noqa: PLC0415  (only mistakes need it)
-    from ingest.sinks import SINKS  # noqa: PLC0415
-    from ingest.sources import SOURCES  # noqa: PLC0415
-
     return _names().union(_known(), FORMATS, SINKS, SOURCES)
 
 

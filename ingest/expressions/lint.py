@@ -6,6 +6,7 @@ expression of one row, and any function that reaches outside of the row, must ne
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
 from ingest.expressions import catalog
@@ -314,8 +315,6 @@ _LONGEST: Final = 100
 
 
 def _near(name: str, own: Collection[str]) -> str:
-    from difflib import get_close_matches  # noqa: PLC0415  (only mistakes need it)
-
     known = {*catalog.SCALAR, *own, *(word.lower() for word in WORDS)}
     found = get_close_matches(name, sorted(known), 1)
     return found[0].upper() if found and found[0] not in own else "".join(found)

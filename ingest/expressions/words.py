@@ -36,12 +36,11 @@ def kind(token: Token) -> str:
 
 def tokens_of(text: str) -> list[Token]:
     """Return the tokens of a text. Raise TextError for an empty, too long or unclosed text, and for comments."""
-    from sqlglot import tokenize  # noqa: PLC0415  (slow to import, and few pipelines need it)
-    from sqlglot.errors import TokenError  # noqa: PLC0415
+    import sqlglot  # noqa: PLC0415  (slow to import, and few pipelines need it)
 
     try:
-        found = tokenize(text, dialect="spark")
-    except TokenError as exc:
+        found = sqlglot.tokenize(text, dialect="spark")
+    except sqlglot.TokenError as exc:
         eaten = text.find("\\'")
         if eaten >= 0:
             why = "a text is not closed: \\' is a quote in it; one backslash is written '\\\\'"

@@ -16,6 +16,7 @@ from pydantic import Field
 from ingest.component.options import InlineSchemaOptions
 from ingest.formats.connect import envelope_schema, key_columns, payload_of, row_columns
 from ingest.formats.template import ImageRef, ValueTemplate
+from ingest.formats.typed import Typed
 from ingest.model.cache import Cache
 from ingest.model.change import TOMBSTONE, Kind, Reject, Skip
 from ingest.model.jsontext import MALFORMED, fields_of, reason
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ingest.formats.template import Image, Segments, Value
-    from ingest.formats.typed import Column, Typed
+    from ingest.formats.typed import Column
     from ingest.model.change import Change, Decoded
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
@@ -189,8 +190,6 @@ class DebeziumDecoder:
         key = (self._options.as_string, of_key, spared, schema)
         found = _INLINE_SCHEMAS.get(key)
         if found is None:
-            from ingest.formats.typed import Typed  # noqa: PLC0415
-
             columns = key_columns(schema) if of_key else self._options.said[1](schema)
             found = Typed(columns, as_string=self._options.as_string, spared=spared)
             _INLINE_SCHEMAS.put(key, found, len(schema) + found.size)

@@ -16,6 +16,7 @@ from ingest.formats.template import ImageRef, ValueTemplate
 from ingest.model.change import TOMBSTONE, Kind, Reject
 from ingest.model.jsontext import MALFORMED, fields_of, object_of, reason
 from ingest.model.table import MAX_PARTS
+from ingest.schema.ddl import parse_columns, remarks
 from ingest.schema.type_hints import TypeHints
 
 if TYPE_CHECKING:
@@ -70,8 +71,6 @@ class Json(Options):
     @classmethod
     def _check_types(cls, value: str | None) -> str | None:
         if value is not None:
-            from ingest.schema.ddl import parse_columns  # noqa: PLC0415  (sqlglot is slow to import)
-
             parse_columns(value)
         return value
 
@@ -79,8 +78,6 @@ class Json(Options):
         """Return types that are seldom meant."""
         if self.fixed_types is None:
             return []
-        from ingest.schema.ddl import remarks  # noqa: PLC0415  (sqlglot is slow to import)
-
         return [("json.infer-schema.fixed-types", remark) for remark in remarks(self.fixed_types, columns=True)]
 
     @property
@@ -88,8 +85,6 @@ class Json(Options):
         """The types and hints that inference goes by."""
         if self.fixed_types is None:
             return TypeHints(self.as_string, self.standard, not self.as_string)
-        from ingest.schema.ddl import parse_columns  # noqa: PLC0415  (sqlglot is slow to import)
-
         fixed = parse_columns(self.fixed_types)
         return TypeHints(self.as_string, self.standard, not self.as_string, fixed)
 

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import tempfile
 from importlib import resources
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 from xml.sax.saxutils import quoteattr
@@ -70,9 +71,9 @@ def _verified(folder: Path) -> bool:
 
 
 def _fetch(folder: Path) -> None:
-    import pyspark  # noqa: PLC0415  (only the place of its jars is needed)
-
-    spark = Path(next(iter(pyspark.__path__))) / "jars"
+    found = find_spec("pyspark")  # only the place of its jars is needed
+    assert found is not None
+    spark = Path(found.origin or "").parent / "jars"
     wanted = "\n".join(
         f'    <dependency org={quoteattr(org)} name={quoteattr(name)} rev={quoteattr(version)} transitive="false"/>'
         for org, name, version, _ in pins()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from pydantic import Field
 
+from ingest.encode.change_encoder import ChangeEncoder
 from ingest.errors import ConfigError, Unavailable
 from ingest.formats import WrittenFormatName, value_of
 from ingest.model.jsontext import object_of
@@ -23,7 +24,7 @@ from ingest.sinks.sink import PlainSinkCoordinator, PlainWriter, SinkOptions
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from ingest.encode.change_encoder import ChangeEncoder, RowChange
+    from ingest.encode.change_encoder import RowChange
     from ingest.encode.upsert_encoder import Record
     from ingest.kafka.admin import Split
     from ingest.model.schema import TableSchema
@@ -66,8 +67,6 @@ class FileSink(SinkOptions):
         self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference
     ) -> ChangeEncoder:
         """Return how rows of a table are written."""
-        from ingest.encode.change_encoder import ChangeEncoder  # noqa: PLC0415  (`check` needs no encoders)
-
         name = _file_name(target)
         made = value_of(self.value_format, target, sink)
 

@@ -12,6 +12,7 @@ from zlib import crc32
 from pydantic import Field, field_validator, model_validator
 
 from ingest.component.options import OptionErrors
+from ingest.encode.change_encoder import ChangeEncoder, RecordTemplate
 from ingest.formats import WrittenFormatName, value_of
 from ingest.formats.template import ValueTemplate, csv_key, fill, json_key
 from ingest.model.table import Selector, SelectorError, selector
@@ -20,7 +21,7 @@ from ingest.sinks.topics import Destination, TopicsOptions, topic_name
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ingest.encode.change_encoder import ChangeEncoder, RowChange
+    from ingest.encode.change_encoder import RowChange
     from ingest.encode.upsert_encoder import Record
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
@@ -119,8 +120,6 @@ class KafkaSink(TopicsOptions):
         self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference
     ) -> ChangeEncoder:
         """Return how changes of a table are written; raises RowError for an id that cannot be a topic's name."""
-        from ingest.encode.change_encoder import ChangeEncoder, RecordTemplate  # noqa: PLC0415  (`check` needs no encoders)
-
         to = self.destination(target)
         value = value_of(self.value_format, target, sink, include_schema=self.include_schema)
         key = None if self.key_format is None else _KEYS[self.key_format](target, sink)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import msgspec
 from pydantic import Field
 
+from ingest.encode.change_encoder import ChangeEncoder
 from ingest.model.change import Kind
 from ingest.model.table import TableId, show
 from ingest.model.text import one_line
@@ -18,7 +19,7 @@ from ingest.sinks.sink import PlainSinkCoordinator, PlainWriter, SinkOptions
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from ingest.encode.change_encoder import ChangeEncoder, RowChange
+    from ingest.encode.change_encoder import RowChange
     from ingest.encode.upsert_encoder import Record
     from ingest.formats.template import Image
     from ingest.kafka.admin import Split
@@ -46,8 +47,6 @@ class PrintSink(SinkOptions):
         self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference
     ) -> ChangeEncoder:
         """Return how rows of a table are shown."""
-        from ingest.encode.change_encoder import ChangeEncoder  # noqa: PLC0415  (`check` needs no encoders)
-
         name = one_line(show(target))
         columns = [column.name for column in sink.columns]
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 from pydantic import Field, model_validator
 
 from ingest.component.options import Duration, OptionErrors
+from ingest.encode.change_encoder import ChangeEncoder, RecordTemplate
+from ingest.encode.upsert_encoder import UpsertEncoder
 from ingest.formats.template import ColumnRef, ValueTemplate, csv_cells, json_cells
 from ingest.sinks.topics import TopicsOptions
 
@@ -99,10 +101,6 @@ class UpsertKafka(TopicsOptions):
         self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference
     ) -> TableEncoder:
         """Return how rows of a table become keyed rows; raises RowError for an id that cannot be a topic's name."""
-        # Pyspark's types are slow to import, and `check` needs none
-        from ingest.encode.change_encoder import ChangeEncoder, RecordTemplate  # noqa: PLC0415
-        from ingest.encode.upsert_encoder import UpsertEncoder  # noqa: PLC0415
-
         to = self.destination(target)
         keyed = source.key_from_message
         if self._as_it_came:

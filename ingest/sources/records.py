@@ -16,6 +16,7 @@ from ingest.formats.debezium_json import DebeziumJson
 from ingest.formats.metadata_columns import ExtraColumns
 from ingest.model.record import METADATA
 from ingest.model.text import TextError
+from ingest.schema.ddl import parse_tables, remarks
 from ingest.schema.infer import Inference
 
 if TYPE_CHECKING:
@@ -93,8 +94,6 @@ class RecordOptions(Options):
     @classmethod
     def _check_ddls(cls, value: str | None) -> str | None:
         if value is not None:
-            from ingest.schema.ddl import parse_tables  # noqa: PLC0415  (sqlglot is slow to import)
-
             parse_tables(value)
         return value
 
@@ -120,8 +119,6 @@ class RecordOptions(Options):
             text = "json.infer-schema.fixed-types needs scan.max.pre.fetch.records: 0"
             problems.append(("json.infer-schema.fixed-types", text))
         if self.ddls is not None and isinstance(chosen, InlineSchemaOptions):
-            from ingest.schema.ddl import parse_tables  # noqa: PLC0415  (sqlglot is slow to import)
-
             declared = {
                 table: frozenset(column.name.removeprefix(self.value_prefix) for column in schema.columns)
                 for table, schema in parse_tables(self.ddls).items()
@@ -142,8 +139,6 @@ class RecordOptions(Options):
         """Return types that are seldom meant."""
         if self.ddls is None:
             return []
-        from ingest.schema.ddl import remarks  # noqa: PLC0415  (sqlglot is slow to import)
-
         return [("scan.value.initial-schemas.ddls", remark) for remark in remarks(self.ddls)]
 
     @property
@@ -166,8 +161,6 @@ class RecordOptions(Options):
 
     def inference(self, max_columns: int) -> Inference:
         """Return how schemas are found."""
-        from ingest.schema.ddl import parse_tables  # noqa: PLC0415  (sqlglot is slow to import)
-
         reading = self.format.reading
         if self.value_prefix:
             fixed = {self.value_prefix + name: data_type for name, data_type in reading.fixed.items()}

@@ -9,7 +9,14 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
+from shutil import which
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
+from pyspark.logger import PySparkLogger
+from pyspark.sql import SparkSession
 
 from ingest.errors import ConfigError, IngestError, Unavailable
 from ingest.spark import archive
@@ -18,9 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from pyspark import SparkContext
     from pyspark.core.broadcast import Broadcast
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 
 _T = TypeVar("_T")
@@ -95,10 +101,6 @@ class Session:
         self._sc = self._start(settings, lock)
 
     def _start(self, settings: Mapping[str, str], lock: int | None) -> SparkContext:
-        from pyspark import SparkConf, SparkContext  # noqa: PLC0415  (slow to import, and only a run needs it)
-        from pyspark.errors import PySparkException  # noqa: PLC0415
-        from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
-
         # PySpark takes the workers' interpreter from the environment only; without this it is whatever `python3` is
         os.environ["PYSPARK_PYTHON"] = settings["spark.pyspark.python"]
         if settings["spark.master"].startswith("local"):
@@ -138,9 +140,6 @@ class Session:
 
     def _join(self, settings: Mapping[str, str]) -> SparkContext:
         """Work in the Java process that `spark-submit` has started; what it was told goes before what we would say."""
-        from pyspark import SparkConf, SparkContext  # noqa: PLC0415  (as above)
-        from pyspark.java_gateway import launch_gateway  # noqa: PLC0415
-
         self._gateway = launch_gateway()  # type: ignore[no-untyped-call]
         spark = SparkConf(loadDefaults=True, _jvm=self._gateway.jvm)
         for key, value in settings.items():
@@ -149,8 +148,6 @@ class Session:
         return SparkContext(conf=spark, gateway=self._gateway)
 
     def _explain(self, exc: Exception) -> IngestError:
-        from shutil import which  # noqa: PLC0415
-
         home = os.environ.get("JAVA_HOME")
         if not home and which("java") is None:
             return ConfigError(
@@ -190,9 +187,6 @@ class Session:
 
     def sql(self) -> SparkSession:
         """Spark SQL in this context: slow to start, so only for those who need it."""
-        from pyspark.logger import PySparkLogger  # noqa: PLC0415  (as above)
-        from pyspark.sql import SparkSession  # noqa: PLC0415
-
         # It prints every error of an expression with its whole stack trace; we say what is wrong ourselves
         PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
         return SparkSession(self._sc)
@@ -257,9 +251,6 @@ class Session:
 
 def _forget() -> None:
     """PySpark keeps the way to its Java process for good, and would look for the next session's in the dead one."""
-    from pyspark import SparkContext  # noqa: PLC0415  (as above)
-    from pyspark.sql import SparkSession  # noqa: PLC0415
-
     SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None  # noqa: SLF001
     SparkSession._instantiatedSession = None  # noqa: SLF001
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ingest.driver.engine import refuse_speculation
@@ -15,8 +13,8 @@ if TYPE_CHECKING:
     from pyspark.core.broadcast import Broadcast
     from pyspark.sql import SparkSession
 
-    from ingest.schema.evolve import Schemas
-    from ingest.task.assignment import Setup, Task, TaskResult
+    from ingest.task.assignment import Setup
+    from ingest.testing.local_transforms import LocalTransformRunner
     from ingest.transform.compiler import Compiler
 
 _T = TypeVar("_T")
@@ -76,38 +74,13 @@ class InProcessEngine:
 
     def transforms(self, compiler: Compiler, _shards: int) -> LocalTransformRunner:
         """Return what runs both stages of a transform in this process."""
+        from ingest.testing.local_transforms import LocalTransformRunner  # noqa: PLC0415  (most tests need no Spark SQL)
+
         return LocalTransformRunner(compiler)
 
     def ask(self, _setup: Broadcast[Setup]) -> list[list[str]]:
         """Ask nobody: there are no workers."""
         return []
-
-
-class LocalTransformRunner:
-    """Runs both stages of tasks in this process: Spark has the expressions between them only."""
-
-    def __init__(self, compiler: Compiler) -> None:
-        """Plan nothing yet."""
-        from ingest.driver.transforms import Explainer  # noqa: PLC0415  (most tests need no Spark SQL)
-
-        self._compiler = compiler
-        self._explainer = Explainer(compiler)
-
-    def run(self, tasks: Sequence[Task], schemas: Schemas) -> list[TaskResult]:
-        """Run one task after the other."""
-        import pyarrow as pa  # noqa: PLC0415  (as above)
-
-        from ingest.task.spill import SpillStore  # noqa: PLC0415
-        from ingest.task.transform_pipeline import run_read_stage, run_write_stage  # noqa: PLC0415
-
-        programs = self._compiler.programs(schemas.sources)
-        out = []
-        for task in tasks:
-            with tempfile.TemporaryDirectory() as folder:
-                rows = pa.Table.from_batches(run_read_stage(task, programs, SpillStore(Path(folder))))
-                results = self._compiler.results(programs, self._compiler.spark.createDataFrame(rows))
-                out.append(run_write_stage(task, programs, SpillStore(Path(folder)), results.toArrow().to_batches()))
-        return self._explainer.explain(out)
 
 
 class NoStop:

@@ -1,0 +1,40 @@
+"""Transforms in one process: both stages of tasks run here, and Spark has the expressions between them only."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from ingest.driver.transforms import Explainer
+from ingest.task.spill import SpillStore
+from ingest.task.transform_pipeline import run_read_stage, run_write_stage
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ingest.schema.evolve import Schemas
+    from ingest.task.assignment import Task, TaskResult
+    from ingest.transform.compiler import Compiler
+
+
+class LocalTransformRunner:
+    """Runs both stages of tasks in this process: Spark has the expressions between them only."""
+
+    def __init__(self, compiler: Compiler) -> None:
+        """Plan nothing yet."""
+        self._compiler = compiler
+        self._explainer = Explainer(compiler)
+
+    def run(self, tasks: Sequence[Task], schemas: Schemas) -> list[TaskResult]:
+        """Run one task after the other."""
+        programs = self._compiler.programs(schemas.sources)
+        out = []
+        for task in tasks:
+            with tempfile.TemporaryDirectory() as folder:
+                rows = pa.Table.from_batches(run_read_stage(task, programs, SpillStore(Path(folder))))
+                results = self._compiler.results(programs, self._compiler.spark.createDataFrame(rows))
+                out.append(run_write_stage(task, programs, SpillStore(Path(folder)), results.toArrow().to_batches()))
+        return self._explainer.explain(out)
