@@ -12,6 +12,7 @@ from ingest.errors import AccessError, ConfigError, IngestError, Unavailable
 from ingest.kafka.client import usable
 from ingest.kafka.failures import explain as explained
 from ingest.kafka.failures import is_away, refuse
+from ingest.kafka.local_error import LocalError
 from ingest.kafka.probe import refuse_advertised, wrong_address
 from ingest.kafka.properties import BOOTSTRAP, shared
 from ingest.kafka.tls import own_certificate, why_untrusted
@@ -61,7 +62,7 @@ class AdminConnection:
 
     def note(self, error: KafkaError) -> None:
         """Keep an error of the connection: it says more than a time that ran out."""
-        if error.code() != KafkaError._ALL_BROKERS_DOWN or self.last_error is None:  # noqa: SLF001
+        if error.code() != LocalError.ALL_BROKERS_DOWN or self.last_error is None:
             self.last_error = error
 
     def explain(self, exc: Exception | KafkaError, what: str) -> IngestError:

@@ -16,10 +16,11 @@ from ingest.errors import (
     TopicMissing,
     Unavailable,
 )
+from ingest.kafka.local_error import LocalError
 
 _ACCESS: Final = {
-    KafkaError._AUTHENTICATION,  # noqa: SLF001  (confluent_kafka names librdkafka's own codes so)
-    KafkaError._SSL,  # noqa: SLF001
+    LocalError.AUTHENTICATION,
+    LocalError.SSL,
     KafkaError.SASL_AUTHENTICATION_FAILED,
     KafkaError.ILLEGAL_SASL_STATE,
     KafkaError.UNSUPPORTED_SASL_MECHANISM,
@@ -30,19 +31,19 @@ _RIGHTS: Final = {
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: "the operation on the cluster",
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Write on the transactional ids (sink.transactional-id-prefix)",
 }
-_MISSING: Final = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}  # noqa: SLF001
-_LOST: Final = {KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET}  # noqa: SLF001
+_MISSING: Final = {KafkaError.UNKNOWN_TOPIC_OR_PART, LocalError.UNKNOWN_TOPIC, LocalError.UNKNOWN_PARTITION}
+_LOST: Final = {KafkaError.OFFSET_OUT_OF_RANGE, LocalError.AUTO_OFFSET_RESET}
 _AWAY: Final = {
-    KafkaError._TRANSPORT,  # noqa: SLF001
-    KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
-    KafkaError._TIMED_OUT,  # noqa: SLF001
-    KafkaError._MSG_TIMED_OUT,  # noqa: SLF001
-    KafkaError._RESOLVE,  # noqa: SLF001
-    KafkaError._DESTROY,  # noqa: SLF001
-    KafkaError._WAIT_COORD,  # noqa: SLF001
-    KafkaError._TIMED_OUT_QUEUE,  # noqa: SLF001
-    KafkaError._PURGE_QUEUE,  # noqa: SLF001
-    KafkaError._PURGE_INFLIGHT,  # noqa: SLF001
+    LocalError.TRANSPORT,
+    LocalError.ALL_BROKERS_DOWN,
+    LocalError.TIMED_OUT,
+    LocalError.MSG_TIMED_OUT,
+    LocalError.RESOLVE,
+    LocalError.DESTROY,
+    LocalError.WAIT_COORD,
+    LocalError.TIMED_OUT_QUEUE,
+    LocalError.PURGE_QUEUE,
+    LocalError.PURGE_INFLIGHT,
     KafkaError.REQUEST_TIMED_OUT,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.NOT_COORDINATOR,
@@ -55,7 +56,7 @@ _AWAY: Final = {
     KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     KafkaError.KAFKA_STORAGE_ERROR,
     # A broker that has just come back, or a leader that has just moved
-    KafkaError._NOENT,  # noqa: SLF001  (ListOffsets, as long as no partition that it was asked for has a leader)
+    LocalError.NOENT,  # ListOffsets, as long as no partition that it was asked for has a leader
     KafkaError.FENCED_LEADER_EPOCH,
     KafkaError.UNKNOWN_LEADER_EPOCH,
     KafkaError.OFFSET_NOT_AVAILABLE,
@@ -69,9 +70,9 @@ _AWAY: Final = {
 }
 
 _FENCED: Final = {
-    KafkaError._FENCED,  # noqa: SLF001
-    KafkaError._FATAL,  # noqa: SLF001
-    KafkaError._STATE,  # noqa: SLF001
+    LocalError.FENCED,
+    LocalError.FATAL,
+    LocalError.STATE,
     KafkaError.INVALID_PRODUCER_EPOCH,
     KafkaError.INVALID_PRODUCER_ID_MAPPING,
     KafkaError.INVALID_TXN_STATE,
@@ -92,7 +93,7 @@ _SETTLING: Final = {
     KafkaError.FENCED_LEADER_EPOCH,
     KafkaError.OFFSET_NOT_AVAILABLE,
     KafkaError.UNSTABLE_OFFSET_COMMIT,
-    KafkaError._NOENT,  # noqa: SLF001
+    LocalError.NOENT,
 }
 
 
@@ -113,7 +114,7 @@ def error_of(exc: KafkaException | KafkaError) -> KafkaError:
     """Return the error inside an exception."""
     if isinstance(exc, KafkaException):
         inner = exc.args[0] if exc.args else None
-        return inner if isinstance(inner, KafkaError) else KafkaError(KafkaError._FAIL, str(exc))  # noqa: SLF001
+        return inner if isinstance(inner, KafkaError) else KafkaError(LocalError.FAIL, str(exc))
     return exc
 
 
@@ -138,7 +139,7 @@ def _refused_certificate(error: KafkaError) -> bool:
 
     librdkafka calls that a broken connection.
     """
-    return error.code() == KafkaError._TRANSPORT and _ALERT.search(error.str()) is not None  # noqa: SLF001
+    return error.code() == LocalError.TRANSPORT and _ALERT.search(error.str()) is not None
 
 
 def reason(text: str) -> str:
@@ -156,7 +157,7 @@ def _access(error: KafkaError, what: str, servers: str) -> AccessError | None:
         )
     if error.code() not in _ACCESS:
         return None
-    if error.code() == KafkaError._SSL:  # noqa: SLF001
+    if error.code() == LocalError.SSL:
         hint = "set properties.ssl.ca.location to the certificate (PEM) of the authority that issued the broker's"
         if "verify failed" in text:
             return AccessError(f"cannot {what}: the certificate of the broker at {servers} is not trusted", hint)
@@ -204,7 +205,7 @@ def explain(exc: KafkaException | KafkaError, what: str, servers: str) -> Ingest
         return Unavailable(
             f"cannot {what}: no answer from the broker at {servers}: {reason(text)}", "start it, or run again later"
         )
-    if code == KafkaError._INVALID_ARG:  # noqa: SLF001
+    if code == LocalError.INVALID_ARG:
         return ConfigError(f"cannot {what}: {text}", "correct the properties.* of the pipeline file")
     if code in {KafkaError.POLICY_VIOLATION, KafkaError.INVALID_REPLICATION_FACTOR, KafkaError.INVALID_PARTITIONS,
                 KafkaError.INVALID_CONFIG, KafkaError.TOPIC_EXCEPTION, KafkaError.MSG_SIZE_TOO_LARGE}:  # fmt: skip
