@@ -250,7 +250,7 @@ class Checkpoint:
             self.storage.remove(f"{self.batches}/{entry[1]}")
             self._kept.remove(entry)
 
-    def _write(self, number: int, name: str, value: Any) -> None:  # noqa: ANN401  (plain values)
+    def _write(self, number: int, name: str, value: object) -> None:
         self.storage.write(f"{self.batches}/{name}", orjson.dumps(value))
         self._kept.append((number, name))
 

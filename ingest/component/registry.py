@@ -103,9 +103,10 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         return self._others
 
 
-def _load(place: str) -> Any:  # noqa: ANN401  (a class)
+def _load(place: str) -> type[Any]:
     module, _, attribute = place.partition(":")
-    return getattr(import_module(module), attribute)
+    found: type[Any] = getattr(import_module(module), attribute)
+    return found
 
 
 def _package(entry: EntryPoint) -> str:

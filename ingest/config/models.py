@@ -20,6 +20,8 @@ from ingest.config.wording import names
 from ingest.formats import FORMATS
 
 if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
     from ingest.component.registry import Registry
     from ingest.config.document import Document, Span, Value
     from ingest.config.filling import Filling
@@ -162,7 +164,7 @@ class ModelReader:
         return None
 
     @staticmethod
-    def _without(model: type[Options], values: dict[str, object], keys: list[str]) -> list[Any]:
+    def _without(model: type[Options], values: dict[str, object], keys: list[str]) -> list[ErrorDetails]:
         """Return the validation errors that remain when the options with these keys are left out."""
         left = {key: value for key, value in values.items() if key not in keys}
         properties = left.get("properties.*")

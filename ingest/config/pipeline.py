@@ -242,7 +242,7 @@ class Pipeline(BaseModel):
         """
         out: dict[str, str] = {}
 
-        def add(prefix: str, value: Any) -> None:  # noqa: ANN401
+        def add(prefix: str, value: object) -> None:
             if isinstance(value, BaseModel):
                 for attribute in sorted(value.model_fields_set):
                     alias = type(value).model_fields[attribute].alias or attribute

@@ -84,8 +84,7 @@ def read(file: Path) -> Scenario:
             text = opened.read(_MAX_BYTES)
     except OSError as exc:
         raise ScenarioError(f"{file}: cannot be read: {exc.strerror or exc}") from exc
-    found = _parsed(file, text)
-    _refuse(file, found)
+    found = _checked(file, _parsed(file, text))
     messages = [m for i, item in enumerate(found["messages"]) for m in _messages(file, i, item)]
     variables = {str(k): str(v) for k, v in (found.get("set") or {}).items()}
     expected = {key: value for key, value in found.items() if key not in {"pipeline", "set", "messages", "title"}}
@@ -96,7 +95,7 @@ def read(file: Path) -> Scenario:
     )  # fmt: skip
 
 
-def _parsed(file: Path, text: bytes) -> Any:  # noqa: ANN401  (any value of a YAML file)
+def _parsed(file: Path, text: bytes) -> object:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -112,9 +111,13 @@ def _parsed(file: Path, text: bytes) -> Any:  # noqa: ANN401  (any value of a YA
         raise ScenarioError(f"{file}: not YAML: {type(exc).__name__}") from exc
 
 
-def _refuse(file: Path, found: Any) -> None:  # noqa: ANN401  (any value of a YAML file)
-    """Raise ScenarioError for a test with a mistake, and NoTest for a file that is meant to be something else."""
-    keys = {str(key) for key in found} if isinstance(found, dict) else set()
+def _checked(file: Path, value: object) -> dict[str, Any]:
+    """Return the map of a test.
+
+    Raise ScenarioError for a test with a mistake, and NoTest for a file that is meant to be something else.
+    """
+    found: dict[str, Any] = value if isinstance(value, dict) else {}
+    keys = {str(key) for key in found}
     wrong = sorted(keys - _KEYS)
     if "messages" not in keys:
         # A pipeline has the sections source and sink. A test whose key `messages` is misspelt has other keys of a test
@@ -138,9 +141,10 @@ def _refuse(file: Path, found: Any) -> None:  # noqa: ANN401  (any value of a YA
         raise ScenarioError(f"{file}: a test is a map with at least `messages`, a list")
     if found.get("look-ahead", 1) < 1:
         raise ScenarioError(f"{file}: look-ahead is 1 or more")
+    return found
 
 
-def _pipeline(file: Path, given: Any, messages: list[Message], variables: dict[str, str]) -> Loaded:  # noqa: ANN401
+def _pipeline(file: Path, given: object, messages: list[Message], variables: dict[str, str]) -> Loaded:
     """Return the loaded pipeline of a test, from the path or from the map in its file.
 
     A map gets defaults for a source and a sink in memory. Raise ScenarioError where `given` is neither.
@@ -174,7 +178,7 @@ def _pipeline(file: Path, given: Any, messages: list[Message], variables: dict[s
     return load_text(f"{file} (pipeline)", text, file.stem, variables, file.resolve().parent)
 
 
-def _messages(file: Path, index: int, item: Any) -> list[Message]:  # noqa: ANN401
+def _messages(file: Path, index: int, item: object) -> list[Message]:
     where = f"{file}: message {index}"
     if not isinstance(item, dict) or item.keys() - _MESSAGE:
         raise ScenarioError(f"{where}: a message is a map with some of {', '.join(sorted(_MESSAGE))}")

@@ -6,7 +6,7 @@ message quotes a value that may be a secret.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ingest.component.options import OptionErrors
 from ingest.config import elsewhere
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pydantic import BaseModel
+    from pydantic_core import ErrorDetails
 
 SECTIONS: Final = ("source", "sink", "route", "transform", "pipeline")
 FUNCTIONS: Final = "user-defined-function"
@@ -66,7 +67,7 @@ class Wording:
                 hidden += [written or "", scalar.value or ""]
         return conceal(message, hidden, shown)
 
-    def problems(self, error: Any, where: Mapping, known: list[str], section: str) -> list[Problem]:  # noqa: ANN401  (pydantic's)
+    def problems(self, error: ErrorDetails, where: Mapping, known: list[str], section: str) -> list[Problem]:
         """Return the problems that a pydantic error stands for."""
         path = [str(part) for part in error["loc"]]
         key = path[0] if path else ""
@@ -139,7 +140,7 @@ def _nested(key: str, value: Value | None, known: list[str]) -> str:
     return ""
 
 
-def _say(error: Any, value: Value | None, given: str, key: str, *, guess: bool) -> str | None:  # noqa: ANN401
+def _say(error: ErrorDetails, value: Value | None, given: str, key: str, *, guess: bool) -> str | None:
     """Return pydantic's message in the words of the file, or None where a validator wrote the message.
 
     The message shows no more of the value than the text `given`.

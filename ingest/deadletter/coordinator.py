@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ingest.errors import ConfigError
 from ingest.kafka.admin import Cluster
@@ -46,7 +46,7 @@ class LetterCoordinator:
         self._splits = [(name, p) for p in range(found[name].partitions)]
         return identity
 
-    def start(self, *_: Any) -> dict[Split, int]:  # noqa: ANN401
+    def start(self, *_: object) -> dict[Split, int]:
         """Return the positions of the first letters that there are."""
         return self.cluster.earliest(self._splits)
 
@@ -79,7 +79,7 @@ class LetterCoordinator:
         """Return nothing: it is not stored."""
         return {}
 
-    def resolve(self, splits: Iterable[Split], to: Any) -> dict[Split, int]:  # noqa: ANN401
+    def resolve(self, splits: Iterable[Split], to: Literal["earliest", "latest"] | int) -> dict[Split, int]:
         """Return the positions of the first letters, or the ends."""
         return self.cluster.earliest(splits) if to == "earliest" else self.cluster.latest(splits, committed=True)
 

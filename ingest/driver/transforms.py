@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import pickle
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from ingest.encode.compiled_transform import CompiledTransforms
     from ingest.schema.evolve import Schemas
     from ingest.spark.session import Session
-    from ingest.task.assignment import Task, TaskResult
+    from ingest.task.assignment import Setup, Task, TaskResult
     from ingest.transform.compiler import Compiler
+    from ingest.transform.spark_plan import Stage
 
 MAX_EXPLAINED: Final = 20
 """Rejects of a run that Spark is asked about: each costs some milliseconds."""
@@ -92,7 +93,7 @@ class SparkTransformRunner:
         return self._explainer.explain([pickle.loads(row) for row in rows])  # noqa: S301  (our own)
 
 
-def _task(setup: Any, base: Any) -> Task | None:  # noqa: ANN401  (broadcasts)
+def _task(setup: Broadcast[Setup], base: Broadcast[Schemas]) -> Task | None:
     """Return what this partition has to do in this batch; None where there is nothing for it."""
     context = TaskContext.get()
     assert context is not None
@@ -101,7 +102,7 @@ def _task(setup: Any, base: Any) -> Task | None:  # noqa: ANN401  (broadcasts)
     return replace(tasks[number], setup=setup, base=base) if number < len(tasks) else None
 
 
-def read_stage(setup: Any, base: Any, programs: Any) -> Any:  # noqa: ANN401  (broadcasts; a stage)
+def read_stage(setup: Broadcast[Setup], base: Broadcast[Schemas], programs: Broadcast[CompiledTransforms]) -> Stage:
     """Return the first stage, as Spark runs it."""
 
     def stage(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -114,7 +115,7 @@ def read_stage(setup: Any, base: Any, programs: Any) -> Any:  # noqa: ANN401  (b
     return stage
 
 
-def write_stage(setup: Any, base: Any, programs: Any) -> Any:  # noqa: ANN401  (broadcasts; a stage)
+def write_stage(setup: Broadcast[Setup], base: Broadcast[Schemas], programs: Broadcast[CompiledTransforms]) -> Stage:
     """Return the second stage, as Spark runs it."""
 
     def stage(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -127,7 +127,7 @@ def _read(name: str, python: str, function: Callable[..., Any]) -> Function:
     return Function(name, python, function, tuple(takes), gives, batch)
 
 
-def _understood(hint: Any, what: str) -> tuple[DataType | None, bool, str]:  # noqa: ANN401  (any annotation)
+def _understood(hint: object, what: str) -> tuple[DataType | None, bool, str]:
     """Return the type of an annotation (None for any type), whether it accepts None, and how it takes many rows.
 
     Raise FunctionError where no column has such a type. `what` names the annotation in the error.
@@ -157,7 +157,7 @@ def _understood(hint: Any, what: str) -> tuple[DataType | None, bool, str]:  # n
     return _type(hint, what), nullable, ""
 
 
-def _batch_of(hint: Any) -> str:  # noqa: ANN401  (a class)
+def _batch_of(hint: object) -> str:
     if not isinstance(hint, type):
         return ""
     for base in hint.__mro__:
@@ -167,7 +167,7 @@ def _batch_of(hint: Any) -> str:  # noqa: ANN401  (a class)
     return ""
 
 
-def _type(hint: Any, what: str) -> DataType:  # noqa: ANN401  (an annotation)
+def _type(hint: object, what: str) -> DataType:
     known = _TYPES.get(hint) if isinstance(hint, type) else None
     if known is not None:
         return known

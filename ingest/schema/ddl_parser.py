@@ -158,7 +158,7 @@ class Statements:
                 raise self._error(f"column {part.name!r}: only NOT NULL, PRIMARY KEY and COMMENT are understood", part)
         return self._type(kind, part, 0)
 
-    def _type(self, kind: Any, column: exp.ColumnDef, depth: int) -> DataType:  # noqa: ANN401  (sqlglot's tree)
+    def _type(self, kind: object, column: exp.ColumnDef, depth: int) -> DataType:
         if isinstance(kind, exp.ColumnDef):  # a field of a row
             kind = kind.args.get("kind")
         if not isinstance(kind, exp.DataType) or depth > _MAX_DEPTH:

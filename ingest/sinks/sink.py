@@ -26,7 +26,7 @@ FAMILIES: Final = (
 """Names of schema changes that the two options may hold. Changes that drop or rename do not occur."""
 
 
-def _split(value: Any) -> Any:  # noqa: ANN401  (whatever the file has)
+def _split(value: object) -> object:
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 

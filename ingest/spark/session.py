@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from py4j.java_gateway import JavaGateway
     from pyspark.core.broadcast import Broadcast
     from pyspark.sql import DataFrame
 
@@ -181,7 +182,7 @@ class Session:
         """How many tasks run at once."""
         return max(1, int(self._sc.defaultParallelism))
 
-    def broadcast(self, value: Any) -> Broadcast[Any]:  # noqa: ANN401
+    def broadcast(self, value: _V) -> Broadcast[_V]:
         """Send a value to the workers once."""
         return self._sc.broadcast(value)
 
@@ -236,7 +237,7 @@ class Session:
         self._end(self._gateway)
 
     @staticmethod
-    def _end(gateway: Any) -> None:  # noqa: ANN401  (py4j has no types)
+    def _end(gateway: JavaGateway) -> None:
         """End Java, where this process started it."""
         with suppress(Exception):  # it may be gone already
             gateway.shutdown()

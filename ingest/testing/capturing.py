@@ -107,7 +107,7 @@ class CapturingCollector:
         """Make nothing; returns an identity that no source has."""
         return "memory letters"
 
-    def letters(self, _pipeline: str, _writer: Any) -> CapturingLetters | None:  # noqa: ANN401
+    def letters(self, _pipeline: str, _writer: object) -> CapturingLetters | None:
         """Return a task's side; None where rejects go to the log."""
         return None if self.topic is None else CapturingLetters(self.topic, self._captured)
 

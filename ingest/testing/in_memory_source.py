@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping
+    from collections.abc import Callable, Generator, Iterable, Mapping
 
     from ingest.formats import Format
     from ingest.formats.metadata_columns import ExtraColumns
@@ -123,13 +123,13 @@ class InMemoryCoordinator:
         """Tell whether there are records of a topic."""
         return topic in self.ids
 
-    def resolve(self, splits: Any, to: Any) -> dict[Split, int]:  # noqa: ANN401
+    def resolve(self, splits: Iterable[Split], to: object) -> dict[Split, int]:
         """Return the beginning or the end of some splits."""
         return {split: 0 if to == "earliest" else self._ends[split] for split in splits}
 
-    def topics(self, names: Any) -> dict[str, Any]:  # noqa: ANN401
+    def topics(self, names: Iterable[str]) -> dict[str, Any]:
         """Return nothing: these are no topics of a cluster."""
-        return dict.fromkeys(names & self.ids.keys())
+        return dict.fromkeys(self.ids.keys() & names)
 
     def finished(self, _positions: Mapping[Split, int]) -> bool:
         """Leave the end to `once`."""

@@ -42,7 +42,7 @@ class InProcessRunner:
         """The JVM, and the configuration of Hadoop's file systems in it."""
         return self._java()
 
-    def broadcast(self, value: Any) -> LocalValue:  # noqa: ANN401  (anything)
+    def broadcast(self, value: object) -> LocalValue:
         """Keep a value."""
         return LocalValue(value)
 

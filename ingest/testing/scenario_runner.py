@@ -6,6 +6,7 @@ as expected.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from difflib import unified_diff
 from typing import TYPE_CHECKING, Any, Final
 
@@ -101,13 +102,14 @@ _HAPPENED: Final[dict[str, Callable[[InMemoryRun], Any]]] = {
 }
 
 
-def _difference(key: str, wanted: Any, happened: Any) -> str:  # noqa: ANN401  (a value of a YAML file)
+def _difference(key: str, wanted: object, happened: object) -> str:
     """Return the lines that were expected (-) and those that happened (+), as a diff."""
     lines = unified_diff(_lines(wanted), _lines(happened), lineterm="", n=2)
     return "\n".join([f"{key}: expected (-), happened (+)", *list(lines)[2:]])
 
 
-def _lines(value: Any) -> list[str]:  # noqa: ANN401  (a value of a YAML file)
+def _lines(value: object) -> list[str]:
     if isinstance(value, dict):
         return [f"{name}: {item}" for name, item in value.items()]
+    assert isinstance(value, Iterable)
     return [str(item) for item in value]

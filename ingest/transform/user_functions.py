@@ -18,7 +18,7 @@ from ingest.model.data_type import DataType, DecimalType
 from ingest.transform.spark_types import to_spark
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from ingest.expressions.functions import Function
 
@@ -59,7 +59,7 @@ def caller(function: Function, takes: Sequence[DataType]) -> Callable[..., pa.Ar
 def _by_row(
     call: Callable[..., Any], _batch: str, arguments: Sequence[pa.Array], rows: Sequence[int],
     strict: Sequence[bool], gives: pa.DataType, scale: int | None,
-) -> Any:  # noqa: ANN401  (an iterator of triples)  # fmt: skip
+) -> Iterator[tuple[int, object, str | None]]:  # fmt: skip
     """Call the function once for each row. Yield the row's index, its result, and its error as text."""
     columns = [argument.to_pylist() for argument in arguments]
     for i in rows:
@@ -76,7 +76,7 @@ def _by_row(
 def _by_batch(
     call: Callable[..., Any], batch: str, arguments: Sequence[pa.Array], rows: Sequence[int],
     strict: Sequence[bool], gives: pa.DataType, scale: int | None,
-) -> Any:  # noqa: ANN401  (an iterator of triples)  # fmt: skip
+) -> Iterator[tuple[int, object, str | None]]:  # fmt: skip
     """Call the function for all rows at once. Yield each row's index, its result, and its error as text.
 
     Where the call fails, it is repeated for each half of the rows, until the wrong row is alone.
@@ -110,7 +110,7 @@ def _called(call: Callable[..., Any], batch: str, arguments: Sequence[pa.Array])
     return pa.Array.from_pandas(call(*(argument.to_pandas() for argument in arguments)))
 
 
-def _fitting(value: Any, gives: pa.DataType, scale: int | None) -> Any:  # noqa: ANN401  (anything)
+def _fitting(value: object, gives: pa.DataType, scale: int | None) -> object:
     """Return a result as Arrow accepts it. Raise TypeError where it has another type."""
     if value is None:
         return None
