@@ -172,8 +172,10 @@ def _print_reset(planned: Reset) -> None:
 def _parse(text: str) -> Target:
     kind, _, value = text.replace("=", ":", 1).partition(":")
     try:
-        if text in {"earliest", "latest"}:
-            return (text, None)  # type: ignore[return-value]
+        if text == "earliest":
+            return ("earliest", None)
+        if text == "latest":
+            return ("latest", None)
         if kind == "timestamp":
             return ("timestamp", parse_time(value))
         if kind == "offset" or (text.isascii() and text.isdigit()):

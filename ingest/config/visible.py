@@ -35,6 +35,8 @@ from ingest.sources import SOURCES
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
+    from pydantic import BaseModel
+
 _COLLECTOR: Final = "dirty-data.collector."
 _FUNCTION: Final = "user-defined-function."
 _CREDENTIALS: Final = re.compile(
@@ -156,9 +158,9 @@ def _known() -> dict[str, frozenset[str]]:
     It is a function and not a constant, so that components are loaded only when a file has a mistake.
     """
 
-    def names(*classes: type) -> set[str]:
-        found = {f.alias for cls in classes for f in cls.model_fields.values()}  # type: ignore[attr-defined]
-        return found - {None, "*format", "properties.*", "variables", "dirty-data.collector", "user-defined-function"}
+    def names(*classes: type[BaseModel]) -> set[str]:
+        found = {f.alias for cls in classes for f in cls.model_fields.values() if f.alias is not None}
+        return found - {"*format", "properties.*", "variables", "dirty-data.collector", "user-defined-function"}
 
     formats = names(*FORMATS.values())
     functions = {_FUNCTION + name for name in names(UserFunction)}

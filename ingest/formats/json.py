@@ -22,6 +22,7 @@ from ingest.schema.type_hints import TypeHints
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ingest.formats import Decoder
     from ingest.formats.template import Value
     from ingest.model.change import Change, Decoded
     from ingest.model.schema import TableSchema
@@ -95,7 +96,7 @@ class Json(Options):
 
     said: ClassVar[None] = None
 
-    def decoder(self, topic: str, *, keyed: bool = False) -> JsonDecoder:
+    def decoder(self, topic: str, *, keyed: bool = False) -> Decoder:
         """Return a decoder for one split's records; `keyed`: it reads their keys, too: a null value is a delete."""
         return JsonDecoder(self, topic, keyed=keyed)
 

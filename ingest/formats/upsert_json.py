@@ -14,8 +14,6 @@ from ingest.model.change import Kind, Reject
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import msgspec
-
     from ingest.formats import Decoder
     from ingest.model.change import Decoded
     from ingest.model.table import TableId
@@ -31,7 +29,7 @@ class UpsertJson(Json):
         """The keys say who a row is."""
         return None
 
-    def decoder(self, topic: str, *, keyed: bool = False) -> Decoder:  # type: ignore[override]  # Json has its own
+    def decoder(self, topic: str, *, keyed: bool = False) -> Decoder:
         """Return a decoder for one split's records; `keyed`: the key's fields are columns that the rows do not have."""
         return UpsertDecoder(self, topic, keyed=keyed)
 
@@ -58,5 +56,6 @@ class UpsertDecoder:
             return (self._table, Kind.DELETE, None, None, told, None)
         if type(row) is not tuple:
             return row
-        after: msgspec.Raw = row[3]  # type: ignore[assignment]  # an insert has one
+        after = row[3]
+        assert after is not None, "an insert has one"
         return (self._table, Kind.INSERT, None, after, told, None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from functools import wraps
-from typing import TYPE_CHECKING, Final, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeAlias, TypeVar
 
 from confluent_kafka import (
     OFFSET_INVALID,
@@ -38,6 +38,7 @@ from ingest.kafka.properties import CREATE, FALSE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
+    from concurrent.futures import Future
 
 Split: TypeAlias = tuple[str, int]
 """A topic's name and the number of a partition."""
@@ -135,11 +136,13 @@ class Cluster:
         if not request:
             return {}
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-        futures = self._link.client.list_offsets(request, isolation_level=level, request_timeout=REQUEST_S)
+        futures: Mapping[TopicPartition, Future[Any]] = self._link.client.list_offsets(
+            request, isolation_level=level, request_timeout=REQUEST_S
+        )
         out = {}
         for tp, future in futures.items():
             what = f"ask for the offsets of {tp.topic}[{tp.partition}]"
-            offset = out[tp.topic, tp.partition] = int(self._link.get(future, what).offset)  # type: ignore[attr-defined]
+            offset = out[tp.topic, tp.partition] = int(self._link.get(future, what).offset)
             if offset == OFFSET_INVALID:  # the client returns this value without an error where no leader answered
                 cause = KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
                 raise self._link.explain(cause, what) from cause
@@ -196,9 +199,12 @@ class Cluster:
     @_settled
     def members(self, group: str) -> list[str]:
         """Return the client ids of a consumer group's members."""
-        (future,) = self._link.client.describe_consumer_groups([group], request_timeout=REQUEST_S).values()
+        asked: Mapping[str, Future[Any]] = self._link.client.describe_consumer_groups(
+            [group], request_timeout=REQUEST_S
+        )
+        (future,) = asked.values()
         found = self._link.get(future, f"describe consumer group {group}")
-        return [str(member.client_id) for member in found.members or []]  # type: ignore[attr-defined]
+        return [str(member.client_id) for member in found.members or []]
 
     def commit(self, group: str, positions: Mapping[Split, int], note: str = "", *, wait: bool = True) -> None:
         """Commit positions to a consumer group, each with a note, for monitoring tools. Raise IngestError.

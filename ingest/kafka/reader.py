@@ -16,6 +16,7 @@ from ingest.errors import DataLoss, TopicMissing
 from ingest.kafka.failures import explain, is_access, is_away, refuse
 from ingest.kafka.handle import make_consumer, report
 from ingest.kafka.properties import BOOTSTRAP, LOG_LEVEL
+from ingest.model.record import offset_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -172,9 +173,3 @@ class RangeReader:
     def close(self) -> None:
         """Let go of the connections. Records that were read may be there for longer."""
         self.consumer.close(CLOSE_S)
-
-
-def offset_of(message: Record) -> int:
-    """Return a record's offset; only error events have none."""
-    offset: int = message.offset()  # type: ignore[assignment]
-    return offset

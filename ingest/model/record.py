@@ -49,5 +49,6 @@ def origin(record: Record) -> Record:
 
 def offset_of(record: Record) -> int:
     """Return a record's offset; only error events of a client have none."""
-    offset: int = record.offset()  # type: ignore[assignment]
+    offset = record.offset()
+    assert offset is not None
     return offset

@@ -34,7 +34,8 @@ def pins() -> list[tuple[str, str, str, str]]:
     """Return organisation, name, version and SHA-256 of every jar."""
     text = resources.files("ingest.sandbox").joinpath("broker-jars.lock").read_text(encoding="utf-8")
     rows = [line.split() for line in text.splitlines() if line and not line.startswith("#")]
-    return [(*row[0].split(":"), row[1]) for row in rows]  # type: ignore[misc]  # three parts and the checksum
+    named = [(row[0].split(":"), row[1]) for row in rows]
+    return [(org, name, version, checksum) for (org, name, version), checksum in named]
 
 
 def jars() -> Path:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from ingest.kafka.transactions import TransactionalWriter
     from ingest.kafka.writer import KafkaWriter
+    from ingest.sinks import Writer
     from ingest.sinks.topics_coordinator import TopicsCoordinator
 
 BY_KEY: Final = -1
@@ -189,8 +190,12 @@ class TopicsOptions(KafkaConnection, SinkOptions):
 
         return TopicsCoordinator(self, pipeline, warn)
 
-    def writer(self, pipeline: str, _run: int) -> KafkaWriter | TransactionalWriter:
+    def writer(self, pipeline: str, _run: int) -> Writer:
         """Return a task's side."""
+        return self.kafka_writer(pipeline)
+
+    def kafka_writer(self, pipeline: str) -> KafkaWriter | TransactionalWriter:
+        """Return a writer to the sink's cluster, with the sink's guarantee."""
         # The client is slow to import, and `check` needs none
         from ingest.kafka.transactions import TransactionalWriter  # noqa: PLC0415
         from ingest.kafka.writer import KafkaWriter  # noqa: PLC0415

@@ -201,7 +201,7 @@ class TopicsCoordinator(PlainSinkCoordinator):
 
     def fingerprint(self, cluster_id: str) -> dict[str, Any]:
         """Return what a checkpoint of this sink depends on."""
-        return {"type": self._options.type, "cluster": cluster_id}  # type: ignore[attr-defined]  # its subclasses have one
+        return {**self._options.model_dump(include={"type"}), "cluster": cluster_id}
 
     def close(self) -> None:
         """Let go of the connections."""

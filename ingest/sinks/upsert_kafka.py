@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ingest.model.table import TableId
     from ingest.schema.evolve import SourceTable
     from ingest.schema.infer import Inference
+    from ingest.sinks import Writer
 
 
 class UpsertKafka(TopicsOptions):
@@ -124,9 +125,9 @@ class UpsertKafka(TopicsOptions):
         cells = [ColumnRef(column.name, csv=csv) for column in sink.columns if column.name not in left_out]
         return csv_cells(cells) if csv else json_cells((cell.name, cell) for cell in cells)
 
-    def writer(self, pipeline: str, run: int) -> KafkaWriter | TransactionalWriter | Buffer:  # type: ignore[override]
+    def writer(self, pipeline: str, _run: int) -> Writer:
         """Return a task's side."""
-        writer = super().writer(pipeline, run)
+        writer = self.kafka_writer(pipeline)
         return Buffer(writer, self.max_rows, self.interval) if self.buffered else writer
 
 

@@ -15,6 +15,11 @@ def jvm_of(context: SparkContext) -> JVMView:
     return context._jvm  # noqa: SLF001
 
 
+def hadoop_of(context: SparkContext) -> JavaObject:
+    """Return the configuration of Hadoop's file systems."""
+    return context._jsc.hadoopConfiguration()  # noqa: SLF001
+
+
 def parser_of(session: SparkSession) -> JavaObject:
     """Return the parser of Spark SQL. It raises errors of py4j, and of Spark."""
     return session._jsparkSession.sessionState().sqlParser()  # noqa: SLF001

@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 
 from ingest.errors import ConfigError, IngestError, Unavailable
 from ingest.spark import archive
+from ingest.spark.jvm import hadoop_of, jvm_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -170,7 +171,7 @@ class Session:
     @property
     def hadoop(self) -> tuple[Any, Any]:
         """The JVM, and the configuration of Hadoop's file systems in it."""
-        return self._sc._jvm, self._sc._jsc.hadoopConfiguration()  # noqa: SLF001
+        return jvm_of(self._sc), hadoop_of(self._sc)
 
     @property
     def speculates(self) -> bool:
@@ -219,7 +220,7 @@ class Session:
         server = self._sc._accumulatorServer  # noqa: SLF001  (it would print a stack trace)
         server.shutdown()
         try:
-            self._sc._jvm.System.exit(0)  # type: ignore[union-attr]  # noqa: SLF001  (there is no other way to the JVM)
+            jvm_of(self._sc).System.exit(0)
         except Exception as exc:
             if not isinstance(exc, OSError) and not type(exc).__module__.startswith("py4j"):
                 raise

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from pyspark import TaskContext
 
 from ingest.errors import Unavailable
-from ingest.model.record import origin
+from ingest.model.record import offset_of, origin
 
 if TYPE_CHECKING:
     from ingest.kafka.admin import Split
@@ -80,7 +80,7 @@ class SpilledReject:
 def rejected(message: Record, stage: str, reason: Reject) -> SpilledReject:
     """Return a copy of a rejected record, for the second stage."""
     kept = SpilledReject(
-        stage, reason, message.offset(), message.key(), message.value(), message.headers(), message.timestamp(),  # type: ignore[arg-type]  # only error events have no offset
+        stage, reason, offset_of(message), message.key(), message.value(), message.headers(), message.timestamp(),
         (message.topic(), message.partition()), None,  # type: ignore[arg-type]  # it is set below
     )  # fmt: skip
     first = origin(message)

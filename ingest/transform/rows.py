@@ -7,7 +7,7 @@ that have a program, with their slots: natively where that was built, in Python 
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -170,8 +170,8 @@ class RetainedRows:
         self.texts, self.keys = Texts(columns[4]), Texts(columns[5])
 
 
-def _whole(parts: Parts, kind: str) -> Sequence[int]:
-    return memoryview(parts[2]).cast(kind)  # type: ignore[call-overload,no-any-return]  # of the two kinds above
+def _whole(parts: Parts, kind: Literal["i", "q"]) -> Sequence[int]:
+    return memoryview(parts[2]).cast(kind)
 
 
 class Results:

@@ -14,9 +14,10 @@ from harness import free_port
 
 from ingest.errors import ConfigError, Unavailable
 from ingest.kafka import handle, reference
-from ingest.kafka.reader import RangeReader, offset_of
+from ingest.kafka.reader import RangeReader
 from ingest.kafka.transactions import Channel
 from ingest.kafka.writer import KafkaWriter
+from ingest.model.record import offset_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
