@@ -41,7 +41,7 @@ def opened(where: str, conf: Mapping[str, str], *, write: bool) -> Iterator[Chec
         finally:
             storage.close()
         return
-    from ingest.spark.session import Session  # noqa: PLC0415  (it is slow to import, and starts Java)
+    from ingest.spark.session import Session  # noqa: PLC0415  (pyspark is slow to import, and local checkpoints need none)
 
     with tempfile.TemporaryDirectory() as folder:
         session = Session("ingest checkpoint", "local[1]", conf, lock=None, log=Path(folder) / "spark.log")
