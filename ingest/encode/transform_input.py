@@ -62,6 +62,7 @@ class TransformInputEncoder:
         upserts: bool = False,
     ) -> None:
         """`images`: whether the row before a change is wanted in any case; `upserts`: an insert may be an update."""
+        self.upserts = upserts
         self._insert = UPDATE_ALONE if upserts else INSERT
         self.program = program = programs.of[table]
         self.source = source

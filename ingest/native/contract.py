@@ -100,6 +100,8 @@ class TransformInputSpec(msgspec.Struct, frozen=True):
     """Columns where a difference makes the row before an update go as well."""
     key: tuple[int, ...] = ()
     """Those of them that are of the result's key."""
+    inserts_alone: bool = False
+    """True if an insert may be an update, whose row before is not known."""
     always_before: bool = False
     """True if the row before an update goes in any case."""
     before: tuple[SlotSpec, ...] = ()

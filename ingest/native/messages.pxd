@@ -20,6 +20,7 @@ cdef struct Change:           # its images are in the workspace: a size of 0 is 
     Text names[MAX_KEYS]      # of the primary key's columns, where a message tells them
     int named
     bint typed                # something is known of the rows beside their texts
+    bint declared             # its message says something of the rows, which have the form of it already
 
 
 @cython.final

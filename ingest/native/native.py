@@ -1,6 +1,7 @@
 """The native implementation of decoding and encoding, where that was built: messages in, records of keyed rows out.
 
-In: messages of one form, and the encoders of their tables. Out: encoded records, as far as there is no doubt about a
+Decoding and encoding are two stages. In: messages of one form, which are decoded and encoded here, or changes that the
+reference has decoded; and the encoders of their tables. Out: encoded records, as far as there is no doubt about a
 message; the rest is for `decode` and `encode`, which are the reference. A few times as fast as they are.
 `INGEST_NATIVE=off` in the workers' environment does without.
 """
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from ingest.formats import Format
     from ingest.model.table import TableId
     from ingest.native.contract import RowEncoderSpec
+    from ingest.native.decoded import DecodedEncoder
     from ingest.native.inline_schema import InlineSchema
     from ingest.native.native_encoder import NativeEncoder
     from ingest.native.records import EncodedBatch
@@ -39,7 +41,7 @@ Target: TypeAlias = "tuple[Any, tuple[tuple[TableId, Kind], ...]]"
 """A destination, and the changes that are done when a record has gone there."""
 
 try:
-    from ingest.native import codes, inline_schema, merge, native_encoder, row_encoder, specs, transform_rows
+    from ingest.native import codes, decoded, inline_schema, merge, native_encoder, row_encoder, specs, transform_rows
 except ImportError:  # it was installed without a compiler
     _MADE = False
 else:
@@ -54,25 +56,27 @@ _MAX_TARGETS: Final = 20_000
 
 
 class NativeEncoders:
-    """Encoders of messages of one form; one for each topic."""
+    """Encoders of messages, one for each topic, which decode them as well; and one of changes that were decoded."""
 
-    def __init__(self, messages: Format, cache: EncoderCache, targets: TargetTable | None = None) -> None:
-        """`messages`: has a `form`; `targets`: where records go by, where rows go to expressions."""
-        assert messages.form is not None
-        self._form = codes.MessageForm[f"FORM_{messages.form.upper()}"]
+    def __init__(
+        self, messages: Format, cache: EncoderCache, targets: TargetTable | None = None, *, decodes: bool = True
+    ) -> None:
+        """`targets`: where records go by, where rows go to expressions; `decodes`: whether `messages` has a `form`."""
+        self.decodes = decodes
+        """True if messages are decoded here; False if only changes are encoded."""
+        self._form = codes.MessageForm[f"FORM_{messages.form.upper()}"] if decodes and messages.form else None
         self._format = messages
         self._cache = cache
         self._targets = targets
         self._encoders: dict[str, NativeEncoder] = {}
-        self._tables: dict[TableId, tuple[TableEncoder, RowEncoder]] = {}
+        self._changes = decoded.DecodedEncoder(self._table)
+        self._tables: dict[TableId, tuple[TableEncoder, RowEncoder | None]] = {}
         self._version = -1
 
     def of(self, topic: str) -> NativeEncoder:
-        """Return the encoder of a topic, with the schemas that the encoders of tables are of now."""
-        if self._version != self._cache.schemas.version:
-            self._version = self._cache.schemas.version
-            for encoder in self._encoders.values():
-                encoder.forget()
+        """Return the encoder of a topic's messages, with the schemas that the encoders of tables are of now."""
+        assert self._form is not None
+        self._renew()
         found = self._encoders.get(topic)
         if found is None:
             said = self._format.said
@@ -80,6 +84,18 @@ class NativeEncoders:
             found = native_encoder.NativeEncoder(self._form, self._finder(topic), member, self._read_schema)
             self._encoders[topic] = found
         return found
+
+    def of_changes(self) -> DecodedEncoder:
+        """Return the encoder of changes that the reference has decoded, with the same schemas."""
+        self._renew()
+        return self._changes
+
+    def _renew(self) -> None:
+        """Let the encoders ask for all tables again, if schemas have changed."""
+        if self._version != self._cache.schemas.version:
+            self._version = self._cache.schemas.version
+            for encoder in (self._changes, *self._encoders.values()):
+                encoder.forget()
 
     @staticmethod
     def settle() -> None:
@@ -117,11 +133,10 @@ class NativeEncoders:
         known = self._tables.get(table)
         if known is None or known[0] is not encoder:
             spec = _spec(encoder)
-            if spec is None:
-                return None
-            if isinstance(encoder, UpsertEncoder) and self._targets is not None:
+            if spec is not None and isinstance(encoder, UpsertEncoder) and self._targets is not None:
                 spec = msgspec.structs.replace(spec, targets=self._targets.of(table, encoder.destination))
-            known = self._tables[table] = (encoder, row_encoder.RowEncoder(spec, encoder, _destination(encoder)))
+            made = None if spec is None else row_encoder.RowEncoder(spec, encoder, _destination(encoder))
+            known = self._tables[table] = (encoder, made)
         return known[1]
 
 

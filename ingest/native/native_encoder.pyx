@@ -19,17 +19,14 @@ from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
 from libc.stdint cimport UINT32_MAX, uint64_t
 from libc.string cimport memcmp, memcpy
 
-from ingest.native.codes cimport FORM_CANAL, FORM_DEBEZIUM, FORM_ROWS, TARGET_OLD_KEY
-from ingest.native.images cimport read_images
+from ingest.native.codes cimport FORM_CANAL, FORM_DEBEZIUM, FORM_ROWS
 from ingest.native.messages cimport ID_PARTS, Change, Said, read_canal, read_debezium, read_plain
-from ingest.native.records cimport EncodedBatch, Messages, RawRecord
-from ingest.native.row_encoder cimport RowEncoder
-from ingest.native.rows cimport MAX_KEY, is_key, write_row, written_size
+from ingest.native.records cimport BATCH_MESSAGES, EncodedBatch, Messages, RawRecord
+from ingest.native.row_encoder cimport RowEncoder, encode_change, feed_change
 from ingest.native.scan cimport Text, is_utf8
 from ingest.native.table cimport count_touched
 from ingest.native.transform_rows cimport TransformRows
-from ingest.native.upserts cimport Upsert, add_upsert, check_change
-from ingest.native.workspace cimport Workspace, enter, leave, room_for
+from ingest.native.workspace cimport Workspace, enter, leave
 
 cdef extern from *:
     const Py_ssize_t PY_SSIZE_T_MAX
@@ -37,7 +34,6 @@ cdef extern from *:
 cdef enum:
     MAX_ID = 1024             # bytes of a table's id
     MAX_BITS = 12             # of the place of a table among the recent ones
-    BATCH_MESSAGES = 200      # their records are in the cache still when they are written
 
 
 cdef struct RecentTable:      # `tables` keeps the encoder
@@ -159,7 +155,7 @@ cdef class NativeEncoder:
         cdef const char *end = text + record.value_size
         cdef bint read
         cdef int i
-        change.form, change.op, change.named, change.typed = self.form, 0, 0, False
+        change.form, change.op, change.named, change.typed, change.declared = self.form, 0, 0, False, False
         change.message_key.text, change.message_key.size = NULL, 0
         for i in range(ID_PARTS):
             change.parts[i].text, change.parts[i].size = NULL, 0
@@ -177,43 +173,23 @@ cdef class NativeEncoder:
             return None
         return self.find_table(change.parts, 0 if self.form == FORM_ROWS else ID_PARTS)
 
-    cdef bint is_for(self, Workspace *ws, RowEncoder encoder, Change *change) except -1:
-        """Return whether a change can be encoded as far as its key's columns and its values' forms go."""
-        if encoder.key_from_message and change.named and not is_key(encoder, change.names, change.named):
-            return False
-        if self.said.found is None and not encoder.declares and encoder.transform is None:
-            return True  # as it mostly is
-        return read_images(ws, encoder, self.said.found, change, encoder.transform is not None)
-
     cdef int encode_one(self, Workspace *ws, const RawRecord *record, EncodedBatch batch) except -1:
         """Add the records of a message, all or none: returns 1, or 0 for a fallback."""
         cdef Change change
-        cdef RowEncoder encoder
         if record.value == NULL:
             self.tombstone_count += 1
             return 1
         encoder = self.read_change(ws, record, &change)
-        if encoder is None or encoder.transform is not None or not self.is_for(ws, encoder, &change):
-            return 0
-        if encoder.template is not None:
-            return encoder.template.add(ws, encoder, &change, batch)
-        return add_upsert(ws, encoder, &change, batch)
+        return 0 if encoder is None else encode_change(ws, encoder, self.said.found, &change, batch)
 
     cdef int feed_one(self, Workspace *ws, const RawRecord *record, TransformRows rows) except -1:
         """Add the rows of a message, all or none: returns 1, or 0 for a fallback."""
         cdef Change change
-        cdef RowEncoder encoder
         if record.value == NULL:
             self.tombstone_count += 1
             return 1
         encoder = self.read_change(ws, record, &change)
-        if encoder is None or (encoder.transform is None and (encoder.template is not None or not encoder.has_targets)):
-            return 0
-        if not self.is_for(ws, encoder, &change):
-            return 0
-        if encoder.transform is not None:
-            return encoder.transform.add(ws, encoder, &change, rows)
-        return add_ready(ws, encoder, &change, rows)
+        return 0 if encoder is None else feed_change(ws, encoder, self.said.found, &change, rows)
 
     # -- Many messages -------------------------------------------------------------------------------------------------
 
@@ -309,28 +285,6 @@ cdef class NativeEncoder:
         self.forget_recent()
         self.tables.clear()
         leave()
-
-
-cdef int add_ready(Workspace *ws, RowEncoder encoder, const Change *change, TransformRows rows) except -1:
-    """Add the records of a change whose table's rows go to no expression: returns 1, or 0 for a fallback."""
-    cdef char keys[2 * MAX_KEY]
-    cdef Upsert made
-    cdef Text value
-    cdef size_t size
-    cdef char *to
-    if not check_change(ws, encoder, change, keys, &made):
-        return 0
-    if made.moved:
-        rows.add_ready(encoder.targets[<int> TARGET_OLD_KEY], made.old_key.text, made.old_key.size, NULL, 0)
-    value.text, value.size = NULL, 0
-    if made.row != NULL:
-        value.text, value.size = made.row.text, <size_t> made.row.size
-        size = written_size(encoder, made.row, made.rewritten)
-        if size:
-            to = room_for(&ws.row, size)
-            value.text, value.size = to, write_row(encoder, made.row, made.typing, ws.modes, made.rewritten, to)
-    rows.add_ready(encoder.targets[made.use], made.key.text, made.key.size, value.text, value.size)
-    return 1
 
 
 def settle():

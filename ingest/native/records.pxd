@@ -10,6 +10,9 @@ cimport cython
 
 from libc.stdint cimport int64_t, uint64_t
 
+cdef enum:
+    BATCH_MESSAGES = 200  # of a batch, at most: their records are in the cache still when they are written
+
 
 cdef struct RawRecord:
     const char *key       # NULL: the record has none

@@ -6,10 +6,15 @@ cimport cython
 from libc.stdint cimport int32_t
 
 from ingest.native.codes cimport TARGET_USES
+from ingest.native.inline_schema cimport InlineSchema
+from ingest.native.messages cimport Change
+from ingest.native.records cimport EncodedBatch
 from ingest.native.results cimport ResultRows
 from ingest.native.table cimport Table
 from ingest.native.template cimport RecordTemplate
 from ingest.native.transform_input cimport TransformInput
+from ingest.native.transform_rows cimport TransformRows
+from ingest.native.workspace cimport Workspace
 
 
 @cython.final
@@ -19,3 +24,11 @@ cdef class RowEncoder(Table):
     cdef ResultRows results           # None: rows do not come from expressions
     cdef bint has_targets
     cdef int32_t targets[<int> TARGET_USES]
+
+
+cdef int encode_change(
+    Workspace *ws, RowEncoder encoder, InlineSchema said, Change *change, EncodedBatch batch
+) except -1
+cdef int feed_change(
+    Workspace *ws, RowEncoder encoder, InlineSchema said, Change *change, TransformRows rows
+) except -1

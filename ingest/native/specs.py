@@ -225,6 +225,7 @@ def transform_input_spec(encoder: TransformInputEncoder) -> RowEncoderSpec | Non
         event=ours.get(EVENT, -1),
         decisive=tuple(places[name] for name in encoder.decisive),
         key=tuple(places[name] for name in encoder.key),
+        inserts_alone=encoder.upserts,
         always_before=encoder.images,
         before=_slots(encoder.was, places),
     )

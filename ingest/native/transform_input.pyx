@@ -99,6 +99,7 @@ cdef class TransformInput:
         if spec.program < 0 or not -1 <= spec.event < len(constants) or len(spec.decisive) > MAX_FIELDS:
             raise ValueError("no such program or slot, or too many columns")
         self.program, self.event, self.always_before = spec.program, spec.event, spec.always_before
+        self.insert = UPDATE_ALONE if spec.inserts_alone else INSERT
         self.slots, self.spec = <int> len(constants), constants
         self.constants = <Text *> PyMem_Calloc(<size_t> self.slots + 1, sizeof(Text))
         if not self.constants:
@@ -166,7 +167,7 @@ cdef class TransformInput:
                 return 0
             if not check_row(table, fed.row, fed.typing, ws.modes, &rewritten):
                 return 0
-        what = INSERT if inserted else DELETE if change.op == b'd' else UPDATE if fed.old != NULL else UPDATE_ALONE
+        what = self.insert if inserted else DELETE if change.op == b'd' else UPDATE if fed.old != NULL else UPDATE_ALONE
         if not self.put_row(table, rows, fed.alone, fed.row, what | BOTH if fed.together else what, event):
             return 0
         if fed.together:
@@ -196,7 +197,7 @@ cdef class TransformInput:
         """Check a change, and put in what of it goes; False for a fallback."""
         cdef bint canal = change.form == FORM_CANAL, differ = self.always_before, moved = False, other
         # Where the message says something of rows, the reference takes them apart, and lets them go one by one
-        cdef bint apart = change.typed or canal
+        cdef bint apart = change.typed or change.declared or canal
         cdef Py_ssize_t rewritten
         cdef const Field *field
         cdef const Column *column

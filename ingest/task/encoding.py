@@ -1,8 +1,12 @@
-"""Encoding: messages of a chunk become records of the sink, as far as they fit the schemas that the task knows.
+"""Decoding and encoding: messages of a chunk become changes, and these records of the sink, as far as they fit.
 
-Native code goes as far as it can; the reference does what native code leaves, and native code goes on after that. Which
-way a message went does not show. What the reference does here is the rule; native code has to agree with it, or leave
-the message.
+    decode    native, or by the reference
+    encode    native, or by the reference
+
+Native code decodes what has a form that it knows, and encodes what fits the schemas that the task knows; the two are one
+call where it does both. It goes as far as it can; the reference does what native code leaves, and native code goes on
+after that. Which way a message went does not show. What the reference does here is the rule; native code has to agree
+with it, or leave the message.
 """
 
 from __future__ import annotations
@@ -46,7 +50,7 @@ class ChunkEncoder:
         *,
         marked: bool,
     ) -> None:
-        """`native`: None if this run's messages are not for native code; `marked`: whether parts have `marks`."""
+        """`native`: None where there is no native code; `marked`: whether parts have `marks`."""
         self._native = native
         self._decoder = decoder
         self._changelog = changelog
@@ -67,60 +71,96 @@ class ChunkEncoder:
             return
         if not messages:
             yield EncodedPart(messages, 0, 0, chunk.end)
-        stop = 0
-        for_reference = len(messages) if self._native is None else 1
-        while stop < len(messages):
-            start = stop
-            if self._native is not None:
-                part = self._native.encode(chunk, start)
+        native = self._native if self._native is not None and self._native.decodes else None
+        left = _Left(len(messages) if native is None else 1)
+        at = 0
+        while at < len(messages):
+            if native is not None:
+                part = native.encode_messages(chunk, at)
                 yield part
-                stop = part.stop
-                if stop == len(messages):
-                    return
-                if part.full:
+                taken, at = part.stop - at, part.stop
+                if at == len(messages) or part.full:
                     continue
-                # What is left to the reference seldom comes alone: twice as much each time, while none is in between
-                for_reference = for_reference * 2 if stop - start < for_reference else 1
-            start, stop = stop, min(stop + for_reference, len(messages))
-            if not (yield from self.process_reference(chunk, start, stop)):
+                left.after(taken)
+            stop = min(at + left.size, len(messages))
+            changes = self._decode(chunk, at, stop)
+            if not (yield from self._encode(chunk, at, changes)):
                 return
+            at = stop
 
-    def process_reference(self, chunk: ReadChunk, start: int, stop: int) -> Generator[EncodedPart, None, bool]:
-        """Yield what becomes of `messages[start:stop]`, by the reference; returns whether all of them were taken."""
+    def _decode(self, chunk: ReadChunk, start: int, stop: int) -> list[Decoded]:
+        """Return the changes of `messages[start:stop]`, by the reference."""
+        whole = start == 0 and stop == len(chunk.messages)
+        messages = chunk.messages if whole else chunk.messages[start:stop]
+        changes = self._decoder.decode(chunk.split, chunk.topic, messages)
+        return changes if self._changelog is None else self._changelog.normalise(chunk.split, changes, messages)
+
+    def _encode(self, chunk: ReadChunk, first: int, changes: list[Decoded]) -> Generator[EncodedPart, None, bool]:
+        """Yield what becomes of the changes of the messages from `first` on; returns whether all of them were taken."""
+        native = self._native
+        left = _Left(len(changes) if native is None else 1)
+        at = 0
+        while at < len(changes):
+            if native is not None:
+                part = native.encode_changes(chunk, first, changes, at)
+                yield part
+                taken, at = part.stop - first - at, part.stop - first
+                if at == len(changes) or part.full:
+                    continue
+                left.after(taken)
+            stop = min(at + left.size, len(changes))
+            if not (yield from self._encode_by_reference(chunk, first, changes, at, stop)):
+                return False
+            at = stop
+        return True
+
+    def _encode_by_reference(
+        self, chunk: ReadChunk, first: int, changes: list[Decoded], at: int, stop: int
+    ) -> Generator[EncodedPart, None, bool]:
+        """Yield what becomes of `changes[at:stop]`; returns whether all of them were taken."""
         split, messages = chunk.split, chunk.messages
-        changes = self._decode(chunk, messages if stop - start == len(messages) else messages[start:stop])
-        at = start
         while at < stop:
-            rest = changes[at - start :] if at > start else changes
+            some = changes[at:stop]
             limit = self._limit
-            encoded = encode(rest, self._cache, limit.left, ignore_decode=limit.ignore_decode, marked=self._marked)
-            part = _part(chunk, at, rest, encoded)
+            encoded = encode(some, self._cache, limit.left, ignore_decode=limit.ignore_decode, marked=self._marked)
+            part = _part(chunk, first + at, some, encoded)
             yield part
-            at = part.stop
+            at = part.stop - first
             if at == stop:
                 break
             if encoded.why is None:
                 return False
-            change = changes[at - start]
+            change, message = changes[at], messages[first + at]
             rows: list[Change] = change if type(change) is list else [change]  # type: ignore[list-item]  # it has rows
             if isinstance(encoded.why, KeyChanged):
-                raise key_changed(encoded.why, messages[at], split, rows[0])
-            reject = self._ahead.stop(split, messages[at], rows)
+                raise key_changed(encoded.why, message, split, rows[0])
+            reject = self._ahead.stop(split, message, rows)
             if reject is None:
-                self._ahead.look(changes[at - start + 1 :])
-                if stop < len(messages):
-                    self._ahead.look(self._decoder.decode(split, chunk.topic, messages[stop:]))
+                self._ahead.look(changes[at + 1 :])
+                if first + len(changes) < len(messages):
+                    rest = messages[first + len(changes) :]
+                    self._ahead.look(self._decoder.decode(split, chunk.topic, rest))
                 return False
-            taken = at + reject.passed
-            yield EncodedPart(messages, at, taken, chunk.position(taken), rejects=[reject])
+            passed = first + at + reject.passed
+            yield EncodedPart(messages, first + at, passed, chunk.position(passed), rejects=[reject])
             if not reject.passed:
                 return False
-            at = taken
+            at += 1
         return True
 
-    def _decode(self, chunk: ReadChunk, messages: Sequence[Record]) -> list[Decoded]:
-        changes = self._decoder.decode(chunk.split, chunk.topic, messages)
-        return changes if self._changelog is None else self._changelog.normalise(chunk.split, changes, messages)
+
+class _Left:
+    """The number of messages that the reference takes next.
+
+    What native code leaves seldom comes alone: twice as many each time, while native code takes fewer in between.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def after(self, taken: int) -> None:
+        """Go by how many messages native code has taken since the reference did."""
+        self.size = self.size * 2 if taken < self.size else 1
 
 
 def _part(chunk: ReadChunk, start: int, changes: Sequence[Decoded], encoded: Encoded) -> EncodedPart:

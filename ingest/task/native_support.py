@@ -1,6 +1,6 @@
-"""Reasons why records of a run do not take the native way in this worker.
+"""Reasons why records of a run pass through Python in this worker: those of decoding, and those of all stages.
 
-They are told to the operator. The first function also decides whether a run has native encoders at all.
+They are told to the operator. The first function also decides whether a run's messages are decoded natively.
 """
 
 from __future__ import annotations
@@ -25,18 +25,21 @@ _ROW: Final = TableSchema((Column("id", types.BIGINT, nullable=False), Column("t
 """A table as plain as can be: if its records are made in Python, those of all tables are."""
 
 
-def unsupported(setup: Setup) -> list[str]:
-    """Return why no message of a run is decoded by native code in this worker; nothing if most are."""
-    source, why = setup.source, [] if native.BUILT else [native.ABSENT]
-    extra = source.extra
+def decoded_in_python(setup: Setup) -> list[str]:
+    """Return why native code decodes no message of a run; nothing if it decodes most of them.
+
+    It is about the run's options: native code encodes what Python has decoded.
+    """
+    source = setup.source
+    extra, why = source.extra, []
     if extra:
         options = [("key.format", extra.key), ("key.fields-prefix", extra.key_prefix)]
         options += [("value.fields-prefix", extra.value_prefix), ("metadata.list", extra.metadata)]
-        why.append(f"columns that are not in the value ({', '.join(name for name, given in options if given)})")
+        why.append(f"there are columns that are not in the value ({', '.join(name for name, given in options if given)})")
     if setup.changelog:
         why.append("rows of upsert topics are looked up, for a sink that tells inserts from updates")
     if source.format.form is None:
-        why.append("the options of the source's format ask for more than C knows")
+        why.append("native code does not read the source's format, or not with these options")
     return why
 
 
@@ -46,7 +49,9 @@ def in_python(setup: Setup) -> list[str]:
     It is what can be told before there are records. What a single record or table has beyond the common case is done by
     Python in any pipeline.
     """
-    why, source, sink = unsupported(setup), setup.source, setup.sink
+    source, sink = setup.source, setup.sink
+    why = [] if native.BUILT else [native.ABSENT]
+    why += [f"messages are decoded by Python: {reason}" for reason in decoded_in_python(setup)]
     if not isinstance(source, KafkaConnection):
         why.append("records are not read from Kafka")
     elif source.wanted is not None:

@@ -19,7 +19,7 @@ from ingest.formats.metadata_columns import MetadataColumns
 from ingest.native import native
 from ingest.native.native import NativeEncoders, TargetTable
 from ingest.schema.evolve import Schemas
-from ingest.task.native_support import unsupported
+from ingest.task.native_support import decoded_in_python
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,10 +86,13 @@ class RecordEncoders:
         self.targets = TargetTable()
         """Numbers of destinations, for records that pass expressions by."""
         self.native = self._native(None)
-        """Native encoders; None if this run's messages are not for them."""
+        """Native encoders; None where there is no native code."""
 
     def _native(self, targets: TargetTable | None) -> NativeEncoders | None:
-        return None if unsupported(self._setup) else NativeEncoders(self._setup.source.format, self.cache, targets)
+        if not native.BUILT:
+            return None
+        decodes = not decoded_in_python(self._setup)
+        return NativeEncoders(self._setup.source.format, self.cache, targets, decodes=decodes)
 
     def send_to_expressions(self, programs: CompiledTransforms) -> None:
         """Make rows that a transform changes into rows for Spark from here on, by these programs."""

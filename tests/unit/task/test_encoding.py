@@ -25,7 +25,8 @@ from ingest.testing.records import MemoryRecord
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ingest.task.native_stage import NativeStage
+    from ingest.model.change import Decoded
+
 
 SPLIT = ("topic", 0)
 T = ("d", "t")
@@ -61,9 +62,8 @@ class Case:
         self.result = TaskResult(0, {SPLIT: 10})
         limit = RejectLimit(tolerated, self.result, ignore_decode=False)
         self.ahead = LookAhead(SchemaObserver(setup, known, self.result), limit, 1000, self.result)
-        stage: NativeStage | None = None if native is None else native(self)
         decoder = ChunkDecoder(made.source, None)
-        self.encoder = ChunkEncoder(stage, decoder, None, self.state.records.cache, self.ahead, limit, marked=False)
+        self.encoder = ChunkEncoder(native, decoder, None, self.state.records.cache, self.ahead, limit, marked=False)
 
     def parts(self) -> list[EncodedPart]:
         """Return all parts, each of which is accounted for before the next one is asked for."""
@@ -77,18 +77,33 @@ class Case:
 class Every:
     """A native stage that takes messages in pieces of given lengths, and leaves one after each of them."""
 
-    def __init__(self, case: Case, lengths: Sequence[int]) -> None:
-        self._case = case
+    decodes = True
+
+    def __init__(self, lengths: Sequence[int]) -> None:
         self._lengths = [*lengths]
 
-    def encode(self, chunk: ReadChunk, start: int) -> EncodedPart:
+    def encode_changes(self, chunk: ReadChunk, first: int, _changes: list[Decoded], at: int) -> EncodedPart:
+        return EncodedPart(chunk.messages, first + at, first + at, chunk.position(first + at))
+
+    def encode_messages(self, chunk: ReadChunk, start: int) -> EncodedPart:
         stop = min(start + (self._lengths.pop(0) if self._lengths else 1 << 30), len(chunk.messages))
         records = [("native", None, b"%d" % offset_of(message)) for message in chunk.messages[start:stop]]
         return EncodedPart(chunk.messages, start, stop, chunk.position(stop), records)
 
 
+class EveryChange(Every):
+    """The same for changes that the reference has decoded: this stage decodes no messages."""
+
+    decodes = False
+
+    def encode_changes(self, chunk: ReadChunk, first: int, changes: list[Decoded], at: int) -> EncodedPart:
+        assert len(changes) == len(chunk.messages) - first, "what is decoded is decoded at once"
+        return self.encode_messages(chunk, first + at)
+
+
 def shown(parts: Sequence[EncodedPart]) -> list[tuple[int, int, int, bool]]:
-    return [(p.start, p.stop, p.position, any(r[0] == "native" for r in p.records)) for p in parts]
+    """Return the parts that have messages."""
+    return [(p.start, p.stop, p.position, any(r[0] == "native" for r in p.records)) for p in parts if p.stop > p.start]
 
 
 def test_a_chunk_is_one_part_where_all_is_well() -> None:
@@ -107,21 +122,42 @@ def test_a_chunk_without_wanted_records_moves_its_split_all_the_same() -> None:
 
 
 def test_native_code_goes_on_after_what_it_leaves_and_the_reference_takes_more_each_time() -> None:
-    case = Case([fits(i) for i in range(20)], native=lambda case: Every(case, [3, 0, 0, 0]))
+    case = Case([fits(i) for i in range(20)], native=Every([3, 0, 0, 0]))
     assert shown(case.parts()) == [
-        (0, 3, 13, True), (3, 4, 14, False), (4, 4, 14, False), (4, 6, 16, False), (6, 6, 16, False),
-        (6, 10, 20, False), (10, 10, 20, False), (10, 18, 28, False), (18, 20, 30, True),
+        (0, 3, 13, True), (3, 4, 14, False), (4, 6, 16, False), (6, 8, 18, False), (8, 10, 20, False),
+        (10, 12, 22, False), (12, 16, 26, False), (16, 18, 28, False), (18, 20, 30, True),
     ]  # fmt: skip
+
+
+def test_native_code_encodes_what_the_reference_decodes() -> None:
+    case = Case([fits(i) for i in range(20)], native=EveryChange([3, 0, 0, 1]))
+    assert shown(case.parts()) == [
+        (0, 3, 13, True), (3, 4, 14, False), (4, 6, 16, False), (6, 10, 20, False), (10, 11, 21, True),
+        (11, 19, 29, False), (19, 20, 30, True),
+    ]  # fmt: skip
+
+
+def test_rejects_and_drifts_end_where_they_do_whoever_encodes() -> None:
+    messages = [fits(0), REJECT, BROKEN, fits(1), DRIFT, fits(2), debezium('{"id":1}', "u")]
+    for native in (None, EveryChange([1, 0, 0, 0]), EveryChange([0, 0, 0]), Every([1, 0, 0, 0]), Every([0, 0, 0])):
+        case = Case(messages, native=native)
+        parts = case.parts()
+        assert (parts[-1].stop, parts[-1].position) == (4, 14)
+        assert [(offset_of(r.record), r.reason.code) for p in parts for r in p.rejects] == [
+            (11, "null-key"), (12, "malformed"),
+        ]  # fmt: skip
+        assert [c.name for c in case.result.observed[T].columns] == ["id", "n", "new"]
+        assert ("d", "u") in case.result.observed
 
 
 def test_native_code_goes_on_by_itself_where_a_part_is_full() -> None:
     class Full(Every):
-        def encode(self, chunk: ReadChunk, start: int) -> EncodedPart:
-            part = super().encode(chunk, start)
+        def encode_messages(self, chunk: ReadChunk, start: int) -> EncodedPart:
+            part = super().encode_messages(chunk, start)
             part.full = part.stop < len(chunk.messages)
             return part
 
-    case = Case([fits(i) for i in range(9)], native=lambda case: Full(case, [3, 4]))
+    case = Case([fits(i) for i in range(9)], native=Full([3, 4]))
     assert shown(case.parts()) == [(0, 3, 13, True), (3, 7, 17, True), (7, 9, 19, True)]
 
 
@@ -136,7 +172,7 @@ def test_a_reject_too_many_is_where_it_stops() -> None:
 
 
 def test_rejects_of_earlier_parts_count() -> None:
-    case = Case([REJECT, fits(0), REJECT, fits(1)], tolerated=1, native=lambda case: Every(case, [0, 0]))
+    case = Case([REJECT, fits(0), REJECT, fits(1)], tolerated=1, native=Every([0, 0]))
     parts = case.parts()
     assert [reject.passed for part in parts for reject in part.rejects] == [True, False]
     assert parts[-1].position == 12
@@ -155,8 +191,8 @@ def test_a_split_stops_at_a_drift_and_looks_ahead() -> None:
 
 
 def test_looking_ahead_sees_what_native_code_would_have_taken() -> None:
-    case = Case([DRIFT, *[fits(i) for i in range(5)], debezium('{"id":1}', "u")], native=lambda case: Every(case, [0]))
-    assert [part.position for part in case.parts()] == [10, 10]
+    case = Case([DRIFT, *[fits(i) for i in range(5)], debezium('{"id":1}', "u")], native=Every([0]))
+    assert {part.position for part in case.parts()} == {10}
     assert set(case.result.observed) == {T, ("d", "u")}
 
 
