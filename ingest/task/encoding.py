@@ -3,10 +3,10 @@
     decode    native, or by the reference
     encode    native, or by the reference
 
-Native code decodes what has a form that it knows, and encodes what fits the schemas that the task knows; the two are one
-call where it does both. It goes as far as it can; the reference does what native code leaves, and native code goes on
-after that. Which way a message went does not show. What the reference does here is the rule; native code has to agree
-with it, or leave the message.
+Native code decodes what has a form that it knows, and encodes what fits the schemas that the task knows. The two are
+one call where it does both. It goes as far as it can; the reference does what native code leaves, and native code goes
+on after that. Which way a message went does not show. What the reference does here is the rule; native code has to
+agree with it, or leave the message.
 """
 
 from __future__ import annotations

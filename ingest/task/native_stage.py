@@ -1,7 +1,7 @@
 """The one place where native encoders are called, for records as they come and for changes that the reference decoded.
 
-In: messages of one topic, or their changes. Out: an `EncodedPart`, as far as there is no doubt about a message; the rest
-is for the reference.
+In: messages of one topic, or their changes. Out: an `EncodedPart`, as far as there is no doubt about a message; the
+rest is for the reference.
 """
 
 from __future__ import annotations

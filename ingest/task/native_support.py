@@ -35,7 +35,8 @@ def decoded_in_python(setup: Setup) -> list[str]:
     if extra:
         options = [("key.format", extra.key), ("key.fields-prefix", extra.key_prefix)]
         options += [("value.fields-prefix", extra.value_prefix), ("metadata.list", extra.metadata)]
-        why.append(f"there are columns that are not in the value ({', '.join(name for name, given in options if given)})")
+        names = ", ".join(name for name, given in options if given)
+        why.append(f"there are columns that are not in the value ({names})")
     if setup.changelog:
         why.append("rows of upsert topics are looked up, for a sink that tells inserts from updates")
     if source.format.form is None:

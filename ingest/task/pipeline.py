@@ -5,10 +5,11 @@
     the second half of it        TransformWriteStage    merge ← results and spill ◀─────┘ → write → commit
 
 The halves are in `transform_pipeline.py`. Each stage is an object in a file of its own; values go from one to the next
-here. Encoding (`encoding.py`) and merging (`merging.py`) each take the native way as far as it goes and the reference's
-for the rest: nothing else differs between the two. A split stops at the first record that does not fit its table's
-schema; the task then looks ahead, to learn what else is new, and ends. What fails is a value in the result, so that
-only what Spark should try again is raised.
+here. Decoding and encoding (`encoding.py`) are two stages, each native or by the reference; so is merging
+(`merging.py`). Each goes the native way as far as that goes and the reference's for the rest: nothing else differs
+between the two. A split stops at the first record that does not fit its table's schema; the task then looks ahead, to
+learn what else is new, and ends. What fails is a value in the result, so that only what Spark should try again is
+raised.
 """
 
 from __future__ import annotations

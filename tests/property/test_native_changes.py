@@ -1,0 +1,289 @@
+"""Native code encodes what the reference has decoded as the reference does, or leaves it: any change, any encoder."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from any_table import A_SINK, KINDS, LAID_OUT, SINK, a_case, a_row, cache_of, schema, some_declared
+from examples import examples
+from hypothesis import currently_in_test_context, event, example, given, settings
+from hypothesis import strategies as st
+from inmemory import run
+from shapes import DECLARED, a_message
+
+from ingest.encode.encode import Encoded, encode
+from ingest.formats.canal_json import CanalJson
+from ingest.formats.debezium_json import DebeziumJson
+from ingest.formats.json import Json
+from ingest.model import types
+from ingest.model.change import InlineSchema, Kind, Reject, Skip
+from ingest.model.reject import RowError
+from ingest.native import native
+
+if TYPE_CHECKING:
+    from ingest.encode.encoder_cache import EncoderCache
+    from ingest.model.change import Decoded
+    from ingest.model.schema import TableSchema
+
+pytestmark = pytest.mark.compiled
+
+T = ("shop", "t")
+MANY = 1000
+"""Rejects that may pass."""
+
+
+def raw(text: str) -> msgspec.Raw:
+    return msgspec.Raw(text.encode("utf-8", "surrogatepass"))
+
+
+def encode_natively(changes: list[Decoded], cache: EncoderCache) -> tuple[Encoded, int]:
+    """Encode with native code as far as it goes, and with the reference after that; returns how many the first took."""
+    encoders = native.NativeEncoders(DebeziumJson(), cache, decodes=False)
+    made, natively, at = Encoded(), 0, 0
+    while True:
+        encoder = encoders.of_changes()
+        batch, stop = encoder.encode(changes, at)
+        made.records += batch
+        natively += stop - at
+        for reason, count in encoder.skipped().items():
+            made.skipped[reason] = made.skipped.get(reason, 0) + count
+        at = made.stop = stop
+        if at == len(changes):
+            break
+        if batch.full:
+            continue
+        one = encode(changes[at : at + 1], cache, MANY)
+        made.records += one.records
+        made.rejects += [(at, stage, reason) for _, stage, reason in one.rejects]
+        for reason, count in one.skipped.items():
+            made.skipped[reason] = made.skipped.get(reason, 0) + count
+        at += one.stop
+        made.stop, made.why = at, one.why
+        if not one.stop:
+            break
+    encoders.settle()
+    return made, natively
+
+
+def shown(encoded: Encoded) -> Any:
+    """All that an encoder says."""
+    records = [(to, key, value if value is None else bytes(value)) for to, key, value in encoded.records]
+    why = encoded.why and (type(encoded.why), encoded.why.args)
+    return records, encoded.stop, why, encoded.rejects, encoded.skipped
+
+
+def counters(cache: EncoderCache) -> Any:
+    return {
+        table: (e.inserted, e.updated, e.deleted, e.unrepresentable, e.withheld, getattr(e, "cut", {}))
+        for table, e in cache.compiled.items()
+    }
+
+
+def compare(
+    changes: list[Decoded],
+    source: TableSchema,
+    sink: TableSchema,
+    *,
+    keyed: bool,
+    to: Any,
+    declared: tuple[str, ...] = (),
+) -> int:
+    """Encode changes with native code and without, which has to be the same; returns how many native code took."""
+    form = DebeziumJson()
+    reference, natively = (cache_of(form, T, source, sink, keyed=keyed, to=to, declared=declared) for _ in range(2))
+    expected = encode(changes, reference, MANY)
+    made, taken = encode_natively(changes, natively)
+    assert shown(made) == shown(expected)
+    assert counters(natively) == counters(reference)
+    if currently_in_test_context():
+        event("all taken" if taken == len(changes) else "some taken" if taken else "all left")
+    return taken
+
+
+def fail(_: msgspec.Raw) -> msgspec.Raw:
+    code = "type-mismatch"
+    raise RowError(code, "it is not what it says")
+
+
+@st.composite
+def a_declaration(draw: Any, source: TableSchema, read: msgspec.Raw | None) -> InlineSchema | None:
+    """What messages may declare of a table's rows, true or not. `read`: what a row before is read as."""
+    if draw(st.sampled_from([False, True, True])):
+        return None
+    key = source.primary_key
+    kinds = {
+        column.name: draw(st.sampled_from([None, None, column.type, *map(types.parse, KINDS)]))
+        for column in source.columns
+    }
+    names = draw(st.sampled_from([(), key, key, key, tuple(reversed(key)), ("no",), (*key, "no"), (*key, *key)]))
+    how = draw(st.sampled_from([None, None, lambda image: image, lambda image: read or image, fail]))
+    said = {name: kind for name, kind in kinds.items() if kind is not None}
+    return InlineSchema(said, names, draw(st.booleans()), how, draw(st.booleans()))
+
+
+@st.composite
+def a_change(draw: Any, source: TableSchema, usual: dict[str, str]) -> Decoded:
+    """A change of a known table, mostly."""
+    names = list(usual)
+    some = draw(st.lists(st.sampled_from(names), min_size=1, unique=True))
+    kind = draw(st.sampled_from([Kind.INSERT, Kind.UPDATE, Kind.UPDATE, Kind.DELETE]))
+    edge = draw(st.sampled_from([""] * 9 + [" "]))
+    after = None if kind is Kind.DELETE else raw(edge + draw(a_row(names, usual=usual)) + edge)
+    before = draw(st.sampled_from([names, names, some, None, list(source.primary_key)]))
+    image = None if before is None else raw(draw(a_row(before, usual=usual)))
+    if after is not None and draw(st.sampled_from([False, False, False, True])):
+        image = after
+    key = draw(
+        st.one_of(st.none(), st.none(), a_row(list(source.primary_key), usual=usual), st.sampled_from(["k", "", "{}"]))
+    )
+    read = draw(st.one_of(st.none(), a_row(some, usual=usual)))
+    declared = draw(a_declaration(source, None if read is None else raw(read)))
+    table = draw(st.sampled_from([T] * 9 + [("shop", "t", "t")]))
+    return table, kind, image, after, None if key is None else key.encode("utf-8", "surrogatepass"), declared
+
+
+@settings(max_examples=examples(2500))
+@given(st.data())
+def test_changes_as_the_book_has_them(data: Any) -> None:
+    source, sink, usual = data.draw(a_case())
+    one = a_change(source, usual)
+    odd = st.sampled_from([Skip("tombstone"), Skip("heartbeat"), Reject("malformed", "no JSON"), Reject("no", "x", T)])
+    changes = data.draw(
+        st.lists(st.one_of(one, one, one, one, odd, st.lists(one, min_size=1, max_size=2)), min_size=1, max_size=4)
+    )
+    compare(
+        changes, source, sink, keyed=data.draw(st.booleans()), to=data.draw(A_SINK),
+        declared=some_declared(data, source),
+    )  # fmt: skip
+
+
+ORDERS = schema({"id": "BIGINT", "name": "STRING", "n": "DOUBLE"}, ("id",))
+ROW = raw('{"id":1,"name":"a","n":1.50}')
+SAID = InlineSchema({"id": types.BIGINT, "name": types.STRING, "n": types.DOUBLE}, ("id",))
+CHANGED = InlineSchema(SAID.types, ("id",), overlay=True, read_before=lambda _: raw('{"n":2}'))
+
+
+@pytest.mark.parametrize("to", [SINK, *LAID_OUT])
+@pytest.mark.parametrize(
+    "change",
+    [
+        (T, Kind.INSERT, None, ROW, b'{"id":1}', None),
+        (T, Kind.INSERT, ROW, ROW, None, SAID),
+        (T, Kind.UPDATE, None, ROW, None, SAID),
+        (T, Kind.UPDATE, raw('{"id":2,"name":"a","n":1}'), ROW, b'{"id": 1}', SAID),
+        (T, Kind.UPDATE, raw('{"n":"2"}'), ROW, None, CHANGED),
+        (T, Kind.DELETE, ROW, None, None, SAID),
+        (T, Kind.DELETE, ROW, None, b'{"id":1}', None),
+        Skip("tombstone"),
+    ],
+)
+def test_plain_changes_are_taken(change: Any, to: Any) -> None:
+    assert compare([change] * 3, ORDERS, ORDERS, keyed=True, to=to) == 3
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        (T, Kind.INSERT, None, raw('{"id":1,"new":1}'), None, None),
+        (T, Kind.INSERT, None, raw('{"id":"1"}'), None, SAID),
+        (T, Kind.INSERT, None, raw('{"id":null}'), None, None),
+        (T, Kind.INSERT, None, raw('{"id":1'), None, None),
+        (T, Kind.INSERT, None, raw('{"id":1}'), b'{"no":1}', None),
+        (T, Kind.INSERT, None, raw('{"id":1}'), None, InlineSchema({}, ("no",))),
+        (T, Kind.UPDATE, raw('{"id":2}'), ROW, None, InlineSchema({}, (), overlay=True, read_before=fail)),
+        (T, Kind.UPDATE, raw('{"id":2}'), ROW, None, InlineSchema({}, (), read_before=lambda image: image)),
+        (T, Kind.DELETE, None, None, b'{"id":1}', None),
+        (("other",), Kind.INSERT, None, ROW, None, None),
+        [(T, Kind.INSERT, None, ROW, None, None)],
+        Reject("malformed", "no JSON"),
+    ],
+)
+def test_other_changes_are_left(change: Any) -> None:
+    assert compare([change], ORDERS, ORDERS, keyed=True, to=SINK) == 0
+
+
+def test_a_batch_holds_the_rows_that_are_written_as_they_came() -> None:
+    cache = cache_of(DebeziumJson(), T, ORDERS, ORDERS, keyed=False)
+    texts = [f'{{"id":{i},"name":"{"x" * 100}","n":{i}.5}}' for i in range(450)]
+    changes: list[Any] = [(T, Kind.INSERT, None, raw(text), None, None) for text in texts]
+    encoder, batches, at = native.NativeEncoders(DebeziumJson(), cache, decodes=False).of_changes(), [], 0
+    while at < len(changes):
+        batch, stop = encoder.encode(changes, at)
+        assert batch.full == (stop < len(changes))
+        batches.append(batch)
+        changes[at:stop] = [None] * (stop - at)
+        at = stop
+    assert [value for batch in batches for _, _, value in batch] == [text.encode() for text in texts]
+
+
+@pytest.mark.parametrize(("form", "made"), [("debezium-json", DebeziumJson), ("canal-json", CanalJson), ("json", Json)])
+def test_whole_runs_that_are_decoded_in_python_are_the_same_without_it(form: str, made: Any) -> None:
+    """As with a format of a plugin, which has no form."""
+
+    @settings(max_examples=examples(60))
+    @example([(None, b'{"id":1,"a":1}'), (None, b'{"id":1}'), (None, b'{"id":1,"id":2}')], 1, -1, False)
+    @given(
+        st.lists(a_message(form), min_size=1, max_size=25),
+        st.sampled_from([1, 1000]),
+        st.sampled_from([-1, 2]),
+        st.booleans(),
+    )
+    def same(messages: list[tuple[bytes | None, bytes | None]], look_ahead: int, most: int, given: bool) -> None:  # noqa: FBT001
+        sections: Any = {
+            "source": {
+                "value.format": form,
+                "ingestion.error-tolerance.max-count": most,
+                **(DECLARED if given else {}),
+            },
+            "transform": [{"source-table": r"\.*", "primary-keys": "id"}] if form == "json" else [],
+        }
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(made, "form", None)
+            with_it = run(messages, look_ahead, **sections)
+            patch.setattr(native, "BUILT", False)
+            without = run(messages, look_ahead, **sections)
+        assert with_it.records == without.records
+        assert with_it.rejects == without.rejects
+        assert (with_it.skipped, with_it.withheld) == (without.skipped, without.withheld)
+        assert with_it.changes == without.changes
+        assert with_it.schemas == without.schemas
+        assert str(with_it.error) == str(without.error)
+
+    same()
+
+
+A_ROW = st.builds('{{"id":{},"a":{}}}'.format, st.integers(1, 4), st.sampled_from(["1", "null", '"x"', "1.5", "true"]))
+
+
+@settings(max_examples=examples(60))
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 3), st.one_of(st.none(), A_ROW, A_ROW, A_ROW, st.just("{"))), min_size=1, max_size=25
+    ),
+    st.sampled_from(
+        [{}, {"key.format": "json"}, {"value.format": "canal-json", "key.format": "json"}, {"value.format": "json"}]
+    ),
+)
+def test_rows_of_upsert_topics_are_looked_up_and_encoded_the_same(
+    rows: list[tuple[int, str | None]], sink: Any
+) -> None:
+    messages = [(b'{"id":%d}' % key, None if row is None else row.encode()) for key, row in rows]
+    sections: Any = {
+        "source": {
+            "type": "upsert-kafka", "topic": "topic", "properties.bootstrap.servers": "memory:1",
+            "key.format": "json", "value.format": "json", "scan.max.pre.fetch.records": 0,
+            "ingestion.error-tolerance.max-count": -1,
+        },
+        "sink": {"type": "kafka", "properties.bootstrap.servers": "memory:1", **sink},
+    }  # fmt: skip
+    with pytest.MonkeyPatch.context() as patch:
+        with_it = run(messages, 1, **sections)
+        patch.setattr(native, "BUILT", False)
+        without = run(messages, 1, **sections)
+    assert with_it.records == without.records
+    assert (with_it.rejects, with_it.skipped) == (without.rejects, without.skipped)
+    assert (with_it.changes, str(with_it.error)) == (without.changes, str(without.error))
+    assert all(json.loads(key)["id"] for _, key, _ in with_it.records if key is not None)

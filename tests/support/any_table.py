@@ -1,0 +1,175 @@
+"""Tables, rows and sinks of any kind, mostly ones that fit each other, for properties of encoding."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import strategies as st
+
+from ingest.encode.encoder_cache import EncoderCache
+from ingest.model import types
+from ingest.model.schema import Column, TableSchema
+from ingest.schema.evolve import Schemas, SourceTable
+from ingest.schema.infer import Inference
+from ingest.sinks.kafka import KafkaSink
+from ingest.sinks.upsert_kafka import UpsertKafka
+
+SINK: Any = UpsertKafka.model_validate({"type": "upsert-kafka", "properties.*": {"bootstrap.servers": "nowhere:1"}})
+LAID_OUT: list[Any] = [
+    UpsertKafka.model_validate({"type": "upsert-kafka", "properties.*": {"bootstrap.servers": "nowhere:1"}, **options})
+    for options in (
+        {"value.format": "csv"}, {"key.format": "csv"}, {"value.fields-include": "EXCEPT_KEY"},
+        {"value.fields-include": "EXCEPT_KEY", "key.fields-prefix": "i"},
+    )
+] + [
+    KafkaSink.model_validate({"type": "kafka", "properties.*": {"bootstrap.servers": "nowhere:1"}, **options})
+    for options in (
+        {}, {"key.format": "json"}, {"key.format": "csv", "partition.strategy": "hash-by-key"},
+        {"value.format": "canal-json"}, {"value.format": "canal-json", "key.format": "json"}, {"value.format": "json"},
+        {"value.format": "json", "key.format": "json"},
+    )
+]  # fmt: skip
+"""Sinks whose records are put together of pieces."""
+A_SINK = st.sampled_from([SINK, SINK, *LAID_OUT])
+PLACEHOLDER = "__debezium_unavailable_value"
+
+
+class Message:
+    """What of a record is needed here."""
+
+    def __init__(self, key: bytes | None, value: bytes | None) -> None:
+        self._key, self._value = key, value
+
+    def key(self) -> bytes | None:
+        return self._key
+
+    def value(self) -> bytes | None:
+        return self._value
+
+
+def schema(columns: dict[str, str], key: tuple[str, ...]) -> TableSchema:
+    made = tuple(Column(name, types.parse(kind), nullable=name not in key) for name, kind in columns.items())
+    return TableSchema(made, key)
+
+
+def cache_of(
+    form: Any,
+    table: Any,
+    source: TableSchema,
+    sink: TableSchema,
+    *,
+    keyed: bool,
+    to: Any = SINK,
+    declared: tuple[str, ...] = (),
+) -> EncoderCache:
+    given = TableSchema(tuple(column for column in source.columns if column.name in declared), ())
+    made = EncoderCache(to.encoder, Inference(form.reading, False, {table: given}, 2000))
+    made.renew(Schemas(1, {table: SourceTable(source, (("out",),), keyed)}, {("out",): sink}), None)
+    return made
+
+
+KINDS = [
+    "BIGINT", "INT", "TINYINT", "STRING", "VARCHAR(3)", "CHAR(3)", "BOOLEAN", "DOUBLE", "FLOAT", "DECIMAL(5,2)",
+    "DECIMAL(38,0)", "TIMESTAMP", "TIMESTAMP_LTZ", "DATE", "BYTES", "NULL", "TIME(3)", "SMALLINT",
+]  # fmt: skip
+NAMES = ["id", "a", "b", "ключ", "note", "", "a b", "%d", "after"]
+a_number = st.sampled_from([
+    "0", "-0", "1", "-1", "127", "128", "-128", "2147483648", "9223372036854775807", "9223372036854775808",
+    "-9223372036854775808", "-9223372036854775809", "1.10", "0.5", "-0.0", "1e5", "1E400", "1e-3", "123.45", "1234.5",
+    "123.456", "123.4500", "12345678901234567890123456789012345678", "00", "1.", ".5", "+1", "-", "1e", "0x1", "NaN",
+    "Infinity", "1.0", "5e2", "4", "420", "42.0",
+])  # fmt: skip
+a_text = st.one_of(
+    st.text(max_size=6).map(lambda text: json.dumps(text, ensure_ascii=False)),
+    st.text(max_size=6).map(json.dumps),
+    st.sampled_from([
+        '"2020-01-31 12:13:14"', '"2020-02-30 12:13:14"', '"2024-02-29 23:59:59.123456"', '"2023-02-29 00:00:00"',
+        '"2020-01-31 12:13:14.1234567"', '"2020-01-31 12:13:14.123456000"', '"2020-01-31 24:13:14"', '"2020-01-31"',
+        '"2020-01-31 12:13:14Z"', '"2020-01-31T12:13:14"', '"0000-01-01 00:00:00"', '"2020-01-31 12:13:14."', '"12:13"',
+        r'"\ud83d\ude00"', r'"\ud83d"', r'"\ude00"', r'"\u0041"', r'"\x"', '"tab\t"', '"é"', '"\u65e5\u672c"',
+        '"abcd"', '"\\/"',
+        f'"{PLACEHOLDER}"', '"X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="', f'"x{PLACEHOLDER}"', '"unclosed',
+        '"\x7f"', '"aGk="', '"tex"', '"texts"', '"text\\""',
+    ]),
+)  # fmt: skip
+a_scalar = st.one_of(a_number, a_text, st.sampled_from(["null", "true", "false", "nul", "True"]))
+a_nested = st.recursive(
+    a_scalar,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3).map(lambda parts: f"[ {' , '.join(parts)}]"),
+        st.lists(st.tuples(a_text, inner), max_size=3).map(
+            lambda parts: "{" + ",".join(f"{name} : {value}" for name, value in parts) + "\n}"
+        ),
+    ),
+    max_leaves=4,
+)
+space = st.sampled_from(["", " ", "\n\t", "\r\n  "])
+
+
+def a_spelling(value: str) -> Any:
+    """Other texts of a value, and some that lose something."""
+    text = value.strip('"')
+    others = [
+        f'"{text}"', f'" {text}  "', f'"{text}.0"', f"{text}.0", f"{text}.50", f'"{text.upper()}"', f'"{text}e1"',
+        f'"0{text}"', f'"+{text}"', f'"-{text}"', f'"{text.replace(" ", "T")}"', f'"{text.replace("Z", "")}"',
+        f'"{text.replace(" ", "T").replace("Z", "")}.123456789"', f'"{text}.1234567"', f'"{text}.120"', f'"{text}Z"',
+        f'"{text.replace("Z", ".1234567891Z")}"', f'"{text.replace("Z", "+02:00")}"', f'"{text.replace("Z", ".100Z")}"',
+        f'"{text.replace("Z", ".123456789Z")}"', f'"{text[:10]}"', f'"{text}789"', f'"{text}0001"', f'"{text}\\t"',
+    ]  # fmt: skip
+    return st.sampled_from(others)
+
+
+def some_declared(data: Any, source: TableSchema) -> tuple[str, ...]:
+    """Names of columns that the pipeline declares; mostly all or none."""
+    names = tuple(column.name for column in source.columns)
+    return data.draw(st.sampled_from([(), names, names, names[:1], names[-1:]]))  # type: ignore[no-any-return]
+
+
+@st.composite
+def a_row(draw: Any, names: list[str], *, usual: dict[str, str]) -> str:
+    """The text of a row, mostly one that fits."""
+    odd = draw(
+        st.sampled_from([None, *["value"] * 3, *["spelling"] * 3, "spellings", "missing", "order", "twice", "name"])
+    )
+    at = draw(st.sampled_from(names))
+    parts = []
+    for name in names:
+        value = draw(a_nested) if odd == "value" and name == at else usual[name]
+        if odd == "spellings" or (odd == "spelling" and name == at):
+            value = draw(a_spelling(usual[name]))
+        if odd != "missing" or name != at:
+            quoted = json.dumps(name, ensure_ascii=odd == "name")
+            parts.append(f"{quoted}{draw(space)}:{draw(space)}{value}")
+    if odd == "order":
+        parts = draw(st.permutations(parts))
+    if odd == "twice":
+        parts.append(draw(st.sampled_from(parts)))
+    text = f"{draw(space)},{draw(space)}".join(parts)
+    return f"{{{draw(space)}{text}{draw(space)}}}"
+
+
+USUAL = {
+    "BIGINT": "42", "INT": "42", "TINYINT": "42", "SMALLINT": "7", "STRING": '"text"', "VARCHAR(3)": '"abc"',
+    "CHAR(3)": '"abc"', "BOOLEAN": "true", "DOUBLE": "1.50", "FLOAT": "2", "DECIMAL(5,2)": "123.40",
+    "DECIMAL(38,0)": "99999999999999999999", "TIMESTAMP": '"2020-01-31 12:13:14.5"',
+    "TIMESTAMP_LTZ": '"2020-01-31 12:13:14Z"', "DATE": '"2020-01-31"', "BYTES": '"aGk="', "NULL": "null",
+    "TIME(3)": '"12:13:14"',
+}  # fmt: skip
+
+
+@st.composite
+def a_case(draw: Any) -> tuple[TableSchema, TableSchema, dict[str, str]]:
+    """The schemas of both sides, and a usual value for each column."""
+    names = draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=4, unique=True))
+    kinds = {name: draw(st.sampled_from(KINDS)) for name in names}
+    keys = draw(st.lists(st.sampled_from(names), min_size=1, max_size=2, unique=True))
+    kinds |= {name: draw(st.sampled_from(["BIGINT", "STRING", "INT", "VARCHAR(3)"])) for name in keys}
+    if draw(st.sampled_from([False, False, True])):
+        kinds[keys[0]] = draw(st.sampled_from(KINDS))
+    widened = draw(st.sampled_from([None, *names]))
+    wide = kinds if widened is None else {**kinds, widened: "STRING"}
+    wide |= dict.fromkeys(draw(st.lists(st.sampled_from(["more", "new"]), max_size=2, unique=True)), "BIGINT")
+    order = draw(st.permutations(list(wide)))
+    sink = schema({name: wide[name] for name in order}, tuple(keys))
+    return schema(kinds, tuple(keys)), sink, {name: USUAL[kind] for name, kind in kinds.items()}
