@@ -11,6 +11,7 @@ the form of its own column is written alike, whatever was declared of it.
 
 from cpython.buffer cimport PyBUF_SIMPLE, Py_buffer, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.sequence cimport PySequence_GetItem
 from libc.stdint cimport UINT32_MAX
 
 from msgspec import Raw
@@ -28,6 +29,9 @@ from ingest.native.workspace cimport Workspace, enter, leave
 
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
+
+cdef extern from *:
+    const Py_ssize_t PY_SSIZE_T_MAX
 
 cdef enum:
     MEMBERS = 6               # of a change
@@ -174,12 +178,12 @@ cdef class DecodedEncoder:
         """Take changes until one is a fallback, and return where that is; the list may change while they are asked."""
         cdef Workspace *ws
         cdef Py_ssize_t at = start
-        if start < 0 or first < 0:
-            raise ValueError("start is negative")
+        if start < 0 or first < 0 or first > PY_SSIZE_T_MAX - end:
+            raise ValueError("start is negative, or there are no such messages")
         ws = enter()
         try:
             while at < end and at < len(changes):
-                message = None if rows is None else messages[first + at]
+                message = None if rows is None else PySequence_GetItem(messages, first + at)
                 if not self.take_one(ws, changes[at], message, batch, rows):
                     break
                 at += 1

@@ -1,0 +1,201 @@
+"""Rows of decoded changes go to expressions natively as the reference sends them, or are left to it."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from any_table import a_case, a_row, cache_of, some_declared
+from examples import examples
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from ingest.encode.transform_input import (
+    EVENT,
+    TABLE,
+    CompiledTransform,
+    Input,
+    TransformInputEncoder,
+    slot_of,
+    together,
+)
+from ingest.formats.debezium_json import DebeziumJson
+from ingest.model import types
+from ingest.model.change import InlineSchema, Kind, Reject, Skip
+from ingest.native import native
+from ingest.schema.evolve import Schemas, SourceTable
+from ingest.task.assignment import TaskResult
+from ingest.task.encoding import ChunkEncoder
+from ingest.task.native_stage import NativeToRows
+from ingest.task.reading import ReadChunk
+from ingest.task.rejects import RejectLimit
+from ingest.task.spilling import SpillStage
+from ingest.testing.records import MemoryRecord
+from ingest.transform.rows import NativeRows, ReferenceRows, RetainedRows, layout
+
+if TYPE_CHECKING:
+    from ingest.encode.encoder_cache import EncoderCache
+    from ingest.encode.transform_input import CompiledTransforms
+    from ingest.model.change import Decoded
+    from ingest.model.schema import TableSchema
+
+pytestmark = pytest.mark.compiled
+
+T = ("shop", "t")
+SPLIT = ("topic", 0)
+
+
+def raw(text: str) -> msgspec.Raw:
+    return msgspec.Raw(text.encode("utf-8", "surrogatepass"))
+
+
+@st.composite
+def a_program(draw: Any, source: TableSchema) -> CompiledTransforms:
+    """A program that needs some columns of a table, and in which some decide."""
+    names = [column.name for column in source.columns]
+    kinds = {column.name: column.type for column in source.columns}
+    some = st.lists(st.sampled_from(names), unique=True)
+
+    def inputs(chosen: list[str], first: int) -> tuple[Input, ...]:
+        return tuple(
+            Input(n, kinds.get(n, types.STRING), f"{slot_of(kinds.get(n, types.STRING))}{i + first}")
+            for i, n in enumerate(chosen)
+        )
+
+    ours = draw(st.lists(st.sampled_from([EVENT, TABLE]), unique=True))
+    needed = inputs(draw(some) + ours, 0)
+    decisive = draw(some) + draw(st.sampled_from([[], [], [EVENT]]))
+    key = tuple(draw(st.lists(st.sampled_from(names), min_size=1, unique=True)))
+    was = inputs(draw(some), len(needed))
+    program = CompiledTransform(
+        0, T, needed, (), None, None, frozenset([*decisive, *key]), key, was_inputs=was,
+    )  # fmt: skip
+    return together([program])
+
+
+@st.composite
+def a_change(draw: Any, source: TableSchema, usual: dict[str, str]) -> Decoded:
+    """A change of a table with a program, or of one without."""
+    names = list(usual)
+
+    def row(columns: list[str]) -> Any:
+        fields = [(json.dumps(name, ensure_ascii=False), usual[name]) for name in columns]
+        plain = st.tuples(*(st.sampled_from([value, value, value, "null"]) for _, value in fields))
+        dense = plain.map(
+            lambda values: f"{{{','.join(f'{name}:{v}' for (name, _), v in zip(fields, values, strict=True))}}}"
+        )
+        return st.one_of(dense, dense, dense, a_row(columns, usual=usual))
+
+    kind = draw(st.sampled_from([Kind.INSERT, Kind.UPDATE, Kind.UPDATE, Kind.UPDATE, Kind.DELETE]))
+    after = None if kind is Kind.DELETE else raw(draw(row(names)))
+    some = draw(st.lists(st.sampled_from(names), min_size=1, unique=True))
+    before = draw(st.sampled_from([names, names, names, some, None]))
+    image = None if before is None else raw(draw(row(before)))
+    if after is not None and draw(st.sampled_from([False, True])):
+        image = after
+    key = draw(st.one_of(st.none(), st.none(), a_row(list(source.primary_key), usual=usual)))
+    key_bytes = None if key is None else key.encode("utf-8", "surrogatepass")
+    read = draw(st.sampled_from([None, None, lambda image: image]))
+    names_said = draw(st.sampled_from([(), source.primary_key, ("no",)]))
+    said = InlineSchema({c.name: c.type for c in source.columns}, names_said, draw(st.booleans()), read)
+    declared = draw(st.sampled_from([None, None, said]))
+    table = draw(st.sampled_from([T, T, T, ("shop", "u")]))
+    return table, kind, image, after, key_bytes, declared
+
+
+class Ahead:
+    """A look-ahead that only notes where a split stopped."""
+
+    def __init__(self) -> None:
+        self.stopped: set[Any] = set()
+
+    def stop(self, split: Any, _message: Any, _changes: Any) -> None:
+        self.stopped.add(split)
+
+    def look(self, _: Any) -> None:
+        pass
+
+
+def a_cache(
+    source: TableSchema, sink: TableSchema, programs: CompiledTransforms, declared: tuple[str, ...], *, keyed: bool,
+    images: bool, upserts: bool,
+) -> EncoderCache:  # fmt: skip
+    cache = cache_of(DebeziumJson(), T, source, sink, keyed=keyed, declared=declared)
+    sources = {
+        T: SourceTable(source, (("out",),), keyed, output=sink), ("shop", "u"): SourceTable(source, (("out",),), keyed),
+    }  # fmt: skip
+    cache.renew(Schemas(1, sources, {("out",): sink}), None)
+    cache.transform_input = lambda table, known: TransformInputEncoder(
+        programs, table, known, cache._inference, images=images, upserts=upserts
+    )
+    return cache
+
+
+def send(changes: list[Decoded], cache: EncoderCache, programs: CompiledTransforms, *, natively: bool) -> Any:
+    """Send changes to expressions; returns all that went, and how many of the messages native code took."""
+    targets = native.TargetTable()
+    encoders: Any = SimpleNamespace(targets=targets, native=None, cache=cache)
+    rows: Any = ReferenceRows(layout(programs))
+    stage = None
+    if natively:
+        encoders.native = native.NativeEncoders(DebeziumJson(), cache, targets, decodes=False)
+        rows = NativeRows(layout(programs))
+        stage = NativeToRows(encoders, rows)
+    result = TaskResult(0, {SPLIT: 0})
+    limit = RejectLimit(1000, result, ignore_decode=False)
+    decoder: Any = SimpleNamespace(decode=lambda *_: changes)
+    ahead: Any = Ahead()
+    encoder = ChunkEncoder(stage, decoder, None, cache, ahead, limit, marked=True)
+    spill = SpillStage(programs, rows, None, encoders, limit, "", {SPLIT: 0}, result)  # type: ignore[arg-type]
+    manifest = spill.begin(SPLIT)
+    messages = [MemoryRecord(i, "topic", b"", b"") for i in range(len(changes))]
+    taken, error = 0, ""
+    try:
+        for part in encoder.parts(ReadChunk(SPLIT, "topic", messages, len(messages))):
+            spill.add(manifest, part)
+            taken += 0 if part.marks else part.stop - part.start
+    except Exception as exc:  # noqa: BLE001  (a changed key ends the run)
+        error = str(exc)
+    if encoders.native is not None:
+        encoders.native.settle()
+    retained, batch = rows.take()
+    kept = RetainedRows(retained)
+    stay = [
+        (
+            kept.programs[i], kept.targets[i] >= 0 and targets.known[kept.targets[i]], kept.offsets[i], kept.events[i],
+            read(kept.texts[i]), kept.keys[i],
+        )
+        for i in range(kept.size)
+    ]  # fmt: skip
+    # What is written is counted where it is written
+    counts = {table: (e.withheld, getattr(e, "cut", {})) for table, e in cache.compiled.items()}
+    offsets = [at for part in manifest.offsets for at in part]
+    rejects = [(r.at, r.stage, r.reason) for r in manifest.rejects]
+    said = (offsets, rejects, manifest.skipped, spill._positions, ahead.stopped, error)
+    return (stay, batch.to_pylist(), said, counts), taken
+
+
+def read(text: bytes | None) -> Any:
+    return None if text is None else json.loads(text, parse_float=str, parse_int=str)
+
+
+@settings(max_examples=examples(1000))
+@given(st.data())
+def test_rows_go_to_expressions_as_the_book_has_it(data: Any) -> None:
+    source, sink, usual = data.draw(a_case())
+    programs = data.draw(a_program(source))
+    one = a_change(source, usual)
+    odd = st.sampled_from([Skip("tombstone"), Reject("malformed", "no JSON")])
+    changes = data.draw(
+        st.lists(st.one_of(one, one, one, one, odd, st.lists(one, min_size=1, max_size=2)), min_size=1, max_size=4)
+    )
+    declared = some_declared(data, source)
+    how = {name: data.draw(st.booleans()) for name in ("keyed", "images", "upserts")}
+    caches = [a_cache(source, sink, programs, declared, **how) for _ in range(2)]
+    natively, taken = send(changes, caches[0], programs, natively=True)
+    expected, _ = send(changes, caches[1], programs, natively=False)
+    event("all taken" if taken == len(changes) else "some taken" if taken else "all left")
+    assert natively == expected
