@@ -14,6 +14,7 @@ from inmemory import run
 from shapes import DECLARED, a_message
 
 from ingest.encode.transform_input import TransformInputEncoder
+from ingest.formats.debezium_json import DebeziumJson
 from ingest.native import native
 from ingest.task.merging import ChunkMerger
 from ingest.transform.binder import Binder
@@ -280,7 +281,8 @@ def table_of(records: list[Any]) -> dict[Any, Any]:
 
 
 @pytest.mark.compiled
-def test_native_updates_with_the_row_before_are_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("decoded", ["natively", "by the reference"])
+def test_native_updates_with_the_row_before_are_one_row(decoded: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def row(n: int) -> str:
         return json.dumps({"id": 1, "name": "a", "n": n}, separators=(",", ":"))
 
@@ -288,6 +290,8 @@ def test_native_updates_with_the_row_before_are_one_row(monkeypatch: pytest.Monk
     messages = [(b'{"id":1}', debezium(*change)) for change in (("null", row(1), "c"), *updates)]
     monkeypatch.setattr(ChunkMerger, "_merge_message", None)
     monkeypatch.setattr(TransformInputEncoder, "upsert", None)
+    if decoded == "by the reference":
+        monkeypatch.setattr(DebeziumJson, "form", None)
     done = run(messages, 1, **sections("debezium-json", -1, projection=r"\*, n * 2 AS n2", filter="n > 0"))
     wanted = [{"id": 1, "name": "a", "n": n, "n2": n * 2} for n in (1, 2, 5)]
     values = [None if value is None else json.loads(value) for _, _, value in done.records]
