@@ -13,15 +13,8 @@ from examples import examples
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from ingest.encode.transform_input import (
-    EVENT,
-    TABLE,
-    CompiledTransform,
-    Input,
-    TransformInputEncoder,
-    slot_of,
-    together,
-)
+from ingest.encode.compiled_transform import EVENT, TABLE, CompiledTransform, Input, slot_of, together
+from ingest.encode.transform_input import TransformInputEncoder
 from ingest.formats.debezium_json import DebeziumJson
 from ingest.model import types
 from ingest.model.change import InlineSchema, Kind, Reject, Skip
@@ -37,8 +30,8 @@ from ingest.testing.records import MemoryRecord
 from ingest.transform.rows import NativeRows, ReferenceRows, RetainedRows, layout
 
 if TYPE_CHECKING:
+    from ingest.encode.compiled_transform import CompiledTransforms
     from ingest.encode.encoder_cache import EncoderCache
-    from ingest.encode.transform_input import CompiledTransforms
     from ingest.model.change import Decoded
     from ingest.model.schema import TableSchema
 
