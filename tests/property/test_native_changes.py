@@ -121,7 +121,7 @@ def a_declaration(draw: Any, source: TableSchema, read: msgspec.Raw | None) -> I
     names = draw(st.sampled_from([(), key, key, key, tuple(reversed(key)), ("no",), (*key, "no"), (*key, *key)]))
     how = draw(st.sampled_from([None, None, lambda image: image, lambda image: read or image, fail]))
     said = {name: kind for name, kind in kinds.items() if kind is not None}
-    return InlineSchema(said, names, draw(st.booleans()), how, draw(st.booleans()))
+    return InlineSchema(said, names, draw(st.booleans()), how)
 
 
 @st.composite
