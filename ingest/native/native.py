@@ -94,7 +94,8 @@ class NativeEncoders:
         """Let the encoders ask for all tables again, if schemas have changed."""
         if self._version != self._cache.schemas.version:
             self._version = self._cache.schemas.version
-            for encoder in (self._changes, *self._encoders.values()):
+            self._changes.forget()
+            for encoder in self._encoders.values():
                 encoder.forget()
 
     @staticmethod

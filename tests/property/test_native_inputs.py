@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ingest.encode.encoder_cache import EncoderCache
     from ingest.model.change import Decoded
     from ingest.model.schema import TableSchema
+    from ingest.model.table import TableId
 
 pytestmark = pytest.mark.compiled
 
@@ -117,7 +118,7 @@ def a_cache(
     images: bool, upserts: bool,
 ) -> EncoderCache:  # fmt: skip
     cache = cache_of(DebeziumJson(), T, source, sink, keyed=keyed, declared=declared)
-    sources = {
+    sources: dict[TableId, SourceTable] = {
         T: SourceTable(source, (("out",),), keyed, output=sink), ("shop", "u"): SourceTable(source, (("out",),), keyed),
     }  # fmt: skip
     cache.renew(Schemas(1, sources, {("out",): sink}), None)

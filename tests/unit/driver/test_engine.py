@@ -278,4 +278,6 @@ def test_a_worker_says_why_records_pass_through_python(sections: dict[str, Any],
     said = in_python(setup)
     assert len(said) == len(why), said
     assert [text for text, part in zip(said, why, strict=True) if part not in text] == []
-    assert bool(decoded_in_python(setup)) == (not WorkerState(setup).records.native.decodes)
+    encoders = WorkerState(setup).records.native
+    assert encoders is not None
+    assert encoders.decodes == (not decoded_in_python(setup))
