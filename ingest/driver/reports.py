@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from ingest.model.reject import head
 from ingest.model.table import show
 from ingest.observe.events import BatchDone, DirtyRecord, RejectEvent, RunStarted, client_events
+from ingest.task import native_support
 from ingest.task.counters import FILTERED, UNREPRESENTABLE
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ class Reports:
         if several:
             why[f"rows that go to several sink tables ({len(several)} tables, {several[0]} the first)"] = None
         checkpoint, backlog = start.checkpoint, start.backlog
+        for text in native_support.warnings(why):
+            self._context.warn_once(text)
         self._context.observer(
             RunStarted(
                 self._context.name, checkpoint.run, checkpoint.where, len(backlog.positions), start.resumed,

@@ -2,7 +2,7 @@
 
 Decoding and encoding are two stages. In: messages of one form, which are decoded and encoded here, or changes that the
 reference has decoded; and the encoders of their tables. Out: encoded records, as far as there is no doubt about a
-message; the rest is for `decode` and `encode`, which are the reference. A few times as fast as they are.
+message; the rest is for `decode` and `encode`, which are the reference. Many times as fast as they are.
 `INGEST_NATIVE=off` in the workers' environment does without.
 """
 
@@ -49,7 +49,9 @@ else:
 
 BUILT: Final = _MADE and os.environ.get("INGEST_NATIVE") != "off"
 """True if native code is there, and wanted."""
-ABSENT: Final = "INGEST_NATIVE=off" if _MADE else "the package was installed without a C compiler"
+UNWANTED: Final = "INGEST_NATIVE=off"
+NOT_BUILT: Final = "the package was installed without a C compiler"
+ABSENT: Final = UNWANTED if _MADE else NOT_BUILT
 """The reason why it is not there, or not wanted, where that is so."""
 _MAX_TARGETS: Final = 20_000
 """Targets and their changes that are kept beside those of tables, of which each has seven."""

@@ -74,6 +74,22 @@ def in_python(setup: Setup) -> list[str]:
     return why
 
 
+_REMEDIES: Final = {
+    native.UNWANTED: "unset it in the workers' environment",
+    native.NOT_BUILT: "install a C compiler (gcc) and Python's headers, then the package again",
+}
+
+
+def warnings(reasons: Iterable[str]) -> Iterator[str]:
+    """Yield what the operator is warned of: workers without any native code, and what to do about it."""
+    for reason in reasons:
+        if reason in _REMEDIES:
+            yield (
+                f"workers have no native code: {reason}. Python decodes and encodes every record then, which gives the "
+                f"same results, many times slower: {_REMEDIES[reason]} (docs/deployment.md)"
+            )
+
+
 def ask(setups: Iterable[Broadcast[Setup]]) -> Iterator[list[str]]:
     """Yield the reasons of this worker, as Spark maps over a partition."""
     for setup in setups:

@@ -160,6 +160,8 @@ def test_how_a_run_ended_is_said_whatever_ended_it(tmp_path: Path) -> None:
     (began,) = [event for event in last.events if event["event"] == "run started"]
     assert began["native"] is False
     assert {"INGEST_NATIVE=off", "records are not read from Kafka"} <= {*began["in_python"]}, "workers, not the driver"
+    slow = [event for event in last.events if event["level"] == "warning" and "many times slower" in event["event"]]
+    assert ["unset it in the workers' environment" in event["event"] for event in slow] == [True]
     written = [
         json.loads(line)["after"]["id"] for out in (tmp_path / "out").iterdir() for line in out.read_text().splitlines()
     ]

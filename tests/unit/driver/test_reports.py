@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from driverparts import A, Told, backlog, context, coordinator
 
 from ingest.checkpoint.checkpoint import Batch, Checkpoint
@@ -11,11 +12,15 @@ from ingest.checkpoint.memory_storage import MemoryStorage
 from ingest.driver.books import Books
 from ingest.driver.context import MAX_WARNED
 from ingest.driver.counters import Counters
-from ingest.driver.reports import tell_rejects
+from ingest.driver.reports import Reports, tell_rejects
+from ingest.driver.schemas import SchemaRules, SchemaStore, policy_of, warn_withheld
 from ingest.driver.sink_tables import SinkTables
+from ingest.driver.startup import Start
 from ingest.errors import Unavailable
 from ingest.model.reject import RejectedRecord
-from ingest.observe.events import DirtyRecord, Printed, RejectEvent, RunEnded
+from ingest.native import native
+from ingest.observe.events import DirtyRecord, Printed, RejectEvent, RunEnded, RunStarted
+from ingest.schema.evolve import Schemas
 from ingest.sinks.print import PrintCoordinator, PrintSink
 from ingest.task.assignment import TaskResult
 from ingest.task.counters import TableCounters
@@ -104,3 +109,29 @@ def test_schemas_of_a_batch_that_failed_are_not_taken_but_its_progress_is() -> N
     assert isinstance(merged.failure, Unavailable)
     assert merged.observed == []
     assert some.positions == {A: 5}
+
+
+@pytest.mark.parametrize(
+    ("reasons", "mend"),
+    [
+        ([[]], None),
+        ([["records are not read from Kafka"]], None),
+        ([[native.NOT_BUILT, "another"], [native.NOT_BUILT]], "install a C compiler (gcc) and Python's headers, then"),
+        ([[], [native.UNWANTED]], "unset it in the workers' environment"),
+    ],
+)
+def test_workers_without_native_code_are_warned_of_with_what_to_do(reasons: list[list[str]], mend: str | None) -> None:
+    told = Told()
+    about = context(told)
+    pipeline, counters, checkpoint = about.pipeline, Counters(RunEnded("p"), 10), Checkpoint(MemoryStorage())
+    checkpoint.bind({})
+    tables = SinkTables(PrintCoordinator(PrintSink(type="print")), coordinator({A: 9}), told, same_cluster=False)
+    rules = SchemaRules(pipeline.rules, policy_of(pipeline), pipeline.source.inference(100))
+    store = SchemaStore(about, rules, tables, checkpoint, counters, warn_withheld(about))
+    start = Start(checkpoint, pipeline.source, backlog({A: 0}, {A: 9}), tables, store, Schemas())
+    Reports(about, start, counters, lambda _: None, lambda: reasons).run_started()
+    (began,) = [event for event in told.events if isinstance(event, RunStarted)]
+    assert began.in_python == tuple(dict.fromkeys(reason for some in reasons for reason in some))
+    assert began.native == (not began.in_python)
+    assert len(told.warnings) == (mend is not None)
+    assert all("many times slower" in text and mend is not None and mend in text for text in told.warnings)
