@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ingest.encode.coercer import KeyChanged, RowCoercer
+from ingest.encode.coercer import RowCoercer, check_key
 from ingest.formats.template import ColumnRef, fill
 from ingest.model import temporal
 from ingest.model.change import Kind
@@ -184,11 +184,5 @@ class ChangeEncoder:
         for name in self._primary_key:
             if name not in key:
                 raise RowError("null-key", f"primary key column {name!r} is null or missing")
-        if not self.key_from_message or not self._primary_key:
-            return
-        names = () if declared is None else declared.primary_key
-        image = None if message_key is None else key_image(message_key)
-        if image is not None:
-            names = tuple(parse_row(image))
-        if names and set(names) != set(self._primary_key):
-            raise KeyChanged(self._primary_key, names)
+        if self.key_from_message and self._primary_key:
+            check_key(self._primary_key, message_key, declared)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from ingest.model import types
 from ingest.model.cache import count_up
 from ingest.model.reject import RowError
-from ingest.model.rowtext import parse_row
+from ingest.model.rowtext import key_image, parse_row
 from ingest.model.schema import MAX_NAME
 from ingest.model.spelling import respelled
 from ingest.model.values import accepts, fits, written
@@ -44,6 +44,19 @@ class KeyChanged(Exception):
         super().__init__(known, names)
         self.known = known
         self.names = names
+
+
+def check_key(primary_key: tuple[str, ...], message_key: bytes | None, declared: InlineSchema | None) -> None:
+    """Stop at a message that tells another primary key: by the fields of its key, else by what it declares.
+
+    Raises KeyChanged. A message that tells no key agrees with any.
+    """
+    names = () if declared is None else declared.primary_key
+    image = None if message_key is None else key_image(message_key)
+    if image is not None:
+        names = tuple(parse_row(image))
+    if names and set(names) != set(primary_key):
+        raise KeyChanged(primary_key, names)
 
 
 class RowCoercer:

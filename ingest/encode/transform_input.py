@@ -12,7 +12,7 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from ingest.encode.coercer import KeyChanged, RowCoercer
+from ingest.encode.coercer import RowCoercer, check_key
 from ingest.encode.compiled_transform import (
     BEFORE,
     BOTH,
@@ -109,7 +109,8 @@ class TransformInputEncoder:
         """Emit an insert or update; raises Drift, KeyChanged or RowError, having emitted nothing."""
         image = parse_row(after)
         row = self._coercer.row(image, declared)
-        self._check(message_key, declared)
+        if self._primary_key:
+            check_key(self._primary_key, message_key, declared)
         what = UPDATE_ALONE if kind is Kind.UPDATE else self._insert
         values: list[Any] = [None] * self.slots
         if kind is Kind.UPDATE and before is not None:
@@ -149,21 +150,11 @@ class TransformInputEncoder:
             row, came = {**self._coercer.image(key), **row}, {**parse_row(key), **came}
         if not row:
             raise RowError("no-key", "a delete needs its row in the before image, or its key in the message key")
-        self._check(message_key, declared)
+        if self._primary_key:
+            check_key(self._primary_key, message_key, declared)
         partial = any(name not in row for name in self._coercer.source_types)
         text, values = self._sent(row, came), self._slots_of(row)
         self._emit(DELETE | (PARTIAL if partial else 0), "-D", text, values, emit)
-
-    def _check(self, message_key: bytes | None, declared: InlineSchema | None) -> None:
-        """Check the message's key; raises KeyChanged where it is another one than the table has."""
-        if not self._primary_key:
-            return
-        names = () if declared is None else declared.primary_key
-        image = None if message_key is None else key_image(message_key)
-        if image is not None:
-            names = tuple(parse_row(image))
-        if names and set(names) != set(self._primary_key):
-            raise KeyChanged(self._primary_key, names)
 
     def _slots_of(self, row: Mapping[str, bytes]) -> list[Any]:
         """Return the slots of a row."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from ingest.encode.coercer import KeyChanged, RowCoercer
+from ingest.encode.coercer import RowCoercer, check_key
 from ingest.model.change import Kind
 from ingest.model.jsontext import object_of
 from ingest.model.keytext import key_text
@@ -111,7 +111,8 @@ class UpsertEncoder:
         row = parse_row(after)
         written = self._coercer.row(row, declared)
         key = self._key_of(row)
-        self._check_key(key, message_key, declared)
+        if self.key_from_message and message_key != key:
+            check_key(self._primary_key, message_key, declared)
         if kind is Kind.UPDATE:
             old = None if before is None else self._key_before(before, row, declared)
             if old is not None and old != key:
@@ -137,7 +138,8 @@ class UpsertEncoder:
             key = self._key_in(parse_row(image))
         if key is None:
             raise RowError("no-key", "a delete needs its key in the before image or in the message key")
-        self._check_key(key, message_key, declared)
+        if self.key_from_message and message_key != key:
+            check_key(self._primary_key, message_key, declared)
         self.deleted += 1
         emit((self.destination, key, None))
 
@@ -174,13 +176,3 @@ class UpsertEncoder:
         if declared.read_before is not None:
             image = parse_row(declared.read_before(before))
         return self._key_of({**row, **image})
-
-    def _check_key(self, key: bytes, message_key: bytes | None, declared: InlineSchema | None) -> None:
-        """Stop at a message that tells another primary key, by its key or by what it declares; raises KeyChanged."""
-        if not self.key_from_message:
-            return
-        image = None if message_key is None or message_key == key else key_image(message_key)
-        told = () if declared is None else declared.primary_key
-        for names in (None if image is None else tuple(parse_row(image)), told or None):
-            if names is not None and set(names) != set(self._primary_key):
-                raise KeyChanged(self._primary_key, names)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from ingest.model import temporal, types
-from ingest.model.cache import Cache
 from ingest.model.change import InlineSchema, Reject
 from ingest.model.data_type import MapType
 from ingest.model.jsontext import MALFORMED, check_text, fields_of, object_of, reason
@@ -23,7 +22,7 @@ from ingest.model.rowtext import key_image
 from ingest.model.values import fits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from ingest.model.change import Change, Decoded
     from ingest.model.data_type import DataType
@@ -68,18 +67,15 @@ class ExtraColumns:
 
 
 class MetadataColumns:
-    """Puts the columns in. Made once per worker; remembers what messages declared."""
+    """Puts the columns in."""
 
     def __init__(self, extra: ExtraColumns) -> None:
-        """Know nothing yet."""
+        """Prepare the columns that are the same for all records."""
         self._extra = extra
         self._names = [msgspec.json.encode(name) for name in extra.metadata]
         self._begins = [b"," + name + b":" for name in self._names]
         self._values = [_value_of(name, extra.standard) for name in extra.metadata]
         self._types = {name: TYPES[name] for name in extra.metadata}
-        self._sayings: Cache[tuple[int, tuple[str, ...]], tuple[InlineSchema | None, InlineSchema]] = Cache(
-            10_000, 128 << 20
-        )
         self._simple = not extra.key and not extra.value_prefix
 
     def add(self, changes: Sequence[Decoded], records: Sequence[Record]) -> list[Decoded]:
@@ -134,7 +130,7 @@ class MetadataColumns:
             images.append(msgspec.Raw(made))
         if key is not None and self._extra.value_prefix:
             key = _renamed(key, self._extra.value_prefix)
-        return (table, kind, images[0], images[1], key, self._declared(declared, tuple(key_fields)))
+        return (table, kind, images[0], images[1], key, self._declared(declared, key_fields))
 
     def _reader(self, read: Callable[[msgspec.Raw], msgspec.Raw] | None) -> Callable[[msgspec.Raw], msgspec.Raw] | None:
         """Return a function that reads a before image later, now that its columns have other names."""
@@ -184,24 +180,18 @@ class MetadataColumns:
         said = None if declared is None else declared.types.get(name)
         return said is not None and not fits(said, in_key, self._extra.standard)
 
-    def _declared(self, declared: InlineSchema | None, key_names: tuple[str, ...]) -> InlineSchema | None:
-        saying = (id(declared), key_names)
-        found = self._sayings.get(saying)
-        if found is None or found[0] is not declared:
-            extra = self._extra
-            said = {} if declared is None else declared.types
-            primary = () if declared is None else declared.primary_key
-            primary = tuple(extra.value_prefix + name for name in primary)
-            if not primary and extra.key_is_primary:
-                primary = tuple(extra.key_prefix + name for name in key_names)
-            renamed = {extra.value_prefix + name: data_type for name, data_type in said.items()}
-            overlay = declared is not None and declared.overlay
-            read = None if declared is None else declared.read_before
-            found = (declared, InlineSchema({**renamed, **self._types}, primary, overlay, self._reader(read)))
-            # The one that it is made of stays for as long
-            size = 4000 + sum(1000 + 12 * len(name) for name in (*renamed, *primary, *key_names))
-            self._sayings.put(saying, found, size)
-        return found[1]
+    def _declared(self, declared: InlineSchema | None, key_names: Iterable[str]) -> InlineSchema:
+        """Return what a message declares, now that its columns have other names and there are more of them."""
+        extra = self._extra
+        said = {} if declared is None else declared.types
+        primary = () if declared is None else declared.primary_key
+        primary = tuple(extra.value_prefix + name for name in primary)
+        if not primary and extra.key_is_primary:
+            primary = tuple(extra.key_prefix + name for name in key_names)
+        renamed = {extra.value_prefix + name: data_type for name, data_type in said.items()}
+        overlay = declared is not None and declared.overlay
+        read = None if declared is None else declared.read_before
+        return InlineSchema({**renamed, **self._types}, primary, overlay, self._reader(read))
 
 
 def _shown(value: bytes) -> str:

@@ -25,12 +25,9 @@ class Kind(StrEnum):
     DELETE = "-D"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class InlineSchema:
-    """Facts that a message declares about its rows, beside their values.
-
-    Objects are compared by identity.
-    """
+    """Facts that a message declares about its rows, beside their values."""
 
     types: Mapping[str, DataType] = field(default_factory=dict)
     """Types of columns, as far as the message declares them.
