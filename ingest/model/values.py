@@ -65,7 +65,7 @@ def _fits_float(_: DataType, raw: bytes, __: str) -> bool:
 
 
 def _fits_integer(data_type: DataType, raw: bytes, _: str) -> bool:
-    if not _is_number(raw) or len(raw) > 20 or not raw.lstrip(b"-").isdigit():
+    if len(raw) > 20 or not raw.removeprefix(b"-").isdigit():
         return False
     bound = 1 << (INTEGER_BITS[type(data_type)] - 1)
     return -bound <= int(raw) < bound
