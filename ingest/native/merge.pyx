@@ -1,26 +1,24 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """Rows that come back from expressions, with their results: to records.
 
-The reference is task/drain.py. Rows of one offset are one message, of which all records are written or none.
+The reference is task/row_results.py. Rows of one offset are one message, of which all records are written or none.
 """
 
 cimport cython
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from libc.stdint cimport UINT32_MAX, int32_t, int64_t
-from libc.string cimport memcmp
 
 from ingest.native.arrow cimport ArrowColumn, ArrowColumns, int_at, is_null, long_at, text_at, truth_at
-from ingest.native.codes cimport TARGET_DELETE, TARGET_INSERT, TARGET_UPDATE
-from ingest.native.records cimport EncodedBatch, add_record, keep, reserve
+from ingest.native.codes cimport FORM_ROWS
+from ingest.native.messages cimport Change
+from ingest.native.records cimport EncodedBatch, add_record
 from ingest.native.results cimport ResultRows
 from ingest.native.row_encoder cimport RowEncoder
-from ingest.native.rows cimport (
-    MAX_KEY, check_row, key_fields, write_key, write_partial_key, write_row, written_size,
-)
+from ingest.native.rows cimport find_key
 from ingest.native.scan cimport Field, Row, Text, is_utf8, scan_row
-from ingest.native.table cimport MAX_KEYS, Table, count_touched, target_in
+from ingest.native.table cimport MAX_KEYS, Table, count_touched
 from ingest.native.transform_rows cimport AT_KEY, AT_OFFSET, AT_PROGRAM, AT_SENT, AT_TARGET, AT_TEXT, AT_WHAT
-from ingest.native.upserts cimport count_change
+from ingest.native.upserts cimport add_upsert
 from ingest.native.workspace cimport Workspace, enter, leave
 
 from ingest.encode import compiled_transform
@@ -156,10 +154,14 @@ cdef class Merger:
         cdef Py_ssize_t last = span.end - 1, at = span.row + last - span.first
         cdef Text text, raw
         cdef int32_t what = int_at(&columns[AT_WHAT], last)
-        cdef const ArrowColumn *filter = &columns[FIXED + results.filter] if results.filter >= 0 else NULL
-        cdef bint passes = filter == NULL or truth_at(filter, at), passed = False, written_over = False
+        cdef const ArrowColumn *came = columns + FIXED
+        cdef const ArrowColumn *filter = &came[results.filter] if results.filter >= 0 else NULL
+        cdef bint passes = filter == NULL or truth_at(filter, at), passed = False, key_only = False
+        cdef Change change
         cdef int64_t ignored = 0
         text_at(&columns[AT_TEXT], last, &text)
+        change.form, change.typed, change.declared, change.named = FORM_ROWS, False, False, 0
+        change.message_key.text, change.message_key.size = NULL, 0
         # What the row before would have been is of no interest where it did not come along
         if results.filter_before >= 0 and not what & BOTH:
             ignored = <int64_t> 1 << results.filter_before
@@ -175,24 +177,44 @@ cdef class Merger:
         elif what == (UPDATE | BOTH):
             if results.filter_before < 0 or results.makes_key:
                 return 0
-            passed = truth_at(&columns[FIXED + results.filter_before], at)
+            passed = truth_at(&came[results.filter_before], at)
             what = UPDATE if passed else INSERT
-            written_over = True
+            key_only = True
         elif what not in (INSERT, UPDATE, UPDATE_ALONE, DELETE) or (what == UPDATE_ALONE and not passes):
             return 0
+        elif what == DELETE and results.soft_delete:
+            what = INSERT
         elif what == DELETE:
-            if results.soft_delete:
-                return 0
             passed, passes = passes, False
         if not passes and not passed:
             self.filtered += 1
             return 1
-        if not self.put(ws, encoder, span.row, at, text if passes else none, raw if passed and not (
-            passes and written_over
-        ) else none):
+        change.op = b'd' if not passes else b'c' if what == INSERT else b'u'
+        ws.after.size = ws.before.size = 0
+        if passes and not results.make(
+            ws, text, came, at, self.batch if encoder.template is None else None, &ws.after_text, &ws.after
+        ):
             return 0
-        count_change(encoder, TARGET_DELETE if not passes else TARGET_INSERT if what == INSERT else TARGET_UPDATE)
-        return 1
+        if passed and not self.put_before(ws, encoder, came, span.row, raw, key_only, passes):
+            return 0
+        if encoder.template is not None:
+            return encoder.template.add(ws, encoder, &change, self.batch)
+        return add_upsert(ws, encoder, &change, self.batch)
+
+    cdef bint put_before(
+        self, Workspace *ws, RowEncoder encoder, const ArrowColumn *came, Py_ssize_t at, Text raw, bint key_only,
+        bint passes,
+    ) except -1:
+        """Put the row before an update, or that of a delete, in the workspace; False for a fallback.
+
+        `key_only`: no more of it is known than its key, which is that of the row after it.
+        """
+        if not key_only:
+            return encoder.results.make(ws, raw, came, at, None, &ws.before_text, &ws.before)
+        if not passes:
+            return read_row(raw, &ws.composed) and take_key(encoder, &ws.composed, raw, &ws.before)
+        # Where records are rows, an old key that is the same says nothing
+        return encoder.template is None or take_key(encoder, &ws.composed, raw, &ws.before)
 
     cdef bint is_pair(self, const Span *span, int32_t what, int64_t ignored) noexcept:
         """Return whether two rows are an update and the row before it, neither of which failed."""
@@ -205,27 +227,6 @@ cdef class Merger:
             and not long_at(&columns[BACK_MASK], span.row) & ~ignored
         )
 
-    cdef bint put(
-        self, Workspace *ws, RowEncoder encoder, Py_ssize_t before_at, Py_ssize_t at, Text text, Text raw
-    ) except -1:
-        """Make the row of the image `text`, and of the one before, `raw`, and add what becomes of them.
-
-        Either may be none. Returns False for a fallback.
-        """
-        cdef const ArrowColumn *came = self.columns.columns + FIXED
-        cdef ResultRows results = encoder.results
-        cdef Text row = none
-        if raw.text != NULL and results.makes_key:
-            if not results.make(ws, raw, came, before_at, self.batch, &raw):
-                return False
-        if text.text != NULL and not results.make(ws, text, came, at, self.batch, &row):
-            return False
-        return add_made(ws, encoder, row, raw, self.batch)
-
-
-cdef Text none
-none.text, none.size = NULL, 0
-
 
 cdef bint read_row(Text text, Row *row) noexcept nogil:
     """Scan a row's own text; False for a fallback."""
@@ -233,41 +234,16 @@ cdef bint read_row(Text text, Row *row) noexcept nogil:
     return text.size <= UINT32_MAX and is_utf8(text.text, text.size) and scan_row(text.text, end, row, NULL) == end
 
 
-cdef bint add_made(Workspace *ws, Table table, Text text, Text before, EncodedBatch batch) except -1:
-    """Add the records of a row, whose fields are in `ws.composed`, and of what it was before; either may be none.
-
-    Returns False for a fallback.
-    """
+cdef bint take_key(Table table, const Row *row, Text text, Row *key) noexcept nogil:
+    """Make a row of the key's columns of another one, whose text this is; False for a fallback."""
     cdef const Field *fields[MAX_KEYS]
-    cdef const Row *row = &ws.composed
-    cdef Py_ssize_t rewritten
-    cdef size_t size = 0, old_size = 0, room
-    cdef char *keys = reserve(batch, 2 * MAX_KEY)
-    cdef char *to
-    if before.text != NULL:
-        if not read_row(before, &ws.before):
-            return False
-        old_size = write_partial_key(table, &ws.before, keys)
-        if not old_size:
-            return False
-    if text.text != NULL:
-        if not check_row(table, row, NULL, ws.modes, &rewritten) or not key_fields(table, row, fields):
-            return False
-        size = write_key(table, fields, keys + old_size)
-        if not size:
-            return False
-    keep(batch, old_size + size)
-    target = target_in(table, batch)
-    if old_size and (old_size != size or memcmp(keys, keys + old_size, size)):
-        add_record(batch, target, keys, old_size, NULL, 0)
-    if text.text == NULL:
-        return old_size != 0
-    room = written_size(table, row, rewritten)
-    if room:
-        to = reserve(batch, room)
-        text.text, text.size = to, write_row(table, row, NULL, ws.modes, rewritten, to)
-        keep(batch, text.size)
-    add_record(batch, target, keys + old_size, size, text.text, text.size)
+    cdef int k
+    if not table.keys or find_key(table, row, fields) != table.keys:
+        return False
+    for k in range(table.keys):
+        key.fields[k] = fields[k][0]
+    key.count = table.keys
+    key.text, key.size = text.text, <Py_ssize_t> text.size
     return True
 
 

@@ -136,9 +136,10 @@ class NativeEncoders:
         known = self._tables.get(table)
         if known is None or known[0] is not encoder:
             spec = _spec(encoder)
-            if spec is not None and isinstance(encoder, UpsertEncoder) and self._targets is not None:
-                spec = msgspec.structs.replace(spec, targets=self._targets.of(table, encoder.destination))
-            made = None if spec is None else row_encoder.RowEncoder(spec, encoder, _destination(encoder))
+            destination = _destination(encoder)
+            if spec is not None and self._targets is not None and not isinstance(encoder, TransformInputEncoder):
+                spec = msgspec.structs.replace(spec, targets=self._targets.of(table, destination))
+            made = None if spec is None else row_encoder.RowEncoder(spec, encoder, destination)
             known = self._tables[table] = (encoder, made)
         return known[1]
 
@@ -207,7 +208,9 @@ def _spec(encoder: TableEncoder) -> RowEncoderSpec | None:
 
 def compile_results(encoder: TableEncoder, merger: ResultMerger) -> RowEncoder | None:
     """Return what makes the records of a table of its rows and their results; None where that is the reference."""
-    spec = _spec(encoder) if isinstance(encoder, UpsertEncoder) else None
+    if not isinstance(encoder, (UpsertEncoder, ChangeEncoder)) or encoder.sink.primary_key != merger.program.key:
+        return None
+    spec = _spec(encoder)
     results = None if spec is None else specs.results_spec(merger)
     if spec is None or results is None:
         return None

@@ -5,8 +5,8 @@ cimport cython
 
 from ingest.native.arrow cimport ArrowColumn
 from ingest.native.records cimport EncodedBatch
-from ingest.native.scan cimport Field, Text
-from ingest.native.workspace cimport Workspace
+from ingest.native.scan cimport Field, Row, Text
+from ingest.native.workspace cimport Room, Workspace
 
 cdef enum:
     MAX_MARKS = 63            # results whose failures are bits of one mask
@@ -39,7 +39,7 @@ cdef class ResultRows:
 
     cdef bint fits(self, bytes kinds) except -1
     cdef bint make(
-        self, Workspace *ws, Text raw, const ArrowColumn *came, Py_ssize_t at, EncodedBatch batch, Text *made
+        self, Workspace *ws, Text raw, const ArrowColumn *came, Py_ssize_t at, EncodedBatch batch, Room *room, Row *made
     ) except -1
     cdef bint write_results(
         self, Workspace *ws, Text raw, const ArrowColumn *came, Py_ssize_t at, Field *values

@@ -242,7 +242,7 @@ cdef class ResultRows:
     cdef bint write_results(
         self, Workspace *ws, Text raw, const ArrowColumn *came, Py_ssize_t at, Field *values
     ) except -1:
-        """Write the results of a row, those of row `at`; False for a fallback. A copy is of the row `ws.after`."""
+        """Write the results of a row, those of row `at`; False for a fallback. A copy is of the row `ws.composed`."""
         cdef size_t size = 0, start
         cdef const Field *copied
         cdef const Result *result
@@ -254,7 +254,7 @@ cdef class ResultRows:
             values[i].name, values[i].name_size = result.name.text, <uint32_t> result.name.size
             values[i].text, values[i].size, values[i].kind, values[i].flags = b"null", 4, JSON_NULL, 0
             if result.kind == b'c':
-                copied = field_of(&ws.after, result.copied, &twice)
+                copied = field_of(&ws.composed, result.copied, &twice)
                 if twice:
                     return False
                 if copied != NULL:
@@ -276,11 +276,11 @@ cdef class ResultRows:
         return True
 
     cdef bint make(
-        self, Workspace *ws, Text raw, const ArrowColumn *came, Py_ssize_t at, EncodedBatch batch, Text *made
+        self, Workspace *ws, Text raw, const ArrowColumn *came, Py_ssize_t at, EncodedBatch batch, Room *room, Row *made
     ) except -1:
         """Make the row of an image, `raw`, and its results, those of row `at`; False for a fallback.
 
-        `made` is in the batch then, and its fields in `ws.composed`.
+        Its text is in the batch then, or in the room where there is no batch. `ws.composed` is the image.
         """
         cdef Field values[MAX_FIELDS]
         cdef const char *end = raw.text + raw.size
@@ -288,24 +288,24 @@ cdef class ResultRows:
         cdef size_t most = raw.size + 8
         cdef char *to
         cdef int i
-        if raw.size > UINT32_MAX or scan_row(raw.text, end, &ws.after, NULL) != end:
+        if raw.size > UINT32_MAX or scan_row(raw.text, end, &ws.composed, NULL) != end:
             return False
         if not self.write_results(ws, raw, came, at, values):
             return False
         for i in range(self.count):
             most += <size_t> values[i].name_size + values[i].size + 4
-        to = reserve(batch, most)
+        to = room_for(room, most) if batch is None else reserve(batch, most)
         to[0] = b'{'
-        ws.composed.text, ws.composed.count = to, 0
-        composed.row, composed.to, composed.end = &ws.composed, to + 1, to + most
+        made.text, made.count = to, 0
+        composed.row, composed.to, composed.end = made, to + 1, to + most
         if self.column_count < 0:
-            if not compose_all(self, &composed, &ws.after, values):
+            if not compose_all(self, &composed, &ws.composed, values):
                 return False
-        elif not compose_columns(self, &composed, &ws.after, values):
+        elif not compose_columns(self, &composed, &ws.composed, values):
             return False
         composed.to[0] = b'}'
-        ws.composed.size = composed.to + 1 - to
-        ws.composed.end = composed.to + 1
-        made.text, made.size = to, <size_t> ws.composed.size
-        keep(batch, made.size)
+        made.size = composed.to + 1 - to
+        made.end = composed.to + 1
+        if batch is not None:
+            keep(batch, <size_t> made.size)
         return True

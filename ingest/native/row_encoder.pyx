@@ -67,12 +67,14 @@ cdef int feed_change(
     Workspace *ws, RowEncoder encoder, InlineSchema said, Change *change, TransformRows rows
 ) except -1:
     """Add the rows of a change for expressions, all or none: returns 1, or 0 for a fallback. `said`: see `is_for`."""
-    if encoder.transform is None and (encoder.template is not None or not encoder.has_targets):
+    if encoder.transform is None and not encoder.has_targets:
         return 0
     if not is_for(ws, encoder, said, change):
         return 0
     if encoder.transform is not None:
         return encoder.transform.add(ws, encoder, change, rows)
+    if encoder.template is not None:
+        return encoder.template.add_ready(ws, encoder, change, encoder.targets, rows)
     return add_ready(ws, encoder, change, rows)
 
 

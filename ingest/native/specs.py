@@ -162,16 +162,20 @@ def _number_of(data_type: DataType) -> int:
 
 
 def template_spec(encoder: ChangeEncoder, template: RecordTemplate) -> TemplateSpec | None:
-    """Return what the records of an encoder are put together of."""
+    """Return what the records of an encoder are put together of; None for pieces that native code does not have."""
     key, own = encoder.sink.primary_key, {column.name for column in encoder.source.columns}
     cells = [piece for piece in template.key or () if isinstance(piece, ColumnRef)]
     if not isinstance(template.value, ValueTemplate) or any(name not in own for name in key):
         return None
+    value = template.value
     if any(cell.name not in key for cell in cells) or not all(plain_name(c.name) for c in encoder.sink.columns):
+        return None
+    if ImageRef.BEFORE in (*value.insert, *value.alone):
+        return None
+    if any(not isinstance(piece, bytes) and piece is not ImageRef.BEFORE for piece in value.delete or ()):
         return None
     places = {name: i for i, name in enumerate(_names(encoder))}
     names = [column.name for column in encoder.sink.columns]
-    value = template.value
     return TemplateSpec(
         key=None if template.key is None else _segments(template.key, {name: i for i, name in enumerate(key)}, ()),
         insert=_segments(value.insert, places, names),
@@ -205,7 +209,7 @@ def transform_input_spec(encoder: TransformInputEncoder) -> RowEncoderSpec | Non
     """Return how the rows of a table go to expressions."""
     columns, key = encoder.source.schema.columns, encoder.source.schema.primary_key
     ours = {name: place for name, place in encoder.ours if name not in encoder.constants}
-    if ours.keys() - {EVENT} or encoder.static or not all(plain_name(column.name) for column in columns):
+    if ours.keys() - {EVENT} or not all(plain_name(column.name) for column in columns):
         return None
     places = {column.name: i for i, column in enumerate(columns)}
     if len(key) > _MAX_KEYS or any(name not in places for name in key):

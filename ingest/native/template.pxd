@@ -6,9 +6,12 @@ The reference is `RecordTemplate` in encode/change_encoder.py, of the segments t
 
 cimport cython
 
+from libc.stdint cimport int32_t
+
 from ingest.native.messages cimport Change
 from ingest.native.records cimport EncodedBatch
 from ingest.native.table cimport Table
+from ingest.native.transform_rows cimport TransformRows
 from ingest.native.workspace cimport Workspace
 
 
@@ -37,3 +40,6 @@ cdef class RecordTemplate:
     cdef object spec          # owns the texts of segments
 
     cdef int add(self, Workspace *ws, Table table, const Change *change, EncodedBatch batch) except -1
+    cdef int add_ready(
+        self, Workspace *ws, Table table, const Change *change, const int32_t *targets, TransformRows rows
+    ) except -1

@@ -2,33 +2,32 @@
 """Records that are put together; see template.pxd."""
 
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
-from libc.stdint cimport uint8_t, uint64_t
+from libc.stdint cimport int32_t, uint8_t
 from libc.string cimport memcmp, memcpy
 
 from ingest.native.codes cimport (
-    FORM_CANAL, FORM_DEBEZIUM, SEGMENT_BEFORE, SEGMENT_CSV, SEGMENT_JSON, SEGMENT_TEXT, TARGET_DELETE, TARGET_INSERT,
-    TARGET_UPDATE, WRITE_AS_IS, WRITE_AS_TEXT, WRITE_FALLBACK, WRITE_QUOTED,
+    FORM_CANAL, SEGMENT_BEFORE, SEGMENT_CSV, SEGMENT_JSON, SEGMENT_TEXT, TARGET_DELETE, TARGET_INSERT,
+    TARGET_OLD_KEY, TARGET_UPDATE, WRITE_AS_IS, WRITE_AS_TEXT, WRITE_QUOTED,
 )
+from ingest.native.change_images cimport Images, check_images
 from ingest.native.messages cimport Change
 from ingest.native.records cimport EncodedBatch, add_record, keep, reserve
-from ingest.native.rows cimport (
-    check_row, column_of, find_key, has_key_columns, key_fields, lacks_values, mode_in_row,
-)
 from ingest.native.scan cimport (
-    HAS_ESCAPES, JSON_ARRAY, JSON_NULL, JSON_OBJECT, JSON_STRING, Field, Row, Text, is_named, key_text, put_json_text,
+    HAS_ESCAPES, JSON_ARRAY, JSON_NULL, JSON_OBJECT, JSON_STRING, Field, Text, key_text, put_json_text,
 )
-from ingest.native.table cimport MAX_KEYS, Column, Table, target_in, text_of_bytes
+from ingest.native.table cimport Column, Table, target_in, text_of_bytes
+from ingest.native.transform_rows cimport TransformRows
 from ingest.native.upserts cimport count_change
-from ingest.native.workspace cimport Room, Typing, Workspace, room_for
+from ingest.native.workspace cimport Room, Workspace, room_for
 
 
-cdef struct Images:           # what there is to put records together of
-    const Row *row            # the row after, or NULL
-    const Row *image          # the row before, or NULL
-    uint64_t mark             # of the columns that the image has
-    bint over                 # what the image lacks is as in the row
-    const Field *fields[MAX_KEYS]      # of the key
-    const Field *old_fields[MAX_KEYS]  # of the key before an update
+cdef struct Assembled:        # a record that was put together: its key, an old key, its value
+    size_t key_end
+    size_t old_end
+    size_t end
+    int use                   # TargetUse: what happened
+    bint moved                # the old key is another one
+    bint valued               # it has a value
 
 
 # -- Bytes behind others -----------------------------------------------------------------------------------------------
@@ -119,122 +118,84 @@ cdef class RecordTemplate:
 
     cdef int add(self, Workspace *ws, Table table, const Change *change, EncodedBatch batch) except -1:
         """Add the records of a change, all or none: returns 1, or 0 for a fallback."""
-        cdef Images images
-        cdef bint deleted = change.op == b'd', both = change.op == b'u' and ws.before.size != 0
-        cdef size_t key_end = 0, old_end, end
-        cdef const Segments *body
-        cdef int old_columns = 0
-        if not check(self, ws, table, change, &images, &old_columns):
+        cdef Assembled made
+        if not assemble(self, ws, table, change, &made):
             return 0
-        cdef bint moves = self.clears_old_key and self.keyed and both
-        moves = moves and (old_columns > 0 if change.form == FORM_CANAL else old_columns == table.keys)
-        if self.keyed and not put_key(self, ws, table, images.fields, &key_end):
-            return 0
-        old_end = key_end
-        if moves and not put_key(self, ws, table, images.old_fields, &old_end):
-            return 0
-        end = old_end
-        if deleted:
-            body = &self.delete if self.writes_deletes else NULL
-        elif change.op != b'u':
-            body = &self.insert
-        else:
-            body = &self.update if both else &self.update_alone
-        if body != NULL and not put_body(ws, table, body, &images, &end):
-            return 0
-        cdef char *text = reserve(batch, end)
-        if end:
-            memcpy(text, ws.row.bytes, end)
-        keep(batch, end)
-        count_change(table, TARGET_DELETE if deleted else TARGET_UPDATE if change.op == b'u' else TARGET_INSERT)
+        cdef char *text = reserve(batch, made.end)
+        if made.end:
+            memcpy(text, ws.row.bytes, made.end)
+        keep(batch, made.end)
+        count_change(table, made.use)
         target = target_in(table, batch)
-        if moves and (old_end - key_end != key_end or memcmp(text + key_end, text, key_end)):
-            add_record(batch, target, text + key_end, old_end - key_end, NULL, 0)
+        if made.moved:
+            add_record(batch, target, text + made.key_end, made.old_end - made.key_end, NULL, 0)
         add_record(
-            batch, target, text if self.keyed else NULL, key_end, text + old_end if body != NULL else NULL, end - old_end
+            batch, target, text if self.keyed else NULL, made.key_end, text + made.old_end if made.valued else NULL,
+            made.end - made.old_end,
+        )
+        return 1
+
+    cdef int add_ready(
+        self, Workspace *ws, Table table, const Change *change, const int32_t *targets, TransformRows rows
+    ) except -1:
+        """Add the records of a change to rows that go to no expression: returns 1, or 0 for a fallback.
+
+        `targets`: the table's, for each TargetUse.
+        """
+        cdef Assembled made
+        if not assemble(self, ws, table, change, &made):
+            return 0
+        cdef const char *text = ws.row.bytes
+        cdef size_t size = made.end - made.old_end
+        if made.moved:
+            rows.add_ready(
+                targets[<int> TARGET_OLD_KEY], text + made.key_end, made.old_end - made.key_end, NULL, 0
+            )
+        rows.add_ready(
+            targets[made.use], text if self.keyed else NULL, made.key_end, text + made.old_end if made.valued else NULL,
+            size,
         )
         return 1
 
 
-# -- Changes -----------------------------------------------------------------------------------------------------------
-
-
-cdef bint check_image(Table table, const Row *row, const Typing *typing, uint8_t *modes) noexcept nogil:
-    """Check an image, which may lack columns, and note where they are; False for a fallback.
-
-    Its columns are those that `had` the number that table.row has then.
-    """
-    cdef int next = 0, i
-    cdef Column *column
-    table.row += 1
-    for i in range(row.count):
-        column = column_of(table, &row.fields[i], &next)
-        if column == NULL or column.had == table.row:
-            return False
-        column.had = table.row
-        column.was = i
-        modes[i] = mode_in_row(column, row, i, typing)
-        if modes[i] == WRITE_FALLBACK:
-            return False
+cdef bint assemble(
+    RecordTemplate template, Workspace *ws, Table table, const Change *change, Assembled *made
+) except -1:
+    """Put the records of a change together in `ws.row`; False for a fallback."""
+    cdef Images images
+    cdef bint both = change.op == b'u' and ws.before.size != 0
+    cdef int old_columns = 0
+    cdef const Segments *body
+    if change.op == b'd' and not template.writes_deletes and not template.keyed:
+        return False
+    if not check_images(ws, table, change, &images, &old_columns):
+        return False
+    cdef bint moves = template.clears_old_key and template.keyed and both
+    moves = moves and (old_columns > 0 if change.form == FORM_CANAL else old_columns == table.keys)
+    made.key_end = 0
+    if template.keyed and not put_key(template, ws, table, images.fields, &made.key_end):
+        return False
+    made.old_end = made.key_end
+    if moves and not put_key(template, ws, table, images.old_fields, &made.old_end):
+        return False
+    made.end = made.old_end
+    if change.op == b'd':
+        made.use, body = TARGET_DELETE, &template.delete if template.writes_deletes else NULL
+    elif change.op == b'u':
+        made.use, body = TARGET_UPDATE, &template.update if both else &template.update_alone
+    else:
+        made.use, body = TARGET_INSERT, &template.insert
+    made.valued = body != NULL
+    if made.valued and not put_body(ws, table, body, &images, &made.end):
+        return False
+    cdef const char *text = room_for(&ws.row, made.end + 1)  # there may have been nothing to put
+    made.moved = moves and (
+        made.old_end - made.key_end != made.key_end or memcmp(text + made.key_end, text, made.key_end) != 0
+    )
     return True
 
 
-cdef bint check_delete(
-    Workspace *ws, Table table, const Change *change, const Typing *typing, Images *images
-) noexcept nogil:
-    """Check the image of a delete, which has the key."""
-    cdef const Row *row = images.image
-    cdef const Field *other
-    cdef int i
-    if not check_image(table, row, typing, ws.before_modes) or find_key(table, row, images.fields) != table.keys:
-        return False
-    if change.message_key.text == NULL:
-        return True
-    # The reference has the key's columns first then
-    if not has_key_columns(table, change.message_key, &ws.message_key):
-        return False
-    for i in range(table.keys):
-        other = &ws.message_key.fields[i]
-        if not is_named(&row.fields[i], other.name, other.name_size):
-            return False
-    return True
-
-
-cdef bint check(
-    RecordTemplate template, Workspace *ws, Table table, const Change *change, Images *images, int *old_columns
-) noexcept nogil:
-    """Check a change, and put in its images; False for a fallback. `old_columns`: those of the old key that are known."""
-    cdef bint updated = change.op == b'u', deleted = change.op == b'd', canal = change.form == FORM_CANAL
-    cdef bint both = updated and ws.before.size != 0
-    cdef const Row *row = &ws.before if deleted and not canal else &ws.after
-    cdef const Typing *old_typing = &ws.before_typing if change.typed else NULL
-    cdef const Typing *typing = old_typing
-    cdef Py_ssize_t rewritten
-    if not (updated or deleted or change.op == b'c' or change.op == b'r') or not row.size:
-        return False
-    if change.typed and row != &ws.before:
-        typing = &ws.typing
-    images.mark, images.over = 0, both and canal
-    if deleted:
-        images.row, images.image = NULL, row
-        if not template.writes_deletes and not template.keyed:
-            return False
-        return check_delete(ws, table, change, typing, images)
-    images.row, images.image = row, &ws.before if both else NULL
-    if both and not check_image(table, &ws.before, old_typing, ws.before_modes):
-        return False
-    images.mark = table.row
-    if not check_row(table, row, typing, ws.modes, &rewritten):
-        return False
-    if (change.form == FORM_DEBEZIUM and lacks_values(row)) or not key_fields(table, row, images.fields):
-        return False
-    memcpy(images.old_fields, images.fields, <size_t> table.keys * sizeof(const Field *))
-    if table.key_from_message and change.message_key.text != NULL:
-        if not has_key_columns(table, change.message_key, &ws.message_key):
-            return False
-    if both:
-        old_columns[0] = find_key(table, &ws.before, images.old_fields)
-    return old_columns[0] >= 0
+# -- Records -----------------------------------------------------------------------------------------------------------
 
 
 cdef bint put_key(RecordTemplate template, Workspace *ws, Table table, const Field **fields, size_t *size) except -1:

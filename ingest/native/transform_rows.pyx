@@ -201,11 +201,14 @@ cdef class TransformRows:
         return 0
 
     cdef int add_ready(self, int32_t target, const char *key, size_t key_size, const char *text, size_t size) except -1:
-        """Add a record that is ready to be written; a text of NULL is none."""
+        """Add a record that is ready to be written; a key or a text of NULL is none."""
         cdef Py_ssize_t row = self.count
         self.make_room(1)
-        put_text(self, AT_KEY, row, key, key_size)
         put_meta(self, row, -1, target, self.offset, 0)
+        if key == NULL:
+            put_null(self, AT_KEY, row)
+        else:
+            put_text(self, AT_KEY, row, key, key_size)
         if text == NULL:
             put_null(self, AT_TEXT, row)
         else:

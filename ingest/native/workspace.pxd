@@ -23,7 +23,7 @@ cdef struct Workspace:
     Row before
     Row after
     Row message_key
-    Row composed
+    Row composed              # one that another one is made of, or that is made of two
     Row source                # one that came, in a text of ours: most are like it
     char source_text[MAX_SOURCE]
     uint8_t modes[MAX_FIELDS]         # WriteMode of the fields of the row after
@@ -33,6 +33,8 @@ cdef struct Workspace:
     Room made                 # values that were made of others
     Room results
     Room row
+    Room after_text           # of the row after, where that is made of results
+    Room before_text          # and of the row before
 
 
 cdef Workspace *enter() except NULL

@@ -30,6 +30,8 @@ cdef void leave() noexcept:
     trim(&shared.made)
     trim(&shared.results)
     trim(&shared.row)
+    trim(&shared.after_text)
+    trim(&shared.before_text)
     busy = False
 
 

@@ -69,8 +69,6 @@ def in_python(setup: Setup) -> list[str]:
 
         if why_not := unusable():
             why.append(why_not)
-    if setup.rules.change_rows and setup.inference.static:
-        why.append("schema.inference.strategy: static, with a transform")
     return why
 
 

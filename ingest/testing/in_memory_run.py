@@ -24,7 +24,7 @@ from ingest.driver.run import started
 from ingest.driver.schemas import warn_withheld
 from ingest.driver.startup import PipelineStartup
 from ingest.errors import IngestError, InternalError
-from ingest.observe.events import Event, Printed, RunEnded, SchemaChanged, Warned
+from ingest.observe.events import Event, Printed, RunEnded, SchemaChanged, TableSummary, Warned
 from ingest.schema.evolve import Schemas
 from ingest.spark.session import Session
 from ingest.task import changelog, worker
@@ -60,6 +60,8 @@ class InMemoryRun:
     skipped: dict[str, int] = field(default_factory=dict)
     withheld: dict[str, int] = field(default_factory=dict)
     cut: dict[str, int] = field(default_factory=dict)
+    tables: dict[str, TableSummary] = field(default_factory=dict)
+    """The counters of each table."""
     changes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     schemas: Schemas | None = None
@@ -94,6 +96,7 @@ def run_in_memory(pipeline: Pipeline, records: Sequence[MemoryRecord], *, look_a
     by_place = {(r.topic_name, r.partition_number, r.position): r.index for r in records}
     out.rejects = [(by_place[r.topic, r.partition, r.offset], r.stage, r.code) for r in ran.rejects]
     out.skipped, out.withheld, out.cut = dict(ran.summary.skipped), dict(ran.summary.withheld), dict(ran.summary.cut)
+    out.tables = ran.summary.tables
     out.schemas, out.error = ran.schemas, ran.error
     return out
 

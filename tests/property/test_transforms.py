@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from bothways import both_ways, read
 from examples import examples
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -15,12 +16,8 @@ from shapes import DECLARED, a_message
 
 from ingest.encode.transform_input import TransformInputEncoder
 from ingest.formats.debezium_json import DebeziumJson
-from ingest.native import native
 from ingest.task.merging import ChunkMerger
 from ingest.transform.binder import Binder
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 FORMS = ["debezium-json", "canal-json", "json"]
 pytestmark = pytest.mark.usefixtures("java")
@@ -41,11 +38,6 @@ def sections(form: str, most: int, **rule: str) -> dict[str, Any]:
         "source": {"value.format": form, "ingestion.error-tolerance.max-count": most},
         "transform": [{"source-table": r"\.*", **keys, **rule}] if keys or rule else [],
     }
-
-
-def read(value: bytes | None) -> Any:
-    """A row without regard to white space; digits count."""
-    return None if value is None else json.loads(value, parse_float=str, parse_int=str)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -87,21 +79,6 @@ def test_native_code_does_what_the_reference_does(form: str) -> None:
         both_ways(messages, look_ahead, **made)
 
     same()
-
-
-def both_ways(messages: Sequence[tuple[bytes | None, bytes | None]], look_ahead: int, **given_sections: Any) -> Any:
-    """Run a pipeline with native code, and without: the same has to come out."""
-    with pytest.MonkeyPatch.context() as patch:
-        with_it = run(messages, look_ahead, **given_sections)
-        patch.setattr(native, "BUILT", False)
-        without = run(messages, look_ahead, **given_sections)
-    assert [(t, k, read(v)) for t, k, v in with_it.records] == [(t, k, read(v)) for t, k, v in without.records]
-    assert with_it.rejects == without.rejects
-    assert (with_it.skipped, with_it.withheld) == (without.skipped, without.withheld)
-    assert with_it.cut == without.cut
-    assert with_it.changes == without.changes
-    assert str(with_it.error) == str(without.error)
-    return with_it
 
 
 def debezium(before: str, after: str, op: str) -> bytes:

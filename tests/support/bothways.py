@@ -1,0 +1,47 @@
+"""Runs with native code and without, which have to come to the same."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from inmemory import run
+
+from ingest.native import native
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ingest.testing.in_memory_run import InMemoryRun
+
+
+def read(value: bytes | None) -> Any:
+    """A row without regard to white space; digits count."""
+    return None if value is None else json.loads(value, parse_float=str, parse_int=str)
+
+
+def both_ways(
+    messages: Sequence[tuple[bytes | None, bytes | None]],
+    look_ahead: int,
+    *,
+    exact: bool = False,
+    **given_sections: Any,
+) -> InMemoryRun:
+    """Run a pipeline with native code, and without: the same has to come out. `exact`: also of white space."""
+    with pytest.MonkeyPatch.context() as patch:
+        with_it = run(messages, look_ahead, **given_sections)
+        patch.setattr(native, "BUILT", False)
+        without = run(messages, look_ahead, **given_sections)
+    if exact:
+        assert with_it.records == without.records
+    assert [(t, k) for t, k, _ in with_it.records] == [(t, k) for t, k, _ in without.records]
+    if not exact:
+        assert [read(v) for _, _, v in with_it.records] == [read(v) for _, _, v in without.records]
+    assert with_it.rejects == without.rejects
+    assert (with_it.skipped, with_it.withheld) == (without.skipped, without.withheld)
+    assert with_it.tables == without.tables
+    assert with_it.cut == without.cut
+    assert with_it.changes == without.changes
+    assert str(with_it.error) == str(without.error)
+    return with_it
