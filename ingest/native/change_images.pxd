@@ -18,6 +18,7 @@ cdef struct Images:           # what there is to put records together of
     const Field *old_fields[MAX_KEYS]  # of the key before an update
 
 
+cdef bint begins_with(const Row *row, const Row *key) noexcept nogil
 cdef bint check_images(
     Workspace *ws, Table table, const Change *change, Images *images, int *old_columns
 ) noexcept nogil

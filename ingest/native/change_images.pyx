@@ -34,27 +34,29 @@ cdef bint check_image(Table table, const Row *row, const Typing *typing, uint8_t
     return True
 
 
+cdef bint begins_with(const Row *row, const Row *key) noexcept nogil:
+    """Return whether a deleted row's first columns are those of its message's key: the reference has them first."""
+    cdef const Field *column
+    cdef int i
+    for i in range(key.count):
+        column = &key.fields[i]
+        if i >= row.count or not is_named(&row.fields[i], column.name, column.name_size):
+            return False
+    return True
+
+
 cdef bint check_delete(
     Workspace *ws, Table table, const Change *change, const Typing *typing, Images *images
 ) noexcept nogil:
     """Check the image of a delete, which has the key."""
     cdef const Row *row = images.image
-    cdef const Field *other
-    cdef int i
     if not row.count or not check_image(table, row, typing, ws.before_modes):
         return False
     if find_key(table, row, images.fields) != table.keys:
         return False
     if change.message_key.text == NULL:
         return True
-    # The reference has the key's columns first then
-    if not has_key_columns(table, change.message_key, &ws.message_key):
-        return False
-    for i in range(table.keys):
-        other = &ws.message_key.fields[i]
-        if not is_named(&row.fields[i], other.name, other.name_size):
-            return False
-    return True
+    return has_key_columns(table, change.message_key, &ws.message_key) and begins_with(row, &ws.message_key)
 
 
 cdef bint check_images(

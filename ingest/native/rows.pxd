@@ -29,3 +29,4 @@ cdef size_t write_partial_key(Table table, const Row *row, char *to) noexcept no
 cdef bint is_key(Table table, const Text *names, int count) noexcept nogil
 cdef bint has_key_columns(Table table, Text message_key, Row *row) noexcept nogil
 cdef bint lacks_values(const Row *row) noexcept nogil
+cdef bint scan_message_key(Text message_key, Row *row) noexcept nogil

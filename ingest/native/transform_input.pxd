@@ -51,6 +51,7 @@ cdef class TransformInput:
 
     cdef int fits(self, TransformRows rows) except -1
     cdef bint check_old(self, Workspace *ws, Table table, const Change *change, Fed *fed) noexcept nogil
+    cdef bint check_key(self, Workspace *ws, Table table, const Change *change, const Row *row) noexcept nogil
     cdef bint check(self, Workspace *ws, Table table, const Change *change, Fed *fed) noexcept nogil
     cdef int put_row(
         self, Table table, TransformRows rows, Py_ssize_t next, const Row *row, int32_t what, const char *event

@@ -9,8 +9,9 @@ from libc.string cimport memcmp, strlen
 from ingest.native.codes cimport (
     COLUMN_BOOL, COLUMN_DOUBLE, COLUMN_INT, FORM_CANAL, FORM_DEBEZIUM,
 )
+from ingest.native.change_images cimport begins_with
 from ingest.native.messages cimport Change
-from ingest.native.rows cimport check_row, has_key_columns, is_compact, lacks_values
+from ingest.native.rows cimport check_row, has_key_columns, is_compact, lacks_values, scan_message_key
 from ingest.native.scan cimport HAS_ESCAPES, JSON_NULL, JSON_STRING, MAX_FIELDS, Field, Row, Text, int_of
 from ingest.native.table cimport Column, Table, places_of
 from ingest.native.transform_rows cimport (
@@ -193,6 +194,17 @@ cdef class TransformInput:
             fed.before[i] = &fed.old.fields[table.columns[self.before.slots[i].column].at]
         return True
 
+    cdef bint check_key(self, Workspace *ws, Table table, const Change *change, const Row *row) noexcept nogil:
+        """Return whether the message's key is that of the table, and that of a delete begins its row."""
+        if table.key_from_message:
+            if not has_key_columns(table, change.message_key, &ws.message_key):
+                return False
+        elif change.op != b'd':
+            return True
+        elif not scan_message_key(change.message_key, &ws.message_key):
+            return False
+        return change.op != b'd' or begins_with(row, &ws.message_key)
+
     cdef bint check(self, Workspace *ws, Table table, const Change *change, Fed *fed) noexcept nogil:
         """Check a change, and put in what of it goes; False for a fallback."""
         cdef bint canal = change.form == FORM_CANAL, differ = self.always_before, moved = False, other
@@ -219,9 +231,8 @@ cdef class TransformInput:
             return False
         if change.form == FORM_DEBEZIUM and lacks_values(fed.row):
             return False
-        if table.key_from_message and change.message_key.text != NULL:
-            if not has_key_columns(table, change.message_key, &ws.message_key):
-                return False
+        if change.message_key.text != NULL and not self.check_key(ws, table, change, fed.row):
+            return False
         if fed.old == NULL:
             return True
         for i in range(self.decisive_count):
