@@ -124,7 +124,7 @@ def test_each_sink_that_is_made_in_python_has_the_same_records(name: str) -> Non
 def test_each_sink_is_native_on_both_sides_of_expressions(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     keyless = name == "json"  # a delete cannot be said, and that is for the reference
     rows = [{"id": 1, "name": "a", "n": n} for n in ((1, 2, 3) if keyless else (1, 2, 0, -1, 5))]
-    changes = [(None, rows[0], "c"), *((a, b, "u") for a, b in itertools.pairwise(rows))]
+    changes: list[Any] = [(None, rows[0], "c"), *((a, b, "u") for a, b in itertools.pairwise(rows))]
     changes += [] if keyless else [(rows[-1], None, "d")]
     messages = [debezium(before or {}, after, op, table) for table in "tu" for before, after, op in changes]
     rule = {"projection": r"\*, n * 2 AS n2", "filter": "n > 0"}
