@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ingest.component.options import Options
+    from ingest.formats.form import Form
     from ingest.formats.template import Value
     from ingest.formats.typed import Column
     from ingest.model.change import Decoded
@@ -53,11 +54,8 @@ class Format(Protocol):
         """Return the function that makes the values of a table's records, where the format can be written."""
 
     @property
-    def form(self) -> str | None:
-        """The native message form that most messages of this format have, or None.
-
-        The native decoder knows these forms.
-        """
+    def form(self) -> Form | None:
+        """The form that most messages of this format have, if native code knows it, or None."""
 
     @property
     def said(self) -> tuple[str, Callable[[bytes], Mapping[str, Column]]] | None:

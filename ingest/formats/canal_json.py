@@ -13,6 +13,7 @@ from pydantic import Field, field_validator
 
 from ingest.component.options import InlineSchemaOptions
 from ingest.formats.canal_types import by_code, by_mysql_name
+from ingest.formats.form import Form
 from ingest.formats.template import ImageRef, ValueTemplate
 from ingest.formats.typed import Typed
 from ingest.model.cache import Cache
@@ -84,9 +85,12 @@ class CanalJson(InlineSchemaOptions):
         return TypeHints(self.as_string)
 
     @property
-    def form(self) -> str | None:
-        """One row a message, of any table; what else there is, is read here only."""
-        return "canal" if self.databases is None and self.tables is None else None
+    def form(self) -> Form:
+        """Rows of one table in each message, which may be one that is not included."""
+        return Form("canal", skips=None if self.databases is None and self.tables is None else self._skips)
+
+    def _skips(self, database: str, table: str) -> str | None:
+        return None if self.includes(database, table) else _LEFT_OUT.reason
 
     @property
     def said(self) -> tuple[str, Callable[[bytes], Mapping[str, Column]]] | None:

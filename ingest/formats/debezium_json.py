@@ -15,6 +15,7 @@ from pydantic import Field
 
 from ingest.component.options import InlineSchemaOptions
 from ingest.formats.connect import envelope_schema, key_columns, payload_of, row_columns
+from ingest.formats.form import Form
 from ingest.formats.template import ImageRef, ValueTemplate
 from ingest.formats.typed import Typed
 from ingest.model.cache import Cache
@@ -70,7 +71,7 @@ class DebeziumJson(InlineSchemaOptions):
         """The types and hints that inference goes by."""
         return TypeHints(self.as_string)
 
-    form: ClassVar[str] = "debezium"
+    form: ClassVar[Form] = Form("debezium")
 
     @property
     def said(self) -> tuple[str, Callable[[bytes], Mapping[str, Column]]]:

@@ -12,6 +12,7 @@ import msgspec
 from pydantic import Field, field_validator
 
 from ingest.component.options import Options
+from ingest.formats.form import Form
 from ingest.formats.template import ImageRef, ValueTemplate
 from ingest.model.change import TOMBSTONE, Kind, Reject
 from ingest.model.jsontext import MALFORMED, fields_of, object_of, reason
@@ -90,9 +91,9 @@ class Json(Options):
         return TypeHints(self.as_string, self.standard, not self.as_string, fixed)
 
     @property
-    def form(self) -> str | None:
+    def form(self) -> Form | None:
         """Values are the rows, and all rows are one table's, unless the options say otherwise."""
-        return None if self.flatten or self.table_fields is not None else "rows"
+        return None if self.flatten or self.table_fields is not None else Form("rows")
 
     said: ClassVar[None] = None
 

@@ -16,7 +16,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ingest.native.codes import ColumnKind, SegmentKind, Spelling, ValueCodec
+    from ingest.native.codes import ColumnKind, MessageForm, SegmentKind, Spelling, ValueCodec
 
 
 class ColumnSpec(msgspec.Struct, frozen=True):
@@ -134,6 +134,14 @@ class ResultsSpec(msgspec.Struct, frozen=True):
     soft_delete: bool = False
     makes_key: bool = False
     """True if a result is of the primary key."""
+
+
+class MessageSpec(msgspec.Struct, frozen=True):
+    """The way in which the messages of one topic are read."""
+
+    form: MessageForm
+    types_member: bytes | None = None
+    """The name of the member in which Canal's messages declare their columns' types, or None: they do not."""
 
 
 class RowEncoderSpec(msgspec.Struct, frozen=True):

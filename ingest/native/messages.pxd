@@ -1,12 +1,11 @@
 # cython: language_level=3
-"""The reading of a message: its table, what happened, and its images. Forms are Debezium's and Canal's."""
+"""A message that was read: its table, what happened, and its images. Each form has a module that reads it."""
 
 cimport cython
 
 from ingest.native.inline_schema cimport InlineSchema, SchemaCache
-from ingest.native.scan cimport Text
+from ingest.native.scan cimport JSON_NULL, JSON_STRING, Field, Text
 from ingest.native.table cimport MAX_KEYS
-from ingest.native.workspace cimport Workspace
 
 cdef enum:
     ID_PARTS = 3
@@ -15,7 +14,8 @@ cdef enum:
 cdef struct Change:           # its images are in the workspace: a size of 0 is none
     int form                  # MessageForm
     char op                   # c, r, u, d or what else there is
-    Text parts[ID_PARTS]      # of the table's id
+    int id_parts              # so many of them the table's id has
+    Text parts[ID_PARTS]
     Text message_key
     Text names[MAX_KEYS]      # of the primary key's columns, where a message tells them
     int named
@@ -29,6 +29,13 @@ cdef class Said:              # where a message says what columns' types are
     cdef SchemaCache schemas
     cdef InlineSchema found   # by the message that was read last, or None
 
-cdef bint read_debezium(Workspace *ws, Said said, const char *p, const char *end, Change *change) except -1
-cdef bint read_canal(Workspace *ws, Said said, const char *p, const char *end, Change *change) except -1
-cdef bint read_plain(Workspace *ws, const char *p, const char *end, Change *change) noexcept nogil
+
+cdef inline bint read_part(const Field *field, Text *part) noexcept nogil:
+    """Read a part of a table's id: null and empty are the same, and a text with escapes is a fallback."""
+    if part.text != NULL or (field.kind != JSON_STRING and field.kind != JSON_NULL) or field.flags:
+        return False
+    if field.kind == JSON_NULL:
+        part.text, part.size = b"", 0
+    else:
+        part.text, part.size = field.text + 1, field.size - 2
+    return True

@@ -66,8 +66,8 @@ class NativeEncoders:
         """`targets`: where records go by, where rows go to expressions; `decodes`: whether `messages` has a `form`."""
         self.decodes = decodes
         """True if messages are decoded here; False if only changes are encoded."""
-        self._form = codes.MessageForm[f"FORM_{messages.form.upper()}"] if decodes and messages.form else None
         self._format = messages
+        self._spec = specs.message_spec(messages) if decodes and messages.form is not None else None
         self._cache = cache
         self._targets = targets
         self._encoders: dict[str, NativeEncoder] = {}
@@ -77,13 +77,11 @@ class NativeEncoders:
 
     def of(self, topic: str) -> NativeEncoder:
         """Return the encoder of a topic's messages, with the schemas that the encoders of tables are of now."""
-        assert self._form is not None
+        assert self._spec is not None
         self._renew()
         found = self._encoders.get(topic)
         if found is None:
-            said = self._format.said
-            member = None if said is None else said[0].encode()
-            found = native_encoder.NativeEncoder(self._form, self._finder(topic), member, self._read_schema)
+            found = native_encoder.NativeEncoder(self._spec, self._finder(topic), self._read_schema)
             self._encoders[topic] = found
         return found
 
@@ -105,17 +103,24 @@ class NativeEncoders:
         """Tell the encoders of tables how many changes were encoded since the last time."""
         native_encoder.settle()
 
-    def _finder(self, topic: str) -> Callable[[bytes], RowEncoder | None]:
-        canal = self._form == codes.MessageForm.FORM_CANAL
+    def _finder(self, topic: str) -> Callable[[bytes], RowEncoder | str | None]:
+        """Return a function of an id that returns the encoder of the table, or the reason why it is skipped."""
+        form = self._format.form
+        assert form is not None
+        canal, skips = form.name == "canal", form.skips
 
-        def find(text: bytes) -> RowEncoder | None:
-            namespace, rest = text.split(b"\0", 1)
-            # Of Canal's databases, `a.b` is what a three-part id has
-            first = namespace.split(b".", 1) if canal else [namespace]
-            parts = [*first, *rest.split(b"\0")]
-            return self._table(tuple(part.decode() for part in parts if part))
+        def find(text: bytes) -> RowEncoder | str | None:
+            parts = [part.decode() for part in text.split(b"\0")[:-1]]
+            if canal:
+                database, _, name = parts
+                reason = None if skips is None else skips(database, name)
+                if reason is not None:
+                    return reason
+                # `a.b` is what a three-part id has as its database
+                parts[:1] = database.split(".", 1)
+            return self._table(tuple(part for part in parts if part) or (topic,))
 
-        return find if self._form != codes.MessageForm.FORM_ROWS else lambda _: self._table((topic,))
+        return find
 
     def _read_schema(self, text: bytes) -> InlineSchema | None:
         """Return what messages say by this text; None for a fallback."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from ingest.model.record import Record
-from ingest.native.codes import MessageForm
+from ingest.native.contract import MessageSpec
 from ingest.native.inline_schema import InlineSchema
 from ingest.native.records import EncodedBatch, Messages
 from ingest.native.row_encoder import RowEncoder
@@ -14,15 +14,15 @@ class NativeEncoder:
 
     def __init__(
         self,
-        form: MessageForm,
-        find: Callable[[bytes], RowEncoder | None],
-        member: bytes | None,
+        spec: MessageSpec,
+        find: Callable[[bytes], RowEncoder | str | None],
         read: Callable[[bytes], InlineSchema | None],
         /,
     ) -> None:
-        """`find`: returns what encodes the table of an id, which is its three parts, each with a zero byte.
+        """`find`: returns what encodes the table of an id, or the reason why its messages are skipped.
 
-        `member`: the name of what says what columns' types are, where messages have it; `read`: what it says.
+        An id is its parts, each with a zero byte behind it: three, or none where messages are rows.
+        `read`: returns what a text says of columns' types.
         """
 
     def encode(self, messages: Sequence[Record] | Messages, start: int, /) -> tuple[EncodedBatch, int]:
@@ -34,8 +34,8 @@ class NativeEncoder:
     def feed(self, messages: Sequence[Record] | Messages, start: int, rows: TransformRows, /) -> int:
         """Put rows for expressions in `rows`; return the index of the first message that is for the reference."""
 
-    def tombstones(self) -> int:
-        """Return how many messages without a value were passed since the last time."""
+    def skipped(self) -> list[tuple[int, str]]:
+        """Return the messages that were passed since the last time and stand for no row: the index, and the reason."""
 
     def forget(self) -> None:
         """Ask for every table again."""

@@ -12,33 +12,27 @@ made; who comes in then is refused (`enter`). Nothing is kept between calls but 
 """
 
 cimport cython
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.mem cimport PyMem_Calloc, PyMem_Free
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.pycapsule cimport PyCapsule_GetPointer
-from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
-from libc.stdint cimport UINT32_MAX, uint64_t
-from libc.string cimport memcmp, memcpy
+from libc.stdint cimport UINT32_MAX
 
-from ingest.native.codes cimport FORM_CANAL, FORM_DEBEZIUM, FORM_ROWS
-from ingest.native.messages cimport ID_PARTS, Change, Said, read_canal, read_debezium, read_plain
+from ingest.native.canal_messages cimport read_canal
+from ingest.native.codes cimport FORM_CANAL, FORM_DEBEZIUM
+from ingest.native.debezium_messages cimport read_debezium
+from ingest.native.messages cimport ID_PARTS, Change, Said
 from ingest.native.records cimport BATCH_MESSAGES, EncodedBatch, Messages, RawRecord
 from ingest.native.row_encoder cimport RowEncoder, encode_change, feed_change
-from ingest.native.scan cimport Text, is_utf8
+from ingest.native.row_messages cimport read_row_message
+from ingest.native.scan cimport is_utf8
 from ingest.native.table cimport count_touched
+from ingest.native.table_cache cimport TableCache
 from ingest.native.transform_rows cimport TransformRows
 from ingest.native.workspace cimport Workspace, enter, leave
 
+from ingest.model.change import TOMBSTONE
+
 cdef extern from *:
     const Py_ssize_t PY_SSIZE_T_MAX
-
-cdef enum:
-    MAX_ID = 1024             # bytes of a table's id
-    MAX_BITS = 12             # of the place of a table among the recent ones
-
-
-cdef struct RecentTable:      # `tables` keeps the encoder
-    PyObject *id
-    PyObject *encoder
 
 
 cdef struct WholeRecords:     # what a capsule has
@@ -61,102 +55,35 @@ cdef class CapsuleMessages(Messages):
 
 @cython.final
 cdef class NativeEncoder:
-    """Messages of a form: `find` returns the `RowEncoder` of an id, or None.
+    """Messages as a `MessageSpec` says: `find` returns the `RowEncoder` of an id, why it is skipped, or None.
 
-    `member` is the name of what says what columns' types are, and `read` returns the `InlineSchema` of that, or None.
+    `read` returns the `InlineSchema` of a text that says what columns' types are, or None.
     """
 
     cdef int form
-    cdef object find
-    cdef dict tables
+    cdef TableCache tables
     cdef Said said
-    cdef long tombstone_count
-    cdef RecentTable *recent  # 2 to the power of `bits`, or NULL
-    cdef int bits
+    cdef Py_ssize_t at        # index of the message in hand
+    cdef list skips           # those that stand for no row: index and reason
 
-    def __cinit__(self, int form, find, bytes member, read):
+    def __cinit__(self, spec, find, read):
+        cdef int form = spec.form
         if not 0 <= form <= <int> FORM_CANAL:
             raise ValueError("messages are of one of the forms")
-        self.form, self.find, self.tables = form, find, {}
-        self.said = Said(member, read)
-
-    def __dealloc__(self):
-        self.forget_recent()
-
-    # -- Tables --------------------------------------------------------------------------------------------------------
-
-    cdef void forget_recent(self) noexcept:
-        cdef Py_ssize_t i
-        if self.recent != NULL:
-            for i in range(1 << self.bits):
-                if self.recent[i].id != NULL:
-                    Py_DECREF(<object> self.recent[i].id)
-        PyMem_Free(self.recent)
-        self.recent = NULL
-
-    cdef RecentTable *place_of(self, const char *id, size_t size) except NULL:
-        """Return where a table of this id was kept, or is to be. There is room for as many as there are."""
-        cdef uint64_t end = 0
-        cdef Py_ssize_t count = len(self.tables)
-        if self.recent == NULL or (self.bits < MAX_BITS and count > <Py_ssize_t> 1 << self.bits):
-            self.forget_recent()
-            self.bits = 2
-            while self.bits < MAX_BITS and count > <Py_ssize_t> 1 << self.bits:
-                self.bits += 1
-            self.recent = <RecentTable *> PyMem_Calloc(<size_t> 1 << self.bits, sizeof(RecentTable))
-            if self.recent == NULL:
-                raise MemoryError
-        # Ids mostly differ at their ends, before the last zero byte
-        memcpy(&end, id + size - 9 if size > 8 else id, 8 if size > 8 else size)
-        return &self.recent[((end ^ size) * <uint64_t> 0x9E3779B97F4A7C15) >> (64 - self.bits)]
-
-    cdef RowEncoder find_table(self, const Text *parts, int count):
-        """Return the encoder of a table; None where there is none. Raises what `find` raises."""
-        cdef char id[MAX_ID]
-        cdef size_t size = 0
-        cdef RecentTable *recent
-        cdef int i
-        id[0] = 0  # there may be no parts
-        for i in range(count):
-            if size + parts[i].size + 1 > MAX_ID:
-                return None
-            if parts[i].size:
-                memcpy(id + size, parts[i].text, parts[i].size)
-            size += parts[i].size
-            id[size] = 0  # no string of JSON has one
-            size += 1
-        recent = self.place_of(id, size)
-        if recent.id != NULL and <size_t> PyBytes_GET_SIZE(<object> recent.id) == size:
-            if not memcmp(PyBytes_AS_STRING(<object> recent.id), id, size):
-                return <RowEncoder> recent.encoder
-        return self.make_table(PyBytes_FromStringAndSize(id, <Py_ssize_t> size))
-
-    cdef RowEncoder make_table(self, bytes id):
-        """Return the encoder of a table that is not among the recent ones, and put it there."""
-        cdef RecentTable *recent
-        found = self.tables.get(id)
-        if found is None:
-            found = self.find(id)
-            if type(found) is not RowEncoder:
-                return None
-            self.tables[id] = found
-        recent = self.place_of(PyBytes_AS_STRING(id), <size_t> PyBytes_GET_SIZE(id))
-        if recent.id != NULL:
-            Py_DECREF(<object> recent.id)
-        Py_INCREF(id)
-        recent.id, recent.encoder = <PyObject *> id, <PyObject *> found
-        return <RowEncoder> found
+        self.form, self.tables, self.skips = form, TableCache(find), []
+        self.said = Said(spec.types_member, read)
 
     # -- One message ---------------------------------------------------------------------------------------------------
 
-    cdef RowEncoder read_change(self, Workspace *ws, const RawRecord *record, Change *change):
-        """Read a message that has a value; return the encoder of its table, or None for a fallback."""
+    cdef object read_change(self, Workspace *ws, const RawRecord *record, Change *change):
+        """Read a message that has a value: the encoder of its table, why it is skipped, or None for a fallback."""
         cdef const char *text = record.value
         cdef const char *end = text + record.value_size
         cdef bint read
         cdef int i
         change.form, change.op, change.named, change.typed, change.declared = self.form, 0, 0, False, False
         change.message_key.text, change.message_key.size = NULL, 0
+        change.id_parts = ID_PARTS
         for i in range(ID_PARTS):
             change.parts[i].text, change.parts[i].size = NULL, 0
         self.said.found = None
@@ -168,28 +95,35 @@ cdef class NativeEncoder:
         elif self.form == FORM_CANAL:
             read = read_canal(ws, self.said, text, end, change)
         else:
-            read = read_plain(ws, text, end, change)
-        if not read:
-            return None
-        return self.find_table(change.parts, 0 if self.form == FORM_ROWS else ID_PARTS)
+            read = read_row_message(ws, text, end, change)
+        return self.tables.of(change.parts, change.id_parts) if read else None
+
+    cdef int skip(self, reason) except -1:
+        """Note that the message in hand stands for no row: returns 1, or 0 for a fallback, where there is no reason."""
+        if reason is None:
+            return 0
+        self.skips.append((self.at, reason))
+        return 1
 
     cdef int encode_one(self, Workspace *ws, const RawRecord *record, EncodedBatch batch) except -1:
         """Add the records of a message, all or none: returns 1, or 0 for a fallback."""
         cdef Change change
         if record.value == NULL:
-            self.tombstone_count += 1
-            return 1
-        encoder = self.read_change(ws, record, &change)
-        return 0 if encoder is None else encode_change(ws, encoder, self.said.found, &change, batch)
+            return self.skip(TOMBSTONE.reason)
+        found = self.read_change(ws, record, &change)
+        if type(found) is not RowEncoder:
+            return self.skip(found)
+        return encode_change(ws, <RowEncoder> found, self.said.found, &change, batch)
 
     cdef int feed_one(self, Workspace *ws, const RawRecord *record, TransformRows rows) except -1:
-        """Add the rows of a message, all or none: returns 1, or 0 for a fallback."""
+        """Add the rows of a message: returns 1, or 0 for a fallback, and then some of them may be there."""
         cdef Change change
         if record.value == NULL:
-            self.tombstone_count += 1
-            return 1
-        encoder = self.read_change(ws, record, &change)
-        return 0 if encoder is None else feed_change(ws, encoder, self.said.found, &change, rows)
+            return self.skip(TOMBSTONE.reason)
+        found = self.read_change(ws, record, &change)
+        if type(found) is not RowEncoder:
+            return self.skip(found)
+        return feed_change(ws, <RowEncoder> found, self.said.found, &change, rows)
 
     # -- Many messages -------------------------------------------------------------------------------------------------
 
@@ -212,6 +146,7 @@ cdef class NativeEncoder:
     ) except -1:
         """Take messages until one is a fallback, and return where that is."""
         while at < end and at < messages.count:
+            self.at = at
             if not self.take_one(ws, &messages.records[at], batch, rows):
                 break
             at += 1
@@ -238,6 +173,7 @@ cdef class NativeEncoder:
                 record.offset = message.offset()
             else:
                 batch.hold(value)
+            self.at = at
             if not self.take_one(ws, &record, batch, rows):
                 break
             at += 1
@@ -260,6 +196,9 @@ cdef class NativeEncoder:
             if batch is not None:
                 batch.messages = messages
             return self.take_raw(ws, <Messages> messages, start, end, batch, rows)
+        except:
+            self.skips = []
+            raise
         finally:
             leave()
 
@@ -276,14 +215,13 @@ cdef class NativeEncoder:
         finally:
             rows.busy = False
 
-    def tombstones(self):
-        count, self.tombstone_count = self.tombstone_count, 0
-        return count
+    def skipped(self):
+        found, self.skips = self.skips, []
+        return found
 
     def forget(self):
         enter()  # a message's table is not held while it is taken
-        self.forget_recent()
-        self.tables.clear()
+        self.tables.forget()
         leave()
 
 

@@ -29,11 +29,12 @@ from ingest.model.data_type import (
     VarcharType,
 )
 from ingest.model.types import INTEGER_BITS, TIMES, is_text
-from ingest.native.codes import ColumnKind, SegmentKind, Spelling, ValueCodec
+from ingest.native.codes import ColumnKind, MessageForm, SegmentKind, Spelling, ValueCodec
 from ingest.native.contract import (
     ColumnSpec,
     InlineColumnSpec,
     KeySpec,
+    MessageSpec,
     ResultSpec,
     ResultsSpec,
     RowEncoderSpec,
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from ingest.encode.result_merger import ResultMerger
     from ingest.encode.transform_input import TransformInputEncoder
     from ingest.encode.upsert_encoder import UpsertEncoder
+    from ingest.formats import Format
     from ingest.formats.template import Segments
     from ingest.formats.typed import Column as InlineColumn
     from ingest.model.data_type import DataType
@@ -258,7 +260,15 @@ def results_spec(merger: ResultMerger) -> ResultsSpec | None:
     )
 
 
-# -- What messages say -------------------------------------------------------------------------------------------------
+# -- Messages ----------------------------------------------------------------------------------------------------------
+
+
+def message_spec(messages: Format) -> MessageSpec:
+    """Return how messages are read. The format has a `form`."""
+    form, said = messages.form, messages.said
+    assert form is not None
+    member = None if said is None else said[0].encode()
+    return MessageSpec(MessageForm[f"FORM_{form.name.upper()}"], member)
 
 
 def inline_spec(columns: Mapping[str, InlineColumn]) -> tuple[InlineColumnSpec, ...] | None:

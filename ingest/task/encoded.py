@@ -36,3 +36,5 @@ class EncodedPart:
     """The number of records before each of these changes, where that is asked for."""
     full: bool = False
     """True if it ends only because it is full: native code goes on at `stop`."""
+    skips: Sequence[tuple[int, str]] = ()
+    """The index and the reason of each message that stands for no row; nothing where `changes` say so."""

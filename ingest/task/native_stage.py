@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from ingest.model.change import TOMBSTONE
 from ingest.task.encoded import EncodedPart
 
 if TYPE_CHECKING:
@@ -55,14 +54,14 @@ class NativeToRecords:
         """Return what became of the messages from `start` on: at most as many as a batch has room for."""
         encoder = _native(self._encoders).of(chunk.topic)
         batch, stop = encoder.encode(chunk.messages, start)
-        return _part(chunk, start, stop, batch, _tombstones(encoder.tombstones()), full=batch.full)
+        return _part(chunk, start, stop, batch, encoder.skipped(), full=batch.full)
 
     def encode_changes(self, chunk: ReadChunk, first: int, changes: list[Decoded], at: int) -> EncodedPart:
         """Return what became of the changes from `at` on: at most as many as a batch has room for."""
         encoder = _native(self._encoders).of_changes()
         batch, stop = encoder.encode(changes, at)
-        made = _part(chunk, first + at, first + stop, batch, encoder.skipped(), full=batch.full)
-        made.changes = changes[at:stop]
+        made = _part(chunk, first + at, first + stop, batch, [], full=batch.full)
+        made.skipped, made.changes = encoder.skipped(), changes[at:stop]
         return made
 
 
@@ -83,14 +82,14 @@ class NativeToRows:
         """Return what became of the messages from `start` on; their rows are in `rows`, not in the part."""
         encoder = _native(self._encoders).of(chunk.topic)
         stop = encoder.feed(chunk.messages, start, self._rows.native)
-        return _part(chunk, start, stop, (), _tombstones(encoder.tombstones()), full=False)
+        return _part(chunk, start, stop, (), encoder.skipped(), full=False)
 
     def encode_changes(self, chunk: ReadChunk, first: int, changes: list[Decoded], at: int) -> EncodedPart:
         """Return what became of the changes from `at` on; their rows are in `rows`, not in the part."""
         encoder = _native(self._encoders).of_changes()
         stop = encoder.feed(changes, at, chunk.messages, first, self._rows.native)
-        made = _part(chunk, first + at, first + stop, (), encoder.skipped(), full=False)
-        made.changes = changes[at:stop]
+        made = _part(chunk, first + at, first + stop, (), [], full=False)
+        made.skipped, made.changes = encoder.skipped(), changes[at:stop]
         return made
 
 
@@ -99,11 +98,12 @@ def _native(encoders: RecordEncoders) -> NativeEncoders:
     return encoders.native
 
 
-def _tombstones(count: int) -> dict[str, int]:
-    return {TOMBSTONE.reason: count} if count else {}
-
-
 def _part(
-    chunk: ReadChunk, start: int, stop: int, records: Sequence[Written], skipped: dict[str, int], *, full: bool
+    chunk: ReadChunk, start: int, stop: int, records: Sequence[Written], skips: list[tuple[int, str]], *, full: bool
 ) -> EncodedPart:
-    return EncodedPart(chunk.messages, start, stop, chunk.position(stop), records, skipped=skipped, full=full)
+    skipped: dict[str, int] = {}
+    for _, reason in skips:
+        skipped[reason] = skipped.get(reason, 0) + 1
+    return EncodedPart(
+        chunk.messages, start, stop, chunk.position(stop), records, skipped=skipped, skips=skips, full=full
+    )

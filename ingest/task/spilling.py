@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ingest.model.change import TOMBSTONE, Skip
+from ingest.model.change import Skip
 from ingest.model.record import offset_of
 from ingest.task.spill import ChunkManifest, Spilled, rejected
 from ingest.transform.rows import BATCH_ROWS, MARK, READY
@@ -111,9 +111,7 @@ class SpillStage:
                 for i, change in enumerate(part.changes[: stop - start])
                 if type(change) is Skip
             ]
-        elif part.skipped:  # native code leaves all others to the reference
-            tombstones = [offset_of(m) for m in messages[start:stop] if m.value() is None]
-            manifest.skipped += [(offset, TOMBSTONE.reason) for offset in tombstones]
+        manifest.skipped += [(offset_of(messages[at]), reason) for at, reason in part.skips]
         self._positions[manifest.split] = part.position
 
     def leave_out(self, manifest: ChunkManifest, chunk: ReadChunk) -> None:

@@ -144,6 +144,7 @@ class TableEncoder:
 def a_batch(count: int, destination: Any, text: str = "x") -> EncodedBatch:
     """Records that native code has made."""
     from ingest.native.codes import ColumnKind, MessageForm
+    from ingest.native.contract import MessageSpec
     from ingest.native.contract import ColumnSpec, KeySpec, RowEncoderSpec
     from ingest.native.native_encoder import NativeEncoder
     from ingest.native.row_encoder import RowEncoder
@@ -153,7 +154,7 @@ def a_batch(count: int, destination: Any, text: str = "x") -> EncodedBatch:
     )  # fmt: skip
     spec = RowEncoderSpec(columns=columns, source_columns=2, sink_order=(0, 1), key=KeySpec((0,)))
     table = RowEncoder(spec, TableEncoder(), destination)
-    encoder = NativeEncoder(MessageForm.FORM_ROWS, lambda _: table, None, lambda _: None)
+    encoder = NativeEncoder(MessageSpec(MessageForm.FORM_ROWS), lambda _: table, lambda _: None)
     rows: Any = [Row(i, text) for i in range(count)]
     batch, stop = encoder.encode(rows, 0)
     assert stop == len(batch) == count

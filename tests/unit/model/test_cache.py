@@ -173,6 +173,7 @@ def test_columns_of_keys_are_not_kept() -> None:
 def test_native_inline_schemas_take_no_more_than_their_room() -> None:
     """Of all encoders together: 128 MiB, where 10,000 texts of a megabyte were 10 GB."""
     from ingest.native.codes import MessageForm, ValueCodec
+    from ingest.native.contract import MessageSpec
     from ingest.native.contract import InlineColumnSpec
     from ingest.native.inline_schema import InlineSchema
     from ingest.native.native_encoder import NativeEncoder
@@ -185,7 +186,7 @@ def test_native_inline_schemas_take_no_more_than_their_room() -> None:
         asked.append(len(text))
         return InlineSchema((InlineColumnSpec(b"id", ValueCodec.CODEC_INT, 32),))
 
-    encoders = [NativeEncoder(MessageForm.FORM_DEBEZIUM, lambda _: table, None, say) for _ in range(3)]
+    encoders = [NativeEncoder(MessageSpec(MessageForm.FORM_DEBEZIUM), lambda _: table, say) for _ in range(3)]
 
     class Message:
         def __init__(self, value: bytes) -> None:

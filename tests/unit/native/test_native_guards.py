@@ -23,6 +23,7 @@ if native.BUILT:
         ColumnSpec,
         InlineColumnSpec,
         KeySpec,
+        MessageSpec,
         ResultSpec,
         ResultsSpec,
         RowEncoderSpec,
@@ -91,8 +92,8 @@ def a_fed_table(**other: Any) -> Any:
     return a_table(transform=TransformInputSpec(**given))
 
 
-def an_encoder(find: Any, *, form: Any = None, read: Any = lambda _: None) -> Any:
-    return NativeEncoder(MessageForm.FORM_ROWS if form is None else form, find, None, read)
+def an_encoder(find: Any, *, form: Any = None, read: Any = lambda _: None, **other: Any) -> Any:
+    return NativeEncoder(MessageSpec(MessageForm.FORM_ROWS if form is None else form, **other), find, read)
 
 
 def encode(encoder: Any, messages: Any, out: list[Any]) -> int:
@@ -175,8 +176,10 @@ def test_an_exception_leaves_the_native_code_as_it_was() -> None:
     def find(_: bytes) -> Any:
         raise LookupError
 
+    encoder = an_encoder(find)
     with pytest.raises(LookupError):
-        an_encoder(find).encode([Message(ROW)], 0)
+        encoder.encode([Message(None), Message(ROW)], 0)
+    assert encoder.skipped() == [], "the messages before it are read again"
     with pytest.raises(LookupError):
         an_encoder(find).feed([Message(ROW)], 0, TransformRows(b""))
     with pytest.raises(ValueError, match="negative"):

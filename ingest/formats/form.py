@@ -1,0 +1,21 @@
+"""The form of a format's messages, with the options that native code reads them by."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Form(msgspec.Struct, frozen=True):
+    """A form that native code knows: most messages of a format have it."""
+
+    name: str
+    """`debezium`, `canal`, or `rows`: each message is a row."""
+    skips: Callable[[str, str], str | None] | None = None
+    """Function that returns the reason why messages of a database and table are skipped, or None where they are read.
+
+    None: all of them are read. For `canal`."""

@@ -1,0 +1,139 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""The reading of Canal's messages; see canal_messages.pxd. The reference is formats/canal_json.py."""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.stdint cimport uint8_t, uint32_t
+from libc.string cimport memcmp
+
+from ingest.native.messages cimport Change, Said, read_part
+from ingest.native.scan cimport (
+    JSON_BOOL, JSON_NULL, JSON_STRING, Field, Row, Text, is_named, next_field, open_object, scan_field, scan_name,
+    scan_row, scan_string, scan_value, skip_space,
+)
+from ingest.native.table cimport MAX_KEYS
+from ingest.native.workspace cimport Workspace
+
+
+cdef int read_names(const char **at, const char *end, Text *names) noexcept nogil:
+    """Read an array of strings without escapes, or null; return how many, or -1 for a fallback."""
+    cdef const char *p = at[0]
+    cdef int count = 0
+    cdef uint8_t kind, flags = 0
+    if p < end and p[0] == b'n':
+        at[0] = scan_value(p, end, 1, &kind, &flags)
+        return 0 if at[0] != NULL else -1
+    if p >= end or p[0] != b'[':
+        return -1
+    p = skip_space(p + 1, end)
+    while p < end and p[0] == b'"':
+        if count == MAX_KEYS:
+            return -1
+        p += 1
+        names[count].text = p
+        p = scan_string(p, end, &flags)
+        if p == NULL or flags:
+            return -1
+        names[count].size = <size_t> (p - names[count].text)
+        count += 1
+        p = skip_space(p + 1, end)
+        if p >= end or p[0] != b',':
+            break
+        p = skip_space(p + 1, end)
+        if p >= end or p[0] != b'"':
+            return -1
+    if p >= end or p[0] != b']':
+        return -1
+    at[0] = p + 1
+    return count
+
+
+cdef const char *scan_only_row(const char *p, const char *end, Row *row) noexcept nogil:
+    """Scan one row in an array, or null, or an array of null: more rows are a fallback."""
+    cdef uint8_t kind, flags = 0
+    row.size = 0
+    if p < end and p[0] == b'[':
+        p = skip_space(p + 1, end)
+        p = scan_value(p, end, 1, &kind, &flags) if p < end and p[0] == b'n' else scan_row(p, end, row, NULL)
+        if p == NULL:
+            return NULL
+        p = skip_space(p, end)
+        return p + 1 if p < end and p[0] == b']' else NULL
+    return scan_value(p, end, 1, &kind, &flags) if p < end and p[0] == b'n' else NULL
+
+
+cdef bint read_canal_field(const Field *field, Change *change) noexcept nogil:
+    """Read what a member says that is neither a row nor a list; False for a fallback."""
+    if is_named(field, b"database", 8):
+        return read_part(field, &change.parts[0])
+    if is_named(field, b"table", 5):
+        return read_part(field, &change.parts[2])
+    if is_named(field, b"isDdl", 5):
+        return field.kind == JSON_NULL or (field.kind == JSON_BOOL and field.text[0] == b'f')
+    if is_named(field, b"type", 4):
+        if change.op or field.kind != JSON_STRING or field.size != 8:
+            return False
+        if not memcmp(field.text, b'"INSERT"', 8):
+            change.op = b'c'
+        elif not memcmp(field.text, b'"UPDATE"', 8):
+            change.op = b'u'
+        elif not memcmp(field.text, b'"DELETE"', 8):
+            change.op = b'd'
+        return change.op != 0
+    return True
+
+
+cdef enum:
+    SEEN_DATA = 1
+    SEEN_OLD = 2
+    SEEN_NAMES = 4
+
+
+cdef int part_of_canal(const Field *field) noexcept nogil:
+    if is_named(field, b"data", 4):
+        return SEEN_DATA
+    if is_named(field, b"old", 3):
+        return SEEN_OLD
+    return SEEN_NAMES if is_named(field, b"pkNames", 7) else 0
+
+
+cdef bint read_canal(Workspace *ws, Said said, const char *p, const char *end, Change *change) except -1:
+    """Read a message of one row; False for a fallback."""
+    cdef Field field
+    cdef const char *member = NULL
+    cdef uint32_t member_size = 0
+    cdef int seen = 0, part
+    cdef bint last = False
+    if said.member is not None:
+        member, member_size = PyBytes_AS_STRING(said.member), <uint32_t> PyBytes_GET_SIZE(said.member)
+    ws.before.size = ws.after.size = 0
+    p = open_object(skip_space(p, end), end, &last)
+    while p != NULL and not last:
+        p = scan_name(p, end, &field)
+        if p == NULL:
+            return False
+        part = part_of_canal(&field)
+        if seen & part:
+            return False
+        seen |= part
+        if part == SEEN_NAMES:
+            change.named = read_names(&p, end, change.names)
+            if change.named < 0:
+                return False
+        elif part:
+            p = scan_only_row(p, end, &ws.after if part == SEEN_DATA else &ws.before)
+        elif member != NULL and is_named(&field, member, member_size):
+            if said.found is not None:
+                return False
+            said.found = said.schemas.find(&p, end)
+            if said.found is None:
+                return False
+        else:
+            p = scan_field(p, end, &field)
+            if p == NULL or not read_canal_field(&field, change):
+                return False
+        if p == NULL:
+            return False
+        p = next_field(p, end, &last)
+    if p == NULL or skip_space(p, end) != end or not change.parts[2].size:
+        return False
+    return (member == NULL) == (said.found is None)
