@@ -15,6 +15,10 @@ class Form(msgspec.Struct, frozen=True):
 
     name: str
     """`debezium`, `canal`, or `rows`: each message is a row."""
+    flatten: bool = False
+    """True if objects within a row become columns of their own. For `rows`."""
+    table_fields: tuple[str, ...] = ()
+    """Fields that have the parts of the table's id; none: the topic is the table. For `rows`."""
     skips: Callable[[str, str], str | None] | None = None
     """Function that returns the reason why messages of a database and table are skipped, or None where they are read.
 

@@ -91,9 +91,9 @@ class Json(Options):
         return TypeHints(self.as_string, self.standard, not self.as_string, fixed)
 
     @property
-    def form(self) -> Form | None:
-        """Values are the rows, and all rows are one table's, unless the options say otherwise."""
-        return None if self.flatten or self.table_fields is not None else Form("rows")
+    def form(self) -> Form:
+        """Values are the rows."""
+        return Form("rows", self.flatten, tuple(_names(self.table_fields or "")))
 
     said: ClassVar[None] = None
 

@@ -4,7 +4,7 @@
 
 cpdef enum MessageForm:
     FORM_DEBEZIUM       # Debezium's, in its schema envelope or without
-    FORM_ROWS           # values that are rows of one table
+    FORM_ROWS           # values that are rows
     FORM_CANAL          # Canal's, of one row
 
 

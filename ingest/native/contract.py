@@ -142,6 +142,11 @@ class MessageSpec(msgspec.Struct, frozen=True):
     form: MessageForm
     types_member: bytes | None = None
     """The name of the member in which Canal's messages declare their columns' types, or None: they do not."""
+    flatten: bool = False
+    """True if objects within rows become columns of their own. Of messages that are rows."""
+    table_fields: tuple[bytes, ...] = ()
+    """Names of the fields that have the parts of the table's id, three at most; none: all rows are of one table. Of
+    messages that are rows."""
 
 
 class RowEncoderSpec(msgspec.Struct, frozen=True):

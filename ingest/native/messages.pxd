@@ -21,6 +21,7 @@ cdef struct Change:           # its images are in the workspace: a size of 0 is 
     int named
     bint typed                # something is known of the rows beside their texts
     bint declared             # its message says something of the rows, which have the form of it already
+    bint composed             # the row's text is in the workspace, not in the message
 
 
 @cython.final

@@ -21,7 +21,7 @@ class NativeEncoder:
     ) -> None:
         """`find`: returns what encodes the table of an id, or the reason why its messages are skipped.
 
-        An id is its parts, each with a zero byte behind it: three, or none where messages are rows.
+        An id is its parts, each with a zero byte behind it: three, or as many as `table_fields` of `spec` are.
         `read`: returns what a text says of columns' types.
         """
 

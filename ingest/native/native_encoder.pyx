@@ -22,7 +22,7 @@ from ingest.native.debezium_messages cimport read_debezium
 from ingest.native.messages cimport ID_PARTS, Change, Said
 from ingest.native.records cimport BATCH_MESSAGES, EncodedBatch, Messages, RawRecord
 from ingest.native.row_encoder cimport RowEncoder, encode_change, feed_change
-from ingest.native.row_messages cimport read_row_message
+from ingest.native.row_messages cimport RowForm, read_row_message
 from ingest.native.scan cimport is_utf8
 from ingest.native.table cimport count_touched
 from ingest.native.table_cache cimport TableCache
@@ -63,6 +63,7 @@ cdef class NativeEncoder:
     cdef int form
     cdef TableCache tables
     cdef Said said
+    cdef RowForm rows
     cdef Py_ssize_t at        # index of the message in hand
     cdef list skips           # those that stand for no row: index and reason
 
@@ -72,6 +73,7 @@ cdef class NativeEncoder:
             raise ValueError("messages are of one of the forms")
         self.form, self.tables, self.skips = form, TableCache(find), []
         self.said = Said(spec.types_member, read)
+        self.rows = RowForm(spec.flatten, spec.table_fields)
 
     # -- One message ---------------------------------------------------------------------------------------------------
 
@@ -81,7 +83,8 @@ cdef class NativeEncoder:
         cdef const char *end = text + record.value_size
         cdef bint read
         cdef int i
-        change.form, change.op, change.named, change.typed, change.declared = self.form, 0, 0, False, False
+        change.form, change.op, change.named = self.form, 0, 0
+        change.typed = change.declared = change.composed = False
         change.message_key.text, change.message_key.size = NULL, 0
         change.id_parts = ID_PARTS
         for i in range(ID_PARTS):
@@ -95,7 +98,7 @@ cdef class NativeEncoder:
         elif self.form == FORM_CANAL:
             read = read_canal(ws, self.said, text, end, change)
         else:
-            read = read_row_message(ws, text, end, change)
+            read = read_row_message(ws, self.rows, text, end, change)
         return self.tables.of(change.parts, change.id_parts) if read else None
 
     cdef int skip(self, reason) except -1:

@@ -1,15 +1,199 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """The reading of messages that are rows; see row_messages.pxd. The reference is formats/json.py."""
 
-from ingest.native.messages cimport Change
-from ingest.native.scan cimport scan_row, skip_space
-from ingest.native.workspace cimport Workspace
+from libc.stdint cimport uint32_t
+from libc.string cimport memcpy
+
+from ingest.native.messages cimport ID_PARTS, Change
+from ingest.native.scan cimport (
+    HAS_ESCAPES, JSON_ARRAY, JSON_NULL, JSON_OBJECT, JSON_STRING, MAX_FIELDS, Field, Row, Text, is_named, next_field,
+    open_object, scan_field, scan_name, scan_row, skip_space,
+)
+from ingest.native.table cimport text_of_bytes
+from ingest.native.workspace cimport Workspace, room_for
+
+cdef enum:
+    MAX_NESTED = 32           # objects within objects that are flattened
+    MAX_PREFIX = 2048         # bytes of their names
 
 
-cdef bint read_row_message(Workspace *ws, const char *p, const char *end, Change *change) noexcept nogil:
+cdef class RowForm:
+    """The options that rows are read by: whether they are flattened, and the fields that say which table they are of."""
+
+    def __cinit__(self, bint flatten, tuple names):
+        if len(names) > ID_PARTS:
+            raise ValueError("a table's id has more parts than there are")
+        self.flatten, self.spec = flatten, names
+        for name in names:
+            text_of_bytes(name, &self.names[self.fields])
+            self.fields += 1
+
+
+# -- Rows with objects in them -----------------------------------------------------------------------------------------
+
+
+cdef struct Flattening:       # a flat row that is being written
+    Row *row
+    char *to
+    const char *limit
+    char prefix[MAX_PREFIX]
+    size_t prefix_size
+    Text names[MAX_FIELDS]    # of members that were passed in the objects that are open
+    int open
+
+
+cdef bint is_nested(const char *p, const char *end) noexcept nogil:
+    """Return whether there is an object with members: an empty one is a value."""
+    if p >= end or p[0] != b'{':
+        return False
+    p = skip_space(p + 1, end)
+    return p < end and p[0] != b'}'
+
+
+cdef bint pass_name(Flattening *flat, const Field *field, int first, bint compare) noexcept nogil:
+    """Note a member's name; False for a fallback: too many, or with `compare` one that the object has already."""
+    cdef int i
+    if flat.open == MAX_FIELDS:
+        return False
+    if compare:
+        for i in range(first, flat.open):
+            if is_named(field, flat.names[i].text, <uint32_t> flat.names[i].size):
+                return False
+    flat.names[flat.open].text, flat.names[flat.open].size = field.name, field.name_size
+    flat.open += 1
+    return True
+
+
+cdef bint put_column(Flattening *flat, Field *field) noexcept nogil:
+    """Put a value behind those that are there, with its object's name before its own; False for a fallback."""
+    cdef Row *row = flat.row
+    cdef char *to = flat.to
+    cdef size_t size = flat.prefix_size + field.name_size
+    if row.count == MAX_FIELDS or size + field.size + 8 > <size_t> (flat.limit - to):
+        return False
+    to[0], to[1] = b',' if row.count else b'{', b'"'
+    to += 2
+    memcpy(to, flat.prefix, flat.prefix_size)
+    memcpy(to + flat.prefix_size, field.name, field.name_size)
+    field.name, field.name_size = to, <uint32_t> size
+    to += size
+    to[0], to[1] = b'"', b':'
+    to += 2
+    memcpy(to, field.text, field.size)
+    field.text = to
+    flat.to = to + field.size
+    row.fields[row.count] = field[0]
+    row.count += 1
+    return True
+
+
+cdef bint put_prefix(Flattening *flat, const Field *field) noexcept nogil:
+    """Put an object's name before those of its members; False for a fallback."""
+    if flat.prefix_size + field.name_size + 1 > MAX_PREFIX:
+        return False
+    memcpy(flat.prefix + flat.prefix_size, field.name, field.name_size)
+    flat.prefix_size += field.name_size + 1
+    flat.prefix[flat.prefix_size - 1] = b'.'
+    return True
+
+
+cdef const char *flatten(Flattening *flat, const char *p, const char *end, int depth) noexcept nogil:
+    """Put an object's members in the flat row, those of objects within it as `a.b`. NULL for a fallback.
+
+    Two values of one column are a fallback where the row is checked. But the reference takes only the last one of
+    members that have the same name, so none of them may be an object.
+    """
+    cdef Field field
+    cdef size_t prefix_size = flat.prefix_size
+    cdef int first = flat.open
+    cdef bint last = False, nested, compare = False
+    if depth > MAX_NESTED:
+        return NULL
+    p = open_object(p, end, &last)
+    while p != NULL and not last:
+        p = scan_name(p, end, &field)
+        if p == NULL:
+            return NULL
+        nested = is_nested(p, end)
+        compare |= nested
+        if not pass_name(flat, &field, first, compare):
+            return NULL
+        if nested:
+            if not put_prefix(flat, &field):
+                return NULL
+            p = flatten(flat, p, end, depth + 1)
+            flat.prefix_size = prefix_size
+        else:
+            p = scan_field(p, end, &field)
+            if p == NULL or not put_column(flat, &field):
+                return NULL
+        if p == NULL:
+            return NULL
+        p = next_field(p, end, &last)
+    flat.open = first
+    return p
+
+
+cdef const char *flatten_row(Row *row, const char *p, const char *end, char *to, size_t room) noexcept nogil:
+    """Scan an object and write it as a flat row in `room` bytes. Returns where it ends; NULL for a fallback."""
+    cdef Flattening flat
+    flat.row, flat.to, flat.limit = row, to, to + room
+    flat.prefix_size, flat.open = 0, 0
+    row.text, row.count, row.alike = to, 0, 0
+    p = flatten(&flat, p, end, 0)
+    if p == NULL:
+        return NULL
+    if not row.count:
+        flat.to[0] = b'{'
+        flat.to += 1
+    flat.to[0] = b'}'
+    row.end = flat.to + 1
+    row.size = row.end - row.text
+    return p
+
+
+# -- Messages ----------------------------------------------------------------------------------------------------------
+
+
+cdef bint read_table_fields(RowForm form, const Row *row, Change *change) noexcept nogil:
+    """Read which table a row is of from its fields; False for a fallback: one of them is not there, or twice."""
+    cdef const Field *field
+    cdef Text *part
+    cdef bint text
+    cdef int i, k
+    for i in range(row.count):
+        field = &row.fields[i]
+        for k in range(form.fields):
+            if not is_named(field, form.names[k].text, <uint32_t> form.names[k].size):
+                continue
+            part = &change.parts[k]
+            if part.text != NULL or field.flags & HAS_ESCAPES:
+                return False
+            if field.kind == JSON_NULL or field.kind == JSON_OBJECT or field.kind == JSON_ARRAY:
+                return False
+            text = field.kind == JSON_STRING
+            part.text, part.size = field.text + text, field.size - 2 * text
+    for k in range(form.fields):
+        if not change.parts[k].size:
+            return False
+    return True
+
+
+cdef bint read_row_message(Workspace *ws, RowForm form, const char *p, const char *end, Change *change) except -1:
     """Read a value that is a row, which is an insert; False for a fallback."""
+    cdef size_t room
+    cdef char *to
     change.op = b'c'
-    change.id_parts = 0
+    change.id_parts = form.fields
     ws.before.size = 0
-    p = scan_row(skip_space(p, end), end, &ws.after, NULL)
-    return p != NULL and skip_space(p, end) == end
+    p = skip_space(p, end)
+    if form.flatten:
+        room = <size_t> (end - p) * 4 + 4096  # most names are longer then
+        to = room_for(&ws.flattened, room)
+        change.composed = True
+        p = flatten_row(&ws.after, p, end, to, room)
+    else:
+        p = scan_row(p, end, &ws.after, NULL)
+    if p == NULL or skip_space(p, end) != end:
+        return False
+    return read_table_fields(form, &ws.after, change)

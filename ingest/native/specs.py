@@ -267,8 +267,9 @@ def message_spec(messages: Format) -> MessageSpec:
     """Return how messages are read. The format has a `form`."""
     form, said = messages.form, messages.said
     assert form is not None
+    fields = tuple(_text(name) for name in form.table_fields)
     member = None if said is None else said[0].encode()
-    return MessageSpec(MessageForm[f"FORM_{form.name.upper()}"], member)
+    return MessageSpec(MessageForm[f"FORM_{form.name.upper()}"], member, form.flatten, fields)
 
 
 def inline_spec(columns: Mapping[str, InlineColumn]) -> tuple[InlineColumnSpec, ...] | None:

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """Changes that become keyed rows and tombstones; see upserts.pxd."""
 
-from libc.string cimport memcmp
+from libc.string cimport memcmp, memcpy
 
 from ingest.native.codes cimport FORM_CANAL, FORM_DEBEZIUM, TARGET_DELETE, TARGET_INSERT, TARGET_UPDATE
 from ingest.native.messages cimport Change
@@ -103,6 +103,11 @@ cdef int add_upsert(Workspace *ws, Table table, const Change *change, EncodedBat
             keep(batch, value.size)
         else:
             value.text, value.size = made.row.text, <size_t> made.row.size
+            if change.composed:  # the batch lives on
+                to = reserve(batch, value.size)
+                memcpy(to, value.text, value.size)
+                value.text = to
+                keep(batch, value.size)
     count_change(table, made.use)
     target = target_in(table, batch)
     if made.moved:

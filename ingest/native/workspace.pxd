@@ -31,6 +31,7 @@ cdef struct Workspace:
     Typing before_typing
     Typing typing
     Room made                 # values that were made of others
+    Room flattened            # a row that was made of a nested one
     Room results
     Room row
     Room after_text           # of the row after, where that is made of results

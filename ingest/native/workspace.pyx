@@ -28,6 +28,7 @@ cdef void leave() noexcept:
     """Let others use it; room that one large message needed is given back."""
     global busy
     trim(&shared.made)
+    trim(&shared.flattened)
     trim(&shared.results)
     trim(&shared.row)
     trim(&shared.after_text)

@@ -40,7 +40,7 @@ def decoded_in_python(setup: Setup) -> list[str]:
     if setup.changelog:
         why.append("rows of upsert topics are looked up, for a sink that tells inserts from updates")
     if source.format.form is None:
-        why.append("native code does not read the source's format, or not with these options")
+        why.append("the source's format is none that native code reads")
     return why
 
 

@@ -600,14 +600,21 @@ WHOLE = {
     "DEBEZIUM": f'{{"schema":{{"fields":[]}},"payload":{PAYLOAD}}}',
     "CANAL": f'{{"data":[{ALL_KINDS}],"database":"d","isDdl":false,"old":[{{"a":"x"}}],"pkNames":["id"],"table":"t",'
     '"type":"UPDATE"}',
+    "ROWS with objects": '{"id":1,"o":{"a":"x","p":{"q":[1.5,{}],"r":{}}},"s":"2020-01-31"}',
 }
 
 
 @pytest.mark.parametrize("form", WHOLE)
 def test_messages_that_end_anywhere_are_read_no_further(form: str) -> None:
-    table = a_table(columns=FITTING, sink_order=(0, 1, 2, 3, 4, 5), source_columns=6)
+    name, _, more = form.partition(" ")
+    columns = FITTING
+    if more == "with objects":
+        columns = tuple(ColumnSpec(name, TEXT) for name in (b"id", b"o.a", b"o.p.q", b"o.p.r", b"s"))
+    places = tuple(range(len(columns)))
+    table = a_table(columns=columns, sink_order=places, source_columns=len(columns))
     schema = InlineSchema((InlineColumnSpec(b"id", ValueCodec.CODEC_INT, 32),))
-    encoder = an_encoder(lambda _: table, form=MessageForm[f"FORM_{form}"], read=lambda _: schema)
+    options = {"flatten": True, "table_fields": (b"o.a", b"id")} if more == "with objects" else {}
+    encoder = an_encoder(lambda _: table, form=MessageForm[f"FORM_{name}"], read=lambda _: schema, **options)
     text = WHOLE[form].encode()
     out: list[Any] = []
     for end in range(1, len(text)):
@@ -618,6 +625,34 @@ def test_messages_that_end_anywhere_are_read_no_further(form: str) -> None:
     whole: Any = Bare([text, text])
     assert encode(encoder, whole, out) == 2
     assert len(out) == 2
+
+
+def test_ids_have_no_more_fields_than_parts() -> None:
+    with pytest.raises(ValueError, match="more parts"):
+        an_encoder(lambda _: None, table_fields=(b"a", b"b", b"c", b"d"))
+    with pytest.raises(TypeError, match="bytes"):
+        an_encoder(lambda _: None, table_fields=("a",))
+
+
+def test_reasons_are_kept_of_few_tables() -> None:
+    """Messages may name any table; the encoders of others are not lost by that."""
+    asked: list[bytes] = []
+
+    def find(name: bytes) -> Any:
+        asked.append(name)
+        return "why" if name.startswith(b"n") else a_table()
+
+    encoder = an_encoder(find, table_fields=(b"a",))
+    rows = [Message(b'{"id":1,"a":"%b"}' % name) for name in (b"t", *(b"n%d" % i for i in range(10_001)), b"t", b"n1")]
+    out: list[Any] = []
+    done = 0
+    while done < len(rows):
+        batch, done = encoder.encode(rows, done)
+        out += batch
+    assert len(out) == 2
+    skips = encoder.skipped()
+    assert skips == [(i, "why") for i in (*range(1, 10_002), 10_003)]
+    assert len(asked) == 10_002 + 2, "all is asked for again, once there is too much"
 
 
 def test_every_way_of_reading_values_has_a_codec() -> None:
