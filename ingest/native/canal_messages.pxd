@@ -5,3 +5,4 @@ from ingest.native.messages cimport Change, Said
 from ingest.native.workspace cimport Workspace
 
 cdef bint read_canal(Workspace *ws, Said said, const char *p, const char *end, Change *change) except -1
+cdef bint read_next_row(Workspace *ws, Change *change) noexcept nogil

@@ -5,7 +5,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport uint8_t, uint32_t
 from libc.string cimport memcmp
 
-from ingest.native.messages cimport Change, Said, read_part
+from ingest.native.messages cimport Change, RowList, Said, read_part
 from ingest.native.scan cimport (
     JSON_BOOL, JSON_NULL, JSON_STRING, Field, Row, Text, is_named, next_field, open_object, scan_field, scan_name,
     scan_row, scan_string, scan_value, skip_space,
@@ -47,18 +47,52 @@ cdef int read_names(const char **at, const char *end, Text *names) noexcept nogi
     return count
 
 
-cdef const char *scan_only_row(const char *p, const char *end, Row *row) noexcept nogil:
-    """Scan one row in an array, or null, or an array of null: more rows are a fallback."""
+cdef const char *scan_element(const char *p, const char *end, Row *row) noexcept nogil:
+    """Scan a row that is in an array, or null, which has a size of 0."""
     cdef uint8_t kind, flags = 0
     row.size = 0
-    if p < end and p[0] == b'[':
-        p = skip_space(p + 1, end)
-        p = scan_value(p, end, 1, &kind, &flags) if p < end and p[0] == b'n' else scan_row(p, end, row, NULL)
-        if p == NULL:
-            return NULL
+    return scan_value(p, end, 1, &kind, &flags) if p < end and p[0] == b'n' else scan_row(p, end, row, NULL)
+
+
+cdef const char *scan_rows(const char *p, const char *end, Row *row, RowList *rows) noexcept nogil:
+    """Scan an array of rows, or null: the first row with its fields, the others only to where they end."""
+    cdef uint8_t kind, flags = 0
+    row.size = 0
+    if p < end and p[0] == b'n':
+        return scan_value(p, end, 1, &kind, &flags)
+    if p >= end or p[0] != b'[':
+        return NULL
+    p = scan_element(skip_space(p + 1, end), end, row)
+    while p != NULL:
+        rows.count += 1
         p = skip_space(p, end)
-        return p + 1 if p < end and p[0] == b']' else NULL
-    return scan_value(p, end, 1, &kind, &flags) if p < end and p[0] == b'n' else NULL
+        if p < end and p[0] == b']':
+            return p + 1
+        if p >= end or p[0] != b',':
+            return NULL
+        p = skip_space(p + 1, end)
+        if rows.count == 1:
+            rows.next = p
+        p = scan_value(p, end, 1, &kind, &flags)
+    return NULL
+
+
+cdef bint scan_next(RowList *rows, const char *end, Row *row) noexcept nogil:
+    """Scan the next row of a list, which is well-formed: `scan_rows` saw to that. False for what is no row."""
+    cdef const char *p = scan_element(rows.next, end, row)
+    if p == NULL:
+        return False
+    p = skip_space(p, end)
+    if p < end and p[0] == b',':
+        rows.next = skip_space(p + 1, end)
+    return True
+
+
+cdef bint read_next_row(Workspace *ws, Change *change) noexcept nogil:
+    """Read the next row of a message that has more, and the image before it; False for a fallback."""
+    if not scan_next(&change.data, change.end, &ws.after):
+        return False
+    return not change.old.count or scan_next(&change.old, change.end, &ws.before)
 
 
 cdef bint read_canal_field(const Field *field, Change *change) noexcept nogil:
@@ -97,7 +131,7 @@ cdef int part_of_canal(const Field *field) noexcept nogil:
 
 
 cdef bint read_canal(Workspace *ws, Said said, const char *p, const char *end, Change *change) except -1:
-    """Read a message of one row; False for a fallback."""
+    """Read a message with its first row; False for a fallback."""
     cdef Field field
     cdef const char *member = NULL
     cdef uint32_t member_size = 0
@@ -120,7 +154,10 @@ cdef bint read_canal(Workspace *ws, Said said, const char *p, const char *end, C
             if change.named < 0:
                 return False
         elif part:
-            p = scan_only_row(p, end, &ws.after if part == SEEN_DATA else &ws.before)
+            if part == SEEN_DATA:
+                p = scan_rows(p, end, &ws.after, &change.data)
+            else:
+                p = scan_rows(p, end, &ws.before, &change.old)
         elif member != NULL and is_named(&field, member, member_size):
             if said.found is not None:
                 return False
@@ -134,6 +171,8 @@ cdef bint read_canal(Workspace *ws, Said said, const char *p, const char *end, C
         if p == NULL:
             return False
         p = next_field(p, end, &last)
-    if p == NULL or skip_space(p, end) != end or not change.parts[2].size:
+    if p == NULL or skip_space(p, end) != end or not change.parts[2].size or not change.data.count:
+        return False
+    if change.old.count and change.old.count != change.data.count:
         return False
     return (member == NULL) == (said.found is None)

@@ -5,7 +5,7 @@
 cpdef enum MessageForm:
     FORM_DEBEZIUM       # Debezium's, in its schema envelope or without
     FORM_ROWS           # values that are rows
-    FORM_CANAL          # Canal's, of one row
+    FORM_CANAL          # Canal's
 
 
 cpdef enum ColumnKind:  # the values that a column takes

@@ -11,6 +11,11 @@ cdef enum:
     ID_PARTS = 3
 
 
+cdef struct RowList:          # rows of a message, of which the first one was scanned
+    Py_ssize_t count
+    const char *next          # the row behind that
+
+
 cdef struct Change:           # its images are in the workspace: a size of 0 is none
     int form                  # MessageForm
     char op                   # c, r, u, d or what else there is
@@ -22,6 +27,9 @@ cdef struct Change:           # its images are in the workspace: a size of 0 is 
     bint typed                # something is known of the rows beside their texts
     bint declared             # its message says something of the rows, which have the form of it already
     bint composed             # the row's text is in the workspace, not in the message
+    RowList data              # rows of which this is the change, one after the other
+    RowList old               # the images before them, as many or none
+    const char *end           # of the message
 
 
 @cython.final

@@ -16,7 +16,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.stdint cimport UINT32_MAX
 
-from ingest.native.canal_messages cimport read_canal
+from ingest.native.canal_messages cimport read_canal, read_next_row
 from ingest.native.codes cimport FORM_CANAL, FORM_DEBEZIUM
 from ingest.native.debezium_messages cimport read_debezium
 from ingest.native.messages cimport ID_PARTS, Change, Said
@@ -89,6 +89,9 @@ cdef class NativeEncoder:
         change.id_parts = ID_PARTS
         for i in range(ID_PARTS):
             change.parts[i].text, change.parts[i].size = NULL, 0
+        change.data.count = change.old.count = 0
+        change.data.next = change.old.next = NULL
+        change.end = end
         self.said.found = None
         if record.value_size > UINT32_MAX or not is_utf8(text, record.value_size):
             return None
@@ -116,17 +119,39 @@ cdef class NativeEncoder:
         found = self.read_change(ws, record, &change)
         if type(found) is not RowEncoder:
             return self.skip(found)
+        if change.data.count > 1:
+            return self.encode_rows(ws, <RowEncoder> found, &change, batch)
         return encode_change(ws, <RowEncoder> found, self.said.found, &change, batch)
+
+    cdef int encode_rows(self, Workspace *ws, RowEncoder encoder, Change *change, EncodedBatch batch) except -1:
+        """Add the records of a message of several rows, all or none, of which the first row is in hand."""
+        cdef Py_ssize_t count = batch.count, i
+        cdef long inserted = encoder.inserted, updated = encoder.updated, deleted = encoder.deleted
+        for i in range(change.data.count):
+            if (i and not read_next_row(ws, change)) or not encode_change(
+                ws, encoder, self.said.found, change, batch
+            ):
+                batch.count = count
+                encoder.inserted, encoder.updated, encoder.deleted = inserted, updated, deleted
+                return 0
+        return 1
 
     cdef int feed_one(self, Workspace *ws, const RawRecord *record, TransformRows rows) except -1:
         """Add the rows of a message: returns 1, or 0 for a fallback, and then some of them may be there."""
         cdef Change change
+        cdef Py_ssize_t i = 0
         if record.value == NULL:
             return self.skip(TOMBSTONE.reason)
         found = self.read_change(ws, record, &change)
         if type(found) is not RowEncoder:
             return self.skip(found)
-        return feed_change(ws, <RowEncoder> found, self.said.found, &change, rows)
+        while feed_change(ws, <RowEncoder> found, self.said.found, &change, rows):
+            i += 1
+            if i >= change.data.count:
+                return 1
+            if not read_next_row(ws, &change):
+                break
+        return 0
 
     # -- Many messages -------------------------------------------------------------------------------------------------
 

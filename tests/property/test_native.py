@@ -153,8 +153,13 @@ def test_canal_as_the_book_has_it(data: Any) -> None:
     row = data.draw(a_row(names, usual=usual))
     changed = data.draw(st.lists(st.sampled_from(names), min_size=1, unique=True))
     old = data.draw(a_row(changed, usual=usual)) if kind == '"UPDATE"' else None
-    some = st.sampled_from([f"[{row}]", f"[{row}]", f"[ {row} ]", f"[{row},{row}]", "[]", "null", row])
-    olds = [f"[{old}]", f"[{old}]", f"[{old} ,null]", "[null]", "[]", "null"] if old else ["null", "[null]", "[]"]
+    other = data.draw(a_row(names, usual=usual))
+    some = st.sampled_from([
+        f"[{row}]", f"[{row}]", f"[ {row} ]", f"[{row},{other}]", f"[{row} ,\n{other} , {row}]", f"[{row},null]",
+        f"[{row},]", f"[{row},1]", "[]", "null", row,
+    ])  # fmt: skip
+    olds = ["null", "[null]", "[]", "[null,null]"]
+    olds += [f"[{old}]", f"[{old}]", f"[{old} ,null]", f"[{old},{old}]", f"[null, {old},{row} ]"] if old else []
     keys = json.dumps(list(source.primary_key), ensure_ascii=False)
     fields = [
         f'"data":{data.draw(some)}',
@@ -471,9 +476,14 @@ def canal(kind: str, row: str, old: str = "null", more: str = '"pkNames":["id"]'
         (canal("UPDATE", '{"id":1,"name":"a","n":2}', '[{"id":1}]', '"pkNames":null'), ['{"id":1}']),
         (canal("UPDATE", '{"id":1,"name":"a","n":2}', '[{"id":"x"}]'), ['{"id":"x"}', '{"id":1}']),
         (canal("DELETE", '{"id":1,"name":"a","n":2}'), ['{"id":1}']),
+        (canal("INSERT", '{"id":1},{"id":2}'), ['{"id":1}', '{"id":2}']),
+        (canal("DELETE", '{"id":1,"name":"a"} , {"id":2},{"id":1}'), ['{"id":1}', '{"id":2}', '{"id":1}']),
+        (canal("UPDATE", '{"id":1},{"id":2,"n":4}', '[{"id":3},{"n":2}]'), ['{"id":3}', '{"id":1}', '{"id":2}']),
+        (canal("UPDATE", '{"id":1},{"id":2}', "[ null,\n null ]"), ['{"id":1}', '{"id":2}']),
+        (canal("UPDATE", '{"id":1},{"id":2}'), ['{"id":1}', '{"id":2}']),
     ],
 )
-def test_canal_messages_of_one_row_are_taken(value: bytes, keys: list[str]) -> None:
+def test_canal_messages_of_rows_are_taken(value: bytes, keys: list[str]) -> None:
     assert compare(CanalJson(), ("shop", "t"), ORDERS, ORDERS, Message(None, value), keyed=True)
     records: list[Any] = []
     made = cache_of(CanalJson(), ("shop", "t"), ORDERS, ORDERS, keyed=True)
@@ -484,7 +494,12 @@ def test_canal_messages_of_one_row_are_taken(value: bytes, keys: list[str]) -> N
 @pytest.mark.parametrize(
     "value",
     [
-        canal("INSERT", '{"id":1},{"id":2}'),
+        canal("INSERT", '{"id":1},{"id":2,"new":1}'),
+        canal("INSERT", '{"id":1},null'),
+        canal("INSERT", '{"id":1},'),
+        canal("INSERT", '{"id":1},2'),
+        canal("INSERT", '{"id":1},{"id":2}', "[null]"),
+        canal("UPDATE", '{"id":1},{"id":2}', '[{"n":1},2]'),
         canal("INSERT", '{"id":1}', more='"pkNames":["other"]'),
         canal("UPDATE", '{"id":1}', '[{"n":1},{"n":2}]'),
         canal("ALTER", '{"id":1}'),
