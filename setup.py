@@ -10,7 +10,7 @@ from setuptools import Extension, setup
 
 NATIVE = Path("ingest/native")
 KAFKA = Path("ingest/kafka/native")
-LEAVES = ["ingest/native/scan.c", "ingest/native/values.c", "ingest/native/readings.c"]
+LEAVES = ["ingest/native/scan.c", "ingest/native/values.c", "ingest/native/readings.c", "ingest/native/bytes.c"]
 # What a module includes or cimports may be any of them: a change of one builds all anew
 SOURCES = [str(path) for kind in ("*.pxd", "*.h") for folder in (NATIVE, KAFKA) for path in sorted(folder.glob(kind))]
 WITHOUT_LEAVES = {"codes", "records", "workspace", "table", "arrow", "row_encoder", "transform_rows"}

@@ -18,7 +18,6 @@ from ingest.model.data_type import CharType, DecimalType, TimeType, VarcharType
 from ingest.model.spelling import number, plain_number
 
 if TYPE_CHECKING:
-    from ingest.formats.typed import Convert
     from ingest.model.data_type import DataType
 
 
@@ -62,7 +61,7 @@ def _bytes(raw: bytes) -> bytes:
     return b'"' + base64.b64encode(text.encode("latin-1")) + b'"'
 
 
-def _bits(width: int) -> Convert:
+def _bits(width: int) -> Column:
     """Return a BIT(n) column: a number, as so many bytes."""
 
     def convert(raw: bytes) -> bytes:
@@ -75,7 +74,7 @@ def _bits(width: int) -> Convert:
         except OverflowError as exc:
             raise ValueError(str(exc)) from exc
 
-    return convert
+    return Column(types.BYTES, convert, reads=(Reads.BITS, width, 0))
 
 
 def _zoned(raw: bytes) -> bytes:
@@ -186,7 +185,7 @@ def _mysql(text: str, *, timestamp_ltz: bool, tinyint1_boolean: bool) -> Column:
         "bool": _bit(), "boolean": _bit(), "date": _day(), "datetime": _moment(), "year": _num(types.INT),
         "time": _time(min(numbers[0] if numbers else 0, 6)),
         "timestamp": Column(types.TIMESTAMP_LTZ, _zoned, reads=(Reads.UTC_TEXT, 0, 0)) if timestamp_ltz else _moment(),
-        "bit": _bit() if sized == 1 else Column(types.BYTES, _bits((sized + 7) // 8)),
+        "bit": _bit() if sized == 1 else _bits((sized + 7) // 8),
         "char": _txt(CharType(max(sized, 1))), "nchar": _txt(CharType(max(sized, 1))),
         "varchar": _txt(VarcharType(max(sized, 1))), "nvarchar": _txt(VarcharType(max(sized, 1))),
     }  # fmt: skip

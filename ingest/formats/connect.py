@@ -141,7 +141,7 @@ def _decimal(field: Field) -> Column | None:
         return number if exact else b'"' + number + b'"'
 
     if not exact:
-        return Column(types.STRING, convert)
+        return Column(types.STRING, convert, reads=(Reads.UNSCALED_TEXT, precision, scale))
     return Column(DecimalType(precision, scale), convert, reads=(Reads.UNSCALED, precision, scale))
 
 
@@ -163,7 +163,7 @@ def _variable_decimal(_: Field) -> Column:
             raise ValueError(msg)
         return b'"' + decimal_text(_unscaled(bytes(found.value)), found.scale) + b'"'
 
-    return Column(types.STRING, convert)
+    return Column(types.STRING, convert, reads=(Reads.VARIABLE, 0, 0))
 
 
 _LOGICAL: Final[dict[str, Callable[[Field], Column | None]]] = {

@@ -52,6 +52,9 @@ class Reads(Enum):
     TIME_TEXT = auto()
     MOMENT_TEXT = auto()
     UTC_TEXT = auto()
+    UNSCALED_TEXT = auto()
+    VARIABLE = auto()
+    BITS = auto()
 
 
 class Column(NamedTuple):
@@ -63,7 +66,7 @@ class Column(NamedTuple):
     """The conversion of values that are not in the JSON of their type; None where they are."""
     reads: tuple[Reads, int, int] = (Reads.OTHER, 0, 0)
     """The way in which native code reads the values, with two numbers that belong to it: bits; precision and scale;
-    most characters, or -1; how many microseconds are one."""
+    most characters, or -1; how many microseconds are one; how many bytes there are."""
 
 
 def reads_plain(data_type: DataType) -> tuple[Reads, int, int]:

@@ -65,6 +65,9 @@ cpdef enum ValueCodec:  # how a value is read whose type its message tells; name
     CODEC_TIME_TEXT
     CODEC_MOMENT_TEXT
     CODEC_UTC_TEXT
+    CODEC_UNSCALED_TEXT
+    CODEC_VARIABLE
+    CODEC_BITS
 
 
 cpdef enum TargetUse:   # what a ready-made record is, for which its table has a target

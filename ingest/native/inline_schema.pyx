@@ -10,14 +10,16 @@ from libc.string cimport memcmp, memmove
 from weakref import WeakSet
 
 from ingest.native.codes cimport (
-    CODEC_ANY, CODEC_BASE64, CODEC_BIT, CODEC_BOOL, CODEC_DATE_TEXT, CODEC_DAYS, CODEC_DECIMAL, CODEC_INT, CODEC_LATIN,
+    CODEC_ANY, CODEC_BASE64, CODEC_BIT, CODEC_BITS, CODEC_BOOL, CODEC_DATE_TEXT, CODEC_DAYS, CODEC_DECIMAL, CODEC_INT, CODEC_LATIN,
     CODEC_MOMENT, CODEC_MOMENT_TEXT, CODEC_NUMBER, CODEC_QUOTED_DECIMAL, CODEC_QUOTED_INT, CODEC_QUOTED_NUMBER,
-    CODEC_TEXT, CODEC_TIME, CODEC_TIME_TEXT, CODEC_UNSCALED, CODEC_UTC_TEXT, CODEC_ZONED,
+    CODEC_TEXT, CODEC_TIME, CODEC_TIME_TEXT, CODEC_UNSCALED, CODEC_UNSCALED_TEXT, CODEC_UTC_TEXT, CODEC_VARIABLE,
+    CODEC_ZONED,
 )
 from ingest.native.scan cimport (
     JSON_BOOL, JSON_INT, JSON_NULL, JSON_STRING, MAX_MADE, Field, Row, Text, fits_date, fits_decimal, fits_double,
-    fits_int, fits_length, fits_time, fits_timestamp, is_named, is_number, read_base64, read_bit, read_days,
-    read_latin, read_moment, read_time, read_unquoted, read_unscaled, read_utc, read_zoned, scan_value,
+    fits_int, fits_length, fits_time, fits_timestamp, is_named, is_number, read_base64, read_bit, read_bits, read_days,
+    read_latin, read_moment, read_time, read_unquoted, read_unscaled, read_unscaled_text, read_utc, read_variable,
+    read_zoned, scan_value,
 )
 from ingest.native.table cimport text_of_bytes
 from ingest.native.workspace cimport Typing
@@ -27,6 +29,7 @@ cdef enum:
     MAX_SCHEMAS = 10_000      # of all caches together
     MAX_WEIGHT = 128 << 20    # bytes of their texts and of what they say
     OBJECT_WEIGHT = 32        # what an allocation adds, about
+    MAX_WIDTH = 8             # bytes of a BIT(n)
 
 
 # -- Values ------------------------------------------------------------------------------------------------------------
@@ -50,6 +53,19 @@ cdef bint read_quoted(const InlineColumn *column, Field *field) noexcept nogil:
     if column.codec == CODEC_QUOTED_NUMBER:
         return fits_double(field)
     return fits_decimal(field, column.first, column.second)
+
+
+cdef bint read_bytes(const InlineColumn *column, Field *field, char **to) noexcept nogil:
+    """Read a decimal by its bytes, or bytes by what stands for them."""
+    if column.codec == CODEC_UNSCALED:
+        return read_unscaled(field, column.first, column.second, to)
+    if column.codec == CODEC_UNSCALED_TEXT:
+        return read_unscaled_text(field, column.second, to)
+    if column.codec == CODEC_VARIABLE:
+        return read_variable(field, to)
+    if column.codec == CODEC_BITS:
+        return read_bits(field, column.first, to)
+    return read_latin(field, to)
 
 
 cdef bint is_text_of(const InlineColumn *column, const Field *field) noexcept nogil:
@@ -87,14 +103,15 @@ cdef bint read_value(const InlineColumn *column, Field *field, char **to) noexce
         return read_counted(column, field, to)
     if codec == CODEC_ZONED:
         return read_zoned(field, to)
-    if codec == CODEC_UNSCALED:
-        return read_unscaled(field, column.first, column.second, to)
+    if (
+        codec == CODEC_UNSCALED or codec == CODEC_UNSCALED_TEXT or codec == CODEC_VARIABLE or codec == CODEC_BITS
+        or codec == CODEC_LATIN
+    ):
+        return read_bytes(column, field, to)
     if codec == CODEC_QUOTED_INT or codec == CODEC_QUOTED_NUMBER or codec == CODEC_QUOTED_DECIMAL:
         return read_quoted(column, field)
     if codec == CODEC_BIT:
         return read_bit(field)
-    if codec == CODEC_LATIN:
-        return read_latin(field, to)
     if codec == CODEC_UTC_TEXT:
         return read_utc(field, to)
     if (
@@ -125,7 +142,8 @@ cdef class InlineSchema:
             column.first, column.second = spec.first, spec.second
             counts = column.codec == CODEC_TIME or column.codec == CODEC_MOMENT
             bits = column.codec == CODEC_INT or column.codec == CODEC_QUOTED_INT
-            if (counts and column.first < 1) or (bits and not 1 <= column.first <= 64):
+            wide = column.codec == CODEC_BITS and not 1 <= column.first <= MAX_WIDTH
+            if wide or (counts and column.first < 1) or (bits and not 1 <= column.first <= 64):
                 raise ValueError("a column with numbers that its way of reading does not have")
             self.weight += name.size + sizeof(InlineColumn) + OBJECT_WEIGHT * 4
             self.count += 1

@@ -3,23 +3,6 @@
 
 #include "values.h"
 
-/* Let a field have this text from here on. */
-static void set_text(Field *field, JsonKind kind, const char *text, const char *end)
-{
-    field->kind = (uint8_t)kind;
-    field->flags = 0;
-    field->text = text;
-    field->size = (uint32_t)(end - text);
-}
-
-/* The same, with a text that was made at `*to`. */
-static bool set_made(Field *field, JsonKind kind, char **to, char *end)
-{
-    set_text(field, kind, *to, end);
-    *to = end;
-    return true;
-}
-
 /* -- Numbers in texts ---------------------------------------------------------------------------------------------- */
 
 static bool read_number(Field *field, const char *text, const char *end)
@@ -108,103 +91,19 @@ bool read_trimmed_boolean(Field *field)
     return false;
 }
 
-/* Read 0, 1, true or false, with quotes or without. */
+/* Read 0, 1, true or false, with quotes or without, or a bit as MySQL writes it. */
 bool read_bit(Field *field)
 {
-    static const char *const words[] = {"1", "true", "TRUE", "0", "false", "FALSE"};
+    static const char *const words[] = {"1", "true", "TRUE", "b'1'", "\\u0001", "0", "false", "FALSE", "b'0'", "\\u0000"};
     bool quoted = field->kind == JSON_STRING;
     if (field->kind == JSON_OBJECT || field->kind == JSON_ARRAY)
         return false;
     const char *text = field->text + quoted;
     size_t size = field->size - (quoted ? 2 : 0);
-    for (int i = 0; i < 6; i++)
+    for (int i = 0; i < 10; i++)
         if (strlen(words[i]) == size && !memcmp(text, words[i], size))
-            return set_truth(field, i < 3);
+            return set_truth(field, i < 5);
     return false;
-}
-
-/* -- Decimals and bytes -------------------------------------------------------------------------------------------- */
-
-/* Write digits with a point before the last `scale` of them, and return where that ends. */
-static char *put_scaled(char *p, const char *digits, int64_t size, int64_t scale)
-{
-    int64_t whole = size - scale;
-    if (whole <= 0)
-        *p++ = '0';
-    else {
-        memcpy(p, digits, (size_t)whole);
-        p += whole;
-    }
-    if (!scale)
-        return p;
-    *p++ = '.';
-    for (int64_t i = whole; i < 0; i++)
-        *p++ = '0';
-    int64_t rest = whole > 0 ? scale : size;
-    memcpy(p, digits + (size - rest), (size_t)rest);
-    return p + rest;
-}
-
-/* Read a number, or one by its bytes, most significant first, in base64. */
-bool read_unscaled(Field *field, int64_t precision, int64_t scale, char **to)
-{
-    uint8_t bytes[16];
-    if (is_number(field))
-        return fits_decimal(field, precision, scale);
-    if (field->kind != JSON_STRING || field->flags || scale < 0)
-        return false;
-    int64_t count = read_base64(field->text + 1, field->size - 2, bytes, sizeof bytes);
-    if (count < 1 || count > (int64_t)sizeof bytes)
-        return false;
-    bool minus = bytes[0] >> 7;
-    unsigned __int128 value = minus ? ~(unsigned __int128)0 : 0;
-    for (int64_t i = 0; i < count; i++)
-        value = value << 8 | bytes[i];
-    if (minus)
-        value = -value;
-    char digits[40], *start = digits + sizeof digits;
-    for (; value; value /= 10)
-        *--start = (char)('0' + (int)(value % 10));
-    int64_t size = digits + sizeof digits - start;
-    if (size > precision || scale > precision || precision > 38)
-        return false;
-    char *p = *to;
-    if (minus)
-        *p++ = '-';
-    return set_made(field, scale ? JSON_NUMBER : JSON_INT, to, put_scaled(p, start, size, scale));
-}
-
-static const char ALPHABET[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-/* Read a text whose characters stand for bytes, as base64. */
-bool read_latin(Field *field, char **to)
-{
-    if (field->kind != JSON_STRING || field->flags)
-        return false;
-    char *p = *to;
-    uint32_t bits = 0, count = 0;
-    *p++ = '"';
-    for (const char *c = field->text + 1, *end = field->text + field->size - 1; c < end; c++) {
-        uint8_t byte = (uint8_t)*c;
-        if (byte >= 0x80) {
-            if (byte > 0xC3)
-                return false; /* past U+00FF; what follows is there, as this is UTF-8 */
-            byte = (uint8_t)(byte << 6 | (*++c & 0x3F));
-        }
-        bits = bits << 8 | byte;
-        if (++count % 3 == 0)
-            for (int shift = 18; shift >= 0; shift -= 6)
-                *p++ = ALPHABET[bits >> shift & 63];
-    }
-    if (count % 3) {
-        int left = (int)(count % 3);
-        bits <<= left == 1 ? 16 : 8;
-        bits &= 0xFFFFFF;
-        for (int i = 0; i < 4; i++)
-            *p++ = i <= left ? ALPHABET[bits >> (18 - 6 * i) & 63] : '=';
-    }
-    *p++ = '"';
-    return set_made(field, JSON_STRING, to, p);
 }
 
 /* -- Dates and times ----------------------------------------------------------------------------------------------- */

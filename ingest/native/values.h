@@ -16,6 +16,23 @@
 
 static inline bool is_number(const Field *field) { return field->kind == JSON_INT || field->kind == JSON_NUMBER; }
 
+/* Let a field have this text from here on. */
+static inline void set_text(Field *field, JsonKind kind, const char *text, const char *end)
+{
+    field->kind = (uint8_t)kind;
+    field->flags = 0;
+    field->text = text;
+    field->size = (uint32_t)(end - text);
+}
+
+/* The same, with a text that was made at `*to`. */
+static inline bool set_made(Field *field, JsonKind kind, char **to, char *end)
+{
+    set_text(field, kind, *to, end);
+    *to = end;
+    return true;
+}
+
 bool fits_int(const Field *field, int64_t bits);
 bool fits_double(const Field *field);
 bool fits_decimal(const Field *field, int64_t precision, int64_t scale);
@@ -41,6 +58,9 @@ bool read_trimmed_integer(Field *field);
 bool read_trimmed_boolean(Field *field);
 bool read_bit(Field *field);
 bool read_unscaled(Field *field, int64_t precision, int64_t scale, char **to);
+bool read_unscaled_text(Field *field, int64_t scale, char **to);
+bool read_variable(Field *field, char **to);
+bool read_bits(Field *field, int64_t width, char **to);
 bool read_latin(Field *field, char **to);
 bool read_zoned(Field *field, char **to);
 bool read_utc(Field *field, char **to);

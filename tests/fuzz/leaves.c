@@ -165,6 +165,9 @@ static void see_reading(const Field *given, int how, int64_t a, int64_t b)
     case 9: made = read_days(&field, &to); break;
     case 10: made = read_time(&field, 1 + a, &to); break;
     case 11: made = read_moment(&field, 1 + a, &to); break;
+    case 12: made = read_unscaled_text(&field, b - 3 * a, &to); break;
+    case 13: made = read_variable(&field, &to); break;
+    case 14: made = read_bits(&field, 1 + a % 8, &to); break;
     default: made = read_spelled_timestamp(&field, a ? 'T' : ' ', b, &to); break;
     }
     HOLDS(to >= start && to <= start + room && (made || to == start));
@@ -193,7 +196,7 @@ static void see_values(const char *text, size_t size)
     for (int i = 0; i < row.count; i++) {
         see_number(&row.fields[i], a, b);
         see_text(&row.fields[i], a);
-        for (int how = 0; how < 13; how++)
+        for (int how = 0; how < 16; how++)
             see_reading(&row.fields[i], how, a, b);
     }
 }

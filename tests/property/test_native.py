@@ -30,7 +30,7 @@ from examples import examples
 from hypothesis import currently_in_test_context, event, example, given, settings
 from hypothesis import strategies as st
 from inmemory import run
-from shapes import DECLARED, a_message
+from shapes import DECLARED, FORMS, a_message
 
 from ingest.component.options import InlineSchemaOptions
 from ingest.encode.encode import encode
@@ -200,6 +200,12 @@ MOMENTS = st.builds(
     st.sampled_from(["Z", "Z", "", "+02:00"]),
 )  # fmt: skip
 QUOTED = st.one_of(a_number, ONES).map(lambda text: f'"{text}"')
+VARIABLE = st.one_of(
+    st.builds('{{"scale":{},"value":{}}}'.format, st.integers(-20, 45), TEXTS),
+    st.builds(
+        '{{ "value" : {} , "scale": {}{} }}'.format, TEXTS, a_number, st.sampled_from(["", ',"scale":1', ',"x":1'])
+    ),
+)
 ODD = st.one_of(
     a_nested, ONES, TEXTS, MOMENTS, QUOTED, st.sampled_from(["null", "true", '"1"', '"0"', '"true"', '"x"', '"é\xff"']),
     st.text(alphabet=st.characters(max_codepoint=300), max_size=5).map(lambda s: json.dumps(s, ensure_ascii=False)),
@@ -237,13 +243,23 @@ CONNECT: Words = {
         MOMENTS,
     ),
     a_logical_type("string", "io.debezium.data.Json"): ("STRING", [r'"{\\"a\\": 1}"'], ODD),
-    a_logical_type("struct", "io.debezium.data.VariableScaleDecimal"): ("STRING", ['{"scale":1,"value":"fQ=="}'], ODD),
+    a_logical_type("struct", "io.debezium.data.VariableScaleDecimal"): (
+        "STRING", ['{"scale":1,"value":"fQ=="}', '{"value":"/w==","scale":-3}', '{"scale":9,"value":"AA=="}'],
+        st.one_of(VARIABLE, ODD),
+    ),
     **{
         a_logical_type(
             "bytes", "org.apache.kafka.connect.data.Decimal", scale=str(scale),
             **{"connect.decimal.precision": str(precision)},
         ): (f"DECIMAL({precision},{scale})", ['"fQ=="', '"AA=="', '"/w=="', '"MDk="', "0"], st.one_of(TEXTS, a_number))
         for precision, scale in [(5, 2), (38, 0), (38, 38), (10, 0), (12, 10)]
+    },
+    **{
+        a_logical_type(
+            "bytes", "org.apache.kafka.connect.data.Decimal", scale=str(scale),
+            **{"connect.decimal.precision": str(precision)},
+        ): ("STRING", ['"fQ=="', '"AA=="', '"/w=="', '"MDk="', "0", "1.50"], st.one_of(TEXTS, a_number))
+        for precision, scale in [(40, 2), (5, 7), (10, -2), (60, 50)]
     },
 }  # fmt: skip
 NUMBERS = st.one_of(QUOTED, a_number, ONES)
@@ -264,8 +280,11 @@ MYSQL_TYPES: Words = {
     '"tinyint(1)"': ("BOOLEAN", ['"1"', '"0"'], NUMBERS), '"varchar(3)"': ("VARCHAR(3)", TEXT, a_text),
     '"char(3)"': ("CHAR(3)", TEXT, a_text), '"decimal(5,2)"': ("DECIMAL(5,2)", ['"12.50"', '"-3"'], NUMBERS),
     '"timestamp(6)"': ("TIMESTAMP_LTZ", INSTANTS, MOMENTS), '"datetime"': ("TIMESTAMP", INSTANTS, MOMENTS),
-    '"date"': ("DATE", DAYS, MOMENTS), '"time(3)"': ("TIME(3)", TIMES, MOMENTS), '"blob"': ("BYTES", ['"hi"'], ODD),
-    '"bit(9)"': ("BYTES", ['"300"'], NUMBERS), '"bit(1)"': ("BOOLEAN", ['"1"'], NUMBERS),
+    '"date"': ("DATE", DAYS, MOMENTS), '"time(3)"': ("TIME(3)", TIMES, MOMENTS),
+    '"blob"': ("BYTES", ['"hi"', r'"a\u0000\n\u00fF\"\\\/"'], st.one_of(ODD, a_text)),
+    '"bit(9)"': ("BYTES", ['"300"', '"0"', "7"], st.one_of(NUMBERS, st.sampled_from(['"65535"', '"65536"', '"007"']))),
+    '"bit(64)"': ("BYTES", ['"18446744073709551615"'], st.sampled_from(['"18446744073709551616"', '""', '"-1"'])),
+    '"bit(1)"': ("BOOLEAN", ['"1"', '"b\'0\'"', r'"\u0001"'], NUMBERS),
     '"json"': ("STRING", TEXT, a_text), '"float"': ("FLOAT", ['"1.5"'], NUMBERS),
     '"double"': ("DOUBLE", ['"1.5"'], NUMBERS), '"decimal"': ("DECIMAL(5,2)", ['"12.50"', '"-3"', '"7.0"'], NUMBERS),
     '"text"': ("STRING", TEXT, ODD),
@@ -461,6 +480,54 @@ def test_other_schemas_are_taken_at_once() -> None:
     assert json.loads(records[0][2]) == {"id": 1, "new": 1, "name": None, "n": None}
 
 
+def a_fields_schema(*columns: str) -> str:
+    return f'{{"type":"struct","fields":[{{"type":"struct","field":"after","fields":[{",".join(columns)}]}}]}}'
+
+
+A_VARIABLE = '"type":"struct","name":"io.debezium.data.VariableScaleDecimal"'
+A_DECIMAL = '"type":"bytes","name":"org.apache.kafka.connect.data.Decimal","parameters":'
+
+
+@pytest.mark.parametrize(
+    ("said", "value", "expected"),
+    [
+        (A_VARIABLE, '{"scale":2,"value":"MDk="}', '"123.45"'),
+        (A_VARIABLE, '{"value":"/w==","scale":-3}', '"-1000"'),
+        (A_VARIABLE, '{"value":"AA==","scale":-3}', '"0"'),
+        (A_DECIMAL + '{"scale":"-2"}', '"fQ=="', '"12500"'),
+        (A_DECIMAL + '{"scale":"3","connect.decimal.precision":"50"}', '"fQ=="', '"0.125"'),
+        (A_DECIMAL + '{"scale":"3","connect.decimal.precision":"50"}', "1.50", '"1.50"'),
+    ],
+)
+def test_decimals_that_are_texts_are_taken(said: str, value: str, expected: str) -> None:
+    whole = a_fields_schema('{"field":"id","type":"int32"}', f'{{"field":"n",{said}}}')
+    payload = wrap(f'{{"id":1,"n":{value}}}').decode()
+    message = Message(None, f'{{"schema":{whole},"payload":{payload}}}'.encode())
+    source = schema({"id": "INT", "n": "STRING"}, ("id",))
+    assert compare(DebeziumJson(), ("shop", "t"), source, source, message, keyed=False)
+    records: list[Any] = []
+    made = cache_of(DebeziumJson(), ("shop", "t"), source, source, keyed=False)
+    take(native.NativeEncoders(DebeziumJson(), made).of("t"), [message], 0, records)
+    assert records[0][2] == f'{{"id":1,"n":{expected}}}'.encode()
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "value"),
+    [
+        ("bit(9)", "BYTES", '"300"'), ("bit(64)", "BYTES", '"18446744073709551615"'),
+        ("bit(1)", "BOOLEAN", r'"\u0001"'),
+        ("bit(1)", "BOOLEAN", "\"b'0'\""), ("blob", "BYTES", r'"\u0000\n\"\u00fF"'),
+    ],
+)  # fmt: skip
+def test_bits_and_bytes_of_canal_are_taken(said: str, kind: str, value: str) -> None:
+    text = canal("INSERT", f'{{"id":"1","b":{value}}}').replace(
+        b'{"id":"bigint"}', b'{"id":"bigint","b":"%b"}' % said.encode()
+    )
+    form = CanalJson.model_validate({"canal-json.infer-schema.strategy": "MYSQL_TYPE"})
+    source = schema({"id": "BIGINT", "b": kind}, ("id",))
+    assert compare(form, ("shop", "t"), source, source, Message(None, text), keyed=False)
+
+
 def canal(kind: str, row: str, old: str = "null", more: str = '"pkNames":["id"]') -> bytes:
     text = f'{{"data":[{row}],"database":"shop","isDdl":false,"mysqlType":{{"id":"bigint"}},"old":{old},{more},'
     return (text + f'"table":"t","ts":1,"type":"{kind}"}}').encode()
@@ -579,8 +646,8 @@ def test_the_usual_spellings_are_for_native_code(row: str, to: Any) -> None:
     assert not compare(form, at, one, one, message, keyed=True, to=to)
 
 
-@pytest.mark.parametrize("form", ["debezium-json", "canal-json", "json"])
-def test_whole_runs_are_the_same_without_it(form: str) -> None:
+@pytest.mark.parametrize(("form", "options"), FORMS)
+def test_whole_runs_are_the_same_without_it(form: str, options: dict[str, Any]) -> None:
     @settings(max_examples=examples(60))
     @example([(None, b'{"id":1,"a":1}'), (None, b'{"id":1}'), (None, b'{"id":1,"id":2}')], 1, -1, False)
     @given(
@@ -593,6 +660,7 @@ def test_whole_runs_are_the_same_without_it(form: str) -> None:
         sections: Any = {
             "source": {
                 "value.format": form,
+                **options,
                 "ingestion.error-tolerance.max-count": most,
                 **(DECLARED if given else {}),
             },
@@ -705,7 +773,9 @@ def test_flattened_rows_as_the_book_has_them(data: Any) -> None:
     text = data.draw(space) + text_of(data, members, odd) + data.draw(space)
     fields = data.draw(st.sampled_from([[], [], ["id"], names[:1], [names[-1], "id"], ["id", *names[:2]]]))
     table = tuple(USUAL[kinds[name]].strip('"') for name in fields) or ("t",)
-    form = Json.model_validate({**FLATTEN, **({"json.decode.parser-table-id.fields": ",".join(fields)} if fields else {})})
+    form = Json.model_validate(
+        {**FLATTEN, **({"json.decode.parser-table-id.fields": ",".join(fields)} if fields else {})}
+    )
     message = Message(b"k", text.encode("utf-8", "surrogatepass"))
     declared, to = some_declared(data, source), data.draw(A_SINK)
     compare(form, table, source, source, message, keyed=False, to=to, declared=declared)

@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import pytest
+import shapes
 from bothways import both_ways, read
 from examples import examples
 from hypothesis import HealthCheck, example, given, settings
@@ -59,8 +60,8 @@ def test_all_columns_and_a_filter_that_all_rows_pass_are_no_transform(form: str)
 
 
 @pytest.mark.compiled
-@pytest.mark.parametrize("form", FORMS)
-def test_native_code_does_what_the_reference_does(form: str) -> None:
+@pytest.mark.parametrize(("form", "options"), shapes.FORMS)
+def test_native_code_does_what_the_reference_does(form: str, options: dict[str, Any]) -> None:
     rule = {
         "projection": r"\*, id % 2 AS odd, __data_event_type__ AS what, __table_name__ AS id2, 10 / (id - 2) AS part",
         "filter": "id <> 3 OR __data_event_type__ <> '-U'",
@@ -75,7 +76,7 @@ def test_native_code_does_what_the_reference_does(form: str) -> None:
     )
     def same(messages: list[tuple[bytes | None, bytes | None]], look_ahead: int, most: int, given: bool) -> None:  # noqa: FBT001
         made = sections(form, most, **rule)
-        made["source"] |= DECLARED if given else {}
+        made["source"] |= options | (DECLARED if given else {})
         both_ways(messages, look_ahead, **made)
 
     same()

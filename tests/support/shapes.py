@@ -19,6 +19,16 @@ DECLARED = {
 }
 """Types of the columns of all tables but one."""
 
+FORMS: list[tuple[str, dict[str, Any]]] = [
+    ("debezium-json", {}),
+    ("canal-json", {}),
+    ("canal-json", {"canal-json.database.include": "d", "canal-json.table.include": "t|v.*"}),
+    ("json", {}),
+    ("json", {"json.infer-schema.flatten-nested-columns.enable": True}),
+    ("json", {"json.decode.parser-table-id.fields": "b, a"}),
+]
+"""Formats with options that bear on how messages are read."""
+
 
 @st.composite
 def a_message(draw: Any, form: str) -> tuple[bytes | None, bytes | None]:

@@ -144,8 +144,7 @@ class TableEncoder:
 def a_batch(count: int, destination: Any, text: str = "x") -> EncodedBatch:
     """Records that native code has made."""
     from ingest.native.codes import ColumnKind, MessageForm
-    from ingest.native.contract import MessageSpec
-    from ingest.native.contract import ColumnSpec, KeySpec, RowEncoderSpec
+    from ingest.native.contract import ColumnSpec, KeySpec, MessageSpec, RowEncoderSpec
     from ingest.native.native_encoder import NativeEncoder
     from ingest.native.row_encoder import RowEncoder
 

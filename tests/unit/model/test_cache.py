@@ -173,8 +173,7 @@ def test_columns_of_keys_are_not_kept() -> None:
 def test_native_inline_schemas_take_no_more_than_their_room() -> None:
     """Of all encoders together: 128 MiB, where 10,000 texts of a megabyte were 10 GB."""
     from ingest.native.codes import MessageForm, ValueCodec
-    from ingest.native.contract import MessageSpec
-    from ingest.native.contract import InlineColumnSpec
+    from ingest.native.contract import InlineColumnSpec, MessageSpec
     from ingest.native.inline_schema import InlineSchema
     from ingest.native.native_encoder import NativeEncoder
 

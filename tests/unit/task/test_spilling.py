@@ -56,7 +56,8 @@ def test_a_chunk_is_left_to_the_second_stage_as_a_whole(tmp_path: Path) -> None:
         changes=[change("a"), [change("b"), change("b")], bad, Skip("why")], marks=[0, 1, 3, 3],
     )  # fmt: skip
     stage.add(manifest, reference)
-    stage.add(manifest, EncodedPart(records, 4, 6, 16, [], skipped={TOMBSTONE.reason: 1}))
+    tombstone = TOMBSTONE.reason
+    stage.add(manifest, EncodedPart(records, 4, 6, 16, [], skipped={tombstone: 1}, skips=[(5, tombstone)]))
     stage.add(manifest, EncodedPart(records, 6, 6, 18))
     stage.leave_out(manifest, chunk)
     batch = stage.flush(manifest)
