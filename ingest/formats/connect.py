@@ -38,6 +38,7 @@ class Field(msgspec.Struct, gc=False):
 
 
 _schema = msgspec.json.Decoder(Field).decode
+_MAX_SCALE: Final = 1000
 
 _PLAIN: Final[dict[str, DataType]] = {
     "int8": types.TINYINT, "int16": types.SMALLINT, "int32": types.INT, "int64": types.BIGINT,
@@ -120,9 +121,15 @@ def _unscaled(raw: bytes) -> int:
 
 
 def decimal_text(unscaled: int, scale: int) -> bytes:
-    """Return a plain number with all its digits: 125 with scale 2 is `1.25`."""
+    """Return a plain number with all its digits: 125 with scale 2 is `1.25`.
+
+    Raise ValueError for a scale that would fill the memory: messages may say any.
+    """
+    if abs(scale) > _MAX_SCALE:
+        msg = "a scale past all reason"
+        raise ValueError(msg)
     if scale <= 0:
-        return b"%d" % (unscaled * 10 ** min(-scale, types.MAX_PRECISION))
+        return b"%d" % (unscaled * 10**-scale)
     digits = str(abs(unscaled)).rjust(scale + 1, "0")
     return f"{'-' if unscaled < 0 else ''}{digits[:-scale]}.{digits[-scale:]}".encode()
 
@@ -141,7 +148,8 @@ def _decimal(field: Field) -> Column | None:
         return number if exact else b'"' + number + b'"'
 
     if not exact:
-        return Column(types.STRING, convert, reads=(Reads.UNSCALED_TEXT, precision, scale))
+        reads = (Reads.UNSCALED_TEXT, 0, scale) if abs(scale) <= _MAX_SCALE else (Reads.OTHER, 0, 0)
+        return Column(types.STRING, convert, reads=reads)
     return Column(DecimalType(precision, scale), convert, reads=(Reads.UNSCALED, precision, scale))
 
 
@@ -158,9 +166,6 @@ def _variable_decimal(_: Field) -> Column:
 
     def convert(raw: bytes) -> bytes:
         found = _variable(raw)
-        if abs(found.scale) > 1000:
-            msg = "a scale past all reason"
-            raise ValueError(msg)
         return b'"' + decimal_text(_unscaled(bytes(found.value)), found.scale) + b'"'
 
     return Column(types.STRING, convert, reads=(Reads.VARIABLE, 0, 0))
