@@ -332,7 +332,9 @@ def test_a_key_of_a_table_without_one_has_no_cells() -> None:
         a_table(key=KeySpec(()), template=TemplateSpec(a_segment("JSON"), (), (), (), None))
 
 
-@pytest.mark.parametrize(("codec", "first"), [("TIME", 0), ("MOMENT", 0), ("INT", 0), ("BITS", 0), ("BITS", 9), ("QUOTED_INT", 65)])
+@pytest.mark.parametrize(
+    ("codec", "first"), [("TIME", 0), ("MOMENT", 0), ("INT", 0), ("BITS", 0), ("BITS", 9), ("QUOTED_INT", 65)]
+)
 def test_inline_schemas_with_numbers_that_are_none(codec: str, first: int) -> None:
     with pytest.raises(ValueError, match="numbers"):
         InlineSchema((InlineColumnSpec(b"a", ValueCodec[f"CODEC_{codec}"], first),))
