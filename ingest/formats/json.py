@@ -91,7 +91,7 @@ class Json(Options):
         return TypeHints(self.as_string, self.standard, not self.as_string, fixed)
 
     @property
-    def form(self) -> Form:
+    def form(self) -> Form | None:
         """Values are the rows."""
         return Form("rows", self.flatten, tuple(_names(self.table_fields or "")))
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ingest.formats import Decoder
+    from ingest.formats.form import Form
     from ingest.model.change import Decoded
     from ingest.model.table import TableId
 
@@ -25,7 +26,7 @@ class UpsertJson(Json):
     """The options of `json`, for upsert topics."""
 
     @property
-    def form(self) -> str | None:
+    def form(self) -> Form | None:
         """The keys say who a row is."""
         return None
 

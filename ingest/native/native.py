@@ -41,7 +41,7 @@ Target: TypeAlias = "tuple[Any, tuple[tuple[TableId, Kind], ...]]"
 """A destination, and the changes that are done when a record has gone there."""
 
 try:
-    from ingest.native import codes, decoded, inline_schema, merge, native_encoder, row_encoder, specs, transform_rows
+    from ingest.native import decoded, inline_schema, merge, native_encoder, row_encoder, specs, transform_rows
 except ImportError:  # it was installed without a compiler
     _MADE = False
 else:

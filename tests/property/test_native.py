@@ -15,6 +15,7 @@ from any_table import (
     NAMES,
     PLACEHOLDER,
     SINK,
+    USUAL,
     Message,
     a_case,
     a_nested,

@@ -610,7 +610,7 @@ WHOLE = {
 @pytest.mark.parametrize("form", WHOLE)
 def test_messages_that_end_anywhere_are_read_no_further(form: str) -> None:
     name, _, more = form.partition(" ")
-    columns = FITTING
+    columns: tuple[Any, ...] = FITTING
     if more == "with objects":
         columns = tuple(ColumnSpec(name, TEXT) for name in (b"id", b"o.a", b"o.p.q", b"o.p.r", b"s"))
     places = tuple(range(len(columns)))
