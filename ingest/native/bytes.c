@@ -137,6 +137,25 @@ bool read_variable(Field *field, char **to)
 
 static const char ALPHABET[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
+/* Write bytes as base64, without quotes, and return where that ends. */
+char *put_base64(char *to, const char *from, size_t size)
+{
+    const uint8_t *p = (const uint8_t *)from;
+    for (; size > 2; size -= 3, p += 3) {
+        *to++ = ALPHABET[p[0] >> 2];
+        *to++ = ALPHABET[(p[0] << 4 | p[1] >> 4) & 63];
+        *to++ = ALPHABET[(p[1] << 2 | p[2] >> 6) & 63];
+        *to++ = ALPHABET[p[2] & 63];
+    }
+    if (!size)
+        return to;
+    *to++ = ALPHABET[p[0] >> 2];
+    *to++ = ALPHABET[(p[0] << 4 | (size > 1 ? p[1] >> 4 : 0)) & 63];
+    *to++ = size > 1 ? ALPHABET[p[1] << 2 & 63] : '=';
+    *to++ = '=';
+    return to;
+}
+
 typedef struct { /* bytes on their way to base64 */
     char *to;
     uint32_t bits, count;

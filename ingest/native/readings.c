@@ -108,8 +108,6 @@ bool read_bit(Field *field)
 
 /* -- Dates and times ----------------------------------------------------------------------------------------------- */
 
-static const int64_t DAY = 86400000000; /* in microseconds */
-
 /* Read an integer that is not too long. */
 static bool read_integer(const Field *field, int64_t *value)
 {
@@ -160,12 +158,9 @@ bool read_moment(Field *field, int64_t each, char **to)
     char *p = *to;
     if (!read_micros(field, each, &micros))
         return false;
-    int64_t days = micros / DAY - (micros % DAY < 0);
     *p++ = '"';
-    if (!(p = put_date(p, days)))
+    if (!(p = put_timestamp(p, micros, ' ')))
         return false;
-    *p++ = ' ';
-    p = put_time(p, (uint64_t)(micros - days * DAY));
     *p++ = '"';
     return set_made(field, JSON_STRING, to, p);
 }

@@ -65,6 +65,12 @@ bool is_utf8(const char *text, size_t size)
     return true;
 }
 
+/* Return whether a text is somewhere in another one. */
+bool has_text(const char *text, size_t size, const char *part, size_t part_size)
+{
+    return memmem(text, size, part, part_size) != NULL;
+}
+
 /* -- Strings ------------------------------------------------------------------------------------------------------- */
 
 static int hex4(const char *p)

@@ -45,6 +45,7 @@ const char *scan_escapes(const char *p, const char *end, uint8_t *flags);
 const char *scan_value(const char *p, const char *end, int depth, uint8_t *kind, uint8_t *flags);
 const char *scan_row(const char *p, const char *end, Row *row, const Row *like);
 bool is_unavailable(const char *text, size_t size);
+bool has_text(const char *text, size_t size, const char *part, size_t part_size);
 
 /* Most bytes of a value that cannot be one that Debezium did not have */
 #define MIN_UNAVAILABLE 30

@@ -199,6 +199,17 @@ char *put_time(char *to, uint64_t micros)
     return to;
 }
 
+/* Write a date and a time, so many microseconds after 1970, and return where that ends; NULL outside of the years 1 to
+   9999. */
+char *put_timestamp(char *to, int64_t micros, char separator)
+{
+    int64_t days = micros / DAY - (micros % DAY < 0);
+    if (!(to = put_date(to, days)))
+        return NULL;
+    *to++ = separator;
+    return put_time(to, (uint64_t)(micros - days * DAY));
+}
+
 /* Write an integer, of 20 characters at most, and return where it ends. */
 char *put_int(char *to, int64_t value)
 {

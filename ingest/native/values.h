@@ -11,6 +11,10 @@
 
 /* Most bytes of a converted value that is not made of a text's bytes */
 #define MAX_MADE 64
+/* Microseconds of a day */
+#define DAY 86400000000LL
+/* Most bytes that base64 has of so many bytes, with two quotes */
+#define BASE64_SIZE(size) (((size) + 2) / 3 * 4 + 2)
 /* Most characters of a number in a key; the limit of zeros in model/keytext.py is no lower */
 #define MAX_KEY_NUMBER 40
 
@@ -46,7 +50,9 @@ int64_t read_base64(const char *text, uint32_t size, uint8_t *to, uint32_t most)
 
 char *put_date(char *to, int64_t days);
 char *put_time(char *to, uint64_t micros);
+char *put_timestamp(char *to, int64_t micros, char separator);
 char *put_int(char *to, int64_t value);
+char *put_base64(char *to, const char *from, size_t size);
 char *put_json_text(char *to, const char *p, uint32_t size);
 int64_t int_of(const Field *field);
 

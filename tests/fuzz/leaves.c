@@ -109,6 +109,27 @@ static void see_rows(const char *text, size_t size)
     HOLDS(!first || same_rows(&row, &again));
 }
 
+/* Bytes as base64, and a number that is in them as a time. */
+static void see_bytes(const char *text, size_t size)
+{
+    char *to = malloc(BASE64_SIZE(size)), when[32];
+    uint8_t *back = malloc(size + 1);
+    HOLDS(to && back);
+    char *end = put_base64(to, text, size);
+    HOLDS(end <= to + BASE64_SIZE(size));
+    HOLDS(read_base64(to, (uint32_t)(end - to), back, (uint32_t)size) == (int64_t)size && !memcmp(back, text, size));
+    free(to);
+    free(back);
+    int64_t micros = 0;
+    memcpy(&micros, text, size < 7 ? size : 7); /* up to some 4,000 years */
+    when[0] = '"';
+    if ((end = put_timestamp(when + 1, micros, ' '))) {
+        *end++ = '"';
+        Field field = {NULL, when, 0, (uint32_t)(end - when), JSON_STRING, 0};
+        HOLDS(end <= when + sizeof when && fits_timestamp(&field, ' ', false));
+    }
+}
+
 /* -- Values -------------------------------------------------------------------------------------------------------- */
 
 static void see_number(const Field *field, int64_t a, int64_t b)
@@ -210,6 +231,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     HOLDS(text);
     memcpy(text, data + 1, size - 1);
     all[data[0] % 4](text, size - 1);
+    see_bytes(text, size - 1);
     free(text);
     return 0;
 }
