@@ -21,7 +21,7 @@ from ingest.kafka import reference
 from ingest.model.client_report import ClientReport
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from confluent_kafka import KafkaError
 
@@ -79,10 +79,11 @@ class Consumer(Client, Protocol):
         """Read no more of a split."""
 
     def consume(
-        self, most: int, millis: int, /
+        self, most: int, millis: int, metadata: Collection[str] = (), /
     ) -> tuple[list[tuple[str, int, Sequence[Record]]], list[tuple[str, int, KafkaError]]]:
         """Take at most so many records (a million), waiting for so many milliseconds at most.
 
+        `metadata`: which of `METADATA` (model/record.py) native code will ask of them, beside keys and values.
         Returns (topic, partition, records) for each split, in order, and (topic, partition, error) for each error.
         """
 

@@ -19,7 +19,7 @@ from ingest.kafka.properties import BOOTSTRAP, LOG_LEVEL
 from ingest.model.record import offset_of
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 
     from confluent_kafka import KafkaError
 
@@ -67,8 +67,12 @@ class Chunk:
 class RangeReader:
     """One consumer; `read` may be called again and again, for other ranges each time."""
 
-    def __init__(self, conf: Mapping[str, str]) -> None:
-        """Make the consumer; raises ConfigError for properties that librdkafka does not take."""
+    def __init__(self, conf: Mapping[str, str], metadata: Collection[str] = ()) -> None:
+        """Make the consumer; raises ConfigError for properties that librdkafka does not take.
+
+        `metadata`: what native code will ask of records, beside keys and values (`metadata.list`).
+        """
+        self._metadata = metadata
         self._servers = conf[BOOTSTRAP]
         self._last: KafkaError | None = None
         try:
@@ -121,7 +125,7 @@ class RangeReader:
 
     def _take(self, most: int) -> Mapping[Split, Sequence[Record]]:
         """Return records that have come, of each split in order; raises IngestError for an error among them."""
-        found, failed = self.consumer.consume(most, WAIT_MS)
+        found, failed = self.consumer.consume(most, WAIT_MS, self._metadata)
         for error in self.consumer.errors():
             self._last = error
         if found:

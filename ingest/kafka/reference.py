@@ -18,7 +18,7 @@ from ingest.kafka.failures import ClientError
 from ingest.kafka.waiting import in_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from confluent_kafka import Message
 
@@ -123,7 +123,10 @@ class Consumer(_Events):
         self.client.incremental_unassign([TopicPartition(topic, partition)])
 
     def consume(
-        self, most: int, millis: int
+        self,
+        most: int,
+        millis: int,
+        _metadata: Collection[str] = (),
     ) -> tuple[list[tuple[str, int, Sequence[Record]]], list[tuple[str, int, KafkaError]]]:
         """See handle.Consumer."""
         found: dict[Split, list[Record]] = {}

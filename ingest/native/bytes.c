@@ -137,25 +137,6 @@ bool read_variable(Field *field, char **to)
 
 static const char ALPHABET[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/* Write bytes as base64, without quotes, and return where that ends. */
-char *put_base64(char *to, const char *from, size_t size)
-{
-    const uint8_t *p = (const uint8_t *)from;
-    for (; size > 2; size -= 3, p += 3) {
-        *to++ = ALPHABET[p[0] >> 2];
-        *to++ = ALPHABET[(p[0] << 4 | p[1] >> 4) & 63];
-        *to++ = ALPHABET[(p[1] << 2 | p[2] >> 6) & 63];
-        *to++ = ALPHABET[p[2] & 63];
-    }
-    if (!size)
-        return to;
-    *to++ = ALPHABET[p[0] >> 2];
-    *to++ = ALPHABET[(p[0] << 4 | (size > 1 ? p[1] >> 4 : 0)) & 63];
-    *to++ = size > 1 ? ALPHABET[p[1] << 2 & 63] : '=';
-    *to++ = '=';
-    return to;
-}
-
 typedef struct { /* bytes on their way to base64 */
     char *to;
     uint32_t bits, count;
@@ -179,6 +160,15 @@ static char *end_base64(Base64 *made)
             *made->to++ = i <= left ? ALPHABET[bits >> (18 - 6 * i) & 63] : '=';
     }
     return made->to;
+}
+
+/* Write bytes as base64, without quotes, and return where that ends. */
+char *put_base64(char *to, const char *from, size_t size)
+{
+    Base64 made = {to, 0, 0};
+    for (size_t i = 0; i < size; i++)
+        put_byte(&made, (uint8_t)from[i]);
+    return end_base64(&made);
 }
 
 /* Read a number without a sign, with quotes or without, as so many bytes in base64: at most 8. */

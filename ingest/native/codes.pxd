@@ -76,3 +76,16 @@ cpdef enum TargetUse:   # what a ready-made record is, for which its table has a
     TARGET_DELETE
     TARGET_OLD_KEY      # the tombstone of a key that an update left
     TARGET_USES         # so many there are
+
+
+cpdef enum MetadataKind: # columns about a record; names as in model/record.py
+    METADATA_TOPIC
+    METADATA_PARTITION
+    METADATA_OFFSET
+    METADATA_TIMESTAMP
+    METADATA_TIMESTAMP_TYPE
+    METADATA_HEADERS
+    METADATA_LEADER_EPOCH
+    METADATA_RAW_KEY
+    METADATA_RAW_VALUE
+    METADATA_KINDS      # so many there are

@@ -16,7 +16,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ingest.native.codes import ColumnKind, MessageForm, SegmentKind, Spelling, ValueCodec
+    from ingest.native.codes import ColumnKind, MessageForm, MetadataKind, SegmentKind, Spelling, ValueCodec
 
 
 class ColumnSpec(msgspec.Struct, frozen=True):
@@ -177,3 +177,30 @@ class InlineColumnSpec(msgspec.Struct, frozen=True):
     """The scale of a decimal."""
     type_number: int = 0
     """The number of the type that values have then, as in `ColumnSpec`."""
+
+
+class MetadataSpec(msgspec.Struct, frozen=True):
+    """A column about the record that a row came in."""
+
+    name: bytes
+    kind: MetadataKind
+    type_number: int
+    """The number of the column's type, as in `ColumnSpec`."""
+
+
+class ExtraColumnsSpec(msgspec.Struct, frozen=True):
+    """The columns that rows have beside those of their message's value."""
+
+    metadata: tuple[MetadataSpec, ...]
+    key: bool = False
+    """True if the fields of the message's key are columns, the first ones."""
+    key_is_primary: bool = False
+    """True if they are the primary key as well, where the message does not say what that is."""
+    key_prefix: bytes = b""
+    """The text before the names of the key's columns."""
+    value_prefix: bytes = b""
+    """The text before the names of the value's columns."""
+    separator: str = " "
+    """The character between a time stamp's date and time."""
+    as_text: bool = False
+    """True if every value is a text in keys."""

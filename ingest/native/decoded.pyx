@@ -114,7 +114,8 @@ cdef class DecodedEncoder:
             return None
         table, kind, before, after, message_key, declared = given
         change.form, change.op, change.named = FORM_ROWS, op_of(kind), 0
-        change.typed, change.declared, change.composed = False, declared is not None, False
+        change.typed, change.declared = False, declared is not None
+        change.composed = change.extended = False
         if not change.op or not (message_key is None or type(message_key) is bytes):
             return None
         change.message_key.text, change.message_key.size = NULL, 0

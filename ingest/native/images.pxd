@@ -3,7 +3,9 @@
 
 from ingest.native.inline_schema cimport InlineSchema
 from ingest.native.messages cimport Change
+from ingest.native.scan cimport Row
 from ingest.native.table cimport Table
 from ingest.native.workspace cimport Workspace
 
+cdef size_t room_to_read(const Row *row) noexcept nogil
 cdef bint read_images(Workspace *ws, Table table, InlineSchema said, Change *change, bint fed) except -1

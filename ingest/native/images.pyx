@@ -172,18 +172,19 @@ cdef bint lay_over(
 
 
 cdef bint read_image(
-    Table table, InlineSchema said, Row *row, Typing *typing, char **to, bint *typed
+    Table table, InlineSchema said, Row *row, Typing *typing, bint known, char **to, bint *typed
 ) noexcept nogil:
-    """Put an image's values in the form of their types; False for a fallback."""
+    """Put an image's values in the form of their types; False for a fallback. `known`: `typing` is filled then."""
     if said is not None and not said.read_row(row, typing, to):
         return False
-    return not table.declares or respell_row(table, row, typing, said is not None, to, typed)
+    return not table.declares or respell_row(table, row, typing, known, to, typed)
 
 
 cdef bint read_images(Workspace *ws, Table table, InlineSchema said, Change *change, bint fed) except -1:
     """Put the values of the rows before and after in the form of their types, if the message or the pipeline tells them.
 
-    Returns False for a fallback. `fed`: the rows go to expressions, as if they had come in that form.
+    Returns False for a fallback. `said`: None also where that was read already, and the change is `typed`. `fed`: the
+    rows go to expressions, as if they had come in that form.
     """
     cdef bint canal = change.form == FORM_CANAL
     # Canal's row before a change is looked at for updates only, and Debezium's row after a delete never
@@ -194,7 +195,8 @@ cdef bint read_images(Workspace *ws, Table table, InlineSchema said, Change *cha
     cdef char *to
     cdef Typing *old_typing = &ws.before_typing
     cdef Typing *typing = &ws.typing
-    change.typed = said is not None
+    cdef bint known = change.extended or said is not None
+    change.typed = known
     if said is None and not over and not table.declares:
         return True
     if old != NULL:
@@ -202,9 +204,9 @@ cdef bint read_images(Workspace *ws, Table table, InlineSchema said, Change *cha
     if row != NULL:
         room += room_to_read(row)
     to = room_for(&ws.made, room * 4 if fed else room)
-    if old != NULL and not read_image(table, said, old, old_typing, &to, &change.typed):
+    if old != NULL and not read_image(table, said, old, old_typing, known, &to, &change.typed):
         return False
-    if row != NULL and not read_image(table, said, row, typing, &to, &change.typed):
+    if row != NULL and not read_image(table, said, row, typing, known, &to, &change.typed):
         return False
     if not change.typed:
         old_typing = typing = NULL

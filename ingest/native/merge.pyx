@@ -161,7 +161,7 @@ cdef class Merger:
         cdef int64_t ignored = 0
         text_at(&columns[AT_TEXT], last, &text)
         change.form, change.named = FORM_ROWS, 0
-        change.typed = change.declared = change.composed = False
+        change.typed = change.declared = change.composed = change.extended = False
         change.message_key.text, change.message_key.size = NULL, 0
         # What the row before would have been is of no interest where it did not come along
         if results.filter_before >= 0 and not what & BOTH:

@@ -27,6 +27,7 @@ cdef struct Change:           # its images are in the workspace: a size of 0 is 
     bint typed                # something is known of the rows beside their texts
     bint declared             # its message says something of the rows, which have the form of it already
     bint composed             # the row's text is in the workspace, not in the message
+    bint extended             # so are its images, and what is known of them: they have columns of other places, too
     RowList data              # rows of which this is the change, one after the other
     RowList old               # the images before them, as many or none
     const char *end           # of the message

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ingest.encode.result_merger import ResultMerger
     from ingest.encode.upsert_encoder import TableEncoder
     from ingest.formats import Format
+    from ingest.formats.metadata_columns import ExtraColumns
     from ingest.model.table import TableId
     from ingest.native.contract import RowEncoderSpec
     from ingest.native.decoded import DecodedEncoder
@@ -41,7 +42,16 @@ Target: TypeAlias = "tuple[Any, tuple[tuple[TableId, Kind], ...]]"
 """A destination, and the changes that are done when a record has gone there."""
 
 try:
-    from ingest.native import decoded, inline_schema, merge, native_encoder, row_encoder, specs, transform_rows
+    from ingest.native import (
+        decoded,
+        extra_columns,
+        inline_schema,
+        merge,
+        native_encoder,
+        row_encoder,
+        specs,
+        transform_rows,
+    )
 except ImportError:  # it was installed without a compiler
     _MADE = False
 else:
@@ -61,15 +71,25 @@ class NativeEncoders:
     """Encoders of messages, one for each topic, which decode them as well; and one of changes that were decoded."""
 
     def __init__(
-        self, messages: Format, cache: EncoderCache, targets: TargetTable | None = None, *, decodes: bool = True
+        self,
+        messages: Format,
+        cache: EncoderCache,
+        targets: TargetTable | None = None,
+        extra: ExtraColumns | None = None,
+        *,
+        decodes: bool = True,
     ) -> None:
-        """`targets`: where records go by, where rows go to expressions; `decodes`: whether `messages` has a `form`."""
+        """`targets`: where records go by, where rows go to expressions; `decodes`: whether `messages` has a `form`.
+
+        `extra`: the columns that rows have beside those of their messages' values.
+        """
         self.decodes = decodes
         """True if messages are decoded here; False if only changes are encoded."""
         self._format = messages
         self._spec = specs.message_spec(messages) if decodes and messages.form is not None else None
         self._cache = cache
         self._targets = targets
+        self._extra = extra_columns.ExtraColumns(specs.extra_columns_spec(extra)) if extra else None
         self._encoders: dict[str, NativeEncoder] = {}
         self._changes = decoded.DecodedEncoder(self._table)
         self._tables: dict[TableId, tuple[TableEncoder, RowEncoder | None]] = {}
@@ -81,7 +101,8 @@ class NativeEncoders:
         self._renew()
         found = self._encoders.get(topic)
         if found is None:
-            found = native_encoder.NativeEncoder(self._spec, self._finder(topic), self._read_schema)
+            finder = self._finder(topic)
+            found = native_encoder.NativeEncoder(self._spec, finder, self._read_schema, self._extra)
             self._encoders[topic] = found
         return found
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 from ingest.model.record import Record
 from ingest.native.contract import MessageSpec
+from ingest.native.extra_columns import ExtraColumns
 from ingest.native.inline_schema import InlineSchema
 from ingest.native.records import EncodedBatch, Messages
 from ingest.native.row_encoder import RowEncoder
@@ -17,12 +18,14 @@ class NativeEncoder:
         spec: MessageSpec,
         find: Callable[[bytes], RowEncoder | str | None],
         read: Callable[[bytes], InlineSchema | None],
+        extra: ExtraColumns | None = None,
         /,
     ) -> None:
         """`find`: returns what encodes the table of an id, or the reason why its messages are skipped.
 
         An id is its parts, each with a zero byte behind it: three, or as many as `table_fields` of `spec` are.
-        `read`: returns what a text says of columns' types.
+        `read`: returns what a text says of columns' types. `extra`: the columns that rows have beside those of their
+        values.
         """
 
     def encode(self, messages: Sequence[Record] | Messages, start: int, /) -> tuple[EncodedBatch, int]:

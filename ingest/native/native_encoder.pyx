@@ -17,9 +17,11 @@ from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.stdint cimport UINT32_MAX
 
 from ingest.native.canal_messages cimport read_canal, read_next_row
-from ingest.native.codes cimport FORM_CANAL, FORM_DEBEZIUM
+from ingest.native.codes cimport FORM_CANAL, FORM_DEBEZIUM, FORM_ROWS
 from ingest.native.debezium_messages cimport read_debezium
+from ingest.native.extra_columns cimport ExtraColumns
 from ingest.native.messages cimport ID_PARTS, Change, Said
+from ingest.native.object_record cimport ObjectRecord
 from ingest.native.records cimport BATCH_MESSAGES, EncodedBatch, Messages, RawRecord
 from ingest.native.row_encoder cimport RowEncoder, encode_change, feed_change
 from ingest.native.row_messages cimport RowForm, read_row_message
@@ -57,42 +59,49 @@ cdef class CapsuleMessages(Messages):
 cdef class NativeEncoder:
     """Messages as a `MessageSpec` says: `find` returns the `RowEncoder` of an id, why it is skipped, or None.
 
-    `read` returns the `InlineSchema` of a text that says what columns' types are, or None.
+    `read` returns the `InlineSchema` of a text that says what columns' types are, or None. `extra`: the columns that
+    rows have beside those of their values, or None.
     """
 
     cdef int form
     cdef TableCache tables
     cdef Said said
     cdef RowForm rows
+    cdef ExtraColumns extra
+    cdef bint keyed           # a message without a value is a delete
     cdef Py_ssize_t at        # index of the message in hand
     cdef list skips           # those that stand for no row: index and reason
 
-    def __cinit__(self, spec, find, read):
+    def __cinit__(self, spec, find, read, ExtraColumns extra=None):
         cdef int form = spec.form
         if not 0 <= form <= <int> FORM_CANAL:
             raise ValueError("messages are of one of the forms")
         self.form, self.tables, self.skips = form, TableCache(find), []
         self.said = Said(spec.types_member, read)
         self.rows = RowForm(spec.flatten, spec.table_fields)
+        self.extra = extra
+        self.keyed = form == FORM_ROWS and extra is not None and extra.key and not self.rows.fields
 
     # -- One message ---------------------------------------------------------------------------------------------------
 
     cdef object read_change(self, Workspace *ws, const RawRecord *record, Change *change):
-        """Read a message that has a value: the encoder of its table, why it is skipped, or None for a fallback."""
+        """Read a message that stands for a change: the encoder of its table, why it is skipped, or None for a fallback."""
         cdef const char *text = record.value
-        cdef const char *end = text + record.value_size
+        cdef const char *end = text
         cdef bint read
         cdef int i
         change.form, change.op, change.named = self.form, 0, 0
-        change.typed = change.declared = change.composed = False
+        change.typed = change.declared = change.composed = change.extended = False
         change.message_key.text, change.message_key.size = NULL, 0
         change.id_parts = ID_PARTS
         for i in range(ID_PARTS):
             change.parts[i].text, change.parts[i].size = NULL, 0
         change.data.count = change.old.count = 0
         change.data.next = change.old.next = NULL
-        change.end = end
         self.said.found = None
+        if text != NULL:
+            end += record.value_size
+        change.end = end
         if record.value_size > UINT32_MAX or not is_utf8(text, record.value_size):
             return None
         if self.form == FORM_DEBEZIUM:
@@ -114,23 +123,35 @@ cdef class NativeEncoder:
     cdef int encode_one(self, Workspace *ws, const RawRecord *record, EncodedBatch batch) except -1:
         """Add the records of a message, all or none: returns 1, or 0 for a fallback."""
         cdef Change change
-        if record.value == NULL:
+        if record.value == NULL and not self.keyed:
             return self.skip(TOMBSTONE.reason)
         found = self.read_change(ws, record, &change)
         if type(found) is not RowEncoder:
             return self.skip(found)
         if change.data.count > 1:
-            return self.encode_rows(ws, <RowEncoder> found, &change, batch)
-        return encode_change(ws, <RowEncoder> found, self.said.found, &change, batch)
+            return self.encode_rows(ws, <RowEncoder> found, record, &change, batch)
+        return self.encode_row(ws, <RowEncoder> found, record, &change, batch)
 
-    cdef int encode_rows(self, Workspace *ws, RowEncoder encoder, Change *change, EncodedBatch batch) except -1:
+    cdef int encode_row(
+        self, Workspace *ws, RowEncoder encoder, const RawRecord *record, Change *change, EncodedBatch batch
+    ) except -1:
+        """Add the records of the row in hand, all or none: returns 1, or 0 for a fallback."""
+        cdef Change extended
+        if self.extra is None:
+            return encode_change(ws, encoder, self.said.found, change, batch)
+        extended = change[0]
+        if not self.extra.extend(ws, self.said.found, record, &extended):
+            return 0
+        return encode_change(ws, encoder, None, &extended, batch)
+
+    cdef int encode_rows(
+        self, Workspace *ws, RowEncoder encoder, const RawRecord *record, Change *change, EncodedBatch batch
+    ) except -1:
         """Add the records of a message of several rows, all or none, of which the first row is in hand."""
         cdef Py_ssize_t count = batch.count, i
         cdef long inserted = encoder.inserted, updated = encoder.updated, deleted = encoder.deleted
         for i in range(change.data.count):
-            if (i and not read_next_row(ws, change)) or not encode_change(
-                ws, encoder, self.said.found, change, batch
-            ):
+            if (i and not read_next_row(ws, change)) or not self.encode_row(ws, encoder, record, change, batch):
                 batch.count = count
                 encoder.inserted, encoder.updated, encoder.deleted = inserted, updated, deleted
                 return 0
@@ -140,18 +161,30 @@ cdef class NativeEncoder:
         """Add the rows of a message: returns 1, or 0 for a fallback, and then some of them may be there."""
         cdef Change change
         cdef Py_ssize_t i = 0
-        if record.value == NULL:
+        if record.value == NULL and not self.keyed:
             return self.skip(TOMBSTONE.reason)
         found = self.read_change(ws, record, &change)
         if type(found) is not RowEncoder:
             return self.skip(found)
-        while feed_change(ws, <RowEncoder> found, self.said.found, &change, rows):
+        while self.feed_row(ws, <RowEncoder> found, record, &change, rows):
             i += 1
             if i >= change.data.count:
                 return 1
             if not read_next_row(ws, &change):
                 break
         return 0
+
+    cdef int feed_row(
+        self, Workspace *ws, RowEncoder encoder, const RawRecord *record, Change *change, TransformRows rows
+    ) except -1:
+        """Add the rows for expressions of the row in hand, all or none: returns 1, or 0 for a fallback."""
+        cdef Change extended
+        if self.extra is None:
+            return feed_change(ws, encoder, self.said.found, change, rows)
+        extended = change[0]
+        if not self.extra.extend(ws, self.said.found, record, &extended):
+            return 0
+        return feed_change(ws, encoder, None, &extended, rows)
 
     # -- Many messages -------------------------------------------------------------------------------------------------
 
@@ -184,25 +217,18 @@ cdef class NativeEncoder:
         self, Workspace *ws, list messages, Py_ssize_t at, Py_ssize_t end, EncodedBatch batch, TransformRows rows
     ) except -1:
         """Do the same for messages that are objects; the list may change while they are asked."""
-        cdef RawRecord record
+        cdef ObjectRecord record = ObjectRecord()
+        cdef int wanted = 0 if self.extra is None else self.extra.metadata.wanted
         while at < end and at < len(messages):
             message = messages[at]
-            key, value = message.key(), message.value()
-            if not (key is None or type(key) is bytes) or not (value is None or type(value) is bytes):
+            if not record.read(message, wanted):
                 break
-            record.key = record.value = NULL
-            record.key_size = record.value_size = 0
-            record.offset = -1
-            if key is not None:
-                record.key, record.key_size = PyBytes_AS_STRING(key), <size_t> PyBytes_GET_SIZE(key)
-            if value is not None:
-                record.value, record.value_size = PyBytes_AS_STRING(value), <size_t> PyBytes_GET_SIZE(value)
             if rows is not None:
-                record.offset = message.offset()
+                record.raw.offset = message.offset()
             else:
-                batch.hold(value)
+                batch.hold(record.value)
             self.at = at
-            if not self.take_one(ws, &record, batch, rows):
+            if not self.take_one(ws, &record.raw, batch, rows):
                 break
             at += 1
         return at

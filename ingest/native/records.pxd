@@ -8,7 +8,26 @@ down only: neither side holds a pointer to a function of the other one.
 
 cimport cython
 
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint64_t
+
+
+cdef struct Header:
+    const char *name
+    const char *value     # NULL: the header has none
+    size_t name_size
+    size_t value_size
+
+
+cdef struct RecordMetadata:
+    const char *topic
+    size_t topic_size
+    int64_t offset        # where the record came from; a dead letter's is not its own
+    int64_t millis        # its time, since 1970
+    const Header *headers
+    int header_count      # -1: they are not known here
+    int time_type         # 0: it has no time, 1: when it was made, 2: when it was appended
+    int32_t partition
+    int32_t leader_epoch  # -1: not known
 
 cdef enum:
     BATCH_MESSAGES = 200  # of a batch, at most: their records are in the cache still when they are written
@@ -20,6 +39,7 @@ cdef struct RawRecord:
     size_t key_size
     size_t value_size
     int64_t offset
+    const RecordMetadata *metadata  # NULL: nobody asked for it
 
 
 cdef class Messages:

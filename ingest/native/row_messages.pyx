@@ -180,12 +180,14 @@ cdef bint read_table_fields(RowForm form, const Row *row, Change *change) noexce
 
 
 cdef bint read_row_message(Workspace *ws, RowForm form, const char *p, const char *end, Change *change) except -1:
-    """Read a value that is a row, which is an insert; False for a fallback."""
+    """Read a value that is a row, which is an insert, or none, which is a delete by its key; False for a fallback."""
     cdef size_t room
     cdef char *to
-    change.op = b'c'
+    change.op = b'd' if p == NULL else b'c'
     change.id_parts = form.fields
-    ws.before.size = 0
+    ws.before.size = ws.after.size = 0
+    if p == NULL:
+        return True
     p = skip_space(p, end)
     if form.flatten:
         room = <size_t> (end - p) * 4 + 4096  # most names are longer then

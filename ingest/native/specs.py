@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from ingest.encode.compiled_transform import EVENT
+from ingest.formats.metadata_columns import TYPES
 from ingest.formats.template import ColumnRef, ImageRef, ValueTemplate, json_cells
 from ingest.model import temporal
 from ingest.model.data_type import (
@@ -29,12 +30,14 @@ from ingest.model.data_type import (
     VarcharType,
 )
 from ingest.model.types import INTEGER_BITS, TIMES, is_text
-from ingest.native.codes import ColumnKind, MessageForm, SegmentKind, Spelling, ValueCodec
+from ingest.native.codes import ColumnKind, MessageForm, MetadataKind, SegmentKind, Spelling, ValueCodec
 from ingest.native.contract import (
     ColumnSpec,
+    ExtraColumnsSpec,
     InlineColumnSpec,
     KeySpec,
     MessageSpec,
+    MetadataSpec,
     ResultSpec,
     ResultsSpec,
     RowEncoderSpec,
@@ -52,6 +55,7 @@ if TYPE_CHECKING:
     from ingest.encode.transform_input import TransformInputEncoder
     from ingest.encode.upsert_encoder import UpsertEncoder
     from ingest.formats import Format
+    from ingest.formats.metadata_columns import ExtraColumns
     from ingest.formats.template import Segments
     from ingest.formats.typed import Column as InlineColumn
     from ingest.model.data_type import DataType
@@ -281,3 +285,27 @@ def inline_spec(columns: Mapping[str, InlineColumn]) -> tuple[InlineColumnSpec, 
         for name, column in columns.items()
         for (how, first, second), number in ((column.reads, _number_of(column.type)),)
     )
+
+
+# -- Columns from keys and metadata ------------------------------------------------------------------------------------
+
+
+def extra_columns_spec(extra: ExtraColumns) -> ExtraColumnsSpec:
+    """Return what columns rows have beside those of their message's value."""
+    metadata = tuple(
+        MetadataSpec(_text(name), MetadataKind[_metadata_kind(name)], _number_of(TYPES[name]))
+        for name in extra.metadata
+    )
+    return ExtraColumnsSpec(
+        metadata,
+        key=extra.key,
+        key_is_primary=extra.key_is_primary,
+        key_prefix=_text(extra.key_prefix),
+        value_prefix=_text(extra.value_prefix),
+        separator=" " if extra.standard == temporal.SQL else "T",
+        as_text=extra.as_string,
+    )
+
+
+def _metadata_kind(name: str) -> str:
+    return f"METADATA_{name.strip('_').replace('-', '_').upper()}"

@@ -32,6 +32,7 @@ cdef struct Workspace:
     Typing typing
     Room made                 # values that were made of others
     Room flattened            # a row that was made of a nested one
+    Room extended             # images with columns that are not their value's
     Room results
     Room row
     Room after_text           # of the row after, where that is made of results

@@ -29,6 +29,7 @@ cdef void leave() noexcept:
     global busy
     trim(&shared.made)
     trim(&shared.flattened)
+    trim(&shared.extended)
     trim(&shared.results)
     trim(&shared.row)
     trim(&shared.after_text)

@@ -213,7 +213,7 @@ class KafkaSource(KafkaConnection, RecordOptions):
         """Return a task's side."""
         from ingest.kafka.reader import RangeReader  # noqa: PLC0415  (the client is slow to import; `check` needs none)
 
-        return RangeReader(self.client(pipeline))
+        return RangeReader(self.client(pipeline), self.metadata_names)
 
 
 def _names(topic: str | None) -> tuple[str, ...]:

@@ -30,16 +30,10 @@ def decoded_in_python(setup: Setup) -> list[str]:
 
     It is about the run's options: native code encodes what Python has decoded.
     """
-    source = setup.source
-    extra, why = source.extra, []
-    if extra:
-        options = [("key.format", extra.key), ("key.fields-prefix", extra.key_prefix)]
-        options += [("value.fields-prefix", extra.value_prefix), ("metadata.list", extra.metadata)]
-        names = ", ".join(name for name, given in options if given)
-        why.append(f"there are columns that are not in the value ({names})")
+    why = []
     if setup.changelog:
         why.append("rows of upsert topics are looked up, for a sink that tells inserts from updates")
-    if source.format.form is None:
+    if setup.source.format.form is None:
         why.append("the source's format is none that native code reads")
     return why
 

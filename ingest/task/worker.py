@@ -91,8 +91,8 @@ class RecordEncoders:
     def _native(self, targets: TargetTable | None) -> NativeEncoders | None:
         if not native.BUILT:
             return None
-        decodes = not decoded_in_python(self._setup)
-        return NativeEncoders(self._setup.source.format, self.cache, targets, decodes=decodes)
+        source, decodes = self._setup.source, not decoded_in_python(self._setup)
+        return NativeEncoders(source.format, self.cache, targets, source.extra, decodes=decodes)
 
     def send_to_expressions(self, programs: CompiledTransforms) -> None:
         """Make rows that a transform changes into rows for Spark from here on, by these programs."""

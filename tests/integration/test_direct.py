@@ -12,12 +12,22 @@ import pytest
 from confluent_kafka import Producer
 from harness import free_port
 
+from ingest.encode.encode import encode
+from ingest.encode.encoder_cache import EncoderCache
 from ingest.errors import ConfigError, Unavailable
+from ingest.formats.json import Json
+from ingest.formats.metadata_columns import TYPES, ExtraColumns, MetadataColumns
 from ingest.kafka import handle, reference
 from ingest.kafka.reader import RangeReader
 from ingest.kafka.transactions import Channel
 from ingest.kafka.writer import KafkaWriter
-from ingest.model.record import offset_of
+from ingest.model import types
+from ingest.model.record import METADATA, offset_of
+from ingest.model.schema import Column, TableSchema
+from ingest.native.native import NativeEncoders
+from ingest.schema.evolve import Schemas, SourceTable
+from ingest.schema.infer import Inference
+from ingest.sinks.upsert_kafka import UpsertKafka
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -110,6 +120,39 @@ def test_what_is_read_is_what_the_client_reads(kafka: Kafka, monkeypatch: pytest
         reader.close()
     assert len(found[0]) == 2 * len(ODD)
     assert found[0] == found[1]
+
+
+def test_native_code_has_what_there_is_to_know_of_records(kafka: Kafka) -> None:
+    topic = kafka.create(f"{kafka.name}.a", 1)
+    producer: Any = kafka.producer()
+    headers = (None, [("trace", b"\0\xff"), ("none", None), ("é", b"")], [("one", b"1")])
+    for i in range(60):
+        key = None if i % 7 == 0 else b'{"id":%d}' % i
+        producer.produce(topic, b'{"a":%d}' % i, key, headers=headers[i % 3], timestamp=1_700_000_000_123 + i)
+    producer.flush()
+    extra = ExtraColumns(metadata=METADATA)
+    columns = [Column("a", types.BIGINT, nullable=False), *(Column(name, TYPES[name]) for name in METADATA)]
+    schema = TableSchema(tuple(columns), ("a",))
+    sink: Any = UpsertKafka.model_validate({"type": "upsert-kafka", "properties.*": {"bootstrap.servers": "h:1"}})
+    made = EncoderCache(sink.encoder, Inference(Json().reading, False, {}, 2000))
+    made.renew(Schemas(1, {(topic,): SourceTable(schema, (("out",),), False)}, {("out",): schema}), None)
+    encoder = NativeEncoders(Json(), made, None, extra).of(topic)
+    reader = RangeReader(conf(kafka), METADATA)
+    for chunk in reader.read({(topic, 0): (3, 50)}):
+        if chunk is None:
+            continue
+        objects = [*chunk.messages]
+        changes = MetadataColumns(extra).add(
+            Json().decoder(topic).decode([m.key() for m in objects], [m.value() for m in objects]), objects
+        )
+        expected = [(key, bytes(value or b"")) for _, key, value in encode(changes, made, 0).records]
+        assert len(expected) == len(objects)
+        for messages in (chunk.messages, objects, chunk.messages[1:], chunk.messages[::-2]):
+            found, stop = encoder.encode(messages, 0)
+            assert stop == len(messages)
+            first = offset_of(objects[0])
+            assert [(key, value) for _, key, value in found] == [expected[offset_of(m) - first] for m in messages]
+    reader.close()
 
 
 def test_records_are_cut_at_the_end_of_a_range_and_outlive_their_reader(kafka: Kafka) -> None:

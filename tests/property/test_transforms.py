@@ -82,6 +82,28 @@ def test_native_code_does_what_the_reference_does(form: str, options: dict[str, 
     same()
 
 
+@pytest.mark.compiled
+@pytest.mark.parametrize("form", FORMS)
+def test_columns_of_keys_and_records_do_what_the_reference_does(form: str) -> None:
+    rule = {
+        "projection": r"\*, `offset` * 2 AS twice, UPPER(topic) AS loud, `timestamp` AS at",
+        "filter": "`offset` % 4 <> 1 OR id > 1",
+    }
+
+    @FEW
+    @given(
+        st.lists(a_message(form), min_size=1, max_size=25),
+        st.sampled_from([{}, {"key.format": "json", "key.fields-prefix": "k_"}, {"key.format": "json"}]),
+        st.sampled_from([-1, 2]),
+    )
+    def same(messages: list[tuple[bytes | None, bytes | None]], keys: dict[str, str], most: int) -> None:
+        made = sections(form, most, **rule)
+        made["source"] |= {"metadata.list": "topic,offset,timestamp,headers", **keys}
+        both_ways(messages, 1, **made)
+
+    same()
+
+
 def debezium(before: str, after: str, op: str) -> bytes:
     return f'{{"before":{before},"after":{after},"source":{{"db":"d","table":"t"}},"op":"{op}"}}'.encode()
 

@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Malloc
 from libc.stdint cimport int32_t, int64_t
+from libc.string cimport strlen
 from posix.unistd cimport getpid
 
 from ingest.kafka.native.client cimport Client, c_text, check_code, check_error, failure, millis_of, text_of
@@ -20,7 +21,7 @@ from ingest.kafka.native.library cimport (
     rd, rd_kafka_error_t, rd_kafka_headers_t, rd_kafka_message_t, rd_kafka_queue_t, rd_kafka_t,
     rd_kafka_topic_partition_list_t, rd_kafka_topic_t, ssize_t,
 )
-from ingest.native.records cimport Messages, RawRecord
+from ingest.native.records cimport Header, Messages, RawRecord, RecordMetadata
 
 cdef enum:
     MAX_CONSUMED = 1000000
@@ -105,6 +106,34 @@ cdef class Record:
         return out
 
 
+cdef void describe(rd_kafka_message_t *message, RecordMetadata *metadata, bint with_headers) noexcept:
+    """Put in what there is to know of a record beside its key and value. Its headers are in memory of its own."""
+    cdef rd_kafka_headers_t *headers = NULL
+    cdef Header *found
+    cdef const char *name = NULL
+    cdef const void *value = NULL
+    cdef size_t size = 0
+    cdef int count = 0, i
+    metadata.topic = rd.topic_name(message.rkt)
+    metadata.topic_size = strlen(metadata.topic)
+    metadata.partition, metadata.offset = message.partition, message.offset
+    metadata.time_type = 0
+    metadata.millis = rd.message_timestamp(message, &metadata.time_type)
+    metadata.leader_epoch = rd.message_leader_epoch(message)
+    metadata.headers, metadata.header_count = NULL, 0
+    if not with_headers or rd.message_headers(message, &headers):
+        return
+    while not rd.header_get_all(headers, <size_t> count, &name, &value, &size):
+        count += 1
+    found = <Header *> PyMem_Calloc(<size_t> count or 1, sizeof(Header))
+    metadata.headers, metadata.header_count = found, count if found else -1
+    if not found:
+        return
+    for i in range(count):
+        rd.header_get_all(headers, <size_t> i, &found[i].name, <const void **> &found[i].value, &found[i].value_size)
+        found[i].name_size = strlen(found[i].name)
+
+
 @cython.final
 @cython.no_gc
 cdef class Records(Messages):
@@ -113,8 +142,15 @@ cdef class Records(Messages):
     cdef Batch batch
     cdef rd_kafka_message_t **messages
     cdef RawRecord *raw
+    cdef RecordMetadata *metadata # NULL: nobody asked for it
+    cdef bint with_headers
 
     def __dealloc__(self):
+        cdef Py_ssize_t i
+        if self.metadata:
+            for i in range(self.count):
+                PyMem_Free(<void *> self.metadata[i].headers)
+        PyMem_Free(self.metadata)
         PyMem_Free(self.messages)
         PyMem_Free(self.raw)
 
@@ -127,6 +163,10 @@ cdef class Records(Messages):
         raw.key_size = message.key_len if message.key else 0
         raw.value_size = message.len if message.payload else 0
         raw.offset = message.offset
+        raw.metadata = NULL
+        if self.metadata:
+            raw.metadata = &self.metadata[self.count]
+            describe(message, &self.metadata[self.count], self.with_headers)
         self.count += 1
 
     def __getitem__(self, index):
@@ -135,7 +175,7 @@ cdef class Records(Messages):
         cdef Record one
         if isinstance(index, slice):
             start, stop, step = index.indices(self.count)
-            some = room_for(self.batch, len(range(start, stop, step)))
+            some = room_for(self.batch, len(range(start, stop, step)), self.metadata != NULL, self.with_headers)
             for at in range(len(range(start, stop, step))):
                 some.add(self.messages[start + at * step])
             return some
@@ -153,14 +193,19 @@ cdef class Records(Messages):
 Sequence.register(Records)
 
 
-cdef Records room_for(Batch batch, Py_ssize_t count):
-    """Return room for so many records of a batch."""
+cdef Records room_for(Batch batch, Py_ssize_t count, bint with_metadata, bint with_headers):
+    """Return room for so many records of a batch, and for what there is to know of them."""
     cdef Records out = Records.__new__(Records)
     out.batch = batch
     out.messages = <rd_kafka_message_t **> PyMem_Malloc(<size_t> (count or 1) * sizeof(rd_kafka_message_t *))
     out.raw = <RawRecord *> PyMem_Malloc(<size_t> (count or 1) * sizeof(RawRecord))
     if not out.messages or not out.raw:
         raise MemoryError
+    if with_metadata:
+        out.with_headers = with_headers
+        out.metadata = <RecordMetadata *> PyMem_Malloc(<size_t> (count or 1) * sizeof(RecordMetadata))
+        if not out.metadata:
+            raise MemoryError
     out.records = out.raw
     return out
 
@@ -197,7 +242,7 @@ cdef Py_ssize_t count_groups(Batch batch, Group *groups, Py_ssize_t *group_of) n
     return count
 
 
-cdef tuple grouped(Batch batch):
+cdef tuple grouped(Batch batch, bint with_metadata, bint with_headers):
     """Return records by split, and the errors that came in place of some."""
     cdef Group *groups = <Group *> PyMem_Calloc(<size_t> (batch.count or 1), sizeof(Group))
     cdef Py_ssize_t *group_of = <Py_ssize_t *> PyMem_Calloc(<size_t> (batch.count or 1), sizeof(Py_ssize_t))
@@ -209,7 +254,7 @@ cdef tuple grouped(Batch batch):
             raise MemoryError
         count = count_groups(batch, groups, group_of)
         for i in range(count):
-            of.append(room_for(batch, groups[i].count))
+            of.append(room_for(batch, groups[i].count, with_metadata, with_headers))
             found.append((text_of(rd.topic_name(groups[i].topic)), groups[i].partition, of[i]))
         for i in range(batch.count):
             message = batch.messages[i]
@@ -250,8 +295,8 @@ cdef class Consumer(Client):
         """Return whether records that were read from it are still there."""
         return self.batches > 0
 
-    def consume(self, long long most, long long millis):
-        """Take at most so many records, in so many milliseconds.
+    def consume(self, long long most, long long millis, metadata=()):
+        """Take at most so many records, in so many milliseconds. `metadata`: names of what native code asks of them.
 
         Returns (topic, partition, records) for each split, and (topic, partition, error) for each error.
         """
@@ -272,7 +317,7 @@ cdef class Consumer(Client):
             count = rd.consume_batch_queue(self.queue, <int> millis, batch.messages, <size_t> most)
         self.calls -= 1
         batch.count = count if count > 0 else 0
-        return grouped(batch)
+        return grouped(batch, len(metadata) > 0, "headers" in metadata)
 
     cdef rd_kafka_topic_partition_list_t *splits(self, splits) except NULL:
         """Return splits as librdkafka has them, each with an offset; `splits` has topic, partition, offset."""

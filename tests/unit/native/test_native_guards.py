@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import ctypes
 import threading
 from array import array
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from ingest.model.record import METADATA
 from ingest.native import native
 
 if TYPE_CHECKING:
@@ -18,12 +20,14 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.compiled
 if native.BUILT:
-    from ingest.native.codes import ColumnKind, MessageForm, SegmentKind, ValueCodec
+    from ingest.native.codes import ColumnKind, MessageForm, MetadataKind, SegmentKind, ValueCodec
     from ingest.native.contract import (
         ColumnSpec,
+        ExtraColumnsSpec,
         InlineColumnSpec,
         KeySpec,
         MessageSpec,
+        MetadataSpec,
         ResultSpec,
         ResultsSpec,
         RowEncoderSpec,
@@ -32,6 +36,7 @@ if native.BUILT:
         TemplateSpec,
         TransformInputSpec,
     )
+    from ingest.native.extra_columns import ExtraColumns
     from ingest.native.inline_schema import InlineSchema
     from ingest.native.merge import merge_results
     from ingest.native.native_encoder import NativeEncoder, settle
@@ -563,7 +568,7 @@ class Raw(ctypes.Structure):
 
     _fields_ = (
         ("key", ctypes.c_void_p), ("value", ctypes.c_void_p), ("key_size", ctypes.c_size_t),
-        ("value_size", ctypes.c_size_t), ("offset", ctypes.c_int64),
+        ("value_size", ctypes.c_size_t), ("offset", ctypes.c_int64), ("metadata", ctypes.c_void_p),
     )  # fmt: skip
 
 
@@ -576,12 +581,15 @@ class Raws(ctypes.Structure):
 class Bare:
     """Records whose bytes have nothing behind them: `make sanitize` sees what is read there."""
 
-    def __init__(self, values: list[bytes]) -> None:
+    def __init__(self, values: list[bytes], key: bytes | None = None) -> None:
+        """`key`: that of all records; None: each has its value as its key."""
         self._kept = [(ctypes.c_char * len(value)).from_buffer_copy(value) for value in values]
+        self._key = None if key is None else (ctypes.c_char * len(key)).from_buffer_copy(key)
         self._records = (Raw * len(values))()
         for record, kept in zip(self._records, self._kept, strict=True):
-            record.key = record.value = ctypes.addressof(kept)
-            record.key_size = record.value_size = len(kept)
+            key_kept = kept if self._key is None else self._key
+            record.key, record.value = ctypes.addressof(key_kept), ctypes.addressof(kept)
+            record.key_size, record.value_size = len(key_kept), len(kept)
         self._whole = Raws(self._records, len(values))
 
     @property
@@ -656,6 +664,52 @@ def test_reasons_are_kept_of_few_tables() -> None:
     skips = encoder.skipped()
     assert skips == [(i, "why") for i in (*range(1, 10_002), 10_003)]
     assert len(asked) == 10_002 + 2, "all is asked for again, once there is too much"
+
+
+def some_extra(*, metadata: Any = (("__raw_key__", "RAW_KEY"),), **other: Any) -> Any:
+    specs = tuple(MetadataSpec(name.encode(), MetadataKind[f"METADATA_{kind}"], 0) for name, kind in metadata)
+    return ExtraColumns(ExtraColumnsSpec(specs, **other))
+
+
+def test_keys_that_end_anywhere_are_read_no_further() -> None:
+    names = (b"k_id", b"k_a", b"v_id", b"v_a", b"__raw_key__")
+    columns = tuple(ColumnSpec(name, INT if name.endswith(b"id") else TEXT) for name in names)
+    table = a_table(columns=columns, sink_order=(0, 1, 2, 3, 4), source_columns=5)
+    extra = some_extra(key=True, key_prefix=b"k_", value_prefix=b"v_")
+    encoder = NativeEncoder(MessageSpec(ROWS), lambda _: table, lambda _: None, extra)
+    for key in (ROW, b'{"schema":{},"payload":%b}' % ROW):
+        out: list[Any] = []
+        for end in range(1, len(key)):
+            for some in (key[:end], b" " * 40 + key[:end]):
+                records: Any = Bare([ROW], some)
+                assert encode(encoder, records, out) == 0
+        assert not out
+        whole: Any = Bare([ROW, b'{ "id": 1 }'], key)
+        assert encode(encoder, whole, out) == 2
+        raw = base64.b64encode(key)
+        assert out[0][2] == b'{"k_id":1,"k_a":"x","v_id":1,"v_a":"x","__raw_key__":"%b"}' % raw
+
+
+def test_columns_about_records_that_are_none_are_refused() -> None:
+    with pytest.raises(ValueError, match="there is not"):
+        some_extra(metadata=[("all", "KINDS")])
+    with pytest.raises(ValueError, match="more columns"):
+        some_extra(metadata=[(str(i), "OFFSET") for i in range(17)])
+    with pytest.raises(TypeError, match="bytes"):
+        some_extra(key_prefix="k_")
+
+
+def test_records_without_what_is_asked_of_them_are_left() -> None:
+    table = a_table(columns=(*COLUMNS, ColumnSpec(b"offset", INT)), sink_order=(0, 1, 2), source_columns=3)
+    extra = some_extra(metadata=[("offset", "OFFSET")])
+    encoder = NativeEncoder(MessageSpec(ROWS), lambda _: table, lambda _: None, extra)
+    records: Any = Bare([ROW])
+    assert encode(encoder, records, []) == 0
+
+
+def test_every_column_about_a_record_has_a_kind() -> None:
+    names = [f"METADATA_{name.strip('_').replace('-', '_').upper()}" for name in METADATA]
+    assert [*names, "METADATA_KINDS"] == [*MetadataKind.__members__]
 
 
 def test_every_way_of_reading_values_has_a_codec() -> None:

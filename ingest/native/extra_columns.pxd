@@ -1,0 +1,29 @@
+# cython: language_level=3
+"""Columns that rows have beside those of their message's value. The reference is formats/metadata_columns.py."""
+
+cimport cython
+
+from ingest.native.inline_schema cimport InlineSchema
+from ingest.native.messages cimport Change
+from ingest.native.metadata cimport MetadataColumns, RecordColumns
+from ingest.native.records cimport RawRecord
+from ingest.native.scan cimport Row, Text
+from ingest.native.workspace cimport Typing, Workspace
+
+
+@cython.final
+cdef class ExtraColumns:
+    cdef bint key             # the fields of the message's key are columns
+    cdef bint key_is_primary
+    cdef Text key_prefix
+    cdef Text value_prefix
+    cdef MetadataColumns metadata
+    cdef list kept            # owns the texts of prefixes
+
+    cdef bint extend(self, Workspace *ws, InlineSchema said, const RawRecord *record, Change *change) except -1
+    cdef size_t room(self, Workspace *ws, const RawRecord *record, const Change *change) noexcept nogil
+    cdef char *put_key(self, Workspace *ws, Change *change, char *to) noexcept nogil
+    cdef bint is_plain(self, const Row *row, const Typing *typing) noexcept nogil
+    cdef char *rewrite(
+        self, Row *made, Row *row, Typing *typing, const Row *key, bint is_old, const RecordColumns *about, char *to
+    ) noexcept nogil

@@ -1,0 +1,48 @@
+# cython: language_level=3
+"""Columns about the record that a row came in. The reference is formats/metadata_columns.py."""
+
+cimport cython
+
+from libc.stdint cimport int32_t
+
+from ingest.native.records cimport RawRecord
+from ingest.native.scan cimport Field, Row, Text
+
+cdef enum:
+    MAX_HEADERS = 32          # of a record, as columns: each is compared with the others
+    MAX_COLUMNS = 16
+
+
+cdef enum WantedMetadata:     # what of records is asked for, beside keys, values and offsets
+    WANTED_NOTHING
+    WANTED_METADATA           # all but headers
+    WANTED_HEADERS            # all
+
+
+cdef struct MetadataColumn:
+    Text quoted               # its name, with quotes
+    int kind                  # MetadataKind
+    int type                  # the number of its type, as columns of tables have it
+
+
+cdef struct RecordColumns:    # those of one record
+    Text text                 # with a comma before each
+    int count
+    Field fields[MAX_COLUMNS] # in that text
+    int32_t types[MAX_COLUMNS] # by field: the number of the type that its value is of, or 0
+
+
+@cython.final
+cdef class MetadataColumns:
+    cdef MetadataColumn columns[MAX_COLUMNS]
+    cdef int count
+    cdef char separator
+    cdef int wanted           # WantedMetadata
+    cdef list kept            # owns the texts of names
+
+    cdef size_t room(self, const RawRecord *record) noexcept nogil
+    cdef char *put(self, const RawRecord *record, RecordColumns *made, char *to) noexcept nogil
+    cdef bint is_in(self, const Row *row) noexcept nogil
+    cdef bint clashes(self, const Row *row) noexcept nogil
+
+cdef char *add_columns(const RecordColumns *about, Row *row, int32_t *types, char *to) noexcept nogil

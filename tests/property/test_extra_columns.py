@@ -1,0 +1,391 @@
+"""Columns from keys and metadata: native code says of them what the reference says, or nothing."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from examples import examples
+from hypothesis import currently_in_test_context, event, given, settings
+from hypothesis import strategies as st
+from inmemory import pipeline
+
+from ingest.encode.encode import encode
+from ingest.encode.encoder_cache import EncoderCache
+from ingest.formats.canal_json import CanalJson
+from ingest.formats.debezium_json import DebeziumJson
+from ingest.formats.json import Json
+from ingest.formats.metadata_columns import TYPES, ExtraColumns, MetadataColumns
+from ingest.model import types
+from ingest.model.record import METADATA
+from ingest.model.schema import Column, TableSchema
+from ingest.native import native
+from ingest.schema.evolve import Schemas, SourceTable
+from ingest.schema.infer import Inference
+from ingest.sinks.kafka import KafkaSink
+from ingest.sinks.upsert_kafka import UpsertKafka
+from ingest.task.decoding import ChunkDecoder
+from ingest.testing.in_memory_run import run_in_memory
+from ingest.testing.records import MemoryRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+pytestmark = pytest.mark.compiled
+
+SERVERS = {"properties.*": {"bootstrap.servers": "nowhere:1"}}
+SINKS: list[Any] = [
+    UpsertKafka.model_validate({"type": "upsert-kafka", **SERVERS}),
+    UpsertKafka.model_validate({"type": "upsert-kafka", "value.fields-include": "EXCEPT_KEY", **SERVERS}),
+    KafkaSink.model_validate({"type": "kafka", **SERVERS}),
+    KafkaSink.model_validate({"type": "kafka", "value.format": "canal-json", "key.format": "json", **SERVERS}),
+]
+
+
+@dataclass(slots=True)
+class Sent(MemoryRecord):
+    """A record of which everything is given."""
+
+    kind: int = 1
+    epoch: int | None = 0
+
+    def timestamp(self) -> tuple[int, int]:
+        """Return which time it is, and milliseconds."""
+        return (self.kind, -1 if self.millis is None else self.millis)
+
+    def leader_epoch(self) -> int:
+        """Return the epoch, which is an integer or None."""
+        return self.epoch  # type: ignore[return-value]
+
+
+A_HEADER = st.tuples(
+    st.sampled_from(["a", "b", "trace-id", "ключ", 'q"', "\\", "\n", "", "topic"]),
+    st.one_of(st.none(), st.binary(max_size=7), st.just(b"__debezium_unavailable_value")),
+)
+MILLIS = st.sampled_from([
+    None, 0, 1, -1, 1_700_000_000_123, 1_700_000_000_120, 951_782_400_000, 253_402_300_799_999, 253_402_300_800_000,
+    2**63 - 1, 2**63, 9_223_372_036_854_775,
+])  # fmt: skip
+
+
+@st.composite
+def a_record(draw: Any, key: bytes | None, value: bytes | None, index: int = 0) -> Sent:
+    """A record with this key and value."""
+    usual = st.sampled_from([[], [("a", b"1"), ("b", None)], [("ключ", b"\0\xff")]])
+    odd = st.one_of(st.lists(A_HEADER, max_size=4), st.just([(str(i), b"x") for i in range(40)]))
+    headers = draw(st.one_of(usual, usual, usual, odd))
+    millis = draw(st.one_of(st.just(1_700_000_000_123), MILLIS))
+    return Sent(
+        index, "topic", key, value, draw(st.sampled_from([0, 3])), index, millis, headers,
+        draw(st.sampled_from([0, 1, 1, 1, 2])), draw(st.sampled_from([0, 7, None])),
+    )  # fmt: skip
+
+
+SOME_METADATA = st.one_of(
+    st.just(()), st.lists(st.sampled_from(METADATA), unique=True).map(tuple), st.permutations(METADATA).map(tuple)
+)
+
+
+@st.composite
+def some_extra(draw: Any, form: Any) -> ExtraColumns:
+    """Options that ask for columns."""
+    key = draw(st.booleans())
+    of_key, of_value = draw(st.sampled_from([("", ""), ("", ""), ("k_", ""), ("", "v_"), ("k_", "v_"), ("é.", "i")]))
+    metadata = draw(SOME_METADATA)
+    made = ExtraColumns(
+        key, form.name == "json", of_key if key else "", of_value, metadata, form.reading.standard,
+        form.reading.as_string,
+    )  # fmt: skip
+    return made or ExtraColumns(metadata=("offset",))
+
+
+KINDS = {"id": "BIGINT", "a": "STRING", "n": "DOUBLE", "d": "DATE"}
+USUAL = {"id": ["1"] * 7 + ["2"], "a": ['"x"', '"é"', '""'], "n": ["1.50", "2"], "d": ['"2020-01-31"']}
+ODD = st.sampled_from([
+    "null", '"1"', "1.0", "01", '"\\u0031"', '"topic"', '{"topic": 1}', "[ 1 ]", "1e0", "true", "18262", '"partition"',
+    '"__debezium_unavailable_value"', "x", '"\\\\"', "12345678901234567890",
+    '"X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="',
+])  # fmt: skip
+SPACE = st.sampled_from(["", "", "", " ", "\n"])
+
+
+@st.composite
+def an_object(draw: Any, names: Sequence[str], odd: str | None = None) -> str:
+    """The text of an object with these fields, and now and then something odd: in `odd`, if that is one of them."""
+    what = draw(st.sampled_from([None] * 14 + ["value", "more", "missing", "order", "twice", "escape", "metadata"]))
+    gap = draw(SPACE)
+    fields = []
+    for name in names:
+        is_odd = name == odd or (what == "value" and name == names[-1])
+        value = draw(ODD if is_odd else st.sampled_from(USUAL.get(name, ["1"])))
+        quoted = json.dumps(name, ensure_ascii=False)
+        fields.append(f"{quoted}{gap}:{gap}{value}")
+    if what == "more":
+        fields.append('"new":1')
+    if what == "metadata":
+        fields.append(f'"{draw(st.sampled_from(METADATA))}":1')
+    if what == "missing":
+        fields = fields[1:]
+    if what == "order":
+        fields = draw(st.permutations(fields))
+    if what == "twice" and fields:
+        fields.append(fields[0])
+    if what == "escape":
+        fields = [field.replace('"id"', '"\\u0069d"') for field in fields]
+    return f"{{{gap}{f',{gap}'.join(fields)}{gap}}}"
+
+
+@st.composite
+def a_key(draw: Any) -> bytes | None:
+    """A record's key, mostly an object."""
+    names = draw(st.sampled_from([["id"], ["id"], ["id"], ["id", "k"], ["k"], [], ["v_id"], ["d", "id"]]))
+    image = draw(an_object(names))
+    text = draw(
+        st.sampled_from([
+            None, *[image] * 20, f" {image} ", f'{{"schema":{{}},"payload":{image}}}',
+            f'{{"payload":{image},"schema":null}}', f'{{"schema":1,"payload":{image},"x":1}}', f'{{"payload":{image}}}',
+            '{"schema":1,"payload":2}', "5", "null", "", "[]", '{"id":', '{"id":"\\ud800"}', '{"\\u0069d":1}',
+        ])
+    )  # fmt: skip
+    return None if text is None else text.encode("utf-8", "surrogatepass")
+
+
+SAID = json.dumps({"type": "struct", "fields": [{"type": "struct", "field": "after", "fields": [
+    {"field": "id", "type": "int64"}, {"field": "a", "type": "string"}, {"field": "n", "type": "double"},
+    {"field": "d", "type": "int32", "name": "io.debezium.time.Date"},
+]}]})  # fmt: skip
+CODES = {"id": -5, "a": 12, "n": 8, "d": 91}
+
+
+@st.composite
+def a_value(draw: Any, form: Any, *, typed: bool) -> bytes | None:
+    """A message of a form; `typed`: one that declares its columns' types."""
+    names = draw(st.sampled_from([["id", "a", "n", "d"], ["id", "a", "n", "d"], ["id", "n"], ["a", "d"]]))
+    row, old = draw(an_object(names)), draw(an_object(names))
+    if typed:
+        row, old = (text.replace('"2020-01-31"', "18262") for text in (row, old)) if form.name != "canal-json" else (
+            text.replace(":1", ':"1"') for text in (row, old)
+        )  # fmt: skip
+    if draw(st.sampled_from([False] * 12 + [True])):
+        return None
+    if form.name == "json":
+        return str(row).encode()
+    kind = draw(st.sampled_from(["c", "u", "u", "d", "r", "t"]))
+    if form.name == "canal-json":
+        part = draw(an_object(draw(st.sampled_from([["id"], ["a"], ["a", "n"], []]))))
+        olds = draw(st.sampled_from(["null", f"[{part}]", f"[{part}]", "[null]"]))
+        primary = draw(st.sampled_from(['["id"]', '["id"]', "null", '["a"]', "[]"]))
+        what = {"c": "INSERT", "u": "UPDATE", "d": "DELETE"}.get(kind, "INSERT")
+        said = f'"sqlType":{json.dumps(CODES)},' if typed else ""
+        rows = draw(st.sampled_from([row] * 4 + [f"{row},{draw(an_object(names))}"]))
+        olds = olds if rows == row else draw(st.sampled_from(["null", f"[{part}, {part}]", f"[{part},null]"]))
+        text = f'{{"data":[{rows}],"database":"shop","isDdl":false,"old":{olds},"pkNames":{primary},{said}'
+        return (text + f'"table":"t","type":"{what}"}}').encode()
+    before = draw(st.sampled_from([old, "null"])) if kind in "ud" else draw(st.sampled_from(["null"] * 5 + [old]))
+    after = "null" if kind == "d" else row
+    text = f'{{"before":{before},"after":{after},"source":{{"db":"shop","table":"t"}},"op":"{kind}"}}'
+    said = draw(st.sampled_from([SAID, SAID, "null"]))
+    return (f'{{"schema":{said},"payload":{text}}}' if typed else text).encode()
+
+
+FORMS: dict[str, Any] = {
+    "debezium": (DebeziumJson(), False),
+    "debezium with types": (DebeziumJson(), True),
+    "debezium of texts": (DebeziumJson.model_validate({"debezium-json.infer-schema.primitive-as-string": True}), False),
+    "canal": (CanalJson(), False),
+    "canal with types": (CanalJson.model_validate({"canal-json.infer-schema.strategy": "SQL_TYPE"}), True),
+    "json": (Json(), False),
+    "flattened json": (Json.model_validate({"json.infer-schema.flatten-nested-columns.enable": True}), False),
+    "json in ISO 8601": (Json.model_validate({"json.timestamp-format.standard": "ISO-8601"}), False),
+}
+
+
+def tables(data: Any, extra: ExtraColumns) -> tuple[TableSchema, TableSchema]:
+    """Return a table with all columns that there may be, as the source and the sink have it."""
+    of_value = {extra.value_prefix + name: types.parse(kind) for name, kind in KINDS.items()}
+    of_key = {extra.key_prefix + name: types.parse("BIGINT") for name in ("id", "k")} if extra.key else {}
+    columns = {**of_key, **of_value, **{name: TYPES[name] for name in extra.metadata}}
+    keys = [name for name in (extra.key_prefix + "id", extra.value_prefix + "id") if name in columns]
+    keys += [name for name in ("offset", "topic") if name in columns]
+    primary = tuple(data.draw(st.lists(st.sampled_from(keys), min_size=1, max_size=2, unique=True)))
+    source = TableSchema(tuple(Column(name, t, nullable=name not in primary) for name, t in columns.items()), primary)
+    wide = data.draw(st.sampled_from([None, None, None, *columns]))
+    order = data.draw(st.sampled_from([list(columns), list(reversed(columns))]))
+    made = {name: types.STRING if name == wide else columns[name] for name in order}
+    sink = TableSchema(tuple(Column(name, t, nullable=name not in primary) for name, t in made.items()), primary)
+    return source, sink
+
+
+def compare(
+    form: Any, extra: ExtraColumns, source: TableSchema, sink: TableSchema, record: Any, *, keyed: bool, to: Any
+) -> bool:
+    """Return whether native code took a record. If so, it made of it what the reference makes."""
+    table: Any = ("topic",) if form.name == "json" else ("shop", "t")
+    caches = []
+    for _ in range(2):
+        made = EncoderCache(to.encoder, Inference(form.reading, False, {}, 2000))
+        made.renew(Schemas(1, {table: SourceTable(source, (("out",),), keyed)}, {("out",): sink}), None)
+        caches.append(made)
+    encoders = native.NativeEncoders(form, caches[1], None, extra)
+    encoder = encoders.of("topic")
+    batch, taken = encoder.encode([record], 0)
+    records = [*batch]
+    # What is kept of one message may not be of the next one
+    encoder.encode([Sent(1, "other", b'{"id":77}', record.value())], 0)
+    assert [*batch] == records
+    if currently_in_test_context():
+        event("taken" if taken else "left")
+    if not taken:
+        assert not records
+        return False
+    caches[1] = made = EncoderCache(to.encoder, Inference(form.reading, False, {}, 2000))
+    made.renew(Schemas(1, {table: SourceTable(source, (("out",),), keyed)}, {("out",): sink}), None)
+    encoders = native.NativeEncoders(form, made, None, extra)
+    encoder = encoders.of("topic")
+    assert encoder.encode([record], 0)[1] == 1
+    encoders.settle()
+    decoded = form.decoder("topic", keyed=extra.key).decode([record.key()], [record.value()])
+    encoded = encode(MetadataColumns(extra).add(decoded, [record]), caches[0], 0)
+    assert (encoded.stop, encoded.why, encoded.rejects) == (1, None, [])
+    assert len(encoder.skipped()) == sum(encoded.skipped.values())
+    expected = [(at, key, None if value is None else bytes(value)) for at, key, value in encoded.records]
+    assert records == expected
+    for at, by_table in caches[0].compiled.items():
+        other = made.compiled[at]
+        assert (by_table.inserted, by_table.updated, by_table.deleted) == (other.inserted, other.updated, other.deleted)
+    return True
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_native_code_does_what_the_reference_does(name: str) -> None:
+    form, typed = FORMS[name]
+
+    @settings(max_examples=examples(250))
+    @given(st.data())
+    def same(data: Any) -> None:
+        extra = data.draw(some_extra(form))
+        source, sink = tables(data, extra)
+        record = data.draw(a_record(data.draw(a_key()), data.draw(a_value(form, typed=typed))))
+        keyed, to = data.draw(st.booleans()), data.draw(st.sampled_from(SINKS))
+        compare(form, extra, source, sink, record, keyed=keyed, to=to)
+
+    same()
+
+
+def wrap(before: str, after: str, op: str) -> bytes:
+    return f'{{"before":{before},"after":{after},"source":{{"db":"shop","table":"t"}},"op":"{op}"}}'.encode()
+
+
+ALL = ExtraColumns(metadata=METADATA)
+ROW = '{"id":1,"a":"x","n":2,"d":null}'
+SPACED = '{"id": 1, "a": "x", "n": 2, "d": null}'
+BOTH = ExtraColumns(True, False, "k_", "v_", ("offset", "headers"))
+HEADERS: Any = [("trace", b"\x00\xff\x10"), ("none", None), ("ключ", b"")]
+
+
+@pytest.mark.parametrize("extra", [ALL, BOTH, ExtraColumns(True), ExtraColumns(True, value_prefix="v_")])
+@pytest.mark.parametrize(
+    "value",
+    [
+        wrap("null", ROW, "c"), wrap("null", SPACED, "r"), wrap(ROW, SPACED, "u"), wrap('{"id":1}', ROW, "u"),
+        wrap(ROW, "null", "d"), None,
+    ],
+)  # fmt: skip
+def test_what_is_plain_is_taken(extra: ExtraColumns, value: bytes | None) -> None:
+    columns = {**{f"{extra.key_prefix}{n}": types.BIGINT for n in ("id",) if extra.key},
+               **{extra.value_prefix + name: types.parse(kind) for name, kind in KINDS.items()},
+               **{name: TYPES[name] for name in extra.metadata}}  # fmt: skip
+    key = f"{extra.value_prefix}id"
+    table = TableSchema(tuple(Column(name, t, nullable=name != key) for name, t in columns.items()), (key,))
+    record = Sent(0, "topic", b'{"id": 1}', value, 3, 42, 1_700_000_000_123, HEADERS, 2, None)
+    assert compare(DebeziumJson(), extra, table, table, record, keyed=True, to=SINKS[0])
+
+
+@pytest.mark.parametrize("before", ["null", '{"id":1}'])
+def test_a_row_without_its_value_is_deleted_by_its_key(before: str) -> None:
+    extra = ExtraColumns(key=True, key_is_primary=True, metadata=("partition",))
+    table = TableSchema((Column("id", types.BIGINT, nullable=False), Column("partition", types.INT)), ("id",))
+    value = None if before == "null" else before.encode()
+    assert compare(Json(), extra, table, table, Sent(0, "topic", b'{"id":1}', value), keyed=True, to=SINKS[0])
+    assert not compare(Json(), extra, table, table, Sent(0, "topic", None, None), keyed=True, to=SINKS[0])
+
+
+DDL = (
+    "CREATE TABLE shop.t ({0}id BIGINT, {0}n DOUBLE, {0}d DATE, PRIMARY KEY ({0}id) NOT ENFORCED); "
+    "CREATE TABLE {1} ({0}id INT, {0}n DECIMAL(10, 2))"
+)
+OPTIONS: list[dict[str, Any]] = [
+    {"metadata.list": "topic,partition,offset,timestamp,timestamp-type,headers,leader-epoch,__raw_key__,__raw_value__"},
+    {"metadata.list": "offset"}, {"key.format": "json"}, {"key.format": "json", "key.fields-prefix": "k_"},
+    {"key.format": "json", "value.fields-prefix": "v_", "metadata.list": "timestamp,topic"},
+    {"value.fields-prefix": "v_"},
+    {"metadata.list": "offset,headers", "scan.value.initial-schemas.ddls": DDL.format("", "topic")},
+    {"key.format": "json", "value.fields-prefix": "v_", "scan.value.initial-schemas.ddls": DDL.format("v_", "topic")},
+]  # fmt: skip
+
+
+@st.composite
+def some_records(draw: Any, form: Any, *, typed: bool) -> list[Sent]:
+    """Records of one split, most of one table whose columns stay."""
+    made = []
+    for i in range(draw(st.integers(1, 20))):
+        key = draw(st.one_of(st.sampled_from([b'{"id":1}', b'{"id":2}']), a_key()))
+        made.append(draw(a_record(key, draw(a_value(form, typed=typed)), i)))
+    return made
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_whole_runs_are_the_same_without_it(name: str) -> None:
+    form, typed = FORMS[name]
+    given_options: dict[str, dict[str, Any]] = {
+        "debezium of texts": {"debezium-json.infer-schema.primitive-as-string": True},
+        "canal with types": {"canal-json.infer-schema.strategy": "SQL_TYPE"},
+        "flattened json": {"json.infer-schema.flatten-nested-columns.enable": True},
+        "json in ISO 8601": {"json.timestamp-format.standard": "ISO-8601"},
+    }
+
+    @settings(max_examples=examples(25))
+    @given(
+        some_records(form, typed=typed), st.sampled_from(OPTIONS), st.sampled_from([1, 1000]), st.sampled_from([-1, 2])
+    )
+    def same(records: list[Sent], options: dict[str, Any], look_ahead: int, most: int) -> None:
+        source = {
+            "value.format": form.name, "ingestion.error-tolerance.max-count": most, **options,
+            **given_options.get(name, {}),
+        }  # fmt: skip
+        made = pipeline(source=source)
+        with pytest.MonkeyPatch.context() as patch:
+            with_it = run_in_memory(made, records, look_ahead=look_ahead)
+            patch.setattr(native, "BUILT", False)
+            without = run_in_memory(made, records, look_ahead=look_ahead)
+        assert with_it.records == without.records
+        assert with_it.rejects == without.rejects
+        assert (with_it.skipped, with_it.withheld) == (without.skipped, without.withheld)
+        assert with_it.changes == without.changes
+        assert with_it.schemas == without.schemas
+        assert str(with_it.error) == str(without.error)
+
+    same()
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_most_records_of_a_run_are_for_native_code(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded: list[int] = []
+    decode = ChunkDecoder.decode
+
+    def counted(self: ChunkDecoder, split: Any, topic: str, messages: Any) -> Any:
+        decoded.append(len(messages))
+        return decode(self, split, topic, messages)
+
+    monkeypatch.setattr(ChunkDecoder, "decode", counted)
+    records = [
+        Sent(i, "topic", b'{"id":%d}' % i, wrap("null", ROW.replace("1", str(i), 1), "c"), 0, i, 1_700_000_000_000 + i,
+             HEADERS)
+        for i in range(250)
+    ]  # fmt: skip
+    done = run_in_memory(pipeline(source={"value.format": "debezium-json", **options}), records, look_ahead=1)
+    assert not done.rejects
+    assert len(done.records) == len(records)
+    assert sum(decoded) <= 100, "the first chunk, which is looked at for what else is new"
