@@ -47,24 +47,30 @@ def updates() -> list[Any]:
     return made
 
 
-def take() -> None:
-    """Take the messages, as a worker does."""
-    from ingest.encode.encoder_cache import EncoderCache  # noqa: PLC0415
-    from ingest.formats.debezium_json import DebeziumJson  # noqa: PLC0415
-    from ingest.model import types  # noqa: PLC0415
-    from ingest.model.schema import Column, TableSchema  # noqa: PLC0415
-    from ingest.native import native  # noqa: PLC0415  (only in the process that is counted)
-    from ingest.schema.evolve import Schemas, SourceTable  # noqa: PLC0415
-    from ingest.schema.infer import Inference  # noqa: PLC0415
-    from ingest.sinks.upsert_kafka import UpsertKafka  # noqa: PLC0415
+def columns() -> tuple[Any, ...]:
+    """Return the columns of the messages' rows."""
+    from ingest.model import types  # noqa: PLC0415  (only in the process that is counted)
+    from ingest.model.schema import Column  # noqa: PLC0415
 
     names = {
         "id": "BIGINT", "customer_id": "BIGINT", "status": "STRING", "amount": "DOUBLE", "quantity": "BIGINT",
         "sku": "BIGINT", "note": "STRING", "created_at": "BIGINT", "updated_at": "BIGINT", "active": "BOOLEAN",
         "address": "STRING",
     }  # fmt: skip
-    columns = tuple(Column(name, types.parse(kind), nullable=name != "id") for name, kind in names.items())
-    schema, table = TableSchema(columns, ("id",)), ("inventory", "t0")
+    return tuple(Column(name, types.parse(kind), nullable=name != "id") for name, kind in names.items())
+
+
+def take() -> None:
+    """Take the messages, as a worker does."""
+    from ingest.encode.encoder_cache import EncoderCache  # noqa: PLC0415
+    from ingest.formats.debezium_json import DebeziumJson  # noqa: PLC0415
+    from ingest.model.schema import TableSchema  # noqa: PLC0415
+    from ingest.native import native  # noqa: PLC0415  (only in the process that is counted)
+    from ingest.schema.evolve import Schemas, SourceTable  # noqa: PLC0415
+    from ingest.schema.infer import Inference  # noqa: PLC0415
+    from ingest.sinks.upsert_kafka import UpsertKafka  # noqa: PLC0415
+
+    schema, table = TableSchema(columns(), ("id",)), ("inventory", "t0")
     sink = UpsertKafka.model_validate({"type": "upsert-kafka", "properties.*": {"bootstrap.servers": "h:1"}})
     cache = EncoderCache(sink.encoder, Inference(DebeziumJson().reading, False, {}, 2000))
     cache.renew(Schemas(1, {table: SourceTable(schema, (("out",),), True)}, {("out",): schema}), None)
