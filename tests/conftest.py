@@ -51,6 +51,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group(f"{item.path.stem}-{shared}"))
 
 
+@pytest.hookimpl(optionalhook=True)  # `tools/sanitize` runs without xdist
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Return half as many workers again as processors, as a test also waits; fewer where memory is short."""
     fast = config.getoption("markexpr") == "not java"
