@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import psutil
 
 from ingest.sandbox import broker
+from ingest.sandbox.process import any_port
 from ingest.spark import archive
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def own_broker() -> Iterator[tuple[str, Path]]:
         folder = Path(temporary)
         before = psutil.cpu_times()
         try:
-            yield broker.up(folder / "kafka", broker._any_port()).bootstrap, folder  # noqa: SLF001
+            yield broker.up(folder / "kafka", any_port()).bootstrap, folder
         finally:
             broker.down(folder / "kafka", wipe=True)
         print(f"({_stolen(before, psutil.cpu_times()):.0%} of the processors' time went to others)", flush=True)

@@ -19,6 +19,7 @@ from ingest.kafka import handle
 from ingest.native import native
 from ingest.paths import locked
 from ingest.sandbox import broker as sandbox
+from ingest.sandbox import registry as schema_registry
 from ingest.spark import archive
 from ingest.testing import in_memory_run
 
@@ -120,6 +121,14 @@ def bootstrap(java: None, sandbox_folder: Path) -> Iterator[str]:  # noqa: ARG00
     """The test run's own broker, on a port of its own."""
     yield sandbox.up(sandbox_folder, free_port(), heap="512m").bootstrap
     sandbox.down(sandbox_folder, wipe=True)
+
+
+@pytest.fixture(scope="session")
+def registry(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:  # noqa: ARG001
+    """The address of the test run's own schema registry, which asks for no password."""
+    folder = tmp_path_factory.mktemp("registry")
+    yield schema_registry.up(folder, free_port()).url
+    schema_registry.down(folder, wipe=True)
 
 
 @pytest.fixture

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ingest.cli.parameters import Format, FormatOption
-from ingest.sandbox import broker
-from ingest.sandbox.secure import Secure, client_properties
+from ingest.sandbox import broker, registry
+from ingest.sandbox.secure import USER, Secure, client_properties
 
 if TYPE_CHECKING:
     from ingest.sandbox.broker import Broker
+    from ingest.sandbox.registry import Registry
 
 app = typer.Typer(
     help="A real single-node Apache Kafka for development and tests; no Docker needed.",
@@ -35,40 +36,53 @@ def up(
     port: Annotated[int | None, typer.Option(help="Where it listens. [default: 29092, or a free port]")] = None,
     heap: Annotated[str, typer.Option(help="Java's heap for it.")] = "1g",
     secure: Annotated[bool, typer.Option("--secure", help="Add listeners with TLS, SCRAM, PLAIN and mTLS.")] = False,
+    with_registry: Annotated[bool, typer.Option("--registry", help="Start a schema registry, too.")] = False,
     form: FormatOption = Format.TEXT,
 ) -> None:
     """Start it, and wait until it answers. It outlives the terminal."""
-    _show(broker.up(folder or broker.default_folder(), port, heap, secure=secure), form)
+    place = folder or broker.default_folder()
+    found = broker.up(place, port, heap, secure=secure)
+    beside = registry.up(place, secure=secure) if with_registry else registry.status(place)
+    _show(found, beside, form)
 
 
 @app.command()
 def down(
     folder: FolderOption = None,
-    wipe: Annotated[bool, typer.Option("--wipe", help="Delete its topics, too.")] = False,
+    wipe: Annotated[bool, typer.Option("--wipe", help="Delete its topics and schemas, too.")] = False,
 ) -> None:
-    """Stop it cleanly. Its topics stay, unless --wipe."""
-    stopped = broker.down(folder or broker.default_folder(), wipe=wipe)
+    """Stop it cleanly. Its topics and schemas stay, unless --wipe."""
+    place = folder or broker.default_folder()
+    registry.down(place, wipe=wipe)
+    stopped = broker.down(place, wipe=wipe)
     typer.echo("stopped" if stopped else "no sandbox is running")
 
 
 @app.command()
 def status(folder: FolderOption = None, form: FormatOption = Format.TEXT) -> None:
     """Say whether it runs, where it listens and where its log is. Exit code 1 where it does not run."""
-    found = broker.status(folder or broker.default_folder())
-    _show(found, form)
+    place = folder or broker.default_folder()
+    found = broker.status(place)
+    _show(found, registry.status(place), form)
     if found is None:
         raise typer.Exit(1)
 
 
-def _show(found: Broker | None, form: Format) -> None:
+def _show(found: Broker | None, beside: Registry | None, form: Format) -> None:
     if form is Format.JSON:
-        typer.echo(json.dumps({"running": found is not None, **({} if found is None else asdict(found))}))
+        running = {} if found is None else asdict(found)
+        state = {"running": found is not None, **running, "registry": None if beside is None else asdict(beside)}
+        typer.echo(json.dumps(state))
     elif found is None:
         typer.echo("no sandbox is running; start one with: ingest sandbox up")
     else:
         typer.echo(f"Kafka {found.version} at {found.bootstrap} (process {found.pid})\nlog: {found.log}")
+        if beside is not None:
+            typer.echo(f"schema registry: {beside.url} (process {beside.pid})\nlog: {beside.log}")
         if found.secure is not None:
             _show_secure(found)
+        if beside is not None and beside.tls is not None:
+            _show_registry(beside, f"{found.folder}/secure")
 
 
 def _show_secure(found: Broker) -> None:
@@ -78,3 +92,11 @@ def _show_secure(found: Broker) -> None:
         typer.echo(f"\n  # {name}")
         for key, value in options.items():
             typer.echo(f"  properties.{key}: {value}")
+
+
+def _show_registry(beside: Registry, folder: str) -> None:
+    typer.echo("\n  # schema registry, with `value.format: avro-confluent`")
+    typer.echo(f"  avro-confluent.url: {beside.tls}")
+    typer.echo("  avro-confluent.basic-auth.credentials-source: USER_INFO")
+    typer.echo(f"  avro-confluent.basic-auth.user-info: {USER}:${{secret_values.sandbox}}")
+    typer.echo(f"  avro-confluent.properties.ssl.ca.location: {folder}/ca.pem")

@@ -1,23 +1,16 @@
 """Start, search and stop of one Kafka broker, with KRaft: broker and controller are one process.
 
-In: a directory. Out: the address of the broker in it. The process continues after the terminal is closed. It holds a
-lock on a file in its directory as long as it lives. The lock tells whether the broker runs: a process id could belong
-to another program by now.
+In: a directory. Out: the address of the broker in it. The process continues after the terminal is closed.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import shutil
-import signal
-import socket
 import subprocess
 import time
 import uuid
 from base64 import urlsafe_b64encode
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -26,6 +19,7 @@ from ingest.kafka.admin import Cluster
 from ingest.kafka.properties import BOOTSTRAP
 from ingest.paths import cache, java
 from ingest.sandbox.jars import KAFKA_VERSION, jars
+from ingest.sandbox.process import HOST, any_port, any_ports, is_free, runs, starting, stop
 from ingest.sandbox.secure import prepare
 from ingest.sandbox.secure import properties as secure_properties
 
@@ -34,9 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PORT: Final = 29092
-HOST: Final = "127.0.0.1"
 START_S: Final = 180.0
-STOP_S: Final = 30.0
 
 _PROPERTIES: Final = """\
 process.roles=broker,controller
@@ -96,7 +88,7 @@ def default_folder() -> Path:
 
 def status(folder: Path) -> Broker | None:
     """Return the broker that runs in this directory, or None."""
-    if not _running(folder):
+    if not runs(folder):
         return None
     try:
         return Broker(**json.loads((folder / "broker.json").read_text(encoding="utf-8")))
@@ -117,24 +109,15 @@ def up(folder: Path, port: int | None = None, heap: str = "1g", *, secure: bool 
             raise ConfigError(msg, "stop it first: ingest sandbox down")
         return there
     classpath = f"{jars()}/*"
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            msg = f"another sandbox is being started or stopped in {folder}"
-            raise Unavailable(msg, "wait a moment and try again") from None
+    with starting(folder, "sandbox") as lock:
         return _start(folder, classpath, lock, port, heap, secure=secure, extra=extra)
-    finally:
-        os.close(lock)
 
 
 def _start(folder: Path, classpath: str, lock: int, port: int | None, heap: str, *, secure: bool, extra: str) -> Broker:
-    chosen = port or _kept_port(folder) or (PORT if _free(PORT) else _any_port())
+    chosen = port or _kept_port(folder) or (PORT if is_free(PORT) else any_port())
     data, log = folder / "data", folder / "broker.log"
     properties, log4j = folder / "server.properties", folder / "log4j2.properties"
-    controller, *others = _any_ports(4, {chosen})
+    controller, *others = any_ports(4, {chosen})
     guarded = None
     if secure:
         ports = dict(zip(("sasl_ssl", "ssl", "sasl_plaintext"), others, strict=True))
@@ -197,30 +180,10 @@ def down(folder: Path, *, wipe: bool = False) -> bool:
     """
     there = status(folder)
     if there is not None:
-        os.kill(there.pid, signal.SIGTERM)
-        deadline = time.monotonic() + STOP_S
-        while _running(folder):
-            if time.monotonic() > deadline:
-                msg = f"the broker (process {there.pid}) does not stop"
-                raise Unavailable(msg, f"see {there.log}")
-            time.sleep(0.1)
+        stop(folder, there.pid, "broker", there.log)
     if wipe:
         shutil.rmtree(folder / "data", ignore_errors=True)
     return there is not None
-
-
-def _running(folder: Path) -> bool:
-    try:
-        fd = os.open(folder / "lock", os.O_RDWR)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(fd)
-    return False
 
 
 def _kept_port(folder: Path) -> int | None:
@@ -229,34 +192,4 @@ def _kept_port(folder: Path) -> int | None:
         port = int(json.loads((folder / "broker.json").read_text(encoding="utf-8"))["bootstrap"].rpartition(":")[2])
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return port if _free(port) else None
-
-
-def _free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError:
-            return False
-    return True
-
-
-def _any_port() -> int:
-    return _any_ports(1, set())[0]
-
-
-def _any_ports(count: int, taken: set[int]) -> list[int]:
-    """Return different ports that nobody listens on.
-
-    Each port is held until all are found, so that none is found twice.
-    """
-    with ExitStack() as held:
-        found: list[int] = []
-        while len(found) < count:
-            probe = held.enter_context(socket.socket())
-            probe.bind((HOST, 0))
-            port = int(probe.getsockname()[1])
-            if port not in taken:
-                found.append(port)
-    return found
+    return port if is_free(port) else None

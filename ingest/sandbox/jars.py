@@ -48,7 +48,7 @@ def jars() -> Path:
         if _verified(folder):
             return folder
         with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
-            _fetch(Path(temporary))
+            fetch(Path(temporary), _dependencies(), "jar bundle", "the broker's jars")
             fetched = Path(temporary) / "jars"
             wrong = _wrong(fetched)
             if wrong:
@@ -71,35 +71,44 @@ def _verified(folder: Path) -> bool:
     return folder.is_dir() and _wrong(folder) is None
 
 
-def _fetch(folder: Path) -> None:
-    found = find_spec("pyspark")  # only the place of its jars is needed
-    assert found is not None
-    spark = Path(found.origin or "").parent / "jars"
-    wanted = "\n".join(
+def _dependencies() -> str:
+    return "\n".join(
         f'    <dependency org={quoteattr(org)} name={quoteattr(name)} rev={quoteattr(version)} transitive="false"/>'
         for org, name, version, _ in pins()
     )
+
+
+def fetch(folder: Path, dependencies: str, types: str, what: str) -> None:
+    """Fetch files from Maven Central into the directory `jars` below a directory. Nothing is verified here.
+
+    `dependencies` is the text of Ivy's `dependency` elements, `types` names Ivy's types of the files, and `what` is for
+    errors. Raise Unavailable.
+    """
+    found = find_spec("pyspark")  # only the place of its jars is needed
+    assert found is not None
+    spark = Path(found.origin or "").parent / "jars"
     module = (
-        f'<ivy-module version="2.0">\n  <info organisation="ingest" module="sandbox"/>\n'
-        f"  <dependencies>\n{wanted}\n  </dependencies>\n</ivy-module>\n"
+        f'<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">\n'
+        f'  <info organisation="ingest" module="sandbox"/>\n  <dependencies>\n{dependencies}\n  </dependencies>\n'
+        "</ivy-module>\n"
     )
     (folder / "ivy.xml").write_text(module, encoding="utf-8")
     settings = os.environ.get("INGEST_IVY_SETTINGS") or str(folder / "ivysettings.xml")
     (folder / "ivysettings.xml").write_text(_SETTINGS, encoding="utf-8")
     command = [
         java(), "-cp", str(spark / "*"), "org.apache.ivy.Main", "-settings", settings,
-        "-cache", str(folder / "cache"), "-ivy", str(folder / "ivy.xml"), "-types", "jar", "bundle",
+        "-cache", str(folder / "cache"), "-ivy", str(folder / "ivy.xml"), "-types", *types.split(),
         "-retrieve", str(folder / "jars" / "[artifact]-[revision].[ext]"),
     ]  # fmt: skip
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_S, check=False)  # noqa: S603
     except subprocess.TimeoutExpired as exc:
-        msg = f"fetching the broker's jars took more than {FETCH_S} s"
+        msg = f"fetching {what} took more than {FETCH_S} s"
         raise Unavailable(
             msg, "try again; INGEST_IVY_SETTINGS may name an Ivy settings file with a nearer mirror"
         ) from exc
     if done.returncode or not (folder / "jars").is_dir():
         lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
         telling = [line for line in lines if "not found" in line or "rror" in line or "UNRESOLVED" in line]
-        msg = f"cannot fetch the broker's jars: {(telling or lines or ['no output'])[-1][:300]}"
+        msg = f"cannot fetch {what}: {(telling or lines or ['no output'])[-1][:300]}"
         raise Unavailable(msg, "see whether Maven Central is reachable, or set INGEST_IVY_SETTINGS")

@@ -72,6 +72,13 @@ class Secure:
 
 def prepare(folder: Path, host: str, ports: Mapping[str, int]) -> Secure:
     """Make certificates and password where they are missing, and return the listeners."""
+    credentials(folder, host)
+    names = {"sasl_ssl": "SASL_SSL", "ssl": "SSL", "sasl_plaintext": "SASL_PLAINTEXT"}
+    return Secure({names[name]: f"{host}:{port}" for name, port in ports.items()}, str(folder))
+
+
+def credentials(folder: Path, host: str) -> str:
+    """Make certificates and password where they are missing, and return the password."""
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)
     if not (folder / "password").exists():
@@ -83,8 +90,7 @@ def prepare(folder: Path, host: str, ports: Mapping[str, int]) -> Secure:
         key, chain = authority.issue(USER)
         _private(folder / "client.key", key)
         (folder / "client.pem").write_bytes(chain)
-    names = {"sasl_ssl": "SASL_SSL", "ssl": "SSL", "sasl_plaintext": "SASL_PLAINTEXT"}
-    return Secure({names[name]: f"{host}:{port}" for name, port in ports.items()}, str(folder))
+    return Secure({}, str(folder)).password
 
 
 def properties(secure: Secure, host: str, port: int, controller: int, ports: Mapping[str, int]) -> str:
