@@ -45,13 +45,17 @@ def component(cls: type[Options], formats: dict[str, Any]) -> dict[str, Any]:
             if name in {HIDDEN, COLLECTOR, FUNCTIONS}:
                 continue
             option.pop("title", None)
-            if name == "properties.*":
+            if name.endswith("properties.*"):
                 continue
             properties[name] = option if name == "type" else loosened(option)
     out = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
     if "properties.*" in schema["properties"]:
         out["patternProperties"] = {r"^properties\.": {"type": ["string", "number", "boolean"]}}
         out["required"] = [*required, "properties.bootstrap.servers"]
+    for name in formats:
+        if f"{name}.properties.*" in formats[name].model_json_schema(by_alias=True)["properties"]:
+            pattern = rf"^{name}\.properties\."
+            out.setdefault("patternProperties", {})[pattern] = {"type": ["string", "number", "boolean"]}
     return out
 
 

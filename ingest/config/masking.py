@@ -45,8 +45,13 @@ UNTIL_KNOWN: Final = frozenset({"sasl.password", "sasl.jaas.config", "ssl.key.pa
                                  "ssl.truststore.password", "ssl.key.pem", "ssl.keystore.key"})  # fmt: skip
 HOLDERS: Final = tuple(f"{name}." for name in {*KNOWN, *UNTIL_KNOWN} if SECRET.search(name))
 PROPERTIES: Final = "properties."
-_FAMILIES: Final = re.compile(r"properties\.(?:sasl|ssl|security|https?)\.|aliyun\.kafka\.|variables(?:\.|$)")
-_SETTINGS: Final = re.compile(r"(?:true|false|none|default|oidc|pem|jks|pkcs12|https?://\S*|\d{1,9})", re.IGNORECASE)
+_FAMILIES: Final = re.compile(
+    r"properties\.(?:sasl|ssl|security|https?)\.|aliyun\.kafka\.|variables(?:\.|$)"
+    r"|[a-z-]*avro-confluent\.properties\."
+)
+_SETTINGS: Final = re.compile(
+    r"(?:true|false|none|default|oidc|pem|jks|pkcs12|user_info|url|static_token|https?://\S*|\d{1,9})", re.IGNORECASE
+)
 """Texts that are certainly no secret, in options that may hold one."""
 _URL_PASSWORD: Final = re.compile(r"(?:://|^)[^\s/@:,]*:([^\s/@]+)@")
 _JAAS_SECRET: Final = re.compile(

@@ -18,6 +18,7 @@ from ingest.model import temporal, types
 from ingest.model.data_type import DecimalType, TimeType
 from ingest.model.reject import RowError
 from ingest.model.table import show
+from ingest.model.values import decimal_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -118,20 +119,6 @@ def _unscaled(raw: bytes) -> int:
         return int.from_bytes(base64.b64decode(_text(raw), validate=True), "big", signed=True)
     except binascii.Error as exc:
         raise ValueError(str(exc)) from exc
-
-
-def decimal_text(unscaled: int, scale: int) -> bytes:
-    """Return a plain number with all its digits: 125 with scale 2 is `1.25`.
-
-    Raise ValueError for a scale that would fill the memory: messages may say any.
-    """
-    if abs(scale) > _MAX_SCALE:
-        msg = "a scale past all reason"
-        raise ValueError(msg)
-    if scale <= 0:
-        return b"%d" % (unscaled * 10**-scale)
-    digits = str(abs(unscaled)).rjust(scale + 1, "0")
-    return f"{'-' if unscaled < 0 else ''}{digits[:-scale]}.{digits[-scale:]}".encode()
 
 
 def _decimal(field: Field) -> Column | None:

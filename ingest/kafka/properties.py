@@ -81,7 +81,7 @@ MANAGED: Final = frozenset({
 """Properties that this tool sets itself, that would run code, or that would write secrets to a log."""
 
 SECRET: Final = re.compile(
-    r"pass|pasw|pwd|psw|secret|jaas|token|private|credential|access.?key|api.?key|auth.?key|oauth|bearer|assertion"
+    r"pass|pasw|pwd|psw|secret|jaas|token|private|credential|user.?info|access.?key|api.?key|auth.?key|oauth|bearer|assertion"
     r"|custom-header|\.pem$|\.key$|certificate\.chain$",
     re.IGNORECASE,
 )

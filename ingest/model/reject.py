@@ -11,9 +11,10 @@ if TYPE_CHECKING:
     from ingest.model.table import TableId
 
 CODES: Final = frozenset({
-    "bad-topic-name", "column-clash", "expression-failed", "malformed", "malformed-key", "name-too-long", "no-after",
-    "no-data", "no-key", "no-table", "no-types", "not-a-number", "null-key", "too-many-columns", "too-many-tables",
-    "type-mismatch", "unavailable-value", "unknown-op", "unknown-type", "withheld-change",
+    "bad-schema", "bad-topic-name", "column-clash", "expression-failed", "malformed", "malformed-key",
+    "name-too-long", "no-after", "no-data", "no-key", "no-table", "no-types", "not-a-number", "null-key",
+    "too-many-columns", "too-many-tables", "type-mismatch", "unavailable-value", "unknown-op", "unknown-schema",
+    "unknown-type", "withheld-change",
 })  # fmt: skip
 """All codes of rejects of this package. Formats and sinks of other packages list their codes in `codes`."""
 

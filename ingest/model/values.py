@@ -42,6 +42,9 @@ if TYPE_CHECKING:
     from ingest.model.data_type import DataType
 
 
+_MAX_SCALE: Final = 1000
+
+
 def fits(data_type: DataType, raw: bytes, standard: str = temporal.SQL) -> bool:
     """Whether a JSON value fits a type exactly: by value, not by inferred type. Null fits every type.
 
@@ -193,6 +196,20 @@ def written(raw: bytes, before: DataType, after: DataType, standard: str = tempo
     if raw[:1] in (b"{", b"["):
         return msgspec.json.encode(msgspec.json.format(raw, indent=-1).decode())
     return b'"' + raw + b'"'
+
+
+def decimal_text(unscaled: int, scale: int) -> bytes:
+    """Return a plain number with all its digits: 125 with scale 2 is `1.25`.
+
+    Raise ValueError for a scale that would fill the memory: messages may say any.
+    """
+    if abs(scale) > _MAX_SCALE:
+        msg = "a scale past all reason"
+        raise ValueError(msg)
+    if scale <= 0:
+        return b"%d" % (unscaled * 10**-scale)
+    digits = str(abs(unscaled)).rjust(scale + 1, "0")
+    return f"{'-' if unscaled < 0 else ''}{digits[:-scale]}.{digits[-scale:]}".encode()
 
 
 def has_times(data_type: DataType) -> bool:

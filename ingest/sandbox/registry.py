@@ -139,11 +139,13 @@ def _start(folder: Path, program: Path, lock: int, port: int | None, heap: str, 
 
 def _wait(there: Registry, process: subprocess.Popen[bytes]) -> None:
     connection = HTTPConnection(there.url.split("/")[2], timeout=5)
+    tls = None if there.tls is None else int(there.tls.split("/")[2].rpartition(":")[2])
     deadline = time.monotonic() + START_S
     while process.poll() is None and time.monotonic() < deadline:
         try:
             connection.request("GET", f"{_API}/subjects")
-            if connection.getresponse().status in {200, 401}:  # 401: it asks for the password
+            # 401: it asks for the password
+            if connection.getresponse().status in {200, 401} and (tls is None or not is_free(tls)):
                 return
         except (OSError, HTTPException):
             pass

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from ingest.component.options import InlineSchemaOptions, OptionErrors, Options
-from ingest.formats import FormatName
+from ingest.formats import OF_ROWS, FormatName
 from ingest.formats.debezium_json import DebeziumJson
 from ingest.formats.metadata_columns import ExtraColumns
 from ingest.model.record import METADATA
@@ -151,7 +151,7 @@ class RecordOptions(Options):
         """The columns that come from elsewhere than the value."""
         return ExtraColumns(
             self.key_format is not None,
-            self.value_format == "json",
+            self.value_format in OF_ROWS,
             self.key_prefix,
             self.value_prefix,
             self.metadata_names,

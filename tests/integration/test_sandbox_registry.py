@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 import ssl
 import subprocess
-from base64 import b64encode
-from contextlib import closing
-from http.client import HTTPConnection, HTTPSConnection
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING
 
 import pytest
 from harness import INGEST, free_port
+from schema_registry import ask
 
 from ingest.errors import ConfigError, Unavailable
 from ingest.sandbox import registry as sandbox
@@ -20,22 +17,6 @@ from ingest.sandbox.secure import USER
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-def ask(url: str, body: object = None, password: str | None = None, ca: Path | None = None) -> Any:
-    """The answer of a registry: its JSON, or the status where it refuses."""
-    headers = {"Content-Type": "application/json"}
-    if password is not None:
-        headers["Authorization"] = "Basic " + b64encode(f"{USER}:{password}".encode()).decode()
-    parts = urlsplit(url)
-    context = ssl.create_default_context(cafile=ca)
-    secured = parts.scheme == "https"
-    connection = HTTPSConnection(parts.netloc, context=context) if secured else HTTPConnection(parts.netloc)
-    with closing(connection):
-        data = None if body is None else json.dumps(body)
-        connection.request("GET" if data is None else "POST", parts.path, data, headers)
-        answer = connection.getresponse()
-        return json.load(answer) if answer.status == 200 else answer.status
 
 
 @pytest.mark.usefixtures("java")
@@ -64,11 +45,11 @@ def test_a_secured_registry_asks_for_its_password_with_and_without_tls(tmp_path:
         folder = tmp_path / "secure"
         password = (folder / "password").read_text().strip()
         for url, ca in ((there.url, None), (there.tls, folder / "ca.pem")):
-            assert ask(f"{url}/subjects", password=password, ca=ca) == []
-            for wrong in (None, "another"):
-                assert ask(f"{url}/subjects", password=wrong, ca=ca) == 401
+            assert ask(f"{url}/subjects", user=f"{USER}:{password}", ca=ca) == []
+            for wrong in (None, f"{USER}:another"):
+                assert ask(f"{url}/subjects", user=wrong, ca=ca) == 401
         with pytest.raises(ssl.SSLCertVerificationError):
-            ask(f"{there.tls}/subjects", password=password)
+            ask(f"{there.tls}/subjects", user=f"{USER}:{password}")
         assert (tmp_path / "registry" / "config" / "application.properties").stat().st_mode & 0o077 == 0
     finally:
         sandbox.down(tmp_path)

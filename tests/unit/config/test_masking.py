@@ -222,6 +222,9 @@ def test_names_that_hold_secrets_and_names_that_do_not() -> None:
     assert quiet == {
         "aliyun.kafka.accessKeyId", "aliyun.kafka.accessKeySecret", "aliyun.kafka.endpoint",
         "aliyun.kafka.instanceId", "aliyun.kafka.regionId", "sink.custom-header", "variables",
+        *(f"{name}.{option}" for name in ("avro-confluent", "debezium-avro-confluent") for option in (
+            "basic-auth.credentials-source", "basic-auth.user-info", "bearer-auth.credentials-source",
+            "bearer-auth.token", "ssl.keystore.password", "ssl.truststore.password", "properties.*")),
     }  # fmt: skip
 
 

@@ -1,0 +1,221 @@
+"""Logical types: those of Avro, and those that Kafka Connect and Debezium write into Avro schemas.
+
+In: a node of a schema, and the function that reads its plain value. Out: the column type, and the function that reads
+the value as that type's JSON text has it. No digit is lost. Rules: docs/spec/avro.md#types.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from uuid import UUID
+
+import msgspec
+
+from ingest.avro.primitives import AvroError, converted, read_bytes, read_int, read_long
+from ingest.avro.schema import LOGICAL
+from ingest.model import temporal, types
+from ingest.model.data_type import DecimalType, TimeType
+from ingest.model.values import decimal_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ingest.avro.primitives import Read
+    from ingest.avro.schema import Node
+    from ingest.model.data_type import DataType
+
+    Logical: TypeAlias = Callable[[Node, Read], tuple[DataType, Read] | None]
+    """Function that returns a logical type's column type and reader; None where the schema is none of that type."""
+
+_DAY_MICROS: Final = 86_400_000_000
+
+_DATES = lru_cache(maxsize=10_000)(temporal.date_text)
+_MINUTES = lru_cache(maxsize=1440)(lambda minute: temporal.time_text(minute * 60_000_000)[1:7])
+"""Dates and minutes that came lately: a table's rows have few days, and a day has 1,440 minutes."""
+
+
+def _date(days: int) -> msgspec.Raw:
+    return msgspec.Raw(_DATES(days))
+
+
+def _time(count: int, micros: int) -> msgspec.Raw:
+    return msgspec.Raw(temporal.time_text(count * micros))
+
+
+def _moment(count: int, micros: int, end: bytes) -> msgspec.Raw:
+    days, rest = divmod(count * micros, _DAY_MICROS)
+    minute, rest = divmod(rest, 60_000_000)
+    second, fraction = divmod(rest, 1_000_000)
+    text = b"%b %b%02d" % (_DATES(days)[:-1], _MINUTES(minute), second)
+    return msgspec.Raw(text + (b".%06d" % fraction).rstrip(b"0") + end if fraction else text + end)
+
+
+def _zoned(text: str) -> msgspec.Raw:
+    return msgspec.Raw(temporal.zoned_text(text))
+
+
+def _exact(unscaled: bytes, scale: int) -> bytes:
+    """Return a plain number with all its digits; raises ValueError."""
+    if not unscaled:
+        msg = "no number: it has no bytes"
+        raise ValueError(msg)
+    return decimal_text(int.from_bytes(unscaled, "big", signed=True), scale)
+
+
+def _number(unscaled: bytes, scale: int, precision: int) -> msgspec.Raw:
+    text = _exact(unscaled, scale)
+    if len(text.lstrip(b"-0.").replace(b".", b"")) > precision:
+        msg = f"{text[:60].decode()}, of more than {precision} digits"
+        raise ValueError(msg)
+    return msgspec.Raw(text)
+
+
+def _number_text(unscaled: bytes, scale: int) -> str:
+    return _exact(unscaled, scale).decode()
+
+
+def _decimal(node: Node, read: Read, precision: Any, scale: Any) -> tuple[DataType, Read] | None:  # noqa: ANN401
+    if node.kind not in {"bytes", "fixed"} or type(scale) is not int or type(precision) is not int or scale < 0:
+        return None
+    if not scale <= precision <= types.MAX_PRECISION:
+        return types.STRING, converted(read, partial(_number_text, scale=scale))
+    return DecimalType(precision, scale), converted(read, partial(_number, scale=scale, precision=precision))
+
+
+def _avro_decimal(node: Node, read: Read) -> tuple[DataType, Read] | None:
+    return _decimal(node, read, node.properties.get("precision"), node.properties.get("scale", 0))
+
+
+def _connect_decimal(node: Node, read: Read) -> tuple[DataType, Read] | None:
+    """Connect has its parameters as texts, and knows no precision unless somebody said it."""
+    parameters = node.properties.get("connect.parameters")
+    parameters = parameters if isinstance(parameters, dict) else {}
+    try:
+        scale = int(parameters.get("scale", node.properties.get("scale", 0)))
+        precision = int(parameters.get("connect.decimal.precision", types.MAX_PRECISION))
+    except (TypeError, ValueError):
+        return None
+    return _decimal(node, read, precision, scale)
+
+
+def _big_decimal(node: Node, _: Read) -> tuple[DataType, Read] | None:
+    """Bytes that hold a number and its scale, each as Avro writes it."""
+    if node.kind != "bytes":
+        return None
+
+    def read(data: bytes, at: int) -> tuple[str, int]:
+        inside, at = read_bytes(data, at)
+        try:
+            unscaled, place = read_bytes(inside, 0)
+            scale, place = read_int(inside, place)
+        except IndexError:
+            msg = "a big-decimal ends before its scale"
+            raise AvroError(msg) from None
+        return _number_text(unscaled, scale), at
+
+    return types.STRING, read
+
+
+def _variable_decimal(node: Node, read: Read) -> tuple[DataType, Read] | None:
+    """Debezium's record of a scale and a number."""
+    if [(one.name, one.node.kind) for one in node.fields] != [("scale", "int"), ("value", "bytes")]:
+        return None
+
+    def convert(found: dict[str, Any]) -> str:
+        return _number_text(found["value"], found["scale"])
+
+    return types.STRING, converted(read, convert)
+
+
+def _uuid(node: Node, read: Read) -> tuple[DataType, Read] | None:
+    if node.kind == "fixed" and node.size == 16:
+        return types.STRING, converted(read, lambda raw: str(UUID(bytes=raw)))
+    return (types.STRING, read) if node.kind == "string" else None
+
+
+def _duration(node: Node, read: Read) -> tuple[DataType, Read] | None:
+    if node.kind != "fixed" or node.size != 12:
+        return None
+
+    def convert(raw: bytes) -> dict[str, int]:
+        parts = (int.from_bytes(raw[i : i + 4], "little") for i in (0, 4, 8))
+        return dict(zip(("months", "days", "milliseconds"), parts, strict=True))
+
+    return types.STRING, converted(read, convert)
+
+
+def _counted(kind: str, data_type: DataType, convert: Callable[[int], msgspec.Raw]) -> Logical:
+    """Return a logical type of whole numbers; `kind` is Avro's type of them."""
+    made = (data_type, converted(read_int if kind == "int" else read_long, convert))
+    return lambda node, _: made if node.kind == kind else None
+
+
+def _text(data_type: DataType, convert: Callable[[str], msgspec.Raw]) -> Logical:
+    return lambda node, read: (data_type, converted(read, convert)) if node.kind == "string" else None
+
+
+_LOCAL: Final = b'"'
+_INSTANT: Final = b'Z"'
+_DATE: Final = _counted("int", types.DATE, _date)
+_TIME_MILLIS: Final = _counted("int", TimeType(3), partial(_time, micros=1000))
+_TIME_MICROS: Final = _counted("long", TimeType(6), partial(_time, micros=1))
+_MILLIS: Final = _counted("long", types.TIMESTAMP, partial(_moment, micros=1000, end=_LOCAL))
+_MICROS: Final = _counted("long", types.TIMESTAMP, partial(_moment, micros=1, end=_LOCAL))
+
+_AVRO: Final[dict[str, Logical]] = {
+    "date": _DATE,
+    "time-millis": _TIME_MILLIS,
+    "time-micros": _TIME_MICROS,
+    "timestamp-millis": _counted("long", types.TIMESTAMP_LTZ, partial(_moment, micros=1000, end=_INSTANT)),
+    "timestamp-micros": _counted("long", types.TIMESTAMP_LTZ, partial(_moment, micros=1, end=_INSTANT)),
+    "local-timestamp-millis": _MILLIS,
+    "local-timestamp-micros": _MICROS,
+    "decimal": _avro_decimal,
+    "big-decimal": _big_decimal,
+    "uuid": _uuid,
+    "duration": _duration,
+}
+_CONNECT: Final[dict[str, Logical]] = {
+    "io.debezium.time.Date": _DATE,
+    "org.apache.kafka.connect.data.Date": _DATE,
+    "io.debezium.time.Time": _TIME_MILLIS,
+    "io.debezium.time.MicroTime": _TIME_MICROS,
+    "org.apache.kafka.connect.data.Time": _TIME_MILLIS,
+    "io.debezium.time.Timestamp": _MILLIS,
+    "io.debezium.time.MicroTimestamp": _MICROS,
+    "org.apache.kafka.connect.data.Timestamp": _MILLIS,
+    "io.debezium.time.ZonedTimestamp": _text(types.TIMESTAMP_LTZ, _zoned),
+    "org.apache.kafka.connect.data.Decimal": _connect_decimal,
+    "io.debezium.data.VariableScaleDecimal": _variable_decimal,
+}
+
+
+def logical(node: Node, read: Read) -> tuple[DataType, Read] | None:
+    """Return the column type and the reader of a node with a logical type that is known; else None.
+
+    What Connect says (`connect.name`) comes first: it is what the source meant, and the same as in Debezium's JSON.
+    """
+    for names, key in ((_CONNECT, "connect.name"), (_AVRO, LOGICAL)):
+        name = node.properties.get(key)
+        found = names.get(name) if isinstance(name, str) else None
+        made = None if found is None else found(node, read)
+        if made is not None:
+            return made
+    return None
+
+
+def small_integer(node: Node) -> tuple[DataType, Read] | None:
+    """Return the column type and the reader of one of Connect's integers of 8 or 16 bits; None for another."""
+    bits = {"int8": 8, "int16": 16}.get(str(node.properties.get("connect.type")))
+    if bits is None or node.kind != "int":
+        return None
+    bound = 1 << (bits - 1)
+
+    def check(value: int) -> int:
+        if not -bound <= value < bound:
+            msg = str(value)
+            raise ValueError(msg)
+        return value
+
+    return (types.TINYINT if bits == 8 else types.SMALLINT), converted(read_int, check)

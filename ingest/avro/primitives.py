@@ -1,0 +1,269 @@
+"""Reading of Avro's binary encoding, value by value.
+
+In: a message and a place in it. Out: a value that JSON has, and the place after it. A message may hold anything:
+readers raise AvroError or IndexError for bytes that are no such value, UnicodeDecodeError for texts, and ValueError for
+values that their type does not have. They keep no more items than the message has bytes.
+Rules: docs/spec/avro.md#messages.
+"""
+
+from __future__ import annotations
+
+from math import isfinite
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    Read: TypeAlias = Callable[[bytes, int], tuple[Any, int]]
+    """Function that reads a value at a place of a message, and returns it with the place after it."""
+
+
+class AvroError(Exception):
+    """Error about a message whose bytes do not follow its schema."""
+
+
+class NotANumber(ValueError):
+    """Error about a number that JSON cannot say."""
+
+
+_FLOAT = Struct("<f")
+_DOUBLE = Struct("<d")
+_NORMAL: Final = 2.0**-126
+"""The smallest float that has all its bits. Six digits tell any two of those apart; smaller ones may need fewer."""
+
+
+def read_null(_: bytes, at: int) -> tuple[None, int]:
+    """Return None, which takes no bytes."""
+    return None, at
+
+
+def read_boolean(data: bytes, at: int) -> tuple[bool, int]:
+    """Read a boolean, of one byte."""
+    byte = data[at]
+    if byte > 1:
+        msg = f"a boolean is {byte}"
+        raise AvroError(msg)
+    return byte == 1, at + 1
+
+
+def read_long(data: bytes, at: int) -> tuple[int, int]:
+    """Read an integer of 64 bits: groups of seven bits, the lowest first, with the sign in the lowest bit."""
+    byte = data[at]
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), at + 1
+    value, shift = byte & 0x7F, 7
+    while True:
+        at += 1
+        byte = data[at]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+        if shift > 63:
+            msg = "a number has more than 64 bits"
+            raise AvroError(msg)
+    if value >> 64:
+        msg = "a number has more than 64 bits"
+        raise AvroError(msg)
+    return (value >> 1) ^ -(value & 1), at + 1
+
+
+def read_int(data: bytes, at: int) -> tuple[int, int]:
+    """Read an integer of 32 bits."""
+    byte = data[at]
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), at + 1
+    value, at = read_long(data, at)
+    if not -0x80000000 <= value <= 0x7FFFFFFF:
+        msg = "an int has more than 32 bits"
+        raise AvroError(msg)
+    return value, at
+
+
+def read_float(data: bytes, at: int) -> tuple[float, int]:
+    """Read a number of 32 bits, as the number of the fewest digits that reads back to it. Raise NotANumber."""
+    piece = data[at : at + 4]
+    if len(piece) < 4:
+        raise IndexError
+    value = _finite(_FLOAT.unpack(piece)[0])
+    for digits in range(6 if abs(value) >= _NORMAL else 1, 9):
+        short = float(f"{value:.{digits}g}")
+        if short == value:
+            return short, at + 4
+        try:
+            if _FLOAT.pack(short) == piece:
+                return short, at + 4
+        except OverflowError:  # the digits were rounded to more than a float can be
+            continue
+    return float(f"{value:.9g}"), at + 4
+
+
+def read_double(data: bytes, at: int) -> tuple[float, int]:
+    """Read a number of 64 bits. Raise NotANumber."""
+    piece = data[at : at + 8]
+    if len(piece) < 8:
+        raise IndexError
+    return _finite(_DOUBLE.unpack(piece)[0]), at + 8
+
+
+def _finite(value: float) -> float:
+    if not isfinite(value):
+        msg = f"{value}, which JSON cannot say"
+        raise NotANumber(msg)
+    return value
+
+
+def read_bytes(data: bytes, at: int) -> tuple[bytes, int]:
+    """Read bytes, with their number in front."""
+    size = data[at]
+    if size < 0x80:
+        size, at = (size >> 1) ^ -(size & 1), at + 1
+    else:
+        size, at = read_long(data, at)
+    end = at + size
+    piece = data[at:end]
+    if len(piece) != size:
+        raise IndexError
+    return piece, end
+
+
+def read_string(data: bytes, at: int) -> tuple[str, int]:
+    """Read a text, as `read_bytes` does. Raise UnicodeDecodeError where it is not UTF-8."""
+    size = data[at]
+    if size < 0x80:
+        size, at = (size >> 1) ^ -(size & 1), at + 1
+    else:
+        size, at = read_long(data, at)
+    end = at + size
+    piece = data[at:end]
+    if len(piece) != size:
+        raise IndexError
+    return piece.decode(), end
+
+
+def read_fixed(size: int) -> Read:
+    """Return a function that reads so many bytes."""
+
+    def read(data: bytes, at: int) -> tuple[bytes, int]:
+        end = at + size
+        if end > len(data):
+            raise IndexError
+        return data[at:end], end
+
+    return read
+
+
+def read_enum(symbols: Sequence[str]) -> Read:
+    """Return a function that reads one of the symbols."""
+
+    def read(data: bytes, at: int) -> tuple[str, int]:
+        number, at = read_long(data, at)
+        if not 0 <= number < len(symbols):
+            msg = f"an enum has no symbol {number}"
+            raise AvroError(msg)
+        return symbols[number], at
+
+    return read
+
+
+def read_union(branches: Sequence[Read]) -> Read:
+    """Return a function that reads a value of one of the branches."""
+    if len(branches) == 2 and read_null in branches:
+        null = branches.index(read_null)
+        return _read_nullable(branches[1 - null], 2 * null, 2 - 2 * null)
+
+    def read(data: bytes, at: int) -> tuple[Any, int]:
+        byte = data[at]
+        if byte & 1 or byte >= 0x80:
+            number, at = read_long(data, at)
+        else:
+            number, at = byte >> 1, at + 1
+        if not 0 <= number < len(branches):
+            msg = f"a union has no branch {number}"
+            raise AvroError(msg)
+        return branches[number](data, at)
+
+    return read
+
+
+def _read_nullable(value: Read, null: int, there: int) -> Read:
+    """Return a function that reads null or a value, of which the first byte says which."""
+
+    def read(data: bytes, at: int) -> tuple[Any, int]:
+        byte = data[at]
+        if byte == there:
+            return value(data, at + 1)
+        if byte != null:
+            msg = "a union has none of its branches"
+            raise AvroError(msg)
+        return None, at + 1
+
+    return read
+
+
+def _count(data: bytes, at: int, so_far: int) -> tuple[int, int]:
+    """Read how many items come next; each takes a byte, at least, so that a message has no more than its bytes."""
+    count, at = read_long(data, at)
+    if count < 0:  # the size of the items in bytes comes next, for readers that pass them over
+        count = -count
+        _, at = read_long(data, at)
+    if so_far + count > len(data):
+        raise IndexError
+    return count, at
+
+
+def read_array(item: Read) -> Read:
+    """Return a function that reads items, each of which takes a byte, at least."""
+
+    def read(data: bytes, at: int) -> tuple[list[Any], int]:
+        out: list[Any] = []
+        while True:
+            count, at = _count(data, at, len(out))
+            if not count:
+                return out, at
+            for _ in range(count):
+                value, at = item(data, at)
+                out.append(value)
+
+    return read
+
+
+def read_map(item: Read) -> Read:
+    """Return a function that reads a map from texts. The last one counts of values with one key."""
+
+    def read(data: bytes, at: int) -> tuple[dict[str, Any], int]:
+        out: dict[str, Any] = {}
+        seen = 0
+        while True:
+            count, at = _count(data, at, seen)
+            seen += count
+            if not count:
+                return out, at
+            for _ in range(count):
+                key, at = read_string(data, at)
+                out[key], at = item(data, at)
+
+    return read
+
+
+def read_record(fields: Sequence[tuple[str, Read]]) -> Read:
+    """Return a function that reads a record."""
+
+    def read(data: bytes, at: int) -> tuple[dict[str, Any], int]:
+        out: dict[str, Any] = {}
+        for name, field in fields:
+            out[name], at = field(data, at)
+        return out, at
+
+    return read
+
+
+def converted(read: Read, convert: Callable[[Any], Any]) -> Read:
+    """Return a function that reads a value, and returns what another function makes of it."""
+
+    def read_converted(data: bytes, at: int) -> tuple[Any, int]:
+        value, at = read(data, at)
+        return convert(value), at
+
+    return read_converted

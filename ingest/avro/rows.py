@@ -1,0 +1,160 @@
+"""Rows out of Avro messages: for one schema, the types of its columns and the function that reads a row.
+
+In: the tree of a schema. Out: for a record, its columns, and a function from a message's bytes to the JSON text of a
+row. Records, arrays, maps, and unions of different types are STRING columns with their JSON. Rules: docs/spec/avro.md.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ingest.avro import primitives
+from ingest.avro.logical import logical, small_integer
+from ingest.avro.primitives import AvroError, NotANumber
+from ingest.avro.schema import SchemaError, smallest
+from ingest.model import types
+from ingest.model.data_type import DecimalType, NullType
+from ingest.model.reject import Contradiction, RowError
+
+if TYPE_CHECKING:
+    from ingest.avro.primitives import Read
+    from ingest.avro.schema import Node
+    from ingest.model.data_type import DataType
+
+_PLAIN: dict[str, tuple[DataType, Read]] = {
+    "null": (types.NULL, primitives.read_null),
+    "boolean": (types.BOOLEAN, primitives.read_boolean),
+    "int": (types.INT, primitives.read_int),
+    "long": (types.BIGINT, primitives.read_long),
+    "float": (types.FLOAT, primitives.read_float),
+    "double": (types.DOUBLE, primitives.read_double),
+    "bytes": (types.BYTES, primitives.read_bytes),
+    "string": (types.STRING, primitives.read_string),
+}
+_NUMBERS = (*types.INTEGERS, DecimalType, type(types.FLOAT), type(types.DOUBLE))
+
+
+class Compiler:
+    """Compiler of readers. Each record is compiled once, also one that holds itself."""
+
+    def __init__(self) -> None:
+        """Know no record yet."""
+        self._records: dict[int, list[Read]] = {}
+
+    def compile(self, node: Node) -> tuple[DataType, Read]:
+        """Return the column type of a node's values, and the function that reads one. Raise SchemaError."""
+        small = small_integer(node)
+        if small is not None:
+            return small
+        data_type, read = self._plain(node)
+        return logical(node, read) or (data_type, read)
+
+    def _plain(self, node: Node) -> tuple[DataType, Read]:
+        kind = node.kind
+        found = _PLAIN.get(kind)
+        if found is not None:
+            return found
+        if kind == "union":
+            return self._union(node)
+        if kind == "enum":
+            return types.STRING, primitives.read_enum(node.symbols)
+        if kind == "fixed":
+            return types.BYTES, primitives.read_fixed(node.size)
+        if kind == "record":
+            return types.STRING, self._record(node)
+        (item,) = node.branches
+        if kind == "map":
+            return types.STRING, primitives.read_map(self.compile(item)[1])
+        if not smallest(item):
+            msg = "an array has items that take no bytes, so a short message could hold any number of them"
+            raise SchemaError(msg)
+        return types.STRING, primitives.read_array(self.compile(item)[1])
+
+    def _record(self, node: Node) -> Read:
+        known = self._records.get(id(node))
+        if known is not None:  # a record within itself: it is complete by the time that a message comes
+            return _later(known)
+        made = self._records[id(node)] = []
+        made.append(primitives.read_record([(one.name, self.compile(one.node)[1]) for one in node.fields]))
+        return made[0]
+
+    def _union(self, node: Node) -> tuple[DataType, Read]:
+        branches = [self.compile(branch) for branch in node.branches]
+        return _common([data_type for data_type, _ in branches]), primitives.read_union([read for _, read in branches])
+
+
+def _later(known: list[Read]) -> Read:
+    """Return a function that reads by the one function that the list will hold."""
+
+    def read(data: bytes, at: int) -> tuple[Any, int]:
+        return known[0](data, at)
+
+    return read
+
+
+def _common(branches: list[DataType]) -> DataType:
+    """Return the type of a union's column: the type of its branches, the type that holds all numbers, or STRING."""
+    found: DataType = types.NULL
+    for data_type in branches:
+        alike = isinstance(found, NullType) or isinstance(data_type, NullType) or found == data_type
+        if not alike and not (isinstance(found, _NUMBERS) and isinstance(data_type, _NUMBERS)):
+            return types.STRING
+        found = types.merge(found, data_type)
+    return found
+
+
+class RowReader:
+    """Reader of the rows of one record schema."""
+
+    def __init__(self, node: Node, compiler: Compiler) -> None:
+        """Compile the record's fields. Raise SchemaError where the schema is no record, or cannot be read."""
+        if node.kind != "record":
+            msg = f"it is of the type {node.kind!r}, and a row is a record"
+            raise SchemaError(msg)
+        compiled = [(one.name, *compiler.compile(one.node)) for one in node.fields]
+        self.types = {name: data_type for name, data_type, _ in compiled if not isinstance(data_type, NullType)}
+        """Types of the columns. A column that is null in each row has none."""
+        self._fields = [(name, read) for name, _, read in compiled]
+        self.size = 1000 + sum(1000 + 12 * len(name) for name, _ in self._fields)
+        """Bytes that it takes, about."""
+
+    def read(self, data: bytes, at: int) -> tuple[dict[str, Any], int]:
+        """Return a row's values by its columns, as msgspec writes them, and the place after the row.
+
+        Raise AvroError, IndexError, UnicodeDecodeError, RecursionError, Contradiction or RowError.
+        """
+        row: dict[str, Any] = {}
+        name = ""
+        try:
+            for name, field in self._fields:
+                row[name], at = field(data, at)
+        except UnicodeDecodeError:
+            raise
+        except NotANumber as exc:
+            msg = f"column {name!r} holds {exc}"
+            raise RowError("not-a-number", msg) from None
+        except ValueError as exc:
+            data_type = self.types.get(name, types.NULL)
+            msg = f"column {name!r} is declared {types.name(data_type)} and holds {exc}"
+            raise Contradiction(msg) from None
+        return row, at
+
+
+def ended(data: bytes, at: int) -> None:
+    """Raise AvroError unless a message ends at a place."""
+    if at != len(data):
+        msg = f"it is {len(data) - at} bytes longer than its schema says"
+        raise AvroError(msg)
+
+
+def why_malformed(exc: Exception) -> str:
+    """Return why a message does not follow its schema. `exc` is one of MALFORMED."""
+    if isinstance(exc, IndexError):
+        return "it ends before its schema does"
+    if isinstance(exc, UnicodeDecodeError):
+        return "a text is not UTF-8"
+    return "it is nested too deep" if isinstance(exc, RecursionError) else str(exc)
+
+
+MALFORMED = (AvroError, IndexError, UnicodeDecodeError, RecursionError)
+"""The exceptions of readers for a message that does not follow its schema."""

@@ -1,0 +1,161 @@
+"""Avro schemas as trees of nodes.
+
+In: the JSON text of a schema, and the texts of schemas that it refers to. Out: its tree. fastavro resolves names and
+namespaces. Rules: docs/spec/avro.md#schemas.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from fastavro.schema import parse_schema
+
+from ingest.model.jsontext import MALFORMED, reason
+from ingest.model.text import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+PRIMITIVES: Final = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
+LOGICAL: Final = "logical-type"
+"""The property of a node that names its logical type."""
+_MAX_DEPTH: Final = 200
+"""Number of schemas inside of one another, at most."""
+
+
+class SchemaError(ValueError):
+    """Error about an Avro schema that cannot be used. Its text says why."""
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """One schema of a tree. A record that holds itself makes the tree a cycle."""
+
+    kind: str
+    """The type's name as in Avro, or `union`."""
+    name: str = ""
+    """Full name of a record, enum or fixed."""
+    properties: Mapping[str, Any] = field(default_factory=dict)
+    """All that the schema says beside its type, for example its logical type."""
+    fields: list[Field] = field(default_factory=list)
+    """Fields of a record."""
+    branches: list[Node] = field(default_factory=list)
+    """Branches of a union; of an array or map, the schema of its items."""
+    symbols: list[str] = field(default_factory=list)
+    """Symbols of an enum."""
+    size: int = 0
+    """Bytes of a fixed."""
+
+
+@dataclass(slots=True, eq=False)
+class Field:
+    """One field of a record."""
+
+    name: str
+    node: Node
+
+
+def parse(text: str, references: Iterable[str] = ()) -> Node:
+    """Return the tree of a schema. `references` are the texts of the schemas whose names it uses, in their order.
+
+    Raise SchemaError.
+    """
+    named: dict[str, Any] = {}
+    try:
+        for reference in references:
+            parse_schema(_json(reference), named)
+        parsed = parse_schema(_json(text), named)
+    except SchemaError:
+        raise
+    except Exception as exc:  # fastavro raises whatever Python does over a schema of the wrong shape
+        msg = f"{type(exc).__name__}: {one_line(str(exc))[:200]}"
+        raise SchemaError(msg) from exc
+    return _Builder(named).node(parsed, 0)
+
+
+def _json(text: str) -> Any:  # noqa: ANN401  (any JSON value)
+    """Return a schema's JSON, in which logical types have a name that fastavro does not look at: it refuses wrong ones.
+
+    Avro says that a logical type which does not fit its schema is to be ignored.
+    """
+    try:
+        return _renamed(msgspec.json.decode(text))
+    except MALFORMED as exc:
+        msg = f"it is not JSON: {reason(exc)}"
+        raise SchemaError(msg) from exc
+
+
+def _renamed(value: Any) -> Any:  # noqa: ANN401
+    if isinstance(value, list):
+        return [_renamed(item) for item in value]
+    if isinstance(value, dict):
+        return {LOGICAL if key == "logicalType" else key: _renamed(item) for key, item in value.items()}
+    return value
+
+
+class _Builder:
+    """Builder of the nodes of one schema, with all names that it knows."""
+
+    def __init__(self, named: Mapping[str, Any]) -> None:
+        self._named = named
+        self._nodes: dict[str, Node] = {}
+
+    def node(self, schema: Any, depth: int) -> Node:  # noqa: ANN401  (JSON, as fastavro normalises it)
+        """Return the node of a schema; raises SchemaError."""
+        if depth > _MAX_DEPTH:
+            msg = f"more than {_MAX_DEPTH} schemas are inside of one another"
+            raise SchemaError(msg)
+        if isinstance(schema, list):
+            return self._union(schema, depth)
+        if isinstance(schema, str):
+            known = self._nodes.get(schema)
+            if known is not None:
+                return known
+            return Node(schema) if schema in PRIMITIVES else self.node(self._named[schema], depth + 1)
+        kind = schema["type"]
+        if not isinstance(kind, str) or kind in self._named:
+            return self.node(kind, depth + 1)
+        return self._of(kind, schema, depth + 1)
+
+    def _union(self, branches: list[Any], depth: int) -> Node:
+        if not branches or any(isinstance(branch, list) for branch in branches):
+            msg = "a union has no branch, or holds a union"
+            raise SchemaError(msg)
+        return Node("union", branches=[self.node(branch, depth + 1) for branch in branches])
+
+    def _of(self, kind: str, schema: Mapping[str, Any], depth: int) -> Node:
+        node = Node("record" if kind == "error" else kind, schema.get("name", ""), schema)
+        if kind in {"record", "error", "enum", "fixed"}:
+            self._nodes[node.name] = node
+        if node.kind == "record":
+            node.fields = [Field(one["name"], self.node(one["type"], depth)) for one in schema["fields"]]
+            names = {one.name for one in node.fields}
+            if len(names) < len(node.fields):
+                msg = f"the record {node.name!r} has two fields of one name"
+                raise SchemaError(msg)
+        elif kind in {"array", "map"}:
+            node.branches = [self.node(schema["items" if kind == "array" else "values"], depth)]
+        elif kind == "enum":
+            node.symbols = list(schema["symbols"])
+        elif kind == "fixed":
+            node.size = schema["size"]
+            if type(node.size) is not int or node.size < 0:
+                msg = f"the size of the fixed {node.name!r} is no number of bytes"
+                raise SchemaError(msg)
+        elif kind not in PRIMITIVES:
+            msg = f"{kind[:60]!r} is no type"
+            raise SchemaError(msg)
+        return node
+
+
+def smallest(node: Node, above: frozenset[int] = frozenset()) -> int:
+    """Return how many bytes a value takes at least: 0 or 1. `above` are the records that this one is inside of."""
+    if node.kind == "null":
+        return 0
+    if node.kind == "fixed":
+        return min(node.size, 1)
+    if node.kind != "record" or id(node) in above:
+        return 1
+    return max((smallest(one.node, above | {id(node)}) for one in node.fields), default=0)

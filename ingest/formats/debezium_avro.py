@@ -1,0 +1,141 @@
+"""Debezium's change messages in Avro with a schema registry: `before`, `after`, `source` and `op`.
+
+In: keys and values of records. Out: a change, a skip or a reject for each. Rows are JSON text, with the types that
+their schema says. Rules: docs/spec/avro.md#debezium.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+
+import msgspec
+
+from ingest.model.cache import Cache
+from ingest.model.change import TOMBSTONE, Kind, Reject, Skip
+from ingest.registry.options import RegistryOptions, keys_behind
+from ingest.schema.type_hints import TypeHints
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ingest.model.change import Decoded
+    from ingest.model.table import TableId
+
+
+_KINDS: Final = {"c": Kind.INSERT, "r": Kind.INSERT, "u": Kind.UPDATE, "d": Kind.DELETE}
+_UNAVAILABLE: Final = b"__debezium_unavailable_value"
+_PLACEHOLDERS: Final = (_UNAVAILABLE, _UNAVAILABLE.decode())
+_OTHER_OPS: Final = {"t": Skip("truncate"), "m": Skip("logical-decoding-message")}
+
+
+class DebeziumAvroConfluent(RegistryOptions):
+    """Options of `value.format: debezium-avro-confluent`."""
+
+    name: ClassVar[str] = "debezium-avro-confluent"
+    model_config = keys_behind(name)
+
+    unavailable_value: Literal["reject", "keep", "null"] = "reject"
+    """What to do with a value that the database did not send (`__debezium_unavailable_value`) and that the before
+    image does not hold: reject the row, keep the placeholder, or write null."""
+
+    form: ClassVar[None] = None
+    said: ClassVar[None] = None
+
+    @property
+    def reading(self) -> TypeHints:
+        """The types and hints that inference goes by."""
+        return TypeHints()
+
+    def decoder(self, _topic: str, *, keyed: bool = False) -> DebeziumAvroDecoder:  # noqa: ARG002  (for the rows' columns only)
+        """Return a decoder for one split's records."""
+        return DebeziumAvroDecoder(self)
+
+
+class DebeziumAvroDecoder:
+    """Decodes one split."""
+
+    def __init__(self, options: DebeziumAvroConfluent) -> None:
+        """Ask the registry for nothing yet. Raise ConfigError."""
+        from ingest.formats.registered import FAILURES, envelopes_of, reject, rows_of  # noqa: PLC0415  (`check` needs no client)
+
+        self._options = options
+        self._keys = rows_of(options)
+        self._envelopes = envelopes_of(options)
+        self._failures, self._reject = FAILURES, reject
+        self._tables: Cache[tuple[Any, ...], TableId] = Cache(10_000, 4 << 20)
+
+    def decode(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> list[Decoded]:
+        """One result per value, in order. Raise IngestError where the registry gives no answer."""
+        pairs = zip(keys, values, strict=True)
+        return [TOMBSTONE if value is None else self._one(key, value) for key, value in pairs]
+
+    def _one(self, key: bytes | None, value: bytes) -> Decoded:
+        found = self._envelopes.find(value)
+        if isinstance(found, Reject):
+            return found
+        if found.other is not None:
+            return found.other
+        try:
+            envelope = found.read(value)
+            op = envelope["op"]
+            kind = _KINDS.get(op)
+            if kind is None:
+                return _OTHER_OPS.get(op) or Reject("unknown-op", f"op {str(op)[:20]!r} is none of c, r, u, d, t")
+            table = self._table_of(envelope.get("source"))
+            if table is None:
+                return Reject("no-table", "source.table is missing, so the table is unknown")
+            before, after = envelope.get("before"), envelope.get("after")
+            if kind is Kind.DELETE:
+                after = None
+            elif after is None:
+                return Reject("no-after", f"op {op!r} needs an after image", table)
+            elif _UNAVAILABLE in value and (column := self._restore(before, after)) is not None:
+                why = f"column {column!r} was not sent (it is unchanged) and the before image lacks it"
+                return Reject("unavailable-value", why, table)
+            images = [None if row is None else msgspec.Raw(msgspec.json.encode(row)) for row in (before, after)]
+        except self._failures as exc:
+            return self._reject(exc)
+        fields = self._key(key)
+        if isinstance(fields, Reject):
+            return fields
+        if images[0] is None and images[1] is None and fields is not None:
+            images[0] = msgspec.Raw(fields)
+        return (table, kind, images[0], images[1], fields, found.declared)
+
+    def _key(self, key: bytes | None) -> bytes | Reject | None:
+        """Return a record's key as JSON text; what is no message of the registry stays as it came."""
+        if key is None or key[:1] != b"\x00":
+            return key
+        found = self._keys.find(key)
+        if isinstance(found, Reject):
+            return Reject("malformed-key", f"the key: {found.message}")
+        try:
+            return bytes(found.row(key))
+        except self._failures as exc:
+            return Reject("malformed-key", f"the key: {self._reject(exc).message}")
+
+    def _table_of(self, source: Any) -> TableId | None:  # noqa: ANN401  (what the envelope has there)
+        if not isinstance(source, dict):
+            return None
+        name = (source.get("db"), source.get("schema"), source.get("table"))
+        known = self._tables.get(name)
+        if known is None:
+            if not name[2]:
+                return None
+            known = tuple(str(part) for part in name if part)
+            self._tables.put(name, known, 300 + 4 * sum(map(len, known)))
+        return known
+
+    def _restore(self, before: dict[str, Any] | None, after: dict[str, Any]) -> str | None:
+        """Put values that the database did not send into a row; return the column of one that is not known, or None."""
+        policy = self._options.unavailable_value
+        for column, value in after.items() if policy != "keep" else ():
+            if value in _PLACEHOLDERS:
+                known = None if before is None else before.get(column, value)
+                if before is not None and known not in _PLACEHOLDERS:
+                    after[column] = known
+                elif policy == "null":
+                    after[column] = None
+                else:
+                    return column
+        return None

@@ -1,0 +1,1 @@
+"""Schema registries with Confluent's API: the options that name one, and its client."""

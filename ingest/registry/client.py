@@ -1,0 +1,136 @@
+"""The client of a schema registry: schemas by their ids.
+
+In: the client's configuration, and an id. Out: the schema's text and the texts that it refers to; or None, where the
+registry has none. Confluent's own client talks to the registry; what it raises becomes an error of ours.
+Rules: docs/spec/avro.md#the-registry.
+"""
+
+from __future__ import annotations
+
+import ssl
+import time
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
+
+import httpx2
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.error import SchemaRegistryError
+
+from ingest.errors import AccessError, ConfigError, Unavailable
+from ingest.model.cache import Cache
+from ingest.model.text import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from confluent_kafka.schema_registry import Schema
+
+MISSING_S: Final = 10.0
+"""Seconds for which an id that the registry does not have is not asked for again. It may be registered meanwhile."""
+_NO_SCHEMA: Final = 404
+_NOT_THERE: Final = range(40400, 40500)
+"""Error codes of a registry about something that it does not have."""
+_LATER: Final = frozenset({408, 425, 429})
+_MAX_REFERENCES: Final = 1000
+
+
+class Found(NamedTuple):
+    """A schema of a registry."""
+
+    kind: str
+    """`AVRO`, `PROTOBUF` or `JSON`."""
+    text: str
+    references: tuple[str, ...]
+    """Texts of the schemas that it refers to, each after those that it refers to itself."""
+
+
+class RegistryClient:
+    """The client of one registry."""
+
+    def __init__(self, conf: Mapping[str, Any]) -> None:
+        """Connect to nothing yet. Raise ConfigError where the client refuses its configuration."""
+        self._where = _shown(str(conf["url"]))
+        try:
+            self._client = SchemaRegistryClient(dict(conf))
+        except (ValueError, TypeError, OSError) as exc:
+            msg = f"the client of the schema registry {self._where} cannot be made: {one_line(str(exc))[:200]}"
+            raise ConfigError(msg, "see the format's options: url, basic-auth, ssl, properties") from exc
+        self._missing: Cache[int, float] = Cache(10_000, 1 << 20)
+
+    def schema(self, number: int) -> Found | None:
+        """Return the schema with this id; None where the registry has none.
+
+        Raise Unavailable, AccessError or ConfigError.
+        """
+        until = self._missing.get(number)
+        if until is not None and time.monotonic() < until:
+            return None
+        try:
+            schema = self._client.get_schema(number)
+            found: dict[tuple[str, int], str] = {}
+            self._collect(schema, found)
+        except SchemaRegistryError as exc:
+            if exc.http_status_code != _NO_SCHEMA or exc.error_code not in _NOT_THERE:
+                self._refuse(exc)
+            self._missing.put(number, time.monotonic() + MISSING_S, 100)
+            return None
+        except httpx2.HTTPError as exc:
+            self._unreachable(exc)
+        return Found(schema.schema_type or "AVRO", schema.schema_str or "", tuple(found.values()))
+
+    def _collect(self, schema: Schema, found: dict[tuple[str, int], str]) -> None:
+        """Add the texts of the schemas that a schema refers to, those that they refer to first."""
+        for reference in schema.references or ():
+            place = (str(reference.subject), int(reference.version or 0))
+            if place in found:
+                continue
+            if len(found) >= _MAX_REFERENCES:
+                msg = f"a schema of the registry {self._where} refers to more than {_MAX_REFERENCES} others"
+                raise ConfigError(msg, "see the references of its subject")
+            other = self._client.get_version(*place).schema
+            self._collect(other, found)
+            found[place] = other.schema_str or ""
+
+    def _refuse(self, exc: SchemaRegistryError) -> NoReturn:
+        status = exc.http_status_code
+        said = one_line(str(exc.error_message))[:200]
+        if status in {401, 403}:
+            msg = f"the schema registry {self._where} refuses access (HTTP {status}): {said}"
+            raise AccessError(msg, "see the format's options basic-auth and bearer-auth") from exc
+        if status >= 500 or status in _LATER:
+            msg = f"the schema registry {self._where} cannot answer (HTTP {status}): {said}"
+            raise Unavailable(msg, "see whether it is well; the run can be started again") from exc
+        msg = f"there is no schema registry at {self._where} (HTTP {status}): {said}"
+        raise ConfigError(msg, "see the format's option url; its path belongs to it") from exc
+
+    def _unreachable(self, exc: httpx2.HTTPError) -> NoReturn:
+        cause: BaseException | None = exc
+        while cause is not None and not isinstance(cause, ssl.SSLCertVerificationError):
+            cause = cause.__cause__ or cause.__context__
+        if cause is not None:
+            msg = f"the certificate of the schema registry {self._where} is not trusted: {cause.verify_message}"
+            raise ConfigError(msg, "give the authority's certificate in the format's option ssl.truststore.location")
+        msg = f"no answer from the schema registry {self._where}: {type(exc).__name__}: {one_line(str(exc))[:200]}"
+        raise Unavailable(msg, "see whether it runs and can be reached; the run can be started again") from exc
+
+
+def _shown(urls: str) -> str:
+    """Return addresses without the passwords in them."""
+    return ",".join(_without_password(url.strip()) for url in urls.split(","))
+
+
+def _without_password(url: str) -> str:
+    scheme, between, rest = url.partition("://")
+    return scheme + between + rest.rpartition("@")[2]
+
+
+_CLIENTS: dict[tuple[tuple[str, Any], ...], RegistryClient] = {}
+"""The clients of this process: one for each configuration, for all splits of a worker."""
+
+
+def client_of(conf: Mapping[str, Any]) -> RegistryClient:
+    """Return this process's client for a configuration; raises ConfigError."""
+    place = tuple(sorted(conf.items()))
+    found = _CLIENTS.get(place)
+    if found is None:
+        found = _CLIENTS[place] = RegistryClient(conf)
+    return found

@@ -1,0 +1,190 @@
+"""Options of formats whose schemas are in a registry, named as Flink names them, behind the format's own name.
+
+In: the options of a pipeline file. Out: the client's configuration. Imports no client.
+Rules: docs/spec/avro.md#the-registry.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Final, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import ConfigDict, Field, model_validator
+
+from ingest.component.options import OptionErrors, Options
+
+KEYS: Final = {
+    "url": "url",
+    "subject": "subject",
+    "basic_source": "basic-auth.credentials-source",
+    "basic_user": "basic-auth.user-info",
+    "bearer_source": "bearer-auth.credentials-source",
+    "bearer_token": "bearer-auth.token",
+    "ssl_truststore": "ssl.truststore.location",
+    "ssl_truststore_password": "ssl.truststore.password",
+    "ssl_keystore": "ssl.keystore.location",
+    "ssl_keystore_password": "ssl.keystore.password",
+    "properties": "properties.*",
+    "ignore_parse_errors": "ignore-parse-errors",
+}
+"""The options' keys by their attributes, without the format's name."""
+_OLDER: Final = {
+    f"schema-registry.{name}": name
+    for name in ("url", "subject", "ssl.keystore.location", "ssl.keystore.password", "ssl.truststore.location",
+                 "ssl.truststore.password")
+}  # fmt: skip
+"""Keys of older versions of Flink, and what they are called now."""
+PROPERTIES: Final = frozenset({
+    "ssl.ca.location", "ssl.certificate.location", "ssl.key.location", "ssl.key.password", "basic.auth.user.info",
+    "bearer.auth.token", "bearer.auth.logical.cluster", "bearer.auth.identity.pool.id", "proxy", "timeout",
+    "max.retries", "retries.wait.ms", "retries.max.wait.ms",
+})  # fmt: skip
+"""Properties of the client that a pipeline file may set."""
+_NUMBERS: Final = frozenset({"timeout", "max.retries", "retries.wait.ms", "retries.max.wait.ms"})
+_JAVA: Final = "schema.registry."
+"""Beginning of the names of Java's properties."""
+_PEM: Final = (".pem", ".crt", ".cer", ".cert")
+_DEFAULTS: Final = {"timeout": 10.0, "max.retries": 2, "retries.wait.ms": 200, "retries.max.wait.ms": 2000}
+"""Patience with a registry that does not answer. Spark tries a task again, and a service its run."""
+
+
+def keys_behind(name: str) -> ConfigDict:
+    """Return the configuration of a model whose options begin with a format's name."""
+    return ConfigDict(alias_generator=lambda attribute: f"{name}.{KEYS.get(attribute, attribute.replace('_', '-'))}")
+
+
+class RegistryOptions(Options):
+    """Options that formats with a registry share."""
+
+    name: ClassVar[str]
+
+    url: str
+    """The registry's address, or several separated by commas: `http://host:8081`."""
+
+    subject: str | None = Field(None, min_length=1)
+    """Without effect for a source, whose messages have the ids of their schemas."""
+
+    basic_source: Literal["USER_INFO", "URL"] | None = None
+    """Where the user and the password are: in the option below, or in the address."""
+
+    basic_user: str | None = None
+    """`user:password`."""
+
+    bearer_source: Literal["STATIC_TOKEN"] | None = None
+    """`STATIC_TOKEN`: the token is in the option below."""
+
+    bearer_token: str | None = None
+    """The token."""
+
+    ssl_truststore: str | None = None
+    """A PEM file with the certificates of the authorities that are trusted."""
+
+    ssl_truststore_password: str | None = None
+    """Without effect: a PEM file with certificates has no password."""
+
+    ssl_keystore: str | None = None
+    """A PEM file with the client's own certificate and key."""
+
+    ssl_keystore_password: str | None = None
+    """The password of the key."""
+
+    properties: dict[str, str] = Field(default_factory=dict)
+    """Properties of the registry's client, with Java's names or without `schema.registry.`."""
+
+    ignore_parse_errors: bool = False
+    """Skip and count messages that cannot be parsed, without counting them as errors."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _collect(cls, data: Any) -> Any:  # noqa: ANN401  (whatever the file has)
+        if not isinstance(data, dict):
+            return data
+        begin = f"{cls.name}.properties."
+        out: dict[str, Any] = {}
+        found: dict[str, Any] = {}
+        for key, value in data.items():
+            short = _OLDER.get(key.removeprefix(f"{cls.name}."))
+            if key.startswith(begin) and not key.endswith(".*"):
+                found[key.removeprefix(begin)] = value if isinstance(value, str) else str(value)
+            elif short is None or f"{cls.name}.{short}" in data:
+                out[key] = value
+            else:
+                out[f"{cls.name}.{short}"] = value
+        return {**out, f"{cls.name}.properties.*": found} if found else out
+
+    @model_validator(mode="after")
+    def _check_registry(self) -> Self:
+        problems = []
+        if "${" not in self.url:
+            for part in self.url.split(","):
+                if urlsplit(part.strip()).scheme not in {"http", "https"} or not urlsplit(part.strip()).netloc:
+                    problems.append(("url", "is no address of a registry; write http://host:8081"))
+                    break
+        if self.basic_user is not None and ":" not in self.basic_user and "${" not in self.basic_user:
+            problems.append(("basic_user", "is not user:password"))
+        if self.basic_source == "USER_INFO" and self.basic_user is None:
+            problems.append(("basic_source", f"needs {self._key('basic_user')}"))
+        if (self.bearer_source is None) != (self.bearer_token is None):
+            given, other = ("bearer_token", "bearer_source") if self.bearer_source is None else (
+                "bearer_source", "bearer_token")  # fmt: skip
+            problems.append((given, f"needs {self._key(other)}"))
+        for name in ("ssl_truststore", "ssl_keystore"):
+            file = getattr(self, name)
+            if file is not None and "${" not in file and not file.lower().endswith(_PEM):
+                problems.append((name, "a Java key store cannot be read here; convert it to a PEM file"))
+        wrong = [(f"{self.name}.properties.{name}", why) for name, why in self._unusable()]
+        wrong += [(self._key(name), why) for name, why in problems]
+        if wrong:
+            raise OptionErrors(*((key, f"{key}: {why}") for key, why in wrong))
+        return self
+
+    def _key(self, attribute: str) -> str:
+        return f"{self.name}.{KEYS[attribute]}"
+
+    def _unusable(self) -> list[tuple[str, str]]:
+        """Return the properties that cannot be used, each with the reason."""
+        out = []
+        for given, value in self.properties.items():
+            name = given.removeprefix(_JAVA)
+            if name not in PROPERTIES:
+                out.append(
+                    (given, f"the registry's client has no such property (it has {', '.join(sorted(PROPERTIES))})")
+                )
+            elif name in _NUMBERS and not value.replace(".", "", 1).isdigit() and "${" not in value:
+                out.append((given, "is not a number"))
+        return out
+
+    def warnings(self) -> list[tuple[str, str]]:
+        """Return the options that are accepted but have no effect: for each its key, and why it has none."""
+        found = super().warnings()
+        if self.subject is not None:
+            key = self._key("subject")
+            found.append((key, f"{key} has no effect for a source: its messages have the ids of their schemas"))
+        if self.ssl_truststore_password is not None:
+            key = self._key("ssl_truststore_password")
+            found.append((key, f"{key} has no effect: a PEM file with certificates has no password"))
+        if self.basic_user is not None and self.basic_source != "USER_INFO":
+            key = self._key("basic_user")
+            found.append((key, f"{key} has no effect without {self._key('basic_source')}: USER_INFO"))
+        return found
+
+    def client(self) -> dict[str, Any]:
+        """Return the configuration of the registry's client."""
+        conf: dict[str, Any] = {"url": self.url, **_DEFAULTS}
+        for given, value in self.properties.items():
+            name = given.removeprefix(_JAVA)
+            conf[name] = float(value) if name in _NUMBERS else value
+        own = {
+            "ssl.ca.location": self.ssl_truststore,
+            "ssl.certificate.location": self.ssl_keystore,
+            "ssl.key.location": self.ssl_keystore,
+            "ssl.key.password": self.ssl_keystore_password,
+            "basic.auth.user.info": self.basic_user if self.basic_source == "USER_INFO" else None,
+            "bearer.auth.token": self.bearer_token,
+        }
+        conf.update({name: value for name, value in own.items() if value is not None})
+        if "bearer.auth.token" in conf:
+            conf["bearer.auth.credentials.source"] = "STATIC_TOKEN"
+            conf.setdefault("bearer.auth.logical.cluster", "")
+            conf.setdefault("bearer.auth.identity.pool.id", "")
+        return conf

@@ -1,0 +1,193 @@
+"""What holds for all Avro schemas and messages: rows that fastavro wrote are read as they are; no bytes do any harm."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import struct
+from typing import Any
+
+import fastavro
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ingest.avro.rows import MALFORMED, Compiler, RowReader, ended
+from ingest.avro.schema import parse
+from ingest.model import types
+from ingest.model.reject import Contradiction, RowError
+from ingest.model.values import fits
+
+TEXTS = st.text(st.characters(codec="utf-8"), max_size=20)
+FLOATS = st.floats(allow_nan=False, allow_infinity=False)
+PRIMITIVES: dict[str, st.SearchStrategy[Any]] = {
+    "null": st.none(),
+    "boolean": st.booleans(),
+    "int": st.integers(-(2**31), 2**31 - 1),
+    "long": st.integers(-(2**63), 2**63 - 1),
+    "float": st.floats(width=32, allow_nan=False, allow_infinity=False),
+    "double": FLOATS,
+    "bytes": st.binary(max_size=20),
+    "string": TEXTS,
+}
+NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,6}", fullmatch=True)
+
+
+class Names:
+    """Full names, each once: a schema has no type twice."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def next(self) -> str:
+        self._count += 1
+        return f"t{self._count}"
+
+
+@st.composite
+def schemas(draw: st.DrawFn, names: Names, depth: int = 3) -> tuple[Any, st.SearchStrategy[Any]]:
+    """A schema, and its values as fastavro takes them."""
+    kinds = [*PRIMITIVES, "enum", "fixed", *(["record", "array", "map", "union"] if depth else [])]
+    kind = draw(st.sampled_from(kinds))
+    if kind in PRIMITIVES:
+        return kind, PRIMITIVES[kind]
+    if kind == "enum":
+        symbols = draw(st.lists(NAMES, min_size=1, max_size=4, unique=True))
+        return {"type": "enum", "name": names.next(), "symbols": symbols}, st.sampled_from(symbols)
+    if kind == "fixed":
+        size = draw(st.integers(1, 9))
+        return {"type": "fixed", "name": names.next(), "size": size}, st.binary(min_size=size, max_size=size)
+    if kind == "record":
+        return draw(records(names, depth - 1))
+    if kind == "union":
+        schema, values = draw(schemas(names, depth - 1))
+        if isinstance(schema, list) or schema == "null":
+            return ["null"], st.none()
+        return draw(st.permutations(["null", schema])), st.none() | values
+    schema, values = draw(schemas(names, depth - 1))
+    if kind == "map":
+        return {"type": "map", "values": schema}, st.dictionaries(TEXTS, values, max_size=3)
+    return {"type": "array", "items": schema}, st.lists(values, max_size=3)
+
+
+@st.composite
+def records(draw: st.DrawFn, names: Names, depth: int = 3) -> tuple[Any, st.SearchStrategy[Any]]:
+    fields = {name: draw(schemas(names, depth)) for name in draw(st.lists(NAMES, max_size=6, unique=True))}
+    schema = {
+        "type": "record",
+        "name": names.next(),
+        "fields": [{"name": name, "type": one} for name, (one, _) in fields.items()],
+    }
+    return schema, st.fixed_dictionaries({name: values for name, (_, values) in fields.items()})
+
+
+def empty_items(schema: Any) -> bool:
+    """Whether a schema has an array of items that take no bytes."""
+    if isinstance(schema, list):
+        return any(map(empty_items, schema))
+    if not isinstance(schema, dict):
+        return False
+    inner = [schema[key] for key in ("items", "values") if key in schema] + [
+        f["type"] for f in schema.get("fields", ())
+    ]
+    return ("items" in schema and takes_nothing(schema["items"])) or any(map(empty_items, inner))
+
+
+def takes_nothing(schema: Any) -> bool:
+    if isinstance(schema, dict) and schema["type"] == "record":
+        return all(takes_nothing(field["type"]) for field in schema["fields"])
+    return bool(schema == "null")
+
+
+def possible(schema: Any) -> bool:
+    """Whether rows of a schema can be read: arrays whose items take no bytes cannot."""
+    return not empty_items(schema)
+
+
+def written(schema: Any, value: Any) -> bytes:
+    file = io.BytesIO()
+    fastavro.schemaless_writer(file, fastavro.parse_schema(schema), value)
+    return file.getvalue()
+
+
+def same(read: Any, value: Any) -> bool:
+    """Whether a value is what was written; floats by the number of 32 bits that they read back to."""
+    if isinstance(value, dict):
+        return read.keys() == value.keys() and all(same(read[name], value[name]) for name in value)
+    if isinstance(value, list):
+        return len(read) == len(value) and all(map(same, read, value))
+    if isinstance(value, float):
+        return bool(read == value or struct.pack("<f", read) == struct.pack("<f", value))
+    return bool(read == value and type(read) is type(value))
+
+
+@given(st.data())
+def test_what_fastavro_wrote_is_read(data: st.DataObject) -> None:
+    schema, values = data.draw(records(Names()))
+    if not possible(schema):
+        return
+    value = data.draw(values)
+    message = written(schema, value)
+    reader = RowReader(parse(json.dumps(schema)), Compiler())
+    row, at = reader.read(message, 0)
+    assert at == len(message)
+    assert list(row) == [field["name"] for field in schema["fields"]]
+    assert same(row, value)
+    for name, text in msgspec.json.decode(msgspec.json.encode(row), type=dict[str, msgspec.Raw]).items():
+        assert fits(reader.types.get(name, types.NULL), bytes(text)), name
+
+
+@given(st.data())
+def test_changed_bytes_are_a_row_or_a_reject(data: st.DataObject) -> None:
+    schema, values = data.draw(records(Names()))
+    if not possible(schema):
+        return
+    message = bytearray(written(schema, data.draw(values)))
+    for at, byte in data.draw(st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255)), max_size=4)):
+        message[at : at + 1] = bytes([byte])
+    changed = bytes(message[: data.draw(st.integers(0, len(message)))])
+    reader = RowReader(parse(json.dumps(schema)), Compiler())
+    try:
+        row, at = reader.read(changed, 0)
+        ended(changed, at)
+        text = msgspec.json.encode(row)
+    except (*MALFORMED, Contradiction, RowError):
+        return
+    assert len(text) < 1000 + 400 * len(changed) + 100 * len(json.dumps(schema))
+    for name, value in msgspec.json.decode(text, type=dict[str, msgspec.Raw]).items():
+        assert fits(reader.types.get(name, types.NULL), bytes(value)), name
+
+
+@given(st.binary(max_size=60), st.data())
+def test_any_bytes_are_a_row_or_a_reject(changed: bytes, data: st.DataObject) -> None:
+    schema, _ = data.draw(records(Names()))
+    if not possible(schema):
+        return
+    try:
+        row, at = RowReader(parse(json.dumps(schema)), Compiler()).read(changed, 0)
+    except (*MALFORMED, Contradiction, RowError):
+        return
+    assert at <= len(changed)
+    assert list(row) == [field["name"] for field in schema["fields"]]
+
+
+@given(st.sampled_from(("nan", "inf", "-inf")), st.sampled_from(("float", "double")))
+def test_a_number_that_json_cannot_say_is_a_reject(value: str, kind: str) -> None:
+    reader = RowReader(parse(f'{{"type":"record","name":"r","fields":[{{"name":"f","type":"{kind}"}}]}}'), Compiler())
+    with pytest.raises(RowError, match=f"column 'f' holds {value}") as raised:
+        reader.read(struct.pack("<f" if kind == "float" else "<d", float(value)), 0)
+    assert raised.value.code == "not-a-number"
+
+
+@given(st.floats(width=32, allow_nan=False, allow_infinity=False))
+def test_a_float_has_the_fewest_digits_that_read_back(value: float) -> None:
+    reader = RowReader(parse('{"type":"record","name":"r","fields":[{"name":"f","type":"float"}]}'), Compiler())
+    row, _ = reader.read(struct.pack("<f", value), 0)
+    found = row["f"]
+    assert struct.pack("<f", found) == struct.pack("<f", value)
+    assert math.copysign(1, found) == math.copysign(1, value)
+    digits = len(f"{abs(found):e}".split("e")[0].replace(".", "").rstrip("0")) or 1
+    shorter = [float(f"%.{n}g" % value) for n in range(1, min(digits, 9))]
+    assert not any(abs(one) < 3.4e38 and struct.pack("<f", one) == struct.pack("<f", value) for one in shorter)

@@ -1,0 +1,113 @@
+"""Options of formats with a schema registry: their names, what they become, and what is refused."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ingest.config.loader import load, load_text
+from ingest.config.masking import secrets_in, sensitive
+
+PIPELINE = """\
+source:
+  type: kafka
+  properties.bootstrap.servers: h:1
+  topic: t
+  value.format: {name}
+{options}
+sink: {{type: print}}
+"""
+FOLDER = Path(__file__).parent / "files"
+"""Pipelines with all options of a format."""
+FORMATS = pytest.mark.parametrize("name", ["avro-confluent", "debezium-avro-confluent"])
+
+
+@FORMATS
+def test_all_options(name: str) -> None:
+    loaded = load(FOLDER / f"{name}.yaml")
+    assert loaded.pipeline is not None, loaded.diagnostics
+    chosen = loaded.pipeline.source.format
+    assert chosen.ignore_parse_errors
+    assert chosen.client() == {
+        "url": "https://one:8081,https://two:8081", "timeout": 3.0, "max.retries": 2, "retries.wait.ms": 200,
+        "retries.max.wait.ms": 2000, "ssl.ca.location": "ca.pem", "ssl.certificate.location": "own.pem",
+        "ssl.key.location": "own.pem", "ssl.key.password": "of-the-key", "basic.auth.user.info": "me:of-mine",
+        "bearer.auth.token": "of-all", "bearer.auth.credentials.source": "STATIC_TOKEN",
+        "bearer.auth.logical.cluster": "lsrc", "bearer.auth.identity.pool.id": "",
+    }  # fmt: skip
+    warned = [diagnostic.message for diagnostic in loaded.diagnostics]
+    assert any(f"{name}.subject has no effect" in text for text in warned)
+    assert any(f"{name}.ssl.truststore.password has no effect" in text for text in warned)
+
+
+@FORMATS
+def test_older_names_of_flink(name: str) -> None:
+    text = PIPELINE.format(name=name, options=f"  {name}.schema-registry.url: http://h:1")
+    loaded = load_text("p", text, "p")
+    assert loaded.pipeline is not None, loaded.diagnostics
+    assert loaded.pipeline.source.format.client()["url"] == "http://h:1"
+
+
+@pytest.mark.parametrize(("options", "why"), [
+    ("  avro-confluent.subject: s", "avro-confluent.url"),
+    ("  avro-confluent.url: h:8081", "is no address of a registry"),
+    (
+        "  avro-confluent.url: http://h\n  avro-confluent.basic-auth.credentials-source: USER_INFO",
+        "needs avro-confluent.basic-auth.user-info",
+    ),
+    ("  avro-confluent.url: http://h\n  avro-confluent.basic-auth.user-info: me", "is not user:password"),
+    (
+        "  avro-confluent.url: http://h\n  avro-confluent.bearer-auth.token: abc",
+        "needs avro-confluent.bearer-auth.credentials-source",
+    ),
+    ("  avro-confluent.url: http://h\n  avro-confluent.ssl.truststore.location: a.jks", "convert it to a PEM file"),
+    ("  avro-confluent.url: http://h\n  avro-confluent.properties.no.such: 1", "no such property"),
+    ("  avro-confluent.url: http://h\n  avro-confluent.properties.timeout: soon", "is not a number"),
+    ("  avro-confluent.url: http://h\n  avro-confluent.uri: 1", "avro-confluent.uri"),
+])  # fmt: skip
+def test_what_is_refused(options: str, why: str) -> None:
+    loaded = load_text("p", PIPELINE.format(name="avro-confluent", options=options), "p")
+    assert loaded.pipeline is None
+    assert any(why in diagnostic.message for diagnostic in loaded.diagnostics), loaded.diagnostics
+
+
+def test_placeholders_are_not_judged() -> None:
+    options = "  avro-confluent.url: ${registry}\n  avro-confluent.basic-auth.user-info: ${secret_values.user}"
+    loaded = load_text("p", PIPELINE.format(name="avro-confluent", options=options), "p")
+    assert not [diagnostic for diagnostic in loaded.diagnostics if diagnostic.severity == "error"]
+
+
+def test_secrets_are_masked() -> None:
+    for option in (
+        "avro-confluent.basic-auth.user-info", "avro-confluent.bearer-auth.token",
+        "avro-confluent.ssl.keystore.password", "avro-confluent.properties.ssl.key.password",
+        "debezium-avro-confluent.properties.basic.auth.user.info",
+    ):  # fmt: skip
+        assert sensitive(option), option
+    options = "  avro-confluent.url: http://h\n  avro-confluent.basic-auth.user-info: hidden-words"
+    loaded = load_text("p", PIPELINE.format(name="avro-confluent", options=options), "p")
+    said = "".join(str(diagnostic) for diagnostic in loaded.diagnostics)
+    assert "is not user:password" in said
+    assert "hidden-words" not in said
+    assert [*secrets_in("avro-confluent.basic-auth.credentials-source", "URL")] == []
+    assert [*secrets_in("avro-confluent.basic-auth.user-info", "me:mine")] == ["me:mine", "me:mine"]
+
+
+def test_a_pipeline_without_avro_imports_nothing_of_it(tmp_path: Path) -> None:
+    """Nor does a check of a pipeline with Avro talk to a registry, or load a client."""
+    program = (
+        "import sys; from ingest.config.loader import load, load_text; text = open(sys.argv[1]).read();"
+        "assert load_text('p', text, 'p').pipeline;"
+        "print([m for m in ('fastavro', 'confluent_kafka', 'httpx2', 'ingest.avro') if m in sys.modules])"
+    )
+    for text in (PIPELINE.format(name="json", options=""), (FOLDER / "avro-confluent.yaml").read_text()):
+        file = tmp_path / "p.yaml"
+        file.write_text(text)
+        found = subprocess.run(
+            [sys.executable, "-c", program, file], capture_output=True, text=True, check=True, env=dict(os.environ)
+        )
+        assert found.stdout == "[]\n"
