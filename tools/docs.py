@@ -54,8 +54,8 @@ def component(cls: type[Options], formats: dict[str, Any]) -> dict[str, Any]:
         out["required"] = [*required, "properties.bootstrap.servers"]
     for name in formats:
         if f"{name}.properties.*" in formats[name].model_json_schema(by_alias=True)["properties"]:
-            pattern = rf"^{name}\.properties\."
-            out.setdefault("patternProperties", {})[pattern] = {"type": ["string", "number", "boolean"]}
+            of_any = out.setdefault("patternProperties", {})
+            of_any[rf"^{name}\.properties\."] = of_any[rf"^key\.{name}\."] = {"type": ["string", "number", "boolean"]}
     return out
 
 

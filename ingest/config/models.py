@@ -6,7 +6,7 @@ In: values with their places. Out: frozen models. What is wrong with a value bec
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pydantic import ValidationError
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from ingest.config.filling import Filling
     from ingest.config.wording import Wording
 
+_KEY: Final = "key."
+"""Beginning of options of the keys' format."""
 _Model = TypeVar("_Model", bound=Options)
 
 
@@ -88,6 +90,7 @@ class ModelReader:
         chosen = None if cls.formats is None else self._chosen(cls, value)
         own: dict[str, Any] = {}
         formats: dict[str, Value] = {}
+        of_keys = Mapping({}, value.keys.get("key.format", value.span))
         properties: dict[str, str] = {}
         if self._filling.holds_secret(value.items.get("path", value)):
             text = (
@@ -99,6 +102,9 @@ class ModelReader:
                 properties[key.removeprefix(PREFIX)] = self._text(item, value.keys[key])
             elif cls.formats is not None and (key.split(".", 1)[0] in FORMATS or key.startswith(f"{chosen}.")):
                 formats[key] = item
+            elif cls.formats is not None and key.startswith(_KEY) and key.split(".", 2)[1] in FORMATS:
+                short = key.removeprefix(_KEY)
+                of_keys.items[short], of_keys.keys[short] = item, value.keys[key]
             else:
                 own[key] = plain(item)
         if connects:
@@ -109,11 +115,30 @@ class ModelReader:
             model, problems = model.with_format(fmt)
             for key, text in problems:
                 self._document.report(value.keys.get(key, value.span), text)
+        if model is not None and cls.formats is not None:
+            model = self._with_keys(model, fmt, of_keys)
         if model is not None:
             self._warn(model, value, section)
         if fmt is not None:
             self._warn(fmt, value, section)
         return model
+
+    def _with_keys(self, model: Any, fmt: Options | None, given: Mapping) -> Any:  # noqa: ANN401  (an options model)
+        """Return a component's options with those of its keys' format: its own, or else the ones of the values.
+
+        Return None on an error.
+        """
+        name = model.key_format
+        cls: Any = None if name is None else FORMATS.find(name)
+        if cls is None or not hasattr(cls, "reader"):
+            what = "without key.format" if name is None else f"with key.format: {name}"
+            for key, span in given.keys.items():
+                self._document.report(span, f"{shown_key(_KEY + key)!r} is not possible {what}")
+            return None if given.items else model
+        if not given.items and isinstance(fmt, cls):
+            return model.with_key_format(fmt)
+        made = self.model(cls, given, plain_map(given), f"key.{name}")
+        return None if made is None else model.with_key_format(made)
 
     def list_of(self, root: Mapping, section: str, cls: type[_Model]) -> list[_Model]:
         """Return a section's entries as models of this class, without those that are wrong."""

@@ -6,6 +6,7 @@ Rules: docs/spec/avro.md.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from ingest.model.change import TOMBSTONE, Kind, Reject
@@ -13,9 +14,11 @@ from ingest.registry.options import RegistryOptions, keys_behind
 from ingest.schema.type_hints import TypeHints
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from ingest.model.change import Decoded
+    import msgspec
+
+    from ingest.model.change import Decoded, InlineSchema
     from ingest.model.table import TableId
 
 
@@ -37,17 +40,23 @@ class AvroConfluent(RegistryOptions):
         """Return a decoder for one split's records; `keyed`: it reads their keys, too: a null value is a delete."""
         return AvroConfluentDecoder(self, topic, keyed=keyed)
 
+    def reader(self) -> Callable[[bytes], tuple[msgspec.Raw, InlineSchema] | Reject]:
+        """Return a function that reads a key or a value: its row as JSON text with what it declares, or its reject.
+
+        Raise ConfigError. The function raises IngestError where the registry gives no answer.
+        """
+        from ingest.formats.registered import read_row, rows_of  # noqa: PLC0415  (`check` needs no client)
+
+        return partial(read_row, rows_of(self))
+
 
 class AvroConfluentDecoder:
     """Decodes one split."""
 
     def __init__(self, options: AvroConfluent, topic: str, *, keyed: bool) -> None:
         """Take the topic for the table. Raise ConfigError."""
-        from ingest.formats.registered import FAILURES, reject, rows_of  # noqa: PLC0415  (`check` needs no client)
-
         self._table: TableId = (topic,)
-        self._schemas = rows_of(options)
-        self._failures, self._reject = FAILURES, reject
+        self._read = options.reader()
         self._null: Decoded = (self._table, Kind.DELETE, None, None, None, None) if keyed else TOMBSTONE
 
     def decode(self, _keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> list[Decoded]:
@@ -55,11 +64,8 @@ class AvroConfluentDecoder:
         return [self._null if value is None else self._one(value) for value in values]
 
     def _one(self, value: bytes) -> Decoded:
-        found = self._schemas.find(value)
+        found = self._read(value)
         if isinstance(found, Reject):
             return found
-        try:
-            row = found.row(value)
-        except self._failures as exc:
-            return self._reject(exc)
-        return (self._table, Kind.INSERT, None, row, None, found.declared)
+        row, declared = found
+        return (self._table, Kind.INSERT, None, row, None, declared)

@@ -6,10 +6,12 @@ their schema says. Rules: docs/spec/avro.md#debezium.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 import msgspec
 
+from ingest.formats.metadata_columns import read_key
 from ingest.model.cache import Cache
 from ingest.model.change import TOMBSTONE, Kind, Reject, Skip
 from ingest.registry.options import RegistryOptions, keys_behind
@@ -56,10 +58,10 @@ class DebeziumAvroDecoder:
 
     def __init__(self, options: DebeziumAvroConfluent) -> None:
         """Ask the registry for nothing yet. Raise ConfigError."""
-        from ingest.formats.registered import FAILURES, envelopes_of, reject, rows_of  # noqa: PLC0415  (`check` needs no client)
+        from ingest.formats.registered import FAILURES, envelopes_of, read_row, reject, rows_of  # noqa: PLC0415  (`check` needs no client)
 
         self._options = options
-        self._keys = rows_of(options)
+        self._read_key = partial(read_row, rows_of(options))
         self._envelopes = envelopes_of(options)
         self._failures, self._reject = FAILURES, reject
         self._tables: Cache[tuple[Any, ...], TableId] = Cache(10_000, 4 << 20)
@@ -106,13 +108,8 @@ class DebeziumAvroDecoder:
         """Return a record's key as JSON text; what is no message of the registry stays as it came."""
         if key is None or key[:1] != b"\x00":
             return key
-        found = self._keys.find(key)
-        if isinstance(found, Reject):
-            return Reject("malformed-key", f"the key: {found.message}")
-        try:
-            return bytes(found.row(key))
-        except self._failures as exc:
-            return Reject("malformed-key", f"the key: {self._reject(exc).message}")
+        found = read_key(self._read_key, key)
+        return found if isinstance(found, Reject) else bytes(found[0])
 
     def _table_of(self, source: Any) -> TableId | None:  # noqa: ANN401  (what the envelope has there)
         if not isinstance(source, dict):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from ingest.model.change import Change, Decoded
     from ingest.model.data_type import DataType
     from ingest.model.record import Record
+
+    _Said: TypeAlias = InlineSchema | None
+    ReadKey: TypeAlias = Callable[[bytes], tuple[msgspec.Raw, InlineSchema] | Reject]
+    """Function that reads a key as JSON text with what it declares, or returns its reject."""
 
 _PREFIXES: Final = "set key.fields-prefix or value.fields-prefix to have both"
 _TIMESTAMP_TYPES: Final = ("NoTimestampType", "CreateTime", "LogAppendTime")
@@ -53,6 +57,8 @@ class ExtraColumns:
     """True if the key's fields are columns (`key.format`)."""
     key_is_primary: bool = False
     """True if those columns are the primary key: where the format has no other way to tell it."""
+    key_format: Any = None
+    """Options of the keys' format, which has the method `reader`. None: keys are JSON."""
     key_prefix: str = ""
     value_prefix: str = ""
     metadata: tuple[str, ...] = ()
@@ -66,6 +72,14 @@ class ExtraColumns:
         return self.key or bool(self.value_prefix) or bool(self.metadata)
 
 
+def read_key(read: ReadKey, key: bytes) -> tuple[msgspec.Raw, InlineSchema] | Reject:
+    """Read a record's key with its format's function; the reject says that it is the key's. Raise IngestError."""
+    found = read(key)
+    if not isinstance(found, Reject):
+        return found
+    return Reject("malformed-key" if found.code == "malformed" else found.code, f"the key: {found.message}")
+
+
 class MetadataColumns:
     """Puts the columns in."""
 
@@ -76,6 +90,7 @@ class MetadataColumns:
         self._begins = [b"," + name + b":" for name in self._names]
         self._values = [_value_of(name, extra.standard) for name in extra.metadata]
         self._types = {name: TYPES[name] for name in extra.metadata}
+        self._read_key: ReadKey | None = None if extra.key_format is None else extra.key_format.reader()
         self._simple = not extra.key and not extra.value_prefix
 
     def add(self, changes: Sequence[Decoded], records: Sequence[Record]) -> list[Decoded]:
@@ -90,8 +105,14 @@ class MetadataColumns:
         parts: list[Change] = change if isinstance(change, list) else [change]
         table = parts[0][0]
         key_fields: dict[str, bytes] = {}
+        of_key: _Said = None
         if self._extra.key:
             raw = record.key()
+            if raw is not None and self._read_key is not None:
+                read = read_key(self._read_key, raw)
+                if isinstance(read, Reject):
+                    return Reject(read.code, read.message, table)
+                raw, of_key = bytes(read[0]), read[1]
             try:
                 check_text(raw or b"")
                 image = None if raw is None else key_image(raw) or raw
@@ -101,7 +122,7 @@ class MetadataColumns:
         try:
             out: list[Change] = []
             for one in parts:
-                made = self._extend(one, key_fields, metadata)
+                made = self._extend(one, key_fields, of_key, metadata)
                 if isinstance(made, Reject):
                     return made
                 out.append(made)
@@ -109,7 +130,7 @@ class MetadataColumns:
             return Reject("malformed", f"the row is not a JSON object: {reason(exc)}", table)
         return out[0] if len(out) == 1 else out
 
-    def _extend(self, change: Change, key_fields: dict[str, bytes], metadata: bytes) -> Change | Reject:
+    def _extend(self, change: Change, key_fields: dict[str, bytes], of_key: _Said, metadata: bytes) -> Change | Reject:
         table, kind, before, after, key, declared = change
         if before is None and after is None and key_fields:
             before = msgspec.Raw(b"{}")
@@ -130,7 +151,7 @@ class MetadataColumns:
             images.append(msgspec.Raw(made))
         if key is not None and self._extra.value_prefix:
             key = _renamed(key, self._extra.value_prefix)
-        return (table, kind, images[0], images[1], key, self._declared(declared, key_fields))
+        return (table, kind, images[0], images[1], key, self._declared(declared, of_key, key_fields))
 
     def _reader(self, read: Callable[[msgspec.Raw], msgspec.Raw] | None) -> Callable[[msgspec.Raw], msgspec.Raw] | None:
         """Return a function that reads a before image later, now that its columns have other names."""
@@ -180,8 +201,11 @@ class MetadataColumns:
         said = None if declared is None else declared.types.get(name)
         return said is not None and not fits(said, in_key, self._extra.standard)
 
-    def _declared(self, declared: InlineSchema | None, key_names: Iterable[str]) -> InlineSchema:
-        """Return what a message declares, now that its columns have other names and there are more of them."""
+    def _declared(self, declared: _Said, of_key: _Said, key_names: Iterable[str]) -> InlineSchema:
+        """Return what a message declares, now that its columns have other names and there are more of them.
+
+        For a column of the value and the key, the value's word counts.
+        """
         extra = self._extra
         said = {} if declared is None else declared.types
         primary = () if declared is None else declared.primary_key
@@ -189,6 +213,8 @@ class MetadataColumns:
         if not primary and extra.key_is_primary:
             primary = tuple(extra.key_prefix + name for name in key_names)
         renamed = {extra.value_prefix + name: data_type for name, data_type in said.items()}
+        if of_key is not None:
+            renamed = {extra.key_prefix + name: data_type for name, data_type in of_key.types.items()} | renamed
         overlay = declared is not None and declared.overlay
         read = None if declared is None else declared.read_before
         return InlineSchema({**renamed, **self._types}, primary, overlay, self._reader(read))

@@ -122,6 +122,17 @@ def reject(exc: Exception) -> Reject:
     return Reject("malformed", f"not a message of its schema: {why_malformed(exc)}")
 
 
+def read_row(schemas: SchemasById[RowSchema], message: bytes) -> tuple[msgspec.Raw, InlineSchema] | Reject:
+    """Return a message's row as JSON text with what it declares; or its reject. Raise IngestError."""
+    found = schemas.find(message)
+    if isinstance(found, Reject):
+        return found
+    try:
+        return found.row(message), found.declared
+    except FAILURES as exc:
+        return reject(exc)
+
+
 _ROWS: dict[RegistryClient, SchemasById[RowSchema]] = {}
 
 

@@ -6,9 +6,9 @@ Rules: docs/spec/columns.md and docs/spec/dirty-data.md.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
 from ingest.component.options import InlineSchemaOptions, OptionErrors, Options
 from ingest.formats import OF_ROWS, FormatName
@@ -38,9 +38,10 @@ class RecordOptions(Options):
     value_format: FormatName = Field("debezium-json", alias="value.format")
     """The format of the records' values."""
 
-    key_format: Literal["json"] | None = Field(None, alias="key.format")
-    """`json`: the fields of the records' keys become columns, in front of the others. With `value.format: json` they
-    are the table's primary key, and a record without a value is a delete."""
+    key_format: Literal["json", "avro-confluent"] | None = Field(None, alias="key.format")
+    """The fields of the records' keys become columns, in front of the others: `json`, or `avro-confluent`, whose
+    options are `key.avro-confluent.*`, or else those of the values. With rows as values (`value.format: json` or
+    `avro-confluent`) they are the table's primary key, and a record without a value is a delete."""
 
     key_prefix: str = Field("", alias="key.fields-prefix")
     """A text in front of the names of columns that come from the key. It must not be the beginning of
@@ -71,6 +72,8 @@ class RecordOptions(Options):
 
     max_errors: int = Field(-1, alias="ingestion.error-tolerance.max-count", ge=-1)
     """With `ingestion.ignore-errors`: stop when there are more than this many, over all runs. -1: never."""
+
+    _key_options: Any = PrivateAttr(None)
 
     format: Any = Field(default_factory=DebeziumJson, alias="*format", exclude=True)
     """Filled in from the options that start with the format's name."""
@@ -109,8 +112,14 @@ class RecordOptions(Options):
     @model_validator(mode="after")
     def _check_columns(self) -> RecordOptions:
         if self.key_prefix and self.key_format is None:
-            raise OptionErrors(("key.fields-prefix", "key.fields-prefix needs key.format: json"))
+            raise OptionErrors(("key.fields-prefix", "key.fields-prefix needs key.format"))
         return self
+
+    def with_key_format(self, chosen: Format) -> Self:
+        """Return these options with those of the keys' format, where it has any."""
+        made = self.model_copy()
+        made._key_options = chosen  # noqa: SLF001  (an attribute of the same class)
+        return made
 
     def with_format(self, chosen: Format) -> tuple[RecordOptions, list[tuple[str, str]]]:
         """Return these options with those of the format; and what is wrong between them: option, and reason."""
@@ -152,6 +161,7 @@ class RecordOptions(Options):
         return ExtraColumns(
             self.key_format is not None,
             self.value_format in OF_ROWS,
+            self._key_options,
             self.key_prefix,
             self.value_prefix,
             self.metadata_names,

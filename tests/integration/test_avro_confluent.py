@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import json
+import uuid
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -53,9 +54,10 @@ def becomes(folder: Path, server: Registry, name: str, pairs: Pairs, source: dic
         }
         for key, value in pairs
     ]
+    registered = {f"{name}.url": server.url} if name.endswith("avro-confluent") else {}
     scenario = {
         "pipeline": {
-            "source": {"value.format": name, f"{name}.url": server.url, **source},
+            "source": {"value.format": name, **registered, **source},
             "sink": expected.pop("sink", {}),
         },
         "messages": messages,
@@ -100,6 +102,42 @@ def test_rows_have_their_types_from_the_first_record_and_evolve(server: Registry
     }
     pairs[2] = (b'{"id":3000000000}', pairs[2][1])
     assert not becomes(tmp_path, server, "avro-confluent", pairs, {"key.format": "json"}, **expected)
+
+
+@pytest.mark.usefixtures("either")
+def test_keys_in_avro_are_the_primary_key_with_their_types(server: Registry, tmp_path: Path) -> None:
+    key = record("Key", day={"type": "int", "logicalType": "date"}, no="int")
+    row = record("Value", name=["null", "string"], no="int")
+    pairs: Pairs = [
+        (server.message("k-key", key, {"day": dt.date(2020, 1, 31), "no": no}), value)
+        for no, value in (
+            (1, server.message("k-value", row, {"name": "a", "no": 1})),
+            (2, server.message("k-value", row, {"name": "b", "no": 3})),
+            (1, None),
+        )
+    ]
+    pairs.append((b"\0\0", pairs[0][1]))
+    pairs.append((framed(99_999_999, b""), pairs[0][1]))
+    expected = {
+        "schema": {"orders": ["day DATE NOT NULL", "no INT NOT NULL", "name STRING"]},
+        "records": [
+            'orders {"day":"2020-01-31","no":1} {"day":"2020-01-31","no":1,"name":"a"}',
+            'orders {"day":"2020-01-31","no":1} null',
+        ],
+        "rejects": ["1 decode/column-clash", "3 decode/malformed-key", "4 decode/unknown-schema"],
+    }
+    assert not becomes(tmp_path, server, "avro-confluent", pairs, {"key.format": "avro-confluent"}, **expected)
+
+
+def test_keys_in_avro_beside_values_in_json(server: Registry, tmp_path: Path) -> None:
+    key = server.message("j-key", record("Key", id="long"), {"id": 5})
+    source = {"key.format": "avro-confluent", "key.avro-confluent.url": server.url, "value.format": "json"}
+    records = ['orders {"id":5} {"id":5,"n":"a"}', 'orders {"id":5} null']
+    found = becomes(
+        tmp_path, server, "json", [(key, b'{"n":"a"}'), (key, None)], source,
+        schema={"orders": ["id BIGINT NOT NULL", "n STRING"]}, records=records,
+    )  # fmt: skip
+    assert not found
 
 
 @pytest.mark.usefixtures("either")
@@ -280,14 +318,15 @@ def test_an_address_of_something_else_is_said(server: Registry) -> None:
 
 def test_an_id_that_is_registered_later_is_found(server: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ingest.registry.client.MISSING_S", 0.0)
-    schema = record("Later", id="int")
-    last = server.register("before-later", record("Before", id="int"))
+    name = f"r{uuid.uuid4().hex}"
+    schema = record(f"{name}later", id="int")
+    last = server.register(f"{name}-before", record(name, id="int"))
     number = last + 1
     decoder = options(server.url).decoder("t")
     (found,) = decoder.decode([None], [framed(number, b"\2")])
     assert isinstance(found, Reject)
     assert found.code == "unknown-schema"
-    assert server.register("later", schema) == number
+    assert server.register(f"{name}-later", schema) == number
     (found,) = decoder.decode([None], [framed(number, b"\2")])
     assert isinstance(found, tuple)
     assert found[1] is Kind.INSERT
