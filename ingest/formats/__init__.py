@@ -76,13 +76,14 @@ FORMATS: Registry[Options] = Registry(
         "debezium-json": "ingest.formats.debezium_json:DebeziumJson",
         "canal-json": "ingest.formats.canal_json:CanalJson",
         "json": "ingest.formats.json:Json",
+        "avro": "ingest.formats.avro:Avro",
         "avro-confluent": "ingest.formats.avro_confluent:AvroConfluent",
         "debezium-avro-confluent": "ingest.formats.debezium_avro:DebeziumAvroConfluent",
     },
 )
 """The formats that come with this package."""
 
-OF_ROWS: Final = frozenset({"json", "avro-confluent"})
+OF_ROWS: Final = frozenset({"json", "avro", "avro-confluent"})
 """Formats whose values are rows. The fields of the keys are then the primary key, where the keys are read."""
 
 

@@ -9,17 +9,16 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-from ingest.model.change import TOMBSTONE, Kind, Reject
+from ingest.formats.avro_rows import AvroRowDecoder
 from ingest.registry.options import RegistryOptions, keys_behind
 from ingest.schema.type_hints import TypeHints
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     import msgspec
 
-    from ingest.model.change import Decoded, InlineSchema
-    from ingest.model.table import TableId
+    from ingest.model.change import InlineSchema, Reject
 
 
 class AvroConfluent(RegistryOptions):
@@ -36,9 +35,12 @@ class AvroConfluent(RegistryOptions):
         """The types and hints that inference goes by."""
         return TypeHints()
 
-    def decoder(self, topic: str, *, keyed: bool = False) -> AvroConfluentDecoder:
-        """Return a decoder for one split's records; `keyed`: it reads their keys, too: a null value is a delete."""
-        return AvroConfluentDecoder(self, topic, keyed=keyed)
+    def decoder(self, topic: str, *, keyed: bool = False) -> AvroRowDecoder:
+        """Return a decoder for one split's records; `keyed`: it reads their keys, too: a null value is a delete.
+
+        Raise ConfigError. The decoder raises IngestError where the registry gives no answer.
+        """
+        return AvroRowDecoder(self.reader(), topic, keyed=keyed)
 
     def reader(self) -> Callable[[bytes], tuple[msgspec.Raw, InlineSchema] | Reject]:
         """Return a function that reads a key or a value: its row as JSON text with what it declares, or its reject.
@@ -48,24 +50,3 @@ class AvroConfluent(RegistryOptions):
         from ingest.formats.registered import read_row, rows_of  # noqa: PLC0415  (`check` needs no client)
 
         return partial(read_row, rows_of(self))
-
-
-class AvroConfluentDecoder:
-    """Decodes one split."""
-
-    def __init__(self, options: AvroConfluent, topic: str, *, keyed: bool) -> None:
-        """Take the topic for the table. Raise ConfigError."""
-        self._table: TableId = (topic,)
-        self._read = options.reader()
-        self._null: Decoded = (self._table, Kind.DELETE, None, None, None, None) if keyed else TOMBSTONE
-
-    def decode(self, _keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> list[Decoded]:
-        """One result per value, in order. Raise IngestError where the registry gives no answer."""
-        return [self._null if value is None else self._one(value) for value in values]
-
-    def _one(self, value: bytes) -> Decoded:
-        found = self._read(value)
-        if isinstance(found, Reject):
-            return found
-        row, declared = found
-        return (self._table, Kind.INSERT, None, row, None, declared)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from ingest.model.table import TableId
 
 
+HEAD: Final = 5
+"""Bytes in front of the value: a zero and the id."""
 _KINDS: Final = {"c": Kind.INSERT, "r": Kind.INSERT, "u": Kind.UPDATE, "d": Kind.DELETE}
 _UNAVAILABLE: Final = b"__debezium_unavailable_value"
 _PLACEHOLDERS: Final = (_UNAVAILABLE, _UNAVAILABLE.decode())
@@ -58,7 +60,9 @@ class DebeziumAvroDecoder:
 
     def __init__(self, options: DebeziumAvroConfluent) -> None:
         """Ask the registry for nothing yet. Raise ConfigError."""
-        from ingest.formats.registered import FAILURES, envelopes_of, read_row, reject, rows_of  # noqa: PLC0415  (`check` needs no client)
+        # `check` needs no client
+        from ingest.avro.messages import FAILURES, reject  # noqa: PLC0415
+        from ingest.formats.registered import envelopes_of, read_row, rows_of  # noqa: PLC0415
 
         self._options = options
         self._read_key = partial(read_row, rows_of(options))
@@ -78,7 +82,7 @@ class DebeziumAvroDecoder:
         if found.other is not None:
             return found.other
         try:
-            envelope = found.read(value)
+            envelope = found.read(value, HEAD)
             op = envelope["op"]
             kind = _KINDS.get(op)
             if kind is None:

@@ -6,29 +6,26 @@ the reject of a message that has no such schema. Rules: docs/spec/avro.md#messag
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-import msgspec
-
-from ingest.avro.envelopes import EnvelopeReader
-from ingest.avro.rows import MALFORMED, Compiler, RowReader, ended, why_malformed
+from ingest.avro.messages import EnvelopeSchema, RowSchema
 from ingest.avro.schema import SchemaError, parse
 from ingest.model.cache import Cache
-from ingest.model.change import InlineSchema, Reject, Skip
-from ingest.model.reject import Contradiction, RowError
+from ingest.model.change import Reject
 from ingest.registry.client import client_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import msgspec
+
     from ingest.avro.schema import Node
+    from ingest.model.change import InlineSchema
     from ingest.registry.client import RegistryClient
     from ingest.registry.options import RegistryOptions
 
 HEAD: Final = 5
 """Bytes in front of the value."""
-FAILURES: Final = (*MALFORMED, Contradiction, RowError)
-"""The exceptions of readers for a message that becomes a reject."""
 
 T = TypeVar("T")
 
@@ -68,69 +65,10 @@ class SchemasById(Generic[T]):
         return self._kept.put(message[:HEAD], made, 2000 + 40 * texts)
 
 
-class RowSchema:
-    """The reader of a schema's rows, and what their messages declare."""
-
-    def __init__(self, node: Node) -> None:
-        """Compile a record's schema. Raise SchemaError."""
-        self.reader = RowReader(node, Compiler())
-        self.declared = InlineSchema(self.reader.types)
-        """The types of columns, as messages declare them."""
-
-    def row(self, message: bytes) -> msgspec.Raw:
-        """Return the row of a whole message as JSON text. Raise one of FAILURES."""
-        row, at = self.reader.read(message, HEAD)
-        ended(message, at)
-        return msgspec.Raw(msgspec.json.encode(row))
-
-
-class EnvelopeSchema:
-    """The reader of a schema's envelopes, and what their messages declare."""
-
-    def __init__(self, node: Node) -> None:
-        """Compile an envelope's schema. Raise SchemaError."""
-        self._reader = EnvelopeReader(node)
-        self.other = None if "op" in self._reader.names else _no_op(self._reader.names)
-        """The result of decoding a message without `op`; None for an envelope."""
-        self.declared = InlineSchema(self._reader.types)
-        """The types of the rows' columns, as messages declare them."""
-
-    def read(self, message: bytes) -> dict[str, Any]:
-        """Return the members of a whole message. Raise one of FAILURES."""
-        envelope, at = self._reader.read(message, HEAD)
-        ended(message, at)
-        return envelope
-
-
-def _no_op(names: frozenset[str]) -> Skip | Reject:
-    """Return the result of a message without `op`: Debezium writes some that are no rows."""
-    if not names.isdisjoint({"ddl", "tableChanges"}):
-        return Skip("schema-history")
-    if {"status", "id"} <= names:
-        return Skip("transaction-boundary")
-    if names == {"ts_ms"}:
-        return Skip("heartbeat")
-    return Reject("malformed", "not a Debezium message: its schema has no op")
-
-
-def reject(exc: Exception) -> Reject:
-    """Return the reject of a message, from one of FAILURES."""
-    if isinstance(exc, RowError):
-        return Reject(exc.code, str(exc))
-    if isinstance(exc, Contradiction):
-        return Reject("type-mismatch", str(exc))
-    return Reject("malformed", f"not a message of its schema: {why_malformed(exc)}")
-
-
 def read_row(schemas: SchemasById[RowSchema], message: bytes) -> tuple[msgspec.Raw, InlineSchema] | Reject:
     """Return a message's row as JSON text with what it declares; or its reject. Raise IngestError."""
     found = schemas.find(message)
-    if isinstance(found, Reject):
-        return found
-    try:
-        return found.row(message), found.declared
-    except FAILURES as exc:
-        return reject(exc)
+    return found if isinstance(found, Reject) else found.decode(message, HEAD)
 
 
 _ROWS: dict[RegistryClient, SchemasById[RowSchema]] = {}

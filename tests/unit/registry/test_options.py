@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -76,6 +77,32 @@ def test_what_is_refused(options: str, why: str) -> None:
     loaded = load_text("p", PIPELINE.format(name="avro-confluent", options=options), "p")
     assert loaded.pipeline is None
     assert any(why in diagnostic.message for diagnostic in loaded.diagnostics), loaded.diagnostics
+
+
+@pytest.mark.parametrize(("options", "why"), [
+    ("", "give either avro.schema or avro.schema-file"),
+    ("  avro.schema: '{}'\n  avro.schema-file: a.avsc", "give either avro.schema or avro.schema-file"),
+    ("  avro.schema-file: there-is-no-such.avsc", "avro.schema-file: the file cannot be read"),
+    ("  avro.schema: '\"int\"'", "avro.schema: the schema cannot be used: it is of the type 'int'"),
+])  # fmt: skip
+def test_schemas_of_plain_avro_that_are_refused(options: str, why: str) -> None:
+    loaded = load_text("p", PIPELINE.format(name="avro", options=options), "p")
+    assert loaded.pipeline is None
+    assert any(why in diagnostic.message for diagnostic in loaded.diagnostics), loaded.diagnostics
+
+
+def test_a_schema_from_a_file_goes_to_workers_with_the_options(tmp_path: Path) -> None:
+    file = tmp_path / "row.avsc"
+    file.write_text('{"type":"record","name":"r","fields":[{"name":"id","type":"int"}]}')
+    options = f"  avro.schema-file: {file}\n  avro.ignore-parse-errors: true"
+    loaded = load_text("p", PIPELINE.format(name="avro", options=options), "p")
+    assert loaded.pipeline is not None, loaded.diagnostics
+    sent = pickle.dumps(loaded.pipeline.source.format)
+    file.unlink()
+    chosen = pickle.loads(sent)  # noqa: S301  (our own)
+    assert chosen.ignore_parse_errors
+    (found,) = chosen.decoder("t").decode([None], [b"\x02"])
+    assert bytes(found[3]) == b'{"id":1}'
 
 
 def test_placeholders_are_not_judged() -> None:

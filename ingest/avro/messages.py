@@ -1,0 +1,83 @@
+"""Whole messages in Avro: rows, and Debezium's envelopes, with what they declare; and the rejects of broken ones.
+
+In: the tree of a schema, and messages of it. Out: rows as JSON text, or values of envelopes.
+Rules: docs/spec/avro.md#messages.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from ingest.avro.envelopes import EnvelopeReader
+from ingest.avro.rows import MALFORMED, Compiler, RowReader, ended, why_malformed
+from ingest.model.change import InlineSchema, Reject, Skip
+from ingest.model.reject import Contradiction, RowError
+
+if TYPE_CHECKING:
+    from ingest.avro.schema import Node
+
+FAILURES: Final = (*MALFORMED, Contradiction, RowError)
+"""The exceptions of readers for a message that becomes a reject."""
+
+
+class RowSchema:
+    """The reader of a schema's rows, and what their messages declare."""
+
+    def __init__(self, node: Node) -> None:
+        """Compile a record's schema. Raise SchemaError."""
+        self.reader = RowReader(node, Compiler())
+        self.declared = InlineSchema(self.reader.types)
+        """The types of columns, as messages declare them."""
+
+    def row(self, message: bytes, at: int) -> msgspec.Raw:
+        """Return the row from a place to the end of a message, as JSON text. Raise one of FAILURES."""
+        row, at = self.reader.read(message, at)
+        ended(message, at)
+        return msgspec.Raw(msgspec.json.encode(row))
+
+    def decode(self, message: bytes, at: int) -> tuple[msgspec.Raw, InlineSchema] | Reject:
+        """Return the row with what it declares, or the reject of a message that is none of this schema."""
+        try:
+            return self.row(message, at), self.declared
+        except FAILURES as exc:
+            return reject(exc)
+
+
+class EnvelopeSchema:
+    """The reader of a schema's envelopes, and what their messages declare."""
+
+    def __init__(self, node: Node) -> None:
+        """Compile an envelope's schema. Raise SchemaError."""
+        self._reader = EnvelopeReader(node)
+        self.other = None if "op" in self._reader.names else _no_op(self._reader.names)
+        """The result of decoding a message without `op`; None for an envelope."""
+        self.declared = InlineSchema(self._reader.types)
+        """The types of the rows' columns, as messages declare them."""
+
+    def read(self, message: bytes, at: int) -> dict[str, Any]:
+        """Return the members from a place to the end of a message. Raise one of FAILURES."""
+        envelope, at = self._reader.read(message, at)
+        ended(message, at)
+        return envelope
+
+
+def _no_op(names: frozenset[str]) -> Skip | Reject:
+    """Return the result of a message without `op`: Debezium writes some that are no rows."""
+    if not names.isdisjoint({"ddl", "tableChanges"}):
+        return Skip("schema-history")
+    if {"status", "id"} <= names:
+        return Skip("transaction-boundary")
+    if names == {"ts_ms"}:
+        return Skip("heartbeat")
+    return Reject("malformed", "not a Debezium message: its schema has no op")
+
+
+def reject(exc: Exception) -> Reject:
+    """Return the reject of a message, from one of FAILURES."""
+    if isinstance(exc, RowError):
+        return Reject(exc.code, str(exc))
+    if isinstance(exc, Contradiction):
+        return Reject("type-mismatch", str(exc))
+    return Reject("malformed", f"not a message of its schema: {why_malformed(exc)}")

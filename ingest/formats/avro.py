@@ -1,0 +1,86 @@
+"""Plain Avro: each value is a row, a record of the one schema that the pipeline's file gives.
+
+In: the values of records. Out: an insert for each, whose row is JSON text, with the types that the schema says.
+Rules: docs/spec/avro.md.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Final, Self
+
+from pydantic import Field, PrivateAttr, model_validator
+
+from ingest.component.options import OptionErrors, Options
+from ingest.formats.avro_rows import AvroRowDecoder
+from ingest.schema.type_hints import TypeHints
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import msgspec
+
+    from ingest.avro.messages import RowSchema
+    from ingest.model.change import InlineSchema, Reject
+
+_SCHEMA: Final = "avro.schema"
+_FILE: Final = "avro.schema-file"
+
+
+class Avro(Options):
+    """Options of `value.format: avro`."""
+
+    name: ClassVar[str] = "avro"
+
+    schema_text: str | None = Field(None, alias=_SCHEMA)
+    """The schema of all messages, as JSON text. Either this or `avro.schema-file`."""
+
+    schema_file: str | None = Field(None, alias=_FILE)
+    """A file with the schema of all messages. It is read where the command runs, at its start."""
+
+    ignore_parse_errors: bool = Field(False, alias="avro.ignore-parse-errors")
+    """Skip and count messages that cannot be parsed, without counting them as errors."""
+
+    form: ClassVar[None] = None
+    said: ClassVar[None] = None
+    _text: str = PrivateAttr("")
+
+    @model_validator(mode="after")
+    def _check_schema(self) -> Self:
+        if (self.schema_text is None) == (self.schema_file is None):
+            key = _SCHEMA if self.schema_text is None else _FILE
+            raise OptionErrors((key, f"give either {_SCHEMA} or {_FILE}"))
+        key, given = (_FILE, self.schema_file) if self.schema_text is None else (_SCHEMA, self.schema_text)
+        if given is None or "${" in given:
+            return self
+        try:
+            self._text = given if key == _SCHEMA else Path(given).read_text(encoding="utf-8")
+            _row_schema(self._text)
+        except OSError as exc:
+            raise OptionErrors((key, f"{key}: the file cannot be read: {exc.strerror or exc}")) from exc
+        except (ValueError, RecursionError) as exc:
+            raise OptionErrors((key, f"{key}: the schema cannot be used: {exc}")) from exc
+        return self
+
+    @property
+    def reading(self) -> TypeHints:
+        """The types and hints that inference goes by."""
+        return TypeHints()
+
+    def decoder(self, topic: str, *, keyed: bool = False) -> AvroRowDecoder:
+        """Return a decoder for one split's records; `keyed`: it reads their keys, too: a null value is a delete."""
+        return AvroRowDecoder(self.reader(), topic, keyed=keyed)
+
+    def reader(self) -> Callable[[bytes], tuple[msgspec.Raw, InlineSchema] | Reject]:
+        """Return a function that reads a key or a value: its row as JSON text with what it declares, or its reject."""
+        return partial(_row_schema(self._text).decode, at=0)
+
+
+@lru_cache(maxsize=16)
+def _row_schema(text: str) -> RowSchema:
+    """Return the compiled schema of a text; raises SchemaError."""
+    from ingest.avro.messages import RowSchema  # noqa: PLC0415  (only this format needs it)
+    from ingest.avro.schema import parse  # noqa: PLC0415
+
+    return RowSchema(parse(text))
