@@ -18,7 +18,7 @@ from ingest.model import temporal, types
 from ingest.model.data_type import DecimalType, TimeType
 from ingest.model.reject import RowError
 from ingest.model.table import show
-from ingest.model.values import decimal_text
+from ingest.model.values import MAX_SCALE, decimal_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +39,6 @@ class Field(msgspec.Struct, gc=False):
 
 
 _schema = msgspec.json.Decoder(Field).decode
-_MAX_SCALE: Final = 1000
 
 _PLAIN: Final[dict[str, DataType]] = {
     "int8": types.TINYINT, "int16": types.SMALLINT, "int32": types.INT, "int64": types.BIGINT,
@@ -135,7 +134,7 @@ def _decimal(field: Field) -> Column | None:
         return number if exact else b'"' + number + b'"'
 
     if not exact:
-        reads = (Reads.UNSCALED_TEXT, 0, scale) if abs(scale) <= _MAX_SCALE else (Reads.OTHER, 0, 0)
+        reads = (Reads.UNSCALED_TEXT, 0, scale) if abs(scale) <= MAX_SCALE else (Reads.OTHER, 0, 0)
         return Column(types.STRING, convert, reads=reads)
     return Column(DecimalType(precision, scale), convert, reads=(Reads.UNSCALED, precision, scale))
 

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
     from ingest.model.data_type import DataType
 
-
-_MAX_SCALE: Final = 1000
+MAX_SCALE: Final = 1000
+"""Digits after the point, or zeros before it, that the scale of a decimal may say at most."""
 
 
 def fits(data_type: DataType, raw: bytes, standard: str = temporal.SQL) -> bool:
@@ -203,7 +203,7 @@ def decimal_text(unscaled: int, scale: int) -> bytes:
 
     Raise ValueError for a scale that would fill the memory: messages may say any.
     """
-    if abs(scale) > _MAX_SCALE:
+    if abs(scale) > MAX_SCALE:
         msg = "a scale past all reason"
         raise ValueError(msg)
     if scale <= 0:
