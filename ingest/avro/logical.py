@@ -63,12 +63,21 @@ def _exact(unscaled: bytes, scale: int) -> bytes:
     return decimal_text(int.from_bytes(unscaled, "big", signed=True), scale)
 
 
-def _number(unscaled: bytes, scale: int, precision: int) -> msgspec.Raw:
-    text = _exact(unscaled, scale)
-    if len(text.lstrip(b"-0.").replace(b".", b"")) > precision:
-        msg = f"{text[:60].decode()}, of more than {precision} digits"
-        raise ValueError(msg)
-    return msgspec.Raw(text)
+def _number_reader(precision: int, scale: int) -> Callable[[bytes], msgspec.Raw]:
+    """Return a function that makes a number's text of its unscaled bytes; it raises ValueError."""
+    bound, unit = 10**precision, 10**scale
+
+    def convert(unscaled: bytes) -> msgspec.Raw:
+        number = int.from_bytes(unscaled, "big", signed=True)
+        if not unscaled or not -bound < number < bound:
+            msg = f"a number of more than {precision} digits" if unscaled else "no number: it has no bytes"
+            raise ValueError(msg)
+        if not scale:
+            return msgspec.Raw(b"%d" % number)
+        whole, fraction = divmod(abs(number), unit)
+        return msgspec.Raw(b"%b%d.%0*d" % (b"-" if number < 0 else b"", whole, scale, fraction))
+
+    return convert
 
 
 def _number_text(unscaled: bytes, scale: int) -> str:
@@ -80,7 +89,7 @@ def _decimal(node: Node, read: Read, precision: Any, scale: Any) -> tuple[DataTy
         return None
     if not scale <= precision <= types.MAX_PRECISION:
         return types.STRING, converted(read, partial(_number_text, scale=scale))
-    return DecimalType(precision, scale), converted(read, partial(_number, scale=scale, precision=precision))
+    return DecimalType(precision, scale), converted(read, _number_reader(precision, scale))
 
 
 def _avro_decimal(node: Node, read: Read) -> tuple[DataType, Read] | None:

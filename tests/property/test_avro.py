@@ -6,6 +6,7 @@ import io
 import json
 import math
 import struct
+from decimal import Decimal
 from typing import Any
 
 import fastavro
@@ -191,3 +192,19 @@ def test_a_float_has_the_fewest_digits_that_read_back(value: float) -> None:
     digits = len(f"{abs(found):e}".split("e")[0].replace(".", "").rstrip("0")) or 1
     shorter = [float(f"%.{n}g" % value) for n in range(1, min(digits, 9))]
     assert not any(abs(one) < 3.4e38 and struct.pack("<f", one) == struct.pack("<f", value) for one in shorter)
+
+
+@given(
+    st.integers(1, 38).flatmap(lambda p: st.tuples(st.just(p), st.integers(0, p), st.integers(1 - 10**p, 10**p - 1)))
+)
+def test_a_decimal_has_all_its_digits(given_: tuple[int, int, int]) -> None:
+    precision, scale, unscaled = given_
+    kind = {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
+    schema = {"type": "record", "name": "r", "fields": [{"name": "d", "type": kind}]}
+    value = Decimal((int(unscaled < 0), tuple(int(digit) for digit in str(abs(unscaled))), -scale))
+    reader = RowReader(parse(json.dumps(schema)), Compiler())
+    row, _ = reader.read(written(schema, {"d": value}), 0)
+    text = bytes(row["d"])
+    assert Decimal(text.decode()) == value
+    assert len(text.partition(b".")[2]) == scale
+    assert fits(reader.types["d"], text)
