@@ -1,7 +1,7 @@
 """Debezium's envelope in Avro: the rows before and after a change, inside of a record that says what happened.
 
-In: the tree of an envelope's schema. Out: a function from a message's bytes to the envelope's values, whose rows are
-read as `rows.py` reads them.
+In: the tree of an envelope's schema. Out: a function from a message's bytes to those of the envelope's values that are
+asked for. Rows are read as `rows.py` reads them.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from ingest.avro import primitives
+from ingest.avro.primitives import AvroError
 from ingest.avro.rows import Compiler, RowReader
 from ingest.avro.schema import SchemaError
+from ingest.model.reject import Contradiction
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from ingest.model.data_type import DataType
 
 _IMAGES: Final = ("before", "after")
+_TABLE: Final = ("db", "schema", "table")
+"""The members of `source` that say which table a row is of."""
 
 
 class EnvelopeReader:
@@ -34,22 +38,35 @@ class EnvelopeReader:
         """Names of the envelope's members."""
         compiler = Compiler()
         rows: dict[int, RowReader] = {}
-        fields: list[tuple[str, Read]] = []
+        fields: list[tuple[str | None, Read]] = []
         for one in node.fields:
             row = _row_of(one.node) if one.name in _IMAGES and "op" in self.names else None
-            if row is None:
+            if row is not None:
+                reader = rows.setdefault(id(row), RowReader(row, compiler))
+                fields.append((one.name, _image(one.node, reader)))
+            elif one.name == "source" and one.node.kind == "record":
+                fields.append((one.name, _some(one.node, _TABLE, compiler)))
+            elif one.name == "op":
                 fields.append((one.name, compiler.compile(one.node)[1]))
-                continue
-            reader = rows.setdefault(id(row), RowReader(row, compiler))
-            fields.append((one.name, _image(one.node, reader)))
-        self._read = primitives.read_record(fields)
+            else:
+                fields.append((None, compiler.passed(one.node)))
+        self._read = primitives.read_some(fields)
         self.types: Mapping[str, DataType] = next(iter(rows.values())).types if rows else {}
         """Types of the rows' columns."""
 
     def read(self, data: bytes, at: int) -> tuple[dict[str, Any], int]:
-        """Return the envelope's members, and the place after it. Raise what `RowReader.read` does."""
+        """Return the rows, `op` and the table's names in `source`, and the place after the envelope.
+
+        Raise what `RowReader.read` does.
+        """
         found: dict[str, Any]
-        found, at = self._read(data, at)
+        try:
+            found, at = self._read(data, at)
+        except (UnicodeDecodeError, Contradiction):
+            raise
+        except ValueError as exc:  # of `op`, or of a name of the table, whatever their schema says
+            msg = f"the envelope holds {exc}"
+            raise AvroError(msg) from None
         return found, at
 
 
@@ -57,6 +74,16 @@ def _row_of(node: Node) -> Node | None:
     """Return the record that a nullable image is; None where it is something else."""
     branches = [branch for branch in (node.branches if node.kind == "union" else [node]) if branch.kind != "null"]
     return branches[0] if len(branches) == 1 and branches[0].kind == "record" else None
+
+
+def _some(node: Node, names: tuple[str, ...], compiler: Compiler) -> Read:
+    """Return a function that reads these fields of a record, and passes over the others."""
+    return primitives.read_some(
+        [
+            (one.name, compiler.compile(one.node)[1]) if one.name in names else (None, compiler.passed(one.node))
+            for one in node.fields
+        ]
+    )
 
 
 def _image(node: Node, reader: RowReader) -> Read:

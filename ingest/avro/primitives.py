@@ -267,3 +267,35 @@ def converted(read: Read, convert: Callable[[Any], Any]) -> Read:
         return convert(value), at
 
     return read_converted
+
+
+# -- what nobody asks for is passed over ------------------------------------------------------------------------------
+
+
+def pass_number(data: bytes, at: int) -> tuple[None, int]:
+    """Return the place after an integer."""
+    while data[at] >= 0x80:
+        at += 1
+    return None, at + 1
+
+
+def pass_bytes(data: bytes, at: int) -> tuple[None, int]:
+    """Return the place after bytes, or after a text."""
+    size, at = read_long(data, at)
+    if not 0 <= size <= len(data) - at:
+        raise IndexError
+    return None, at + size
+
+
+def read_some(fields: Sequence[tuple[str | None, Read]]) -> Read:
+    """Return a function that reads those fields of a record that have a name here."""
+
+    def read(data: bytes, at: int) -> tuple[dict[str, Any], int]:
+        out: dict[str, Any] = {}
+        for name, field in fields:
+            value, at = field(data, at)
+            if name is not None:
+                out[name] = value
+        return out, at
+
+    return read

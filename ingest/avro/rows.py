@@ -31,6 +31,8 @@ _PLAIN: dict[str, tuple[DataType, Read]] = {
     "bytes": (types.BYTES, primitives.read_bytes),
     "string": (types.STRING, primitives.read_string),
 }
+_NUMBERED = frozenset({"int", "long", "enum"})
+"""Types that are an integer in a message."""
 _NUMBERS = (*types.INTEGERS, DecimalType, type(types.FLOAT), type(types.DOUBLE))
 
 
@@ -49,6 +51,24 @@ class Compiler:
         data_type, read = self._plain(node)
         return logical(node, read) or (data_type, read)
 
+    def passed(self, node: Node) -> Read:
+        """Return a function that passes over a node's value. Raise SchemaError."""
+        kind = node.kind
+        if kind == "record":
+            return primitives.read_some([(None, self.passed(one.node)) for one in node.fields])
+        if kind == "union":
+            read_null = primitives.read_null
+            return primitives.read_union([read_null if b.kind == "null" else self.passed(b) for b in node.branches])
+        if kind == "map":
+            return primitives.read_map(self.passed(node.branches[0]))
+        if kind == "array":
+            return self._array(node, self.passed(node.branches[0]))
+        if kind in {"bytes", "string"}:
+            return primitives.pass_bytes
+        if kind in _NUMBERED:
+            return primitives.pass_number
+        return primitives.read_fixed({"boolean": 1, "float": 4, "double": 8}.get(kind, node.size))
+
     def _plain(self, node: Node) -> tuple[DataType, Read]:
         kind = node.kind
         found = _PLAIN.get(kind)
@@ -65,10 +85,14 @@ class Compiler:
         (item,) = node.branches
         if kind == "map":
             return types.STRING, primitives.read_map(self.compile(item)[1])
-        if not smallest(item):
+        return types.STRING, self._array(node, self.compile(item)[1])
+
+    @staticmethod
+    def _array(node: Node, read: Read) -> Read:
+        if not smallest(node.branches[0]):
             msg = "an array has items that take no bytes, so a short message could hold any number of them"
             raise SchemaError(msg)
-        return types.STRING, primitives.read_array(self.compile(item)[1])
+        return primitives.read_array(read)
 
     def _record(self, node: Node) -> Read:
         known = self._records.get(id(node))

@@ -84,9 +84,9 @@ class DebeziumAvroDecoder:
         try:
             envelope = found.read(value, HEAD)
             op = envelope["op"]
-            kind = _KINDS.get(op)
+            kind = _KINDS.get(op) if isinstance(op, str) else None
             if kind is None:
-                return _OTHER_OPS.get(op) or Reject("unknown-op", f"op {str(op)[:20]!r} is none of c, r, u, d, t")
+                return _OTHER_OPS.get(str(op)) or Reject("unknown-op", f"op {str(op)[:20]!r} is none of c, r, u, d, t")
             table = self._table_of(envelope.get("source"))
             if table is None:
                 return Reject("no-table", "source.table is missing, so the table is unknown")
@@ -119,11 +119,13 @@ class DebeziumAvroDecoder:
         if not isinstance(source, dict):
             return None
         name = (source.get("db"), source.get("schema"), source.get("table"))
+        if not all(part is None or isinstance(part, str) for part in name):
+            return None
         known = self._tables.get(name)
         if known is None:
             if not name[2]:
                 return None
-            known = tuple(str(part) for part in name if part)
+            known = tuple(part for part in name if part)
             self._tables.put(name, known, 300 + 4 * sum(map(len, known)))
         return known
 
