@@ -244,6 +244,7 @@ def test_what_is_declared_is_known_after_a_restart_and_in_workers() -> None:
 
 CHANGES = {"type": "kafka", "properties.bootstrap.servers": "memory:1"}
 KEYED = {**CHANGES, "key.format": "json"}
+AVRO_KEY = '{"type": "record", "name": "k", "fields": [{"name": "id", "type": "long"}]}'
 FILTER = [{"source-table": "a.b", "filter": "id > 1"}]
 LINES = {"type": "file", "path": "out"}
 UPSERTS = {"type": "upsert-kafka", "properties.bootstrap.servers": "memory:1", "topic": "t"}
@@ -258,9 +259,9 @@ UPSERTS = {"type": "upsert-kafka", "properties.bootstrap.servers": "memory:1", "
         ({"transform": FILTER}, []),
         ({"source": {"metadata.list": "offset"}}, []),
         ({"source": {"value.format": "json", "key.format": "json"}}, []),
-        ({"source": {"value.format": "json", "json.infer-schema.flatten-nested-columns.enable": True}},
-         ["does not read"]),
-        ({"source": {"value.format": "canal-json", "canal-json.table.include": "a"}}, ["does not read"]),
+        ({"source": {"value.format": "json", "json.infer-schema.flatten-nested-columns.enable": True}}, []),
+        ({"source": {"value.format": "canal-json", "canal-json.table.include": "a"}}, []),
+        ({"source": {"value.format": "json", "key.format": "avro", "key.avro.schema": AVRO_KEY}}, ["keys are of"]),
         ({"source": {"scan.header-filter": "a:b"}}, ["scan.header-filter"]),
         ({"source": UPSERTS, "sink": KEYED}, ["looked up", "does not read"]),
         ({"sink": LINES}, ["made by Python", "not written to Kafka"]),
