@@ -161,13 +161,18 @@ class NativeEncoders:
             return None
         known = self._tables.get(table)
         if known is None or known[0] is not encoder:
-            spec = _spec(encoder)
-            destination = _destination(encoder)
-            if spec is not None and self._targets is not None and not isinstance(encoder, TransformInputEncoder):
-                spec = msgspec.structs.replace(spec, targets=self._targets.of(table, destination))
-            made = None if spec is None else row_encoder.RowEncoder(spec, encoder, destination)
-            known = self._tables[table] = (encoder, made)
+            known = self._tables[table] = (encoder, self._make(table, encoder))
         return known[1]
+
+    def _make(self, table: TableId, encoder: TableEncoder) -> RowEncoder | None:
+        """Make what encodes the rows of a table like its encoder; None where that is the reference."""
+        spec = _spec(encoder)
+        if spec is None:
+            return None
+        destination = _destination(encoder)
+        if self._targets is not None and not isinstance(encoder, TransformInputEncoder):
+            spec = msgspec.structs.replace(spec, targets=self._targets.of(table, destination))
+        return row_encoder.RowEncoder(spec, encoder, destination)
 
 
 class TargetTable:
