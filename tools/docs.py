@@ -48,7 +48,9 @@ def component(cls: type[Options], formats: dict[str, Any]) -> dict[str, Any]:
             if name.endswith("properties.*"):
                 continue
             properties[name] = option if name == "type" else loosened(option)
-    out = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+    out: dict[str, Any] = {
+        "type": "object", "properties": properties, "required": required, "additionalProperties": False,
+    }  # fmt: skip
     if "properties.*" in schema["properties"]:
         out["patternProperties"] = {r"^properties\.": {"type": ["string", "number", "boolean"]}}
         out["required"] = [*required, "properties.bootstrap.servers"]
