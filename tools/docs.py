@@ -54,10 +54,12 @@ def component(cls: type[Options], formats: dict[str, Any]) -> dict[str, Any]:
     if "properties.*" in schema["properties"]:
         out["patternProperties"] = {r"^properties\.": {"type": ["string", "number", "boolean"]}}
         out["required"] = [*required, "properties.bootstrap.servers"]
-    for name in formats:
-        if f"{name}.properties.*" in formats[name].model_json_schema(by_alias=True)["properties"]:
-            of_any = out.setdefault("patternProperties", {})
-            of_any[rf"^{name}\.properties\."] = of_any[rf"^key\.{name}\."] = {"type": ["string", "number", "boolean"]}
+    any_value = {"type": ["string", "number", "boolean"]}
+    for name, model in formats.items():
+        patterns = [rf"^key\.{name}\."] if hasattr(model, "reader") else []
+        if f"{name}.properties.*" in model.model_json_schema(by_alias=True)["properties"]:
+            patterns.append(rf"^{name}\.properties\.")
+        out.setdefault("patternProperties", {}).update(dict.fromkeys(patterns, any_value))
     return out
 
 
