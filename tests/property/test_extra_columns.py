@@ -95,7 +95,7 @@ def some_extra(draw: Any, form: Any) -> ExtraColumns:
     of_key, of_value = draw(st.sampled_from([("", ""), ("", ""), ("k_", ""), ("", "v_"), ("k_", "v_"), ("é.", "i")]))
     metadata = draw(SOME_METADATA)
     made = ExtraColumns(
-        key, form.name == "json", of_key if key else "", of_value, metadata, form.reading.standard,
+        key, form.name == "json", None, of_key if key else "", of_value, metadata, form.reading.standard,
         form.reading.as_string,
     )  # fmt: skip
     return made or ExtraColumns(metadata=("offset",))
@@ -281,11 +281,11 @@ def wrap(before: str, after: str, op: str) -> bytes:
 ALL = ExtraColumns(metadata=METADATA)
 ROW = '{"id":1,"a":"x","n":2,"d":null}'
 SPACED = '{"id": 1, "a": "x", "n": 2, "d": null}'
-BOTH = ExtraColumns(True, False, "k_", "v_", ("offset", "headers"))
+BOTH = ExtraColumns(key=True, key_prefix="k_", value_prefix="v_", metadata=("offset", "headers"))
 HEADERS: Any = [("trace", b"\x00\xff\x10"), ("none", None), ("ключ", b"")]
 
 
-@pytest.mark.parametrize("extra", [ALL, BOTH, ExtraColumns(True), ExtraColumns(True, value_prefix="v_")])
+@pytest.mark.parametrize("extra", [ALL, BOTH, ExtraColumns(key=True), ExtraColumns(key=True, value_prefix="v_")])
 @pytest.mark.parametrize(
     "value",
     [
