@@ -3,6 +3,7 @@
     bench/README.md       figures from bench/results/*.json, targets from bench/results/targets.json
     bench/CHAOS.md        faults from bench/results/chaos.json
     docs/adr/README.md    titles and states of the records beside it
+    docs/dirty-data.md    codes of rejects: those of the model, and those that formats and sinks list
 
 A table stands between two comments of its page. With --check: exit code 1 where a page is not what its files say.
 """
@@ -14,6 +15,10 @@ import re
 import sys
 from pathlib import Path
 from typing import Any, Final
+
+from ingest.formats import FORMATS
+from ingest.model.reject import CODES
+from ingest.sinks import SINKS
 
 ROOT: Final = Path(__file__).parent.parent
 RESULTS: Final = ROOT / "bench" / "results"
@@ -97,7 +102,23 @@ def records() -> str:
     return "\n".join(lines)
 
 
-PAGES: Final = {"bench/README.md": figures, "bench/CHAOS.md": faults, "docs/adr/README.md": records}
+def codes() -> str:
+    """Return the table of all codes of rejects: each with the formats or sinks that it belongs to, and its meaning."""
+    lines = ["| code | only from | means |", "|---|---|---|"]
+    lines += [f"| `{code}` | | {meaning} |" for code, meaning in CODES.items()]
+    for registry in (FORMATS, SINKS):
+        for code, names in registry.codes().items():
+            meaning = getattr(registry[names[0]], "codes", {})[code]
+            lines.append(f"| `{code}` | {', '.join(f'`{name}`' for name in names)} | {meaning} |")
+    return "\n".join(lines)
+
+
+PAGES: Final = {
+    "bench/README.md": figures,
+    "bench/CHAOS.md": faults,
+    "docs/adr/README.md": records,
+    "docs/dirty-data.md": codes,
+}
 
 
 def main() -> int:

@@ -72,10 +72,7 @@ def selection_of(table: str | None, codes: list[str] | None, since: str | None, 
 def _check_code(code: str) -> None:
     if code in CODES:
         return
-    known = {*CODES}
-    for registry in (FORMATS, SINKS):
-        for name in registry.names():
-            known.update(getattr(registry.find(name), "codes", ()))
+    known = {*CODES, *FORMATS.codes(), *SINKS.codes()}
     if code not in known:
         hint = did_you_mean(code, known) or f"; known: {', '.join(sorted(known))}"
         msg = f"{code[:60]!r} is no code of rejects{hint}"

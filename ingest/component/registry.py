@@ -95,6 +95,17 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         """Return all names: first those of this package, then those of other packages in alphabetical order."""
         return [*self._places, *sorted(self._installed().keys() - self._places.keys())]
 
+    def codes(self) -> dict[str, list[str]]:
+        """Return the codes of rejects that components list in `codes`, each with the names of its components.
+
+        Raise ComponentError as `find` does.
+        """
+        found: dict[str, list[str]] = {}
+        for name in self.names():
+            for code in getattr(self.find(name), "codes", ()):
+                found.setdefault(code, []).append(name)
+        return found
+
     def _installed(self) -> dict[str, list[EntryPoint]]:
         if self._others is None:
             self._others = {}

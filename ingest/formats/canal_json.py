@@ -50,6 +50,11 @@ class CanalJson(InlineSchemaOptions):
     """Options of `value.format: canal-json`."""
 
     name: ClassVar[str] = "canal-json"
+    codes: ClassVar[Mapping[str, str]] = {
+        "unknown-type": "`type` is neither a change of rows nor a statement",
+        "no-data": "`data` holds no rows",
+        "no-types": "the message lacks the types that `canal-json.infer-schema.strategy` goes by",
+    }
 
     distributed_tables: bool = Field(False, alias="canal-json.distributed-tables")
     """Accepted for pasted pipelines: a table may be spread over partitions in any case."""

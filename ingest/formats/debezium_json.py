@@ -49,6 +49,10 @@ class DebeziumJson(InlineSchemaOptions):
     """Options of `value.format: debezium-json`."""
 
     name: ClassVar[str] = "debezium-json"
+    codes: ClassVar[Mapping[str, str]] = {
+        "unknown-op": "`op` is none of Debezium's",
+        "unavailable-value": "Debezium's placeholder for a value that the database did not send",
+    }
 
     schema_include: bool = Field(False, alias="debezium-json.schema-include")
     """Whether messages carry the schema envelope. Both kinds are understood whatever this says."""

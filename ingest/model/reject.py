@@ -8,15 +8,32 @@ from typing import TYPE_CHECKING, Any, Final
 from ingest.model.table import show
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ingest.model.table import TableId
 
-CODES: Final = frozenset({
-    "bad-schema", "bad-topic-name", "column-clash", "expression-failed", "malformed", "malformed-key",
-    "name-too-long", "no-after", "no-data", "no-key", "no-table", "no-types", "not-a-number", "null-key",
-    "too-many-columns", "too-many-tables", "type-mismatch", "unavailable-value", "unknown-op", "unknown-schema",
-    "unknown-type", "withheld-change",
-})  # fmt: skip
-"""All codes of rejects of this package. Formats and sinks of other packages list their codes in `codes`."""
+CODES: Final[Mapping[str, str]] = {
+    "malformed": "the value is not what its format says",
+    "malformed-key": "the key is not what `key.format` says",
+    "unknown-schema": "the schema registry does not have the schema of a message",
+    "bad-schema": "the schema registry has a schema of a message that cannot be used",
+    "no-table": "a message names no table, or a JSON row lacks a field that shall name its table",
+    "no-after": "an insert or an update lacks the row after it",
+    "type-mismatch": "a value is not of the type that its message declares, or of its fixed or static column",
+    "column-clash": "two columns of one name",
+    "no-key": "a delete without its key",
+    "null-key": "a primary-key column that is null or missing",
+    "withheld-change": "a value does not fit the sink's column, whose wider type was withheld",
+    "too-many-tables": "past the pipeline's cap of tables",
+    "too-many-columns": "past the pipeline's cap of columns",
+    "expression-failed": "an expression of a transform has no result for this row (a cast, an overflow)",
+    "not-a-number": "a value, or the result of an expression, is NaN or infinite, which JSON cannot say",
+    "name-too-long": "the name of a table or a column has more than 1,024 characters",
+}
+"""All codes of rejects that belong to no component, with their meanings.
+
+A format or sink lists its own codes in its class variable `codes`, in the same form. `make docs` makes a table of all.
+"""
 
 HEAD = 200
 """Number of characters of a record that an error shows."""

@@ -19,7 +19,7 @@ from ingest.model.table import TableId, show
 from ingest.sinks.sink import SinkOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from ingest.kafka.transactions import TransactionalWriter
     from ingest.kafka.writer import KafkaWriter
@@ -76,6 +76,9 @@ class TopicsOptions(KafkaConnection, SinkOptions):
     """Options that sinks in Kafka share."""
 
     scope: ClassVar[Literal["C", "P"]] = "P"
+    codes: ClassVar[Mapping[str, str]] = {
+        "bad-topic-name": "the table's id cannot be a topic's name; route it to one that can",
+    }
     cleanup: ClassVar[str]
     """`cleanup.policy` of the topics that it makes."""
 
