@@ -40,9 +40,9 @@ class RecordOptions(Options):
 
     key_format: Literal["json", "avro", "avro-confluent"] | None = Field(None, alias="key.format")
     """The fields of the records' keys become columns, in front of the others: `json`, `avro` with the options
-    `key.avro.*`, or `avro-confluent` with `key.avro-confluent.*`, or else with the options of the values. With rows as
-    values (`value.format` `json`, `avro` or `avro-confluent`) they are the table's primary key, and a record without a
-    value is a delete."""
+    `key.avro.*`, or `avro-confluent` with `key.avro-confluent.*`, or else with the options of the values. Where the
+    messages are rows (`value.format` `json`, `avro`, `avro-confluent`, or a format of another package that says so),
+    they are the table's primary key, and a record without a value is a delete."""
 
     key_prefix: str = Field("", alias="key.fields-prefix")
     """A text in front of the names of columns that come from the key. It must not be the beginning of
