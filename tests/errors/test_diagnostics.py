@@ -35,8 +35,8 @@ def without_names(text: str) -> str:
     """The text with `<all …>` for each list of all components, so that a new one changes no golden file."""
     *most, last = map(repr, FORMATS.names())
     text = text.replace(f"(possible: {', '.join(most)} or {last})", "(possible: <all formats>)")
-    for what, registry in {"sources": SOURCES, "sinks": SINKS}.items():
-        text = text.replace(f"(known: {', '.join(registry.names())})", f"(known: <all {what}>)")
+    for what, names in {"sources": SOURCES.names(), "sinks": SINKS.names()}.items():
+        text = text.replace(f"(known: {', '.join(names)})", f"(known: <all {what}>)")
     return text
 
 

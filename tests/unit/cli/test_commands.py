@@ -87,7 +87,7 @@ def test_the_version_and_the_completion_of_shells(capsys: pytest.CaptureFixture[
 def test_every_code_of_a_reject_is_listed_where_it_belongs_and_documented() -> None:
     """Those of one format or sink are in its `codes`, or in those of a class that it derives from; others in CODES."""
     said = {
-        (node.args[0].value, ".".join(file.relative_to(ROOT).with_suffix("").parts))
+        (str(node.args[0].value), ".".join(file.relative_to(ROOT).with_suffix("").parts))
         for file in (ROOT / "ingest").rglob("*.py")
         for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") in {"Reject", "RowError"}
