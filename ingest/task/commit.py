@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pyspark import TaskContext
 
@@ -22,11 +23,17 @@ if TYPE_CHECKING:
 
     from ingest.deadletter.letter import DeadLetters
     from ingest.kafka.admin import Split
+    from ingest.model.table import TableId
     from ingest.sinks import Writer
     from ingest.task.assignment import Task, TaskResult
     from ingest.task.changelog import Changelog
-    from ingest.task.counters import EncoderCounters
+    from ingest.task.counters import EncoderCounters, TableCounters
 
+_Counted: TypeAlias = (
+    "tuple[int, int, dict[TableId, TableCounters], dict[str, int],"
+    " dict[tuple[TableId, str], int], dict[tuple[TableId, str], int]]"
+)
+"""Records read, rejects, and counters by table, reason, and column, in the order in which a result has them."""
 COMMIT_S: Final = 5.0
 """A task commits within a range at least this often, in seconds."""
 
@@ -67,10 +74,14 @@ class Committer:
         self._counters = counters
         self._positions = positions
         self._result = result
+        self._committed = self._counted()
 
     @contextmanager
     def writing(self) -> Generator[None]:
-        """Give up what was written since the last commit, if the block fails; count in any case."""
+        """Give up what was written since the last commit, if the block fails.
+
+        The result then counts what was committed only, as its positions do: the rest is read and counted again.
+        """
         lost_before = self._writer.failures
         failed = True
         try:
@@ -82,6 +93,16 @@ class Committer:
             if failed:
                 self._writer.abort()
             self._counters.collect()
+            if failed:
+                result = self._result
+                result.read, result.rejected, result.counts = self._committed[:3]
+                result.skipped, result.withheld, result.cut = self._committed[3:]
+
+    def _counted(self) -> _Counted:
+        """Return a copy of what the result counts now."""
+        result = self._result
+        counts = {table: replace(counters) for table, counters in result.counts.items()}
+        return result.read, result.rejected, counts, {**result.skipped}, {**result.withheld}, {**result.cut}
 
     def resume(self, task: Task, worker: str) -> bool:
         """Take the shard over, and go on where an earlier attempt ended, if the sink knows that.
@@ -111,6 +132,7 @@ class Committer:
         result.read, result.rejected, result.counts = counted.read, counted.rejected, counted.tables
         result.positions.update(resumed.positions)
         self._positions.update(resumed.positions)
+        self._committed = self._counted()
         return resumed.final
 
     def commit(self, *, final: bool = False) -> None:
@@ -127,3 +149,4 @@ class Committer:
         if result.first_ack is None and result.read:
             result.first_ack = time.time()
         result.positions = positions
+        self._committed = self._counted()

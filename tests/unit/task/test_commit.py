@@ -112,6 +112,33 @@ def test_what_fails_is_given_up_and_counted() -> None:
     assert (steps.done, result.lost_deliveries) == (["abort"], 0)
 
 
+def test_what_a_failed_task_counts_is_what_it_committed() -> None:
+    result, positions = TaskResult(0, {SPLIT: 10}), {SPLIT: 10}
+    made = committer(Steps(), result, positions)
+
+    def take(until: int) -> None:
+        result.read += until - positions[SPLIT]
+        result.counts.setdefault(("t",), TableCounters()).inserted += until - positions[SPLIT]
+        result.skip("tombstone", 1)
+        result.cut[("t",), "at"] = result.withheld[("t",), "n"] = until
+        result.rejected += 1
+        positions[SPLIT] = until
+
+    def fail() -> None:
+        with made.writing():
+            take(13)
+            made.commit()
+            take(17)
+            raise Unavailable("full")
+
+    with pytest.raises(Unavailable):
+        fail()
+    assert result.positions == {SPLIT: 13}
+    assert (result.read, result.rejected, result.skipped) == (3, 1, {"tombstone": 1})
+    assert result.counts == {("t",): TableCounters(inserted=3)}
+    assert (result.cut, result.withheld) == ({(("t",), "at"): 13}, {(("t",), "n"): 13})
+
+
 @pytest.mark.parametrize("final", [True, False])
 def test_a_task_goes_on_where_an_attempt_before_it_committed(final: bool) -> None:  # noqa: FBT001
     counted = CommitMetadata(7, 2, {("t",): TableCounters(0, 1, 2, 3, 4)})
