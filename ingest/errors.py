@@ -2,6 +2,7 @@
 
     IngestError                     1
     ├── InternalError               1   a bug of ours: the only one that shows a stack trace
+    ├── PackageError                1   a bug of another package's format, sink or source
     ├── DataLoss                    1   records that should be read are not there any more
     ├── DirtyData                  65   more rejects than the pipeline tolerates
     ├── Unavailable                75   a failure worth retrying: broker away, timeout
@@ -49,6 +50,10 @@ class IngestError(Exception):
 
 class InternalError(IngestError):
     """A bug of ours."""
+
+
+class PackageError(IngestError):
+    """A bug of a format, sink or source of another package. The message names the package."""
 
 
 class DataLoss(IngestError):

@@ -79,12 +79,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
         typer.echo(_masked(_text(exc)), err=True)
         raise SystemExit(exc.exit_code) from None
     except Exception as exc:  # noqa: BLE001  (this is a bug, and its text may hold values of a pipeline)
-        typer.echo(_masked(f"{traceback.format_exc()}error: {type(exc).__name__}\n{_BUG}"), err=True)
+        typer.echo(_masked(f"{traceback.format_exc()}{_whose(exc)}"), err=True)
         raise SystemExit(InternalError.exit_code) from None
     except KeyboardInterrupt:
         typer.echo("interrupted", err=True)
         sys.stderr.flush()
         os._exit(INTERRUPTED)
+
+
+def _whose(exc: Exception) -> str:
+    """Return what is said of an exception that nobody expected: whose bug it is."""
+    registry = sys.modules.get("ingest.component.registry")  # the module is loaded only where there are components
+    error = None if registry is None else registry.failure_of(exc, "the command", "the stack trace is above")
+    if error is None or isinstance(error, InternalError):
+        return f"error: {type(exc).__name__}\n{_BUG}"
+    return _text(error)
 
 
 def _masked(text: str) -> str:

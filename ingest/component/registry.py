@@ -10,14 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+from ingest.errors import IngestError, InternalError, PackageError
 from ingest.model.text import one_line
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 T = TypeVar("T")
+_KINDS: Final = {"ingest.formats": "format", "ingest.sinks": "sink", "ingest.sources": "source"}
+"""Groups of entry points, and the kind of component that each holds."""
 
 
 class ComponentError(ValueError):
@@ -35,7 +38,8 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         """Keep the places of the classes, and import nothing yet.
 
         `places` maps each name to the place of a class, `package.module:Class`. Components of other packages have entry
-        points in `group`. They must derive from the class at the place `base` and have all attributes in `needed`.
+        points in `group`. They must derive from the class at the place `base` and have all attributes in `needed`; a
+        field of an options model counts as one.
         """
         self._group = group
         self._base = base
@@ -85,7 +89,8 @@ class Registry(Mapping[str, type[T]], Generic[T]):
         if not (isinstance(found, type) and issubclass(found, _load(self._base))):
             msg = f"{what} is no {self._base.partition(':')[2]}: {entry.value}"
             raise ComponentError(msg)
-        missing = [attribute for attribute in self._needed if not hasattr(found, attribute)]
+        fields = getattr(found, "model_fields", ())  # pydantic makes no class attributes of them
+        missing = [name for name in self._needed if name not in fields and not hasattr(found, name)]
         if missing:
             msg = f"{what} lacks {', '.join(missing)}: {entry.value}"
             raise ComponentError(msg)
@@ -122,3 +127,51 @@ def _load(place: str) -> type[Any]:
 
 def _package(entry: EntryPoint) -> str:
     return entry.module.partition(".")[0] if entry.dist is None else entry.dist.name
+
+
+def package_of(module: str) -> str | None:
+    """Return a description of the package that a module belongs to, if the package has components; else None.
+
+    The text is like `the package acme-ingest (format maxwell-json, sink sqlite)`. None is also for modules of ingest.
+    """
+    top = module.partition(".")[0]
+    found = [
+        (kind, entry)
+        for group, kind in _KINDS.items()
+        for entry in sorted(set(entry_points(group=group)), key=lambda entry: entry.name)
+        if entry.module.partition(".")[0] == top
+    ]
+    if not found or top == __name__.partition(".")[0]:
+        return None
+    return f"the package {_package(found[0][1])} ({', '.join(f'{kind} {entry.name}' for kind, entry in found)})"
+
+
+def failure_of(exc: Exception, what: str, hint: str) -> IngestError:
+    """Return the error for an exception that nobody expected: whose bug it is, in which function.
+
+    It is a PackageError if code of another package's component raised the exception or is on the way to it, or if the
+    exception is about an attribute that an object of the package lacks. It is an InternalError if not. `what` failed,
+    for an InternalError; `hint` says where the stack trace is.
+    """
+    text = f"{type(exc).__name__}: {exc}"
+    at, frames = exc.__traceback__, []
+    while at is not None:
+        frames.append(at.tb_frame)
+        at = at.tb_next
+    places = [(str(frame.f_globals.get("__name__")), frame.f_code.co_qualname) for frame in reversed(frames)]
+    if isinstance(exc, AttributeError) and exc.obj is not None:
+        owner = exc.obj if isinstance(exc.obj, type) else type(exc.obj)
+        places.insert(0, (owner.__module__, owner.__qualname__))
+    for module, name in places:
+        package = package_of(module)
+        if package is not None:
+            return PackageError(f"{package} failed in {name}: {text}", f"tell the authors of that package; {hint}")
+    return InternalError(f"{what} failed: {text}", hint)
+
+
+def wrong_result(component: object, text: str) -> IngestError:
+    """Return the error for a component that does other than it owes; `text` says what, and begins with its name."""
+    package = package_of(type(component).__module__)
+    if package is None:
+        return InternalError(text)
+    return PackageError(f"{text}: this is a bug of {package}", "tell the authors of that package")

@@ -16,6 +16,7 @@ from ingest.formats.metadata_columns import MetadataColumns
 from ingest.model.reject import RowError
 from ingest.schema.evolve import Schemas, unchanged
 from ingest.schema.infer import observe
+from ingest.task.decoding import ChunkDecoder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -64,13 +65,10 @@ def observe_chunks(source: Source, chunks: Iterable[Chunk], inference: Inference
     """Return the schema of each table that some records show; what cannot be taken is passed over."""
     seen: dict[TableId, TableSchema] = {}
     wanted = source.wanted
+    decoder = ChunkDecoder(source, MetadataColumns(source.extra) if source.extra else None)
     for chunk in chunks:
         messages = [m for m in chunk.messages if wanted is None or wanted(m.headers())]
-        decoder = source.format.decoder(chunk.topic, keyed=source.extra.key)
-        changes = decoder.decode([m.key() for m in messages], [m.value() for m in messages])
-        if source.extra:
-            changes = MetadataColumns(source.extra).add(changes, messages)
-        for decoded in changes:
+        for decoded in decoder.decode(chunk.split, chunk.topic, messages):
             if type(decoded) is not tuple and type(decoded) is not list:
                 continue
             parts: list[Change] = decoded if isinstance(decoded, list) else [decoded]

@@ -61,7 +61,8 @@ class Format(Protocol):
     def said(self) -> tuple[str, Callable[[bytes], Mapping[str, Column]]] | None:
         """The member in which messages declare their columns' types, and the function that reads it; or None.
 
-        None means that messages of this form declare no types. The function raises one of MALFORMED.
+        None means that messages of this form declare no types. A format without this attribute has None. The function
+        raises one of MALFORMED.
         """
 
     def decoder(self, topic: str, *, keyed: bool = False) -> Decoder:
@@ -71,7 +72,7 @@ class Format(Protocol):
 FORMATS: Registry[Options] = Registry(
     "ingest.formats",
     "ingest.component.options:Options",
-    ("name", "reading", "form", "decoder"),
+    ("name", "ignore_parse_errors", "reading", "form", "decoder"),
     {
         "debezium-json": "ingest.formats.debezium_json:DebeziumJson",
         "canal-json": "ingest.formats.canal_json:CanalJson",

@@ -269,7 +269,7 @@ def results_spec(merger: ResultMerger) -> ResultsSpec | None:
 
 def message_spec(messages: Format) -> MessageSpec:
     """Return how messages are read. The format has a `form`."""
-    form, said = messages.form, messages.said
+    form, said = messages.form, getattr(messages, "said", None)
     assert form is not None
     fields = tuple(_text(name) for name in form.table_fields)
     member = None if said is None else said[0].encode()

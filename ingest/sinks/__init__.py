@@ -140,7 +140,7 @@ class Sink(Protocol):
 SINKS: Registry[SinkOptions] = Registry(
     "ingest.sinks",
     "ingest.sinks.sink:SinkOptions",
-    ("encoder", "coordinator", "writer"),
+    ("type", "encoder", "coordinator", "writer"),
     {
         "upsert-kafka": "ingest.sinks.upsert_kafka:UpsertKafka",
         "kafka": "ingest.sinks.kafka:KafkaSink",

@@ -151,7 +151,7 @@ class Source(Protocol):
 SOURCES: Registry[RecordOptions] = Registry(
     "ingest.sources",
     "ingest.sources.records:RecordOptions",
-    ("coordinator", "reader"),
+    ("type", "left_out", "wanted", "rate_limit", "coordinator", "reader"),
     {
         "kafka": "ingest.sources.kafka:KafkaSource",
         "upsert-kafka": "ingest.sources.upsert_kafka:UpsertKafkaSource",

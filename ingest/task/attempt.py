@@ -8,7 +8,10 @@ import traceback
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ingest.errors import CommitOutcomeUnknown, IngestError, InternalError
+from pyspark import TaskContext
+
+from ingest.component.registry import failure_of
+from ingest.errors import CommitOutcomeUnknown, IngestError
 from ingest.task import worker
 
 if TYPE_CHECKING:
@@ -36,9 +39,10 @@ def attempt(result: TaskResult) -> Generator[None]:
     except IngestError as exc:
         result.failure = exc
         worker.discard()
-    except Exception as exc:  # noqa: BLE001  (a bug of ours is no better the second time: Spark shall not try again)
+    except Exception as exc:  # noqa: BLE001  (a bug is no better the second time: Spark shall not try again)
         traceback.print_exc()
-        result.failure = InternalError(f"a task failed: {type(exc).__name__}: {exc}", "Spark's log has the stack trace")
+        trace = "the stack trace is above" if TaskContext.get() is None else "Spark's log has the stack trace"
+        result.failure = failure_of(exc, "a task", trace)
         worker.discard()
     finally:
         gc.enable()

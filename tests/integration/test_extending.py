@@ -129,7 +129,7 @@ def test_their_options_are_checked_as_ours_are(tmp_path: Path, site: Path) -> No
         "a.yaml:2:7: error: option 'path' is missing in sink",
         "b.yaml:1:52: error: value.format: 'maxwel-json' is not possible, did you mean 'maxwell-json'?",
         "b.yaml:2:14: error: unknown sink type 'sqllite', did you mean 'sqlite'? (known: upsert-kafka, kafka, print,",
-        "print, values, file, sqlite)",
+        ", sqlite)",
         "c.yaml:1:58: error: unknown option 'maxwell-json.ignore-parse-errors' in source",
         "c.yaml:2:45: error: value.format: 'maxwell-json' can be read, not written",
     ):
@@ -137,6 +137,93 @@ def test_their_options_are_checked_as_ours_are(tmp_path: Path, site: Path) -> No
     without = ingest(tmp_path, tmp_path / "nowhere", "check", "a.yaml")
     assert without.code == 78
     assert "unknown sink type 'sqlite'" in without.out + without.err
+
+
+SCENARIO = """\
+title: Maxwell into SQLite
+pipeline:
+  source: {value.format: maxwell-json}
+  sink: {type: sqlite, path: nowhere/out.db}
+  transform: [{source-table: shop.orders, primary-keys: id}]
+messages:
+  - {value: {database: shop, table: orders, type: insert, data: {id: 1}}}
+  - {value: null}
+records: []
+"""
+PACKAGE = "the package acme_ingest (format maxwell-json, sink sqlite)"
+DECODE = "return [TOMBSTONE if value is None else self._one(value) for value in values]"
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "texts"),
+    [
+        (
+            DECODE, "return [self._one(value) for value in values if value is not None]",
+            ["the format 'maxwell-json' returned a list of 1 for 2 records of topic topic; it owes a list with one ",
+             f"result for each: this is a bug of {PACKAGE}"],
+        ),
+        (
+            DECODE, "return [TOMBSTONE for value in [*values, None]]",
+            ["the format 'maxwell-json' returned a list of 3 for 2 records"],
+        ),
+        (
+            DECODE, "return map(self._one, values)",
+            ["the format 'maxwell-json' returned no list, but map, for 2 records"],
+        ),
+        (
+            DECODE, "raise ValueError('no licence')",
+            [f"{PACKAGE} failed in MaxwellDecoder.decode: ValueError: no licence", "tell the authors of that package",
+             "the stack trace is above", "Traceback (most recent call last)"],
+        ),
+        ("def decode(self,", "def decodes(self,", [f"{PACKAGE} failed in MaxwellDecoder: AttributeError: "]),
+        ("to = show(target)", "to = show(None)", [f"{PACKAGE} failed in SqliteSink.encoder: TypeError: "]),
+    ],
+    ids=["too-few", "too-many", "no-list", "raises", "lacks-a-method", "sink-raises"],
+)  # fmt: skip
+def test_a_bug_of_a_package_is_said_to_be_one(
+    tmp_path: Path, site: Path, right: str, wrong: str, texts: list[str]
+) -> None:
+    module = site / "acme_ingest.py"
+    code = module.read_text()
+    assert right in code
+    module.write_text(code.replace(right, wrong))
+    (tmp_path / "scenarios").mkdir()
+    (tmp_path / "scenarios" / "a.yaml").write_text(SCENARIO)
+    tested = ingest(tmp_path, site, "test", "scenarios")
+    said = tested.out + tested.err
+    assert tested.code == 1, said
+    for text in texts:
+        assert text in said
+    for text in ("bug of ingest", "Spark's log"):
+        assert text not in said
+
+
+@pytest.mark.usefixtures("java")
+def test_a_decoder_that_loses_records_ends_a_run(tmp_path: Path, site: Path) -> None:
+    module = site / "acme_ingest.py"
+    module.write_text(module.read_text().replace(DECODE, "return [self._one(value) for value in values][1:]"))
+    (tmp_path / "p.yaml").write_text(PIPELINE)
+    (tmp_path / "in.jsonl").write_text(maxwell("insert", "orders", {"id": 1}) + maxwell("insert", "orders", {"id": 2}))
+    ran = ingest(tmp_path, site, "run", "p.yaml", "--once", "--checkpoint", "c", "--master", "local[1]")
+    assert ran.code == 1, ran.err
+    assert "error: the format 'maxwell-json' returned a list of 1 for 2 records of topic in.jsonl" in ran.err
+    assert "bug of ingest" not in ran.err
+    with closing(sqlite3.connect(tmp_path / "out.db")) as database:
+        assert database.execute("SELECT count(*) FROM sqlite_master, rows").fetchone() == (0,)
+
+
+def test_a_component_that_lacks_an_attribute_is_refused_by_check(tmp_path: Path, site: Path) -> None:
+    module = site / "acme_ingest.py"
+    code = module.read_text().replace("    ignore_parse_errors: bool", "    ignore_errors: bool")
+    module.write_text(code.replace('    type: Literal["sqlite"]', '    kind: Literal["sqlite"]'))
+    (tmp_path / "p.yaml").write_text(PIPELINE)
+    found = ingest(tmp_path, site, "check", "p.yaml")
+    assert found.code == 78
+    for text in (
+        "'maxwell-json' of the package acme_ingest lacks ignore_parse_errors: acme_ingest:MaxwellJson",
+        "'sqlite' of the package acme_ingest lacks type: acme_ingest:SqliteSink",
+    ):
+        assert text in found.out + found.err
 
 
 def test_a_package_that_is_broken_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
