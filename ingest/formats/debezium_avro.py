@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 import msgspec
 
+from ingest.formats.debezium_json import DebeziumJson
 from ingest.formats.metadata_columns import read_key
 from ingest.model.cache import Cache
 from ingest.model.change import TOMBSTONE, Kind, Reject, Skip
@@ -18,7 +19,7 @@ from ingest.registry.options import RegistryOptions, keys_behind
 from ingest.schema.type_hints import TypeHints
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from ingest.model.change import Decoded
     from ingest.model.table import TableId
@@ -36,6 +37,7 @@ class DebeziumAvroConfluent(RegistryOptions):
     """Options of `value.format: debezium-avro-confluent`."""
 
     name: ClassVar[str] = "debezium-avro-confluent"
+    codes: ClassVar[Mapping[str, str]] = DebeziumJson.codes
     model_config = keys_behind(name)
 
     unavailable_value: Literal["reject", "keep", "null"] = "reject"
