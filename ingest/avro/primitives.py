@@ -130,15 +130,7 @@ def read_bytes(data: bytes, at: int) -> tuple[bytes, int]:
 
 def read_string(data: bytes, at: int) -> tuple[str, int]:
     """Read a text, as `read_bytes` does. Raise UnicodeDecodeError where it is not UTF-8."""
-    size = data[at]
-    if size < 0x80:
-        size, at = (size >> 1) ^ -(size & 1), at + 1
-    else:
-        size, at = read_long(data, at)
-    end = at + size
-    piece = data[at:end]
-    if len(piece) != size:
-        raise IndexError
+    piece, end = read_bytes(data, at)
     return piece.decode(), end
 
 

@@ -1,4 +1,4 @@
-"""What commands print about a pipeline, without its secrets."""
+"""Output of commands about a pipeline, without its secrets."""
 
 from __future__ import annotations
 

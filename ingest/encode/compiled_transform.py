@@ -70,7 +70,7 @@ class Output:
     copy_of: str | None = None
     """The source column whose values it has under another name. They keep their text: they do not go through Spark."""
     as_texts: frozenset[str] = frozenset()
-    """Those of `needs` that stand in it as CAST(column AS STRING) only."""
+    """The columns of `needs` that stand in it as CAST(column AS STRING) only."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,7 @@ class AvroConfluent(RegistryOptions):
 
         Raise ConfigError. The function raises IngestError where the registry gives no answer.
         """
-        from ingest.formats.registered import read_row, rows_of  # noqa: PLC0415  (`check` needs no client)
+        from ingest.avro.messages import RowSchema  # noqa: PLC0415  (`check` needs none of this)
+        from ingest.formats.registered import read_row, schemas_of  # noqa: PLC0415  (nor a client)
 
-        return partial(read_row, rows_of(self))
+        return partial(read_row, schemas_of(self, RowSchema))

@@ -41,7 +41,7 @@ class DebeziumAvroConfluent(RegistryOptions):
     model_config = keys_behind(name)
 
     unavailable_value: Literal["reject", "keep", "null"] = "reject"
-    """What to do with a value that the database did not send (`__debezium_unavailable_value`) and that the before
+    """The way with a value that the database did not send (`__debezium_unavailable_value`) and that the before
     image does not hold: reject the row, keep the placeholder, or write null."""
 
     form: ClassVar[None] = None
@@ -63,12 +63,12 @@ class DebeziumAvroDecoder:
     def __init__(self, options: DebeziumAvroConfluent) -> None:
         """Ask the registry for nothing yet. Raise ConfigError."""
         # `check` needs no client
-        from ingest.avro.messages import FAILURES, reject  # noqa: PLC0415
-        from ingest.formats.registered import envelopes_of, read_row, rows_of  # noqa: PLC0415
+        from ingest.avro.messages import FAILURES, EnvelopeSchema, RowSchema, reject  # noqa: PLC0415
+        from ingest.formats.registered import read_row, schemas_of  # noqa: PLC0415
 
         self._options = options
-        self._read_key = partial(read_row, rows_of(options))
-        self._envelopes = envelopes_of(options)
+        self._read_key = partial(read_row, schemas_of(options, RowSchema))
+        self._envelopes = schemas_of(options, EnvelopeSchema)
         self._failures, self._reject = FAILURES, reject
         self._tables: Cache[tuple[Any, ...], TableId] = Cache(10_000, 4 << 20)
 

@@ -67,7 +67,7 @@ class DebeziumJson(InlineSchemaOptions):
     """Every column is a STRING."""
 
     unavailable_value: Literal["reject", "keep", "null"] = Field("reject", alias="debezium-json.unavailable-value")
-    """What to do with a value that the database did not send (`__debezium_unavailable_value`) and that the before
+    """The way with a value that the database did not send (`__debezium_unavailable_value`) and that the before
     image does not hold: reject the row, keep the placeholder, or write null."""
 
     @property

@@ -6,9 +6,8 @@ the reject of a message that has no such schema. Rules: docs/spec/avro.md#messag
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from ingest.avro.messages import EnvelopeSchema, RowSchema
 from ingest.avro.schema import SchemaError, parse
 from ingest.model.cache import Cache
 from ingest.model.change import Reject
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
 
     import msgspec
 
+    from ingest.avro.messages import RowSchema
     from ingest.avro.schema import Node
     from ingest.model.change import InlineSchema
     from ingest.registry.client import RegistryClient
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class SchemasById(Generic[T]):
-    """What is compiled from the schemas of one registry, by their ids."""
+    """Schemas of one registry by their ids, compiled."""
 
     def __init__(self, client: RegistryClient, compiled: Callable[[Node], T]) -> None:
         """`compiled` makes something of a schema; it may raise SchemaError."""
@@ -71,25 +71,13 @@ def read_row(schemas: SchemasById[RowSchema], message: bytes) -> tuple[msgspec.R
     return found if isinstance(found, Reject) else found.decode(message, HEAD)
 
 
-_ROWS: dict[RegistryClient, SchemasById[RowSchema]] = {}
+_SCHEMAS: dict[tuple[RegistryClient, type[Any]], SchemasById[Any]] = {}
 
 
-def rows_of(options: RegistryOptions) -> SchemasById[RowSchema]:
-    """Return this process's schemas of rows, in the registry of a format. Raise ConfigError."""
+def schemas_of(options: RegistryOptions, compiled: type[T]) -> SchemasById[T]:
+    """Return this process's schemas in the registry of a format, as that class. Raise ConfigError."""
     client = client_of(options.client())
-    found = _ROWS.get(client)
+    found = _SCHEMAS.get((client, compiled))
     if found is None:
-        found = _ROWS[client] = SchemasById(client, RowSchema)
-    return found
-
-
-_ENVELOPES: dict[RegistryClient, SchemasById[EnvelopeSchema]] = {}
-
-
-def envelopes_of(options: RegistryOptions) -> SchemasById[EnvelopeSchema]:
-    """Return this process's schemas of envelopes, in the registry of a format. Raise ConfigError."""
-    client = client_of(options.client())
-    found = _ENVELOPES.get(client)
-    if found is None:
-        found = _ENVELOPES[client] = SchemasById(client, EnvelopeSchema)
+        found = _SCHEMAS[client, compiled] = SchemasById(client, compiled)
     return found

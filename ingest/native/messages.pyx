@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""What messages of all forms have in common; see messages.pxd."""
+"""The reading that messages of all forms share; see messages.pxd."""
 
 from ingest.native.inline_schema cimport SchemaCache
 

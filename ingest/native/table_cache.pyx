@@ -17,7 +17,7 @@ cdef enum:
 
 
 cdef class TableCache:
-    """What `find` returned for ids: a `RowEncoder`, or a text, which is why messages of a table are skipped."""
+    """The answers of `find` for ids: a `RowEncoder`, or a text, which is why messages of a table are skipped."""
 
     def __cinit__(self, find):
         self.find, self.tables = find, {}

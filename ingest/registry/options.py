@@ -65,7 +65,7 @@ class RegistryOptions(Options):
     """Without effect for a source, whose messages have the ids of their schemas."""
 
     basic_source: Literal["USER_INFO", "URL"] | None = None
-    """Where the user and the password are: in the option below, or in the address."""
+    """The place of the user and the password: in the option below, or in the address."""
 
     basic_user: str | None = None
     """`user:password`."""

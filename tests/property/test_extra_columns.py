@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from bothways import same as compare_runs
 from examples import examples
 from hypothesis import currently_in_test_context, event, given, settings
 from hypothesis import strategies as st
@@ -360,12 +361,7 @@ def test_whole_runs_are_the_same_without_it(name: str) -> None:
             with_it = run_in_memory(made, records, look_ahead=look_ahead)
             patch.setattr(native, "BUILT", False)
             without = run_in_memory(made, records, look_ahead=look_ahead)
-        assert with_it.records == without.records
-        assert with_it.rejects == without.rejects
-        assert (with_it.skipped, with_it.withheld) == (without.skipped, without.withheld)
-        assert with_it.changes == without.changes
-        assert with_it.schemas == without.schemas
-        assert str(with_it.error) == str(without.error)
+        compare_runs(with_it, without, exact=True)
 
     same()
 

@@ -27,10 +27,10 @@ from any_table import (
     some_declared,
     space,
 )
+from bothways import both_ways
 from examples import examples
 from hypothesis import currently_in_test_context, event, example, given, settings
 from hypothesis import strategies as st
-from inmemory import run
 from shapes import DECLARED, FORMS, a_message
 
 from ingest.component.options import InlineSchemaOptions
@@ -667,16 +667,7 @@ def test_whole_runs_are_the_same_without_it(form: str, options: dict[str, Any]) 
             },
             "transform": [{"source-table": r"\.*", "primary-keys": "id"}] if form == "json" else [],
         }
-        with pytest.MonkeyPatch.context() as patch:
-            with_it = run(messages, look_ahead, **sections)
-            patch.setattr(native, "BUILT", False)
-            without = run(messages, look_ahead, **sections)
-        assert with_it.records == without.records
-        assert with_it.rejects == without.rejects
-        assert (with_it.skipped, with_it.withheld) == (without.skipped, without.withheld)
-        assert with_it.changes == without.changes
-        assert with_it.schemas == without.schemas
-        assert str(with_it.error) == str(without.error)
+        both_ways(messages, look_ahead, exact=True, **sections)
 
     same()
 

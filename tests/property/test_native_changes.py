@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 from any_table import A_SINK, KINDS, LAID_OUT, SINK, a_case, a_row, cache_of, schema, some_declared
+from bothways import both_ways
 from examples import examples
 from hypothesis import currently_in_test_context, event, example, given, settings
 from hypothesis import strategies as st
@@ -248,15 +249,7 @@ def test_whole_runs_that_are_decoded_in_python_are_the_same_without_it(form: str
         }
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(made, "form", None)
-            with_it = run(messages, look_ahead, **sections)
-            patch.setattr(native, "BUILT", False)
-            without = run(messages, look_ahead, **sections)
-        assert with_it.records == without.records
-        assert with_it.rejects == without.rejects
-        assert (with_it.skipped, with_it.withheld) == (without.skipped, without.withheld)
-        assert with_it.changes == without.changes
-        assert with_it.schemas == without.schemas
-        assert str(with_it.error) == str(without.error)
+            both_ways(messages, look_ahead, exact=True, **sections)
 
     same()
 

@@ -33,6 +33,12 @@ def both_ways(
         with_it = run(messages, look_ahead, **given_sections)
         patch.setattr(native, "BUILT", False)
         without = run(messages, look_ahead, **given_sections)
+    same(with_it, without, exact=exact)
+    return with_it
+
+
+def same(with_it: InMemoryRun, without: InMemoryRun, *, exact: bool) -> None:
+    """Compare a run with native code and one without. `exact`: also the white space of values."""
     if exact:
         assert with_it.records == without.records
     assert [(t, k) for t, k, _ in with_it.records] == [(t, k) for t, k, _ in without.records]
@@ -43,5 +49,5 @@ def both_ways(
     assert with_it.tables == without.tables
     assert with_it.cut == without.cut
     assert with_it.changes == without.changes
+    assert with_it.schemas == without.schemas
     assert str(with_it.error) == str(without.error)
-    return with_it
