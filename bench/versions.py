@@ -1,6 +1,7 @@
 """`.venv/bin/python bench/versions.py OTHER`: this version against another one, interleaved, on one topic, in one run.
 
-OTHER is a checkout of that version in which `make setup` was run. Prints steady throughput, worker CPU per message and
+OTHER is a checkout of that version in which `make setup` was run. With `--transform` each table has a projection and a
+filter of its own. Prints steady throughput, worker CPU per message and
 the time to the first record of both, and the ratios of this one to the other pair by pair: what a change costs.
 """
 
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import messages
 import throughput
+import transforms
 from setting import INGEST, commit_of, options_of, own_broker, save
 
 if TYPE_CHECKING:
@@ -23,13 +25,16 @@ def main() -> None:
     """Measure, and print."""
     arguments = options_of(messages=2_000_000, rounds=5)
     arguments.add_argument("other", type=Path)
+    arguments.add_argument("--transform", action="store_true", help="each table has a projection and a filter")
     options = arguments.parse_args()
     ingest = {"other": str(options.other.resolve() / ".venv" / "bin" / "ingest"), "this": INGEST}
+    more = transforms.rules(messages.TABLES) if options.transform else ""
     pairs: list[dict[str, Result]] = []
     with own_broker() as (bootstrap, folder):
         os.chdir(folder)  # a worker looks for its modules where it is started, and this is a checkout of one of them
         throughput.create(bootstrap, "large")
-        messages.write(bootstrap, "large", options.messages, throughput.PARTITIONS)
+        load = messages.Load(drift=not more)  # a rule of one type for the column whose type drifts would end in rejects
+        messages.write(bootstrap, "large", options.messages, throughput.PARTITIONS, load=load)
         print(
             f"{options.messages:,} messages\n{'round':<8}{'version':<9}{'k/s':>8}{'µs':>8}{'first s':>9}{'whole s':>9}"
         )
@@ -37,7 +42,9 @@ def main() -> None:
             pair = {}
             for name in ("other", "this") if i % 2 else ("this", "other"):
                 prefix = f"run{i}{name}"
-                pair[name] = found = throughput.pipeline(bootstrap, "large", prefix, folder, program=ingest[name])
+                pair[name] = found = throughput.pipeline(
+                    bootstrap, "large", prefix, folder, program=ingest[name], more=more
+                )
                 throughput.drop(bootstrap, prefix)
                 figures = f"{found.rate / 1e3:>8.1f}{found.cpu_us:>8.2f}{found.first_ack:>9.2f}{found.wall:>9.1f}"
                 print(f"{i + 1:<8}{name:<9}{figures}", flush=True)
@@ -45,7 +52,7 @@ def main() -> None:
     for label, figure in (("throughput", "rate"), ("CPU", "cpu_us"), ("first record", "first_ack"), ("whole", "wall")):
         ratios = sorted(getattr(pair["this"], figure) / getattr(pair["other"], figure) for pair in pairs)
         print(f"{label}, this by other: median {median(ratios):.3f} ({ratios[0]:.2f} to {ratios[-1]:.2f})")
-        saved = {f"{label}, this by other": ratios}
+        saved = {f"{label}{' with transforms' if more else ''}, this by other": ratios}
         save(options, "versions", saved, messages=options.messages, against=commit_of(options.other))
 
 
