@@ -13,6 +13,7 @@ import msgspec
 
 from ingest.formats.debezium_json import DebeziumJson
 from ingest.formats.metadata_columns import read_key
+from ingest.formats.unavailable import is_placeholder, may_hold_in_avro
 from ingest.model.cache import Cache
 from ingest.model.change import TOMBSTONE, Kind, Reject, Skip
 from ingest.registry.options import RegistryOptions, keys_behind
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 HEAD: Final = 5
 """Bytes in front of the value: a zero and the id."""
 _KINDS: Final = {"c": Kind.INSERT, "r": Kind.INSERT, "u": Kind.UPDATE, "d": Kind.DELETE}
-_UNAVAILABLE: Final = b"__debezium_unavailable_value"
-_PLACEHOLDERS: Final = (_UNAVAILABLE, _UNAVAILABLE.decode())
 _OTHER_OPS: Final = {"t": Skip("truncate"), "m": Skip("logical-decoding-message")}
 
 
@@ -97,7 +96,7 @@ class DebeziumAvroDecoder:
                 after = None
             elif after is None:
                 return Reject("no-after", f"op {op!r} needs an after image", table)
-            elif _UNAVAILABLE in value and (column := self._restore(before, after)) is not None:
+            elif may_hold_in_avro(value) and (column := self._restore(before, after)) is not None:
                 why = f"column {column!r} was not sent (it is unchanged) and the before image lacks it"
                 return Reject("unavailable-value", why, table)
             images = [None if row is None else msgspec.Raw(msgspec.json.encode(row)) for row in (before, after)]
@@ -135,9 +134,9 @@ class DebeziumAvroDecoder:
         """Put values that the database did not send into a row; return the column of one that is not known, or None."""
         policy = self._options.unavailable_value
         for column, value in after.items() if policy != "keep" else ():
-            if value in _PLACEHOLDERS:
+            if is_placeholder(msgspec.json.encode(value)):
                 known = None if before is None else before.get(column, value)
-                if before is not None and known not in _PLACEHOLDERS:
+                if before is not None and not is_placeholder(msgspec.json.encode(known)):
                     after[column] = known
                 elif policy == "null":
                     after[column] = None

@@ -7,7 +7,6 @@ Rules: docs/spec/debezium-json.md.
 
 from __future__ import annotations
 
-import base64
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import msgspec
@@ -18,6 +17,7 @@ from ingest.formats.connect import envelope_schema, key_columns, payload_of, row
 from ingest.formats.form import Form
 from ingest.formats.template import ImageRef, ValueTemplate
 from ingest.formats.typed import Typed
+from ingest.formats.unavailable import is_placeholder, may_hold
 from ingest.model.cache import Cache
 from ingest.model.change import TOMBSTONE, Kind, Reject, Skip
 from ingest.model.jsontext import MALFORMED, fields_of, reason
@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     from ingest.model.table import TableId
 
 _NULL = msgspec.Raw(b"null")
-_UNAVAILABLE = b"__debezium_unavailable_value"
-_UNAVAILABLE_BYTES = base64.b64encode(_UNAVAILABLE)
-_PLACEHOLDERS = (b'"' + _UNAVAILABLE + b'"', b'"' + _UNAVAILABLE_BYTES + b'"')
 _INLINE_SCHEMAS: Cache[tuple[bool, bool, frozenset[str], bytes], Typed] = Cache(10_000, 128 << 20)
 """Inline schemas of envelopes, for all decoders of this process: with types or only STRING, of rows or of keys, beside
 which columns that the pipeline declares."""
@@ -216,8 +213,7 @@ class DebeziumDecoder:
             return (table, kind, before, None, key, None)
         if after is None:
             return Reject("no-after", f"op {op!r} needs an after image", table)
-        text = bytes(after)
-        if _UNAVAILABLE in text or _UNAVAILABLE_BYTES in text:
+        if may_hold(bytes(after)):
             return self._restore(table, kind, before, after, key)
         return (table, kind, None if kind is Kind.INSERT else before, after, key, None)
 
@@ -248,9 +244,9 @@ class DebeziumDecoder:
             old = {} if before is None else fields_of(before)
             for column, raw in fields_of(after).items():
                 text = bytes(raw)
-                if text in _PLACEHOLDERS:
+                if is_placeholder(text):
                     known = old.get(column)
-                    if known is not None and bytes(known) not in _PLACEHOLDERS:
+                    if known is not None and not is_placeholder(bytes(known)):
                         text = bytes(known)
                     elif policy == "null":
                         text = b"null"

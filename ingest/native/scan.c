@@ -260,6 +260,9 @@ const char *scan_row(const char *p, const char *end, Row *row, const Row *like)
 
 static const char UNAVAILABLE[] = "__debezium_unavailable_value";
 static const char UNAVAILABLE_BYTES[] = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==";
+static const char UNAVAILABLE_NUMBERS[] =
+    "95,95,100,101,98,101,122,105,117,109,95,117,110,97,118,97,105,108,97,98,108,101,95,118,97,108,117,101";
+static const char UNAVAILABLE_UUID[] = "b68a35a7-17ad-35b3-af2a-ae46edb4545a";
 _Static_assert(sizeof UNAVAILABLE + 1 == MIN_UNAVAILABLE, "the text with its quotes");
 
 /* Return whether there may be `__`, or what base64 makes of it at a text's beginning. */
@@ -285,9 +288,14 @@ static bool is_suspect(const char *text, size_t size)
     return false;
 }
 
-/* Return whether there is what Debezium writes in the place of a value that it does not have. */
+/* Return whether there is what Debezium writes in the place of a value that it does not have: numbers and UUIDs only in
+   arrays. */
 bool is_unavailable(const char *text, size_t size)
 {
+    if (size && text[0] == '[' &&
+        (memmem(text, size, UNAVAILABLE_NUMBERS, sizeof UNAVAILABLE_NUMBERS - 1) ||
+         memmem(text, size, UNAVAILABLE_UUID, sizeof UNAVAILABLE_UUID - 1)))
+        return true;
     if (!is_suspect(text, size))
         return false;
     return memmem(text, size, UNAVAILABLE, sizeof UNAVAILABLE - 1) ||

@@ -69,8 +69,13 @@ static bool same_rows(const Row *a, const Row *b)
 static void see_utf8(const char *text, size_t size)
 {
     HOLDS(is_utf8(text, size) == plain_utf8((const uint8_t *)text, size));
-    HOLDS(is_unavailable(text, size) == (contains(text, size, "__debezium_unavailable_value") ||
-                                         contains(text, size, "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==")));
+    bool array = size && text[0] == '[';
+    HOLDS(is_unavailable(text, size) ==
+          (contains(text, size, "__debezium_unavailable_value") ||
+           contains(text, size, "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==") ||
+           (array && contains(text, size, "b68a35a7-17ad-35b3-af2a-ae46edb4545a")) ||
+           (array && contains(text, size, "95,95,100,101,98,101,122,105,117,109,95,117,110,97,118,97,105,108,97,98,"
+                                          "108,101,95,118,97,108,117,101"))));
 }
 
 static void see_value(const char *text, size_t size)

@@ -93,7 +93,14 @@ a_text = st.one_of(
         '"\x7f"', '"aGk="', '"tex"', '"texts"', '"text\\""',
     ]),
 )  # fmt: skip
-a_scalar = st.one_of(a_number, a_text, st.sampled_from(["null", "true", "false", "nul", "True"]))
+a_scalar = st.one_of(
+    a_number,
+    a_text,
+    st.sampled_from([
+        "null", "true", "false", "nul", "True", f"[{','.join(str(byte) for byte in PLACEHOLDER.encode())}]",
+        f'["{PLACEHOLDER}"]', '["b68a35a7-17ad-35b3-af2a-ae46edb4545a"]', f'{{"{PLACEHOLDER}":"{PLACEHOLDER}"}}',
+    ]),
+)  # fmt: skip
 a_nested = st.recursive(
     a_scalar,
     lambda inner: st.one_of(
