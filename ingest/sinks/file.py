@@ -23,6 +23,7 @@ from ingest.sinks.sink import PlainSinkCoordinator, PlainWriter, SinkOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from io import FileIO
 
     from ingest.encode.change_encoder import RowChange
     from ingest.encode.upsert_encoder import Record
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from ingest.schema.evolve import SourceTable
     from ingest.schema.infer import Inference
 
+_BLOCK: Final = 1 << 16
+"""Bytes that are read at once to find the end of a file's last line."""
 _MAX_NAME: Final = 150
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
@@ -155,12 +158,9 @@ class FileWriter(PlainWriter):
         for name, lines in self._lines.items():
             path = self._folder / f"{name}.{self._run}.jsonl"
             try:
-                with path.open("ab", buffering=0) as file:
+                with path.open("a+b", buffering=0) as file:
                     fcntl.flock(file, fcntl.LOCK_EX)  # other tasks write to the same file
-                    data = b"\n".join(lines) + b"\n"
-                    while data:
-                        data = data[file.write(data) :]
-                    os.fsync(file.fileno())
+                    _append(file, b"\n".join(lines) + b"\n")
             except OSError as exc:
                 msg = f"cannot write {path}: {exc.strerror or exc}"
                 raise Unavailable(
@@ -171,3 +171,32 @@ class FileWriter(PlainWriter):
     def abort(self) -> None:
         """Forget what was not committed."""
         self._lines = {}
+
+
+def _append(file: FileIO, data: bytes) -> None:
+    """Add lines to a file: all of them, or none. Raises OSError.
+
+    A part of a line at the file's end is of a task that was killed. Its lines come again, and must not be added to it.
+    """
+    end = _end_of_lines(file)
+    file.truncate(end)
+    try:
+        while data:
+            data = data[file.write(data) :]
+        os.fsync(file.fileno())
+    except OSError:
+        file.truncate(end)
+        raise
+
+
+def _end_of_lines(file: FileIO) -> int:
+    """Return where the last whole line of a file ends."""
+    end = file.seek(0, os.SEEK_END)
+    while end > 0:
+        start = max(0, end - _BLOCK)
+        file.seek(start)
+        found = file.read(end - start).rfind(b"\n")
+        if found >= 0:
+            return start + found + 1
+        end = start
+    return 0
