@@ -42,6 +42,7 @@ _KINDS: Final[dict[str | None, Kind]] = {"INSERT": Kind.INSERT, "UPDATE": Kind.U
 _STATEMENTS: Final = frozenset({"CREATE", "ALTER", "ERASE", "DROP", "RENAME", "CINDEX", "DINDEX", "QUERY", "INIT_DDL"})
 _DDL: Final = Skip("ddl")
 _TRUNCATE: Final = Skip("truncate")
+_WATERMARK: Final = Skip("watermark")
 _LEFT_OUT: Final = Skip("not-included")
 _NO_ROWS: Final = Skip("no-rows")
 
@@ -236,6 +237,8 @@ class CanalDecoder:
         kind = (message.type or "").upper()
         if kind == "TRUNCATE":
             return _TRUNCATE
+        if kind == "TIDB_WATERMARK":
+            return _WATERMARK
         if message.isDdl or kind in _STATEMENTS:
             return _DDL
         if message.type is None:
