@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 _BLOCK: Final = 1 << 16
 """Bytes that are read at once to find the end of a file's last line."""
+_ON_ONE_LINE: Final = bytes.maketrans(b"\r\n", b"  ")
+"""Line breaks in JSON stand between values, never in a text."""
 _MAX_NAME: Final = 150
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
@@ -151,7 +153,7 @@ class FileWriter(PlainWriter):
     def write(self, records: Sequence[Record]) -> None:
         """Keep the lines until the commit."""
         for name, _, value in records:
-            self._lines.setdefault(name, []).append(bytes(value or b""))
+            self._lines.setdefault(name, []).append(bytes(value or b"").translate(_ON_ONE_LINE))
 
     def commit(self, _positions: Mapping[Split, int], _metadata: bytes, *, final: bool) -> None:  # noqa: ARG002
         """Add the lines to their files; raises Unavailable."""

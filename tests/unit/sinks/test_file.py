@@ -39,6 +39,13 @@ def test_a_disk_that_is_full_leaves_no_part_of_a_line(tmp_path: Path) -> None:
     assert (tmp_path / "t.1.jsonl").read_bytes().splitlines() == ROWS[:10]
 
 
+def test_a_value_with_line_breaks_is_one_line(tmp_path: Path) -> None:
+    write(tmp_path, [b'{"id":1,"list":[1,\r\n2],"text":"a\\nb"}'])
+    assert [json.loads(line) for line in (tmp_path / "t.1.jsonl").read_text().splitlines()] == [
+        {"id": 1, "list": [1, 2], "text": "a\nb"}
+    ]
+
+
 @pytest.mark.parametrize("left", [b"", ROWS[1] + b"\n"])
 @pytest.mark.parametrize("torn", [b'{"id":7,"te', b"x" * 200_000])
 def test_what_a_killed_task_left_of_a_line_does_not_spoil_the_next_one(
