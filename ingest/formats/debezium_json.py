@@ -20,8 +20,9 @@ from ingest.formats.typed import Typed
 from ingest.formats.unavailable import is_placeholder, may_hold
 from ingest.model.cache import Cache
 from ingest.model.change import TOMBSTONE, Kind, Reject, Skip
-from ingest.model.jsontext import MALFORMED, fields_of, reason
+from ingest.model.jsontext import MALFORMED, fields_of, object_of, reason
 from ingest.model.reject import Contradiction
+from ingest.model.table import show
 from ingest.schema.type_hints import TypeHints
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ _INLINE_SCHEMAS: Cache[tuple[bool, bool, frozenset[str], bytes], Typed] = Cache(
 """Inline schemas of envelopes, for all decoders of this process: with types or only STRING, of rows or of keys, beside
 which columns that the pipeline declares."""
 
+_OUR_KEY = b'{"TableId":'
+"""The beginning of keys that the sink `kafka` writes with `key.format: json`."""
 _KINDS: dict[str | None, Kind] = {"c": Kind.INSERT, "r": Kind.INSERT, "u": Kind.UPDATE, "d": Kind.DELETE}
 _OTHER_OPS = {"t": Skip("truncate"), "m": Skip("logical-decoding-message")}
 
@@ -159,7 +162,7 @@ class DebeziumDecoder:
             change = self._change(key, envelope)
             if type(change) is not tuple:
                 return change
-            table, kind, before, after, _, _ = change
+            table, kind, before, after, key, _ = change
             typed = None if schema == _NULL else self._inline_schema(bytes(schema), table)
             if before is None and after is None:
                 before = self._row_of_key(key, typed, table)
@@ -208,6 +211,9 @@ class DebeziumDecoder:
         if not source.table:
             return Reject("no-table", "source.table is missing, so the table is unknown")
         table = tuple(part for part in (source.db, source.schema, source.table) if part)
+        if key is not None and key.startswith(_OUR_KEY):
+            rows = bytes(envelope.before) + bytes(envelope.after)
+            key = key if b'"TableId"' in rows else _without_table(key, table)
         before, after = (None if raw == _NULL else raw for raw in (envelope.before, envelope.after))
         if kind is Kind.DELETE:
             return (table, kind, before, None, key, None)
@@ -257,6 +263,17 @@ class DebeziumDecoder:
         except MALFORMED as exc:
             return Reject("malformed", f"the row is not a JSON object: {reason(exc)}", table)
         return (table, kind, before, msgspec.Raw(b"{" + b",".join(parts) + b"}"), key, None)
+
+
+def _without_table(key: bytes, table: TableId) -> bytes:
+    """Return a key of our own sink without the table's id, which is no column; any other key as it is."""
+    try:
+        fields = fields_of(msgspec.Raw(key))
+        if msgspec.json.decode(fields.pop("TableId")) != show(table):
+            return key
+    except MALFORMED:
+        return key
+    return object_of({name: bytes(value) for name, value in fields.items()})
 
 
 # -- writing ---------------------------------------------------------------------------------------------------------
