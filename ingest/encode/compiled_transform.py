@@ -94,6 +94,12 @@ class CompiledTransform:
     None where that row has to go by itself."""
     was_inputs: tuple[Input, ...] = ()
 
+    @property
+    def changeable(self) -> bool:
+        """True if the filter asks for the time or for dice: what it says of a row now, it may not have said then."""
+        needs = frozenset() if self.condition is None else self.condition.needs
+        return any(is_ours(name) and name not in METADATA for name in needs)
+
 
 @dataclass(frozen=True, slots=True)
 class CompiledTransforms:

@@ -95,6 +95,8 @@ class ResultMerger:
         """The number of the filter's result; -1 where there is none."""
         self.was_at = -1 if program.was is None else places[program.was.slot]
         """The number of the result for the row before an update; -1 where there is none."""
+        self.changeable = program.changeable
+        """True if nobody can tell whether a row passed the filter that was written earlier."""
         names = [o.name for o in program.outputs]
         self._names = tuple(msgspec.json.encode(name)[1:-1] for name in names)
         self._layout = None if self._columns is None else tuple(
@@ -117,8 +119,9 @@ class ResultMerger:
             for o, _, write, _ in self._writers
         )
         return (
-            self.filter_at, self.was_at, self.program.soft_delete, bool(made.intersection(self.program.key)),
-            self._names, tuple(place for _, place, _, _ in self._writers), kinds.encode(),
+            self.filter_at, self.was_at, self.changeable, self.program.soft_delete,
+            bool(made.intersection(self.program.key)), self._names, tuple(place for _, place, _, _ in self._writers),
+            kinds.encode(),
             tuple(msgspec.json.encode(o.copy_of)[1:-1] if o.copy_of else write for o, _, write, _ in self._writers),
             self._layout,
         )  # fmt: skip

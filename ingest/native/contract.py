@@ -131,6 +131,8 @@ class ResultsSpec(msgspec.Struct, frozen=True):
     """The number of the result that says whether a row passes, or -1."""
     filter_before: int = -1
     """The number of the one that says whether the row before it did, or -1."""
+    changeable: bool = False
+    """True if nobody can tell whether the row before it did: the filter asks for the time, or for dice."""
     soft_delete: bool = False
     makes_key: bool = False
     """True if a result is of the primary key."""

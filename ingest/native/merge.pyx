@@ -173,7 +173,7 @@ cdef class Merger:
             if not self.is_pair(span, what, ignored):
                 return 0
             text_at(&columns[AT_TEXT], span.first, &raw)
-            passed = filter == NULL or truth_at(filter, span.row)
+            passed = results.changeable or filter == NULL or truth_at(filter, span.row)
             what = UPDATE if passed else INSERT
         elif what == (UPDATE | BOTH):
             if results.filter_before < 0 or results.makes_key:
@@ -183,6 +183,8 @@ cdef class Merger:
             key_only = True
         elif what not in (INSERT, UPDATE, UPDATE_ALONE, DELETE) or (what == UPDATE_ALONE and not passes):
             return 0
+        elif results.changeable and what != INSERT and not passes:
+            return 0  # the row may have been there
         elif what == DELETE and results.soft_delete:
             what = INSERT
         elif what == DELETE:

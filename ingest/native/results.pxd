@@ -32,6 +32,7 @@ cdef class ResultRows:
     cdef int column_count     # -1: all that a row has, then results that are new
     cdef int filter           # which result, or -1
     cdef int filter_before
+    cdef bint changeable
     cdef bint soft_delete
     cdef bint makes_key
     cdef list writers

@@ -182,7 +182,7 @@ cdef class ResultRows:
     def __cinit__(self, spec):
         cdef tuple results = spec.results
         self.filter, self.filter_before = spec.filter, spec.filter_before
-        self.soft_delete, self.makes_key = spec.soft_delete, spec.makes_key
+        self.changeable, self.soft_delete, self.makes_key = spec.changeable, spec.soft_delete, spec.makes_key
         if len(results) > MAX_FIELDS or self.filter < -1 or not -1 <= self.filter_before < MAX_MARKS:
             raise ValueError("too many results, or no such result")
         self.results = <Result *> PyMem_Calloc(<size_t> len(results) + 1, sizeof(Result))

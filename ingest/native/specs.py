@@ -252,13 +252,14 @@ def results_spec(merger: ResultMerger) -> ResultsSpec | None:
     """Return how rows are made of the results of a program."""
     if len(merger.program.outputs) > _MAX_RESULTS:
         return None
-    filter_at, was_at, soft_delete, key_made, names, places, kinds, writers, columns = merger.native_form()
+    filter_at, was_at, changeable, soft_delete, key_made, names, places, kinds, writers, columns = merger.native_form()
     results = zip(names, places, kinds.decode(), writers, strict=True)
     return ResultsSpec(
         tuple(ResultSpec(name, place, kind, write) for name, place, kind, write in results),
         columns,
         filter_at,
         was_at,
+        changeable=changeable,
         soft_delete=soft_delete,
         makes_key=key_made,
     )

@@ -56,8 +56,9 @@ class RowResults:
         if event & BOTH:
             before = merger.was(text, values, failed)
         encoder = self._encoders.of(merger.program.table)
-        # What a delete does not carry is unknown: the row may have been there
-        passes = (what == DELETE and partial and not merger.decides(text)) or merger.passes(values, failed)
+        # What a delete does not carry, or the filter said then, is unknown: the row may have been there
+        unknown = merger.changeable or (partial and not merger.decides(text))
+        passes = (what == DELETE and unknown) or merger.passes(values, failed)
         emit = records.append
         try:
             if not passes:
@@ -100,7 +101,8 @@ class RowResults:
         emit: Callable[[Any], None],
     ) -> None:
         """Delete a row that does not pass, if it was there."""
-        passed, old = before or (None if what == UPDATE_ALONE else False, None)
+        unknown = what == UPDATE_ALONE or (what != INSERT and merger.changeable)
+        passed, old = before or (None if unknown else False, None)
         if passed is False:
             self._result.skip(FILTERED, 1)
             return
@@ -113,8 +115,8 @@ class RowResults:
 def _row_before(merger: ResultMerger, text: bytes, values: Sequence[Any], failed: int, *, partial: bool) -> RowBefore:
     """Return whether the row before an update had passed (None: that is not known), and what it was."""
     try:
-        known = not partial or merger.decides(text)
+        known = not merger.changeable and (not partial or merger.decides(text))
         passed = merger.passes(values, failed) if known else None
         return passed, merger.row(text, values, failed, partial=partial)
     except RowError:
-        return False, None  # it was a reject, so that it was never written
+        return None if merger.changeable else False, None  # it was a reject, so that it was never written
