@@ -82,12 +82,25 @@ class SchemaStore:
         stored = self._checkpoint.schemas(self._rules.rules)
         self._tell_old_keys()
         rerouted = self._rules.reroute(stored)
-        known, policy = rerouted.schemas.sinks.items(), self._rules.policy
-        self._tables.prepare(table for table, schema in known if policy.allows(CreateTable(table, schema)))
+        self._prepare_known(stored, rerouted.schemas)
         if rerouted.sinks:
             self._apply(rerouted)
         self.schemas = rerouted.schemas
         return stored
+
+    def _prepare_known(self, stored: Schemas, now: Schemas) -> None:
+        """Make the sink ready for the tables that rows go to by the rules of now, and warn of topics that are gone.
+
+        Raises IngestError.
+        """
+        wanted = {target: now.sinks[target] for source in now.sources.values() for target in source.targets}
+        known = [table for table, schema in wanted.items() if self._rules.policy.allows(CreateTable(table, schema))]
+        for topic in sorted(self._tables.missing(table for table in known if table in stored.sinks)):
+            self._context.warn(
+                f"topic {topic} is not there, although its table was written before: it is made now, without these "
+                "rows (to have them, begin anew with another --checkpoint)"
+            )
+        self._tables.prepare(known)
 
     def evolve(self, observed: Iterable[tuple[TableId, TableSchema]]) -> Evolution | None:
         """Merge what tasks observed, and apply and store what changed; returns it, None where nothing changed.

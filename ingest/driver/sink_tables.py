@@ -39,6 +39,10 @@ class SinkTables:
                     raise ConfigError(msg, "route its tables to other topics, or change source.topic or topic-pattern")
         self._sink.prepare(wanted)
 
+    def missing(self, tables: Iterable[TableId]) -> set[str]:
+        """Return the topics of tables that are not there; raises TopicMissing where the sink may make none."""
+        return self._sink.missing(tables)
+
     def show_changes(self, events: Iterable[SchemaChange]) -> None:
         """Show lines for schema changes, where the sink has any."""
         self._show(self._sink.changed(events))

@@ -40,6 +40,7 @@ class Picky(PlainSinkCoordinator):
     def __init__(self, checkpoint: Checkpoint) -> None:
         self.checkpoint = checkpoint
         self.prepared: list[tuple[TableId, list[int]]] = []
+        self.gone: set[str] = set()
 
     def connect(self) -> str:
         return "sink"
@@ -49,6 +50,9 @@ class Picky(PlainSinkCoordinator):
 
     def topics(self, tables: Iterable[TableId]) -> set[str]:
         return {".".join(table) for table in tables}
+
+    def missing(self, tables: Iterable[TableId]) -> set[str]:
+        return self.gone & self.topics(tables)
 
     def prepare(self, tables: Iterable[TableId]) -> None:
         for table in tables:
@@ -112,6 +116,29 @@ def test_a_store_takes_over_what_another_run_left_and_prepares_the_sink_for_it()
     stored = again.store.take_over()
     assert stored.sinks == again.store.schemas.sinks == made.store.schemas.sinks
     assert again.sink.prepared == [(T, [1])]
+
+
+def test_a_topic_that_was_written_and_is_gone_is_said() -> None:
+    made = CompiledRule()
+    made.store.evolve([(T, schema("a"))])
+    again = CompiledRule()
+    again.checkpoint.storage.write("schemas/1.json", made.checkpoint.storage.read("schemas/1.json") or b"")
+    again.sink.gone = {"t"}
+    again.store.take_over()
+    (warning,) = again.told.warnings
+    assert warning.startswith("topic t is not there, although its table was written before")
+    assert again.sink.prepared == [(T, [1])]
+
+
+def test_a_table_that_rows_go_to_no_more_is_not_made_again() -> None:
+    made = CompiledRule()
+    made.store.evolve([(T, schema("a"))])
+    again = CompiledRule(route=[{"source-table": "t", "sink-table": "elsewhere"}], same_cluster=True)
+    again.checkpoint.storage.write("schemas/1.json", made.checkpoint.storage.read("schemas/1.json") or b"")
+    again.sink.gone = {"t", "elsewhere"}
+    again.store.take_over()
+    assert {table for table, _ in again.sink.prepared} == {("elsewhere",)}
+    assert again.told.warnings == [], "its topic is new"
 
 
 def test_what_the_sink_is_not_to_see_is_told_once() -> None:
