@@ -7,7 +7,9 @@ own files; the models that all pipelines share are here.
 from __future__ import annotations
 
 import re
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, Literal
+from zoneinfo import available_timezones
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -17,6 +19,7 @@ from ingest.deadletter.collector import DirtyDataCollector
 from ingest.expressions.clauses import condition, projection
 from ingest.expressions.lint import taken
 from ingest.model.table import SelectorError, selector
+from ingest.model.text import TextError
 from ingest.schema.routes import KeyRule, RouteRule, Rules, TransformRule
 
 if TYPE_CHECKING:
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
     from ingest.expressions.functions import Function
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
+_OFFSET: Final = re.compile(r"Z|(?:UTC|GMT|UT)?(?:[+-]\d{1,2}(?::\d\d){0,2})?")
+"""Time zones that need no list: their distance from UTC."""
 
 
 def _selector(text: str) -> str:
@@ -98,6 +103,20 @@ class Transform(Options):
     def key(self) -> tuple[str, ...]:
         """Return the names of the primary key's columns. Empty where the option is not given."""
         return tuple(part.strip() for part in (self.primary_keys or "").split(",") if part.strip())
+
+    @field_validator("primary_keys")
+    @classmethod
+    def _check_key(cls, value: str | None) -> str | None:
+        seen: set[str] = set()
+        at = 0
+        for part in (value or "").split(","):
+            name = part.strip()
+            if name in seen:
+                msg = f"{name[:100]!r} is there twice"
+                raise TextError(msg, at + part.index(name), len(name))
+            seen.update({name} if name else ())
+            at += len(part) + 1
+        return value
 
     @field_validator("projection")
     @classmethod
@@ -213,6 +232,17 @@ class PipelineOptions(Options):
     def _check_name(cls, value: str) -> str:
         if not _NAME.fullmatch(value) or value.strip(".") == "":
             msg = "a pipeline's name has letters, digits, '.', '_' and '-' only"
+            raise ValueError(msg)
+        return value
+
+    @field_validator("local_time_zone")
+    @classmethod
+    def _check_zone(cls, value: str) -> str:
+        names = set() if _OFFSET.fullmatch(value) else available_timezones()
+        if names and value not in names:
+            near = get_close_matches(value, names, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            msg = f"{value[:100]!r} is no time zone, like 'UTC', 'Europe/Berlin' or '+02:00'{hint}"
             raise ValueError(msg)
         return value
 
