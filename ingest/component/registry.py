@@ -132,7 +132,7 @@ def _package(entry: EntryPoint) -> str:
 def package_of(module: str) -> str | None:
     """Return a description of the package that a module belongs to, if the package has components; else None.
 
-    The text is like `the package acme-ingest (format maxwell-json, sink sqlite)`. None is also for modules of ingest.
+    The text is like `the package acme-ingest (format databus-json, sink sqlite)`. None is also for modules of ingest.
     """
     top = module.partition(".")[0]
     found = [

@@ -10,7 +10,7 @@ from typing import Final
 FORMATS: Final = frozenset({
     "avro", "avro-confluent", "bson", "changelog-json", "confluent-json", "cbor", "csv", "debezium-avro",
     "debezium-avro-confluent", "debezium-bson", "debezium-protobuf", "dts-json", "dms-json", "json-schema",
-    "json_sr", "maxwell-json", "msgpack", "ogg-json", "orc", "parquet", "protobuf", "protobuf-confluent", "raw",
+    "json_sr", "msgpack", "orc", "parquet", "protobuf", "protobuf-confluent", "raw",
     "singlestore-json", "text", "ticdc-json", "ticdc-open-protocol", "xml",
 })  # fmt: skip
 """Formats of records in Kafka that this program lacks."""

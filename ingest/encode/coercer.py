@@ -117,7 +117,16 @@ class RowCoercer:
                 if not self.static:
                     raise Drift
                 self._withhold(name)
+        if declared is not None and declared.sparse:
+            self._check_whole(row)
         return {name: text[name] for name in row if name in text}
+
+    def _check_whole(self, row: Mapping[str, bytes]) -> None:
+        """Raise RowError where a row lacks columns of its table, so that their values are not known."""
+        missing = [name for name in self.source_types if name not in row]
+        if missing:
+            names = ", ".join(repr(name) for name in missing[:5]) + (", …" if len(missing) > 5 else "")
+            raise RowError("unavailable-value", f"the row after an update was sent without {names}")
 
     def own(self, name: str, column_type: DataType, value: bytes) -> bytes | None:
         """Respell a value as its column's type has it: the same object where it is so already, None for none."""

@@ -76,6 +76,8 @@ FORMATS: Registry[Options] = Registry(
     {
         "debezium-json": "ingest.formats.debezium_json:DebeziumJson",
         "canal-json": "ingest.formats.canal_json:CanalJson",
+        "maxwell-json": "ingest.formats.maxwell_json:MaxwellJson",
+        "ogg-json": "ingest.formats.ogg_json:OggJson",
         "json": "ingest.formats.json:Json",
         "avro": "ingest.formats.avro:Avro",
         "avro-confluent": "ingest.formats.avro_confluent:AvroConfluent",

@@ -50,8 +50,8 @@ class DebeziumJson(InlineSchemaOptions):
 
     name: ClassVar[str] = "debezium-json"
     codes: ClassVar[Mapping[str, str]] = {
-        "unknown-op": "`op` is none of Debezium's",
-        "unavailable-value": "Debezium's placeholder for a value that the database did not send",
+        "unknown-op": "`op`, or `op_type`, is none of the format's",
+        "unavailable-value": "the database did not send a value that did not change",
     }
 
     schema_include: bool = Field(False, alias="debezium-json.schema-include")

@@ -217,7 +217,8 @@ class MetadataColumns:
             renamed = {extra.key_prefix + name: data_type for name, data_type in of_key.types.items()} | renamed
         overlay = declared is not None and declared.overlay
         read = None if declared is None else declared.read_before
-        return InlineSchema({**renamed, **self._types}, primary, overlay, self._reader(read))
+        sparse = declared is not None and declared.sparse
+        return InlineSchema({**renamed, **self._types}, primary, overlay, self._reader(read), sparse)
 
 
 def _shown(value: bytes) -> str:

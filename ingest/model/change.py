@@ -43,6 +43,9 @@ class InlineSchema:
 
     It raises RowError. It is called only where the before image is needed.
     """
+    sparse: bool = False
+    """True if the row after the change may lack columns that the table has. Their values are not known, so that the row
+    is a reject then, `unavailable-value`."""
 
 
 Change: TypeAlias = "tuple[TableId, Kind, msgspec.Raw | None, msgspec.Raw | None, bytes | None, InlineSchema | None]"

@@ -110,6 +110,8 @@ cdef class DecodedEncoder:
 
     cdef RowEncoder read_change(self, Workspace *ws, tuple given, Change *change):
         """Read a change; return the encoder of its table, or None for a fallback."""
+        cdef RowEncoder encoder
+        cdef bint sparse = False
         if len(given) != MEMBERS:
             return None
         table, kind, before, after, message_key, declared = given
@@ -137,12 +139,15 @@ cdef class DecodedEncoder:
                     return None
             elif before is not None and declared.read_before is not None:
                 return None
+            sparse = declared.sparse
             self.held = (names, before)
         if not scan_image(before, &ws.before, NULL):
             return None
         if not scan_image(after, &ws.after, &ws.before if ws.before.size else NULL):
             return None
-        return self.find_table(table)
+        encoder = self.find_table(table)
+        # A row that lacks a column of its table is for the reference, which says that it does
+        return None if sparse and encoder is not None and ws.after.count < encoder.own else encoder
 
     cdef int take_one(
         self, Workspace *ws, object given, object message, EncodedBatch batch, TransformRows rows

@@ -52,8 +52,8 @@ class FileSink(SinkOptions):
     """A directory; it is made where it is not there. Each table has a file of its own for each run in it."""
 
     value_format: WrittenFormatName = Field("debezium-json", alias="value.format")
-    """`debezium-json`, `canal-json`: each line tells what happened to a row. `json`: the row after an insert or update;
-    a delete is an empty line, or with `file.envelope` a null value under its key."""
+    """`debezium-json`, `canal-json`, `maxwell-json`, `ogg-json`: each line tells what happened to a row. `json`: the
+    row after an insert or update; a delete is an empty line, or with `file.envelope` a null value under its key."""
 
     envelope: bool = Field(False, alias="file.envelope")
     """Each line is `{"key":…,"value":…}`: the primary key's columns beside the value."""

@@ -41,9 +41,9 @@ class KafkaSink(TopicsOptions):
     """`kafka`."""
 
     value_format: WrittenFormatName = Field("debezium-json", alias="value.format")
-    """`debezium-json`, `canal-json`: what happened to a row, with the row before it where the source told it. `json`:
-    the row after an insert or update; a delete is a null value under its key, and cannot be said without `key.format`:
-    it is left out and counted."""
+    """`debezium-json`, `canal-json`, `maxwell-json`, `ogg-json`: what happened to a row, with the row before it where
+    the source told it. `json`: the row after an insert or update; a delete is a null value under its key, and cannot be
+    said without `key.format`: it is left out and counted."""
 
     key_format: Literal["json", "csv"] | None = Field(None, alias="key.format")
     """Records have keys of the table and its primary key: `json` is `{"TableId":"shop.orders","id":1}`, `csv` is

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 DOCS = Path(__file__).parent.parent.parent / "docs" / "extending.md"
 PIPELINE = """\
-source: {type: file, path: in.jsonl, value.format: maxwell-json, scan.max.pre.fetch.records: 0}
+source: {type: file, path: in.jsonl, value.format: databus-json, scan.max.pre.fetch.records: 0}
 sink: {type: sqlite, path: out.db}
 transform: [{source-table: \\.*, primary-keys: id}]
 """
@@ -52,7 +52,7 @@ def ingest(folder: Path, site: Path, *args: str) -> Result:
     return finish(subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
 
 
-def maxwell(kind: str, table: str, data: dict[str, Any], old: dict[str, Any] | None = None) -> str:
+def databus(kind: str, table: str, data: dict[str, Any], old: dict[str, Any] | None = None) -> str:
     message = {"database": "shop", "table": table, "type": kind, "ts": 1, "data": data}
     return json.dumps(message | ({} if old is None else {"old": old})) + "\n"
 
@@ -62,10 +62,10 @@ def test_a_format_and_a_sink_of_another_package_run(tmp_path: Path, site: Path) 
     (tmp_path / "p.yaml").write_text(PIPELINE)
     source = tmp_path / "in.jsonl"
     source.write_text(
-        maxwell("insert", "orders", {"id": 1, "n": 1})
-        + maxwell("insert", "orders", {"id": 2, "n": 2})
-        + maxwell("insert", "products", {"id": 1, "name": "tea"})
-        + maxwell("update", "orders", {"id": 3, "n": 2}, {"id": 2})
+        databus("insert", "orders", {"id": 1, "n": 1})
+        + databus("insert", "orders", {"id": 2, "n": 2})
+        + databus("insert", "products", {"id": 1, "name": "tea"})
+        + databus("update", "orders", {"id": 3, "n": 2}, {"id": 2})
     )
     run = ("run", "p.yaml", "--once", "--checkpoint", "c", "--master", "local[2]")
     ran = ingest(tmp_path, site, *run)
@@ -81,7 +81,7 @@ def test_a_format_and_a_sink_of_another_package_run(tmp_path: Path, site: Path) 
         '{"TableId":"shop.products","id":1}': {"id": 1, "name": "tea"},
     }
     with source.open("a") as more:
-        more.write(maxwell("delete", "orders", {"id": 1, "n": 1}))
+        more.write(databus("delete", "orders", {"id": 1, "n": 1}))
     assert ingest(tmp_path, site, *run).code == 0
     assert '{"TableId":"shop.orders","id":1}' not in rows()
 
@@ -89,15 +89,15 @@ def test_a_format_and_a_sink_of_another_package_run(tmp_path: Path, site: Path) 
         more.write('{"database":"shop"}\n')
     bad = ingest(tmp_path, site, *run)
     assert bad.code == 65, bad.err
-    assert "not a message of Maxwell's" in bad.err
+    assert "not a message of the bus" in bad.err
 
 
 def test_pipelines_with_them_are_tested_without_them(tmp_path: Path, site: Path) -> None:
     (tmp_path / "scenarios").mkdir()
     (tmp_path / "scenarios" / "a.yaml").write_text(
-        "title: Maxwell into SQLite\n"
+        "title: Databus into SQLite\n"
         "pipeline:\n"
-        "  source: {value.format: maxwell-json}\n"
+        "  source: {value.format: databus-json}\n"
         "  sink: {type: sqlite, path: nowhere/out.db}\n"
         "  transform: [{source-table: shop.orders, primary-keys: id}]\n"
         "messages:\n"
@@ -113,25 +113,25 @@ def test_pipelines_with_them_are_tested_without_them(tmp_path: Path, site: Path)
 
 
 def test_their_options_are_checked_as_ours_are(tmp_path: Path, site: Path) -> None:
-    source = "source: {type: file, path: in.jsonl, value.format: maxwell-json, maxwell-json.ignore-parse-error: true}\n"
+    source = "source: {type: file, path: in.jsonl, value.format: databus-json, databus-json.ignore-parse-error: true}\n"
     (tmp_path / "a.yaml").write_text(source + "sink: {type: sqlite}\n")
     (tmp_path / "b.yaml").write_text(
-        "source: {type: file, path: in.jsonl, value.format: maxwel-json}\nsink: {type: sqllite, path: out.db}\n"
+        "source: {type: file, path: in.jsonl, value.format: databu-json}\nsink: {type: sqllite, path: out.db}\n"
     )
     (tmp_path / "c.yaml").write_text(
-        "source: {type: file, path: in.jsonl, value.format: json, maxwell-json.ignore-parse-errors: true}\n"
-        "sink: {type: file, path: out, value.format: maxwell-json}\n"
+        "source: {type: file, path: in.jsonl, value.format: json, databus-json.ignore-parse-errors: true}\n"
+        "sink: {type: file, path: out, value.format: databus-json}\n"
     )
     found = ingest(tmp_path, site, "check", "a.yaml", "b.yaml", "c.yaml")
     assert found.code == 78
     for text in (
-        "a.yaml:1:66: error: unknown option 'maxwell-json.ignore-parse-error' in maxwell-json, did you mean",
+        "a.yaml:1:66: error: unknown option 'databus-json.ignore-parse-error' in databus-json, did you mean",
         "a.yaml:2:7: error: option 'path' is missing in sink",
-        "b.yaml:1:52: error: value.format: 'maxwel-json' is not possible, did you mean 'maxwell-json'?",
+        "b.yaml:1:52: error: value.format: 'databu-json' is not possible, did you mean 'databus-json'?",
         "b.yaml:2:14: error: unknown sink type 'sqllite', did you mean 'sqlite'? (known: upsert-kafka, kafka, print,",
         ", sqlite)",
-        "c.yaml:1:58: error: unknown option 'maxwell-json.ignore-parse-errors' in source",
-        "c.yaml:2:45: error: value.format: 'maxwell-json' can be read, not written",
+        "c.yaml:1:58: error: unknown option 'databus-json.ignore-parse-errors' in source",
+        "c.yaml:2:45: error: value.format: 'databus-json' can be read, not written",
     ):
         assert text in found.out + found.err
     without = ingest(tmp_path, tmp_path / "nowhere", "check", "a.yaml")
@@ -140,9 +140,9 @@ def test_their_options_are_checked_as_ours_are(tmp_path: Path, site: Path) -> No
 
 
 SCENARIO = """\
-title: Maxwell into SQLite
+title: Databus into SQLite
 pipeline:
-  source: {value.format: maxwell-json}
+  source: {value.format: databus-json}
   sink: {type: sqlite, path: nowhere/out.db}
   transform: [{source-table: shop.orders, primary-keys: id}]
 messages:
@@ -150,7 +150,7 @@ messages:
   - {value: null}
 records: []
 """
-PACKAGE = "the package acme_ingest (format maxwell-json, sink sqlite)"
+PACKAGE = "the package acme_ingest (format databus-json, sink sqlite)"
 DECODE = "return [TOMBSTONE if value is None else self._one(value) for value in values]"
 
 
@@ -159,23 +159,23 @@ DECODE = "return [TOMBSTONE if value is None else self._one(value) for value in 
     [
         (
             DECODE, "return [self._one(value) for value in values if value is not None]",
-            ["the format 'maxwell-json' returned a list of 1 for 2 records of topic topic; it owes a list with one ",
+            ["the format 'databus-json' returned a list of 1 for 2 records of topic topic; it owes a list with one ",
              f"result for each: this is a bug of {PACKAGE}"],
         ),
         (
             DECODE, "return [TOMBSTONE for value in [*values, None]]",
-            ["the format 'maxwell-json' returned a list of 3 for 2 records"],
+            ["the format 'databus-json' returned a list of 3 for 2 records"],
         ),
         (
             DECODE, "return map(self._one, values)",
-            ["the format 'maxwell-json' returned no list, but map, for 2 records"],
+            ["the format 'databus-json' returned no list, but map, for 2 records"],
         ),
         (
             DECODE, "raise ValueError('no licence')",
-            [f"{PACKAGE} failed in MaxwellDecoder.decode: ValueError: no licence", "tell the authors of that package",
+            [f"{PACKAGE} failed in DatabusDecoder.decode: ValueError: no licence", "tell the authors of that package",
              "the stack trace is above", "Traceback (most recent call last)"],
         ),
-        ("def decode(self,", "def decodes(self,", [f"{PACKAGE} failed in MaxwellDecoder: AttributeError: "]),
+        ("def decode(self,", "def decodes(self,", [f"{PACKAGE} failed in DatabusDecoder: AttributeError: "]),
         ("to = show(target)", "to = show(None)", [f"{PACKAGE} failed in SqliteSink.encoder: TypeError: "]),
     ],
     ids=["too-few", "too-many", "no-list", "raises", "lacks-a-method", "sink-raises"],
@@ -203,10 +203,10 @@ def test_a_decoder_that_loses_records_ends_a_run(tmp_path: Path, site: Path) -> 
     module = site / "acme_ingest.py"
     module.write_text(module.read_text().replace(DECODE, "return [self._one(value) for value in values][1:]"))
     (tmp_path / "p.yaml").write_text(PIPELINE)
-    (tmp_path / "in.jsonl").write_text(maxwell("insert", "orders", {"id": 1}) + maxwell("insert", "orders", {"id": 2}))
+    (tmp_path / "in.jsonl").write_text(databus("insert", "orders", {"id": 1}) + databus("insert", "orders", {"id": 2}))
     ran = ingest(tmp_path, site, "run", "p.yaml", "--once", "--checkpoint", "c", "--master", "local[1]")
     assert ran.code == 1, ran.err
-    assert "error: the format 'maxwell-json' returned a list of 1 for 2 records of topic in;" in ran.err
+    assert "error: the format 'databus-json' returned a list of 1 for 2 records of topic in;" in ran.err
     assert "bug of ingest" not in ran.err
     with closing(sqlite3.connect(tmp_path / "out.db")) as database:
         assert database.execute("SELECT count(*) FROM rows").fetchone() == (0,)
@@ -220,7 +220,7 @@ def test_a_component_that_lacks_an_attribute_is_refused_by_check(tmp_path: Path,
     found = ingest(tmp_path, site, "check", "p.yaml")
     assert found.code == 78
     for text in (
-        "'maxwell-json' of the package acme_ingest lacks ignore_parse_errors: acme_ingest:MaxwellJson",
+        "'databus-json' of the package acme_ingest lacks ignore_parse_errors: acme_ingest:DatabusJson",
         "'sqlite' of the package acme_ingest lacks type: acme_ingest:SqliteSink",
     ):
         assert text in found.out + found.err

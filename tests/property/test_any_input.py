@@ -33,6 +33,15 @@ SEEDS = [
         b'{"data":[{"id":"1","n":"5"}],"database":"d","table":"t","type":"UPDATE","old":[{"n":"4"}],"pkNames":["id"],'
         b'"sqlType":{"id":4,"n":-5},"mysqlType":{"id":"int(11)","n":"bigint unsigned"},"isDdl":false}'
     ),
+    (
+        b'{"database":"d","table":"t","type":"update","ts":1477053234,"xid":7,"commit":true,"primary_key_columns":["id"],'
+        b'"data":{"id":1,"n":5,"at":"2016-10-21 05:33:37.523000"},"old":{"n":null}}'
+    ),
+    b'{"database":"d","table":"t","pk.id":1}',
+    (
+        b'{"table":"d.t","op_type":"U","op_ts":"2020-05-13 15:40:06.000000","pos":"0143","primary_keys":["id"],'
+        b'"before":{"id":1,"n":5,"n_isMissing":true},"after":{"id":1,"n":5,"at":"2016-10-21 05:33:37.523000"}}'
+    ),
     b'{"id":1,"a":{"b":{"c":[1,2.50,1e999,"\\ud83d\\ude00"]}},"t":"2020-01-31 12:13:14.5"}',
 ]
 VARIANTS: list[dict[str, Any]] = [
@@ -43,6 +52,10 @@ VARIANTS: list[dict[str, Any]] = [
     {"value.format": "canal-json"},
     {"value.format": "canal-json", "canal-json.infer-schema.strategy": "SQL_TYPE"},
     {"value.format": "canal-json", "canal-json.infer-schema.strategy": "MYSQL_TYPE"},
+    {"value.format": "maxwell-json"},
+    {"value.format": "maxwell-json", "metadata.list": "topic,offset", "value.fields-prefix": "v_"},
+    {"value.format": "ogg-json"},
+    {"value.format": "ogg-json", "ogg-json.unavailable-value": "null", "schema.inference.strategy": "static"},
     {"value.format": "json", "key.format": "json", "metadata.list": "__raw_key__,__raw_value__"},
     {"value.format": "json", "json.infer-schema.flatten-nested-columns.enable": True,
      "json.infer-schema.fixed-types": "id BIGINT, t TIMESTAMP(3), d DECIMAL(4,2)"},

@@ -27,6 +27,7 @@ LAID_OUT: list[Any] = [
     for options in (
         {}, {"key.format": "json"}, {"key.format": "csv", "partition.strategy": "hash-by-key"},
         {"value.format": "canal-json"}, {"value.format": "canal-json", "key.format": "json"}, {"value.format": "json"},
+        {"value.format": "maxwell-json", "key.format": "json"}, {"value.format": "ogg-json"},
         {"value.format": "json", "key.format": "json"},
     )
 ]  # fmt: skip

@@ -23,11 +23,28 @@ FORMS: list[tuple[str, dict[str, Any]]] = [
     ("debezium-json", {}),
     ("canal-json", {}),
     ("canal-json", {"canal-json.database.include": "d", "canal-json.table.include": "t|v.*"}),
+    ("maxwell-json", {}),
+    ("ogg-json", {}),
     ("json", {}),
     ("json", {"json.infer-schema.flatten-nested-columns.enable": True}),
     ("json", {"json.decode.parser-table-id.fields": "b, a"}),
 ]
 """Formats with options that bear on how messages are read."""
+
+
+def a_message_of_maxwell(
+    draw: Any, table: str, number: int, row: str, before: str
+) -> tuple[bytes | None, bytes | None]:
+    """Return a message with the row's number in its key. Its key's columns are said in it, in its key, or nowhere."""
+    kind = draw(st.sampled_from(["insert", "update", "delete", "update", "bootstrap-insert", "table-alter"]))
+    old = draw(st.sampled_from(["", f',"old":{before}', ',"old":{"a":1}', ',"old":null']))
+    said = draw(st.sampled_from(['"primary_key_columns":["id"],', "", ""]))
+    key = draw(st.sampled_from([
+        f'{{"database":"d","table":"{table}","pk.id":{number}}}', f'["d","{table}",[{{"id":{number}}}]]',
+        f'{{"database":"d","table":"{table}","_uuid":"x"}}', f'{{"id":{number}}}',
+    ]))  # fmt: skip
+    text = f'{{"database":"d","table":"{table}","type":"{kind}","ts":1,"xid":5,{said}"data":{row}{old}}}'
+    return key.encode(), text.encode()
 
 
 @st.composite
@@ -53,6 +70,15 @@ def a_message(draw: Any, form: str) -> tuple[bytes | None, bytes | None]:
         images = f'"before":{before},"after":{row}' if op == "u" else images
         text = f'{{{images},"source":{{"db":"d","table":"{table}"}},"op":"{op}"}}'
         return f'{{"id":{key}}}'.encode(), text.encode()
+    if form == "maxwell-json":
+        return a_message_of_maxwell(draw, table, key, row, before)
+    if form == "ogg-json":
+        op = draw(st.sampled_from("IIUUDT"))
+        images = {"I": f'"after":{row}', "U": f'"before":{before},"after":{row}', "D": f'"before":{row},"after":null'}
+        known = draw(st.sampled_from(['"primary_keys":["id"],', '"primary_keys":["id"],', ""]))
+        images["U"] = draw(st.sampled_from([images["U"], f'"after":{row}', f'"before":{row},"after":{row}']))
+        image = images.get(op, '"after":null')
+        return None, f'{{"table":"d.{table}","op_type":"{op}",{known}{image}}}'.encode()
     kind = draw(st.sampled_from(["INSERT", "UPDATE", "DELETE"]))
     rows = ",".join([row] * draw(st.sampled_from([1, 1, 1, 2])))
     text = f'{{"data":[{rows}],"database":"d","old":null,"pkNames":["id"],"table":"{table}","type":"{kind}"}}'

@@ -13,6 +13,8 @@ GARBAGE = [None, b"", b"[]", b"null", b"1", b'"x"', b"\xff\xfe", b"[" * 10_000, 
 GOOD = {
     "debezium-json": b'{"op":"c","after":{"id":1},"source":{"db":"a","table":"b"}}',
     "canal-json": b'{"data":[{"id":1}],"database":"a","table":"b","type":"INSERT"}',
+    "maxwell-json": b'{"database":"a","table":"b","type":"insert","data":{"id":1}}',
+    "ogg-json": b'{"table":"a.b","op_type":"I","after":{"id":1}}',
     "json": b'{"id":1}',
 }
 
