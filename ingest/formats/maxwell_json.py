@@ -13,6 +13,7 @@ import msgspec
 from pydantic import Field
 
 from ingest.component.options import Options
+from ingest.formats.form import Form
 from ingest.formats.template import ImageRef, ValueTemplate
 from ingest.model.cache import Cache
 from ingest.model.change import TOMBSTONE, InlineSchema, Kind, Reject, Skip
@@ -62,7 +63,8 @@ class MaxwellJson(Options):
     as_string: bool = Field(False, alias="maxwell-json.infer-schema.primitive-as-string")
     """Every column is a STRING."""
 
-    form: ClassVar[None] = None
+    form: ClassVar[Form] = Form("maxwell")
+    said: ClassVar[None] = None
 
     @property
     def reading(self) -> TypeHints:

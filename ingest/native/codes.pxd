@@ -6,6 +6,7 @@ cpdef enum MessageForm:
     FORM_DEBEZIUM       # Debezium's, in its schema envelope or without
     FORM_ROWS           # values that are rows
     FORM_CANAL          # Canal's
+    FORM_MAXWELL        # Maxwell's; when they are read, their changes have Canal's form
 
 
 cpdef enum ColumnKind:  # the values that a column takes

@@ -128,11 +128,11 @@ class NativeEncoders:
         """Return a function of an id that returns the encoder of the table, or the reason why it is skipped."""
         form = self._format.form
         assert form is not None
-        canal, skips = form.name == "canal", form.skips
+        database_first, skips = form.name in {"canal", "maxwell"}, form.skips
 
         def find(text: bytes) -> RowEncoder | str | None:
             parts = [part.decode() for part in text.split(b"\0")[:-1]]
-            if canal:
+            if database_first:
                 database, _, name = parts
                 reason = None if skips is None else skips(database, name)
                 if reason is not None:

@@ -17,15 +17,16 @@ from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.stdint cimport UINT32_MAX
 
 from ingest.native.canal_messages cimport read_canal, read_next_row
-from ingest.native.codes cimport FORM_CANAL, FORM_DEBEZIUM, FORM_ROWS
+from ingest.native.codes cimport FORM_CANAL, FORM_DEBEZIUM, FORM_MAXWELL, FORM_ROWS
 from ingest.native.debezium_messages cimport read_debezium
 from ingest.native.extra_columns cimport ExtraColumns
+from ingest.native.maxwell_messages cimport read_maxwell
 from ingest.native.messages cimport ID_PARTS, Change, Said
 from ingest.native.object_record cimport ObjectRecord
 from ingest.native.records cimport BATCH_MESSAGES, EncodedBatch, Messages, RawRecord
 from ingest.native.row_encoder cimport RowEncoder, encode_change, feed_change
 from ingest.native.row_messages cimport RowForm, read_row_message
-from ingest.native.scan cimport is_utf8
+from ingest.native.scan cimport Text, is_utf8
 from ingest.native.table cimport count_touched
 from ingest.native.table_cache cimport TableCache
 from ingest.native.transform_rows cimport TransformRows
@@ -74,7 +75,7 @@ cdef class NativeEncoder:
 
     def __cinit__(self, spec, find, read, ExtraColumns extra=None):
         cdef int form = spec.form
-        if not 0 <= form <= <int> FORM_CANAL:
+        if not 0 <= form <= <int> FORM_MAXWELL:
             raise ValueError("messages are of one of the forms")
         self.form, self.tables, self.skips = form, TableCache(find), []
         self.said = Said(spec.types_member, read)
@@ -88,6 +89,7 @@ cdef class NativeEncoder:
         """Read a message that stands for a change: the encoder of its table, why it is skipped, or None for a fallback."""
         cdef const char *text = record.value
         cdef const char *end = text
+        cdef Text key
         cdef bint read
         cdef int i
         change.form, change.op, change.named = self.form, 0, 0
@@ -109,6 +111,10 @@ cdef class NativeEncoder:
             read = read_debezium(ws, self.said, text, end, change)
         elif self.form == FORM_CANAL:
             read = read_canal(ws, self.said, text, end, change)
+        elif self.form == FORM_MAXWELL:
+            change.form = FORM_CANAL  # the row of a delete in the place of the row after, an old row of what changed
+            key.text, key.size = record.key, record.key_size
+            read = read_maxwell(ws, text, end, &key, change)
         else:
             read = read_row_message(ws, self.rows, text, end, change)
         return self.tables.of(change.parts, change.id_parts) if read else None

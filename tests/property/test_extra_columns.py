@@ -18,6 +18,7 @@ from ingest.encode.encoder_cache import EncoderCache
 from ingest.formats.canal_json import CanalJson
 from ingest.formats.debezium_json import DebeziumJson
 from ingest.formats.json import Json
+from ingest.formats.maxwell_json import MaxwellJson
 from ingest.formats.metadata_columns import TYPES, ExtraColumns, MetadataColumns
 from ingest.model import types
 from ingest.model.record import METADATA
@@ -184,6 +185,12 @@ def a_value(draw: Any, form: Any, *, typed: bool) -> bytes | None:
         olds = olds if rows == row else draw(st.sampled_from(["null", f"[{part}, {part}]", f"[{part},null]"]))
         text = f'{{"data":[{rows}],"database":"shop","isDdl":false,"old":{olds},"pkNames":{primary},{said}'
         return (text + f'"table":"t","type":"{what}"}}').encode()
+    if form.name == "maxwell-json":
+        part = draw(an_object(draw(st.sampled_from([["id"], ["a"], ["a", "n"], []]))))
+        olds = draw(st.sampled_from(["", f',"old":{part}', f',"old":{part}', ',"old":null']))
+        primary = draw(st.sampled_from(['"primary_key_columns":["id"],', '"primary_key_columns":["a"],', "", ""]))
+        what = {"c": "insert", "u": "update", "d": "delete"}.get(kind, "bootstrap-insert")
+        return f'{{"database":"shop","table":"t","type":"{what}",{primary}"data":{row}{olds}}}'.encode()
     before = draw(st.sampled_from([old, "null"])) if kind in "ud" else draw(st.sampled_from(["null"] * 5 + [old]))
     after = "null" if kind == "d" else row
     text = f'{{"before":{before},"after":{after},"source":{{"db":"shop","table":"t"}},"op":"{kind}"}}'
@@ -197,6 +204,7 @@ FORMS: dict[str, Any] = {
     "debezium of texts": (DebeziumJson.model_validate({"debezium-json.infer-schema.primitive-as-string": True}), False),
     "canal": (CanalJson(), False),
     "canal with types": (CanalJson.model_validate({"canal-json.infer-schema.strategy": "SQL_TYPE"}), True),
+    "maxwell": (MaxwellJson(), False),
     "json": (Json(), False),
     "flattened json": (Json.model_validate({"json.infer-schema.flatten-nested-columns.enable": True}), False),
     "json in ISO 8601": (Json.model_validate({"json.timestamp-format.standard": "ISO-8601"}), False),

@@ -39,6 +39,7 @@ from ingest.encode.encoder_cache import EncoderCache
 from ingest.formats.canal_json import CanalJson
 from ingest.formats.debezium_json import DebeziumJson
 from ingest.formats.json import Json
+from ingest.formats.maxwell_json import MaxwellJson
 from ingest.native import native
 from ingest.schema.evolve import Schemas, SourceTable
 from ingest.schema.infer import Inference
@@ -181,6 +182,68 @@ def test_canal_as_the_book_has_it(data: Any) -> None:
     ]))  # fmt: skip
     form = CanalJson.model_validate(include)
     compare(form, table, source, sink, message, keyed=keyed, to=to, declared=declared)
+
+
+@settings(max_examples=examples(1000))
+@given(st.data())
+def test_maxwell_as_the_book_has_it(data: Any) -> None:
+    source, sink, usual = data.draw(a_case())
+    names = list(usual)
+    kinds = ['"insert"', '"update"', '"delete"', '"update"', '"bootstrap-insert"', '"table-alter"', "null", '"INSERT"']
+    kind = data.draw(st.sampled_from(kinds))
+    changed = data.draw(st.lists(st.sampled_from(names), min_size=1, unique=True))
+    row, old = data.draw(a_row(names, usual=usual)), data.draw(a_row(changed, usual=usual))
+    said = json.dumps(list(source.primary_key), ensure_ascii=False)
+    members = data.draw(st.sampled_from([said, "null", "null", "[]", '["no"]', '[ "id" , "a"]', "[1]"]))
+    fields = [
+        '"database":' + data.draw(st.sampled_from(['"shop"', '"shop"', '"shop"', '"a.b"', "null", '""'])),
+        '"table":"t"', f'"type":{kind}', '"ts":1477053217', '"xid":23396', '"commit":true',
+        f'"primary_key_columns":{members}', f'"data":{data.draw(st.sampled_from([row, row, row, "null", "[]", "{}"]))}',
+        f'"old":{data.draw(st.sampled_from([old, old, "null", "{}", "5"]))}',
+    ]  # fmt: skip
+    gone = data.draw(st.sampled_from([None, None, 0, 6, 8]))
+    fields = [field for i, field in enumerate(fields) if i != gone]
+    fields = data.draw(st.one_of(st.just(fields), st.permutations(fields)))
+    value = data.draw(space) + "{" + ",".join(fields) + "}" + data.draw(space)
+    key = data.draw(a_maxwell_key(list(source.primary_key)))
+    message = Message(*(None if part is None else part.encode("utf-8", "surrogatepass") for part in (key, value)))
+    table = data.draw(st.sampled_from([("shop", "t"), ("shop", "t"), ("a", "b", "t"), ("t",)]))
+    keyed, to = data.draw(st.booleans()), data.draw(A_SINK)
+    form = MaxwellJson.model_validate(
+        data.draw(st.sampled_from([{}, {}, {"maxwell-json.infer-schema.primitive-as-string": True}]))
+    )
+    compare(form, table, source, sink, message, keyed=keyed, to=to, declared=some_declared(data, source))
+
+
+@st.composite
+def a_maxwell_key(draw: Any, names: list[str]) -> str | None:
+    """A record's key, mostly as Maxwell writes it, mostly of these columns."""
+    names = draw(st.sampled_from([names, names, names, names[:1], [*names, "b"], [name.upper() for name in names]]))
+    columns = [(json.dumps(name.lower(), ensure_ascii=draw(st.booleans())), draw(a_number)) for name in names]
+    pairs = [f'"pk.{name[1:]}{draw(space)}:{value}' for name, value in columns]
+    ones = ",".join(f"{{{draw(space)}{name}:{value}}}" for name, value in columns)
+    own = ['"database":"shop"', '"table":"t"']
+    shuffled = draw(st.permutations([*own, *pairs, '"_uuid":"x"']))
+    texts = [
+        "{" + ", ".join([*own, *pairs]) + "}", "{" + ",".join(shuffled) + "}", "{" + ",".join(own) + "}",
+        "{" + ",".join(pairs) + "}", f'["shop","t",[{ones}]]', f'[ "shop" , "\\u0074" ,[{draw(space)}{ones} ] ]',
+        f'["shop",null,[{ones}]]', f'["shop","t",[{ones}],1]', '["shop","t",[]]', f'["shop","t",[{ones},]]',
+        f'["shop","t",[{{{",".join(f"{name}:{value}" for name, value in columns)}}}]]', '{"id":1}', "5", "", "x",
+        '["shop","\\ud800",[{"id":1}]]', '{"database":"\\ud800","table":"t","pk.id":1}',
+    ]  # fmt: skip
+    text: str | None = draw(st.sampled_from([*texts[:2], texts[4], *texts, None]))
+    return text
+
+
+@pytest.mark.parametrize("names", [["orderId"], ["orderId", "N"], ["ключ"], ["straße"], ["kİ"], ["\u212a"]])
+def test_names_of_keys_in_small_letters_mean_columns(names: list[str]) -> None:
+    kinds = {**dict.fromkeys(names, "BIGINT"), "v": "BIGINT"}
+    row = json.dumps(dict.fromkeys(kinds, 1), ensure_ascii=False)
+    key = "{" + ",".join(['"database":"shop"', '"table":"t"', *(f'"pk.{name.lower()}":1' for name in names)]) + "}"
+    value = f'{{"database":"shop","table":"t","type":"insert","data":{row}}}'
+    table = schema(kinds, tuple(names))
+    taken = compare(MaxwellJson(), ("shop", "t"), table, table, Message(key.encode(), value.encode()), keyed=True)
+    assert taken == all(name.isascii() or name == name.lower() for name in names)
 
 
 ONES = st.sampled_from([

@@ -19,6 +19,7 @@ from ingest.encode.encode import Encoded, encode
 from ingest.formats.canal_json import CanalJson
 from ingest.formats.debezium_json import DebeziumJson
 from ingest.formats.json import Json
+from ingest.formats.maxwell_json import MaxwellJson
 from ingest.model import types
 from ingest.model.change import InlineSchema, Kind, Reject, Skip
 from ingest.model.reject import RowError
@@ -226,7 +227,10 @@ def test_a_batch_holds_the_rows_that_are_written_as_they_came() -> None:
     assert [value for batch in batches for _, _, value in batch] == [text.encode() for text in texts]
 
 
-@pytest.mark.parametrize(("form", "made"), [("debezium-json", DebeziumJson), ("canal-json", CanalJson), ("json", Json)])
+@pytest.mark.parametrize(
+    ("form", "made"),
+    [("debezium-json", DebeziumJson), ("canal-json", CanalJson), ("maxwell-json", MaxwellJson), ("json", Json)],
+)
 def test_whole_runs_that_are_decoded_in_python_are_the_same_without_it(form: str, made: Any) -> None:
     """As with a format of a plugin, which has no form."""
 

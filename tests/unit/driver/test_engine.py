@@ -256,6 +256,8 @@ UPSERTS = {"type": "upsert-kafka", "properties.bootstrap.servers": "memory:1", "
     [
         ({}, []),
         ({"source": {"value.format": "canal-json"}, "sink": KEYED}, []),
+        ({"source": {"value.format": "maxwell-json"}, "sink": KEYED}, []),
+        ({"source": {"value.format": "ogg-json"}, "sink": KEYED}, ["none that native"]),
         ({"transform": FILTER}, []),
         ({"source": {"metadata.list": "offset"}}, []),
         ({"source": {"value.format": "json", "key.format": "json"}}, []),
