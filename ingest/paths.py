@@ -1,18 +1,57 @@
-"""Places on this machine: the directory that this tool keeps its files in, and the Java launcher."""
+"""Places of files: this tool's directories on this machine, the Java launcher, and what is on other machines."""
 
 from __future__ import annotations
 
+import atexit
 import fcntl
+import hashlib
 import os
+import re
 import shutil
+import tempfile
 from contextlib import contextmanager
+from functools import cache as once
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ingest.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+_URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://.*", re.DOTALL)
+
+
+def is_remote(where: str) -> bool:
+    """Return whether a place is a URI of one of Hadoop's file systems, and not a path on this machine."""
+    return _URI.fullmatch(where) is not None
+
+
+def private_file(name: str, data: bytes) -> str:
+    """Return the path of a file with these bytes, which only this user can read.
+
+    It is there as long as this process, or in a worker of Spark as long as the application.
+    """
+    file = private_folder() / f"{hashlib.sha256(data).hexdigest()[:16]}-{name}"
+    if not file.exists():
+        descriptor, temporary = tempfile.mkstemp(dir=file.parent)  # its mode is 0600
+        with os.fdopen(descriptor, "wb") as out:
+            out.write(data)
+        Path(temporary).rename(file)
+    return str(file)
+
+
+@once
+def private_folder() -> Path:
+    """Return this process's directory for files that only this user can read."""
+    if os.environ.get("SPARK_PYTHON_RUNTIME") == "PYTHON_WORKER":
+        # Spark kills its workers, and removes its own directory at the end of the application
+        folder = Path(os.environ["SPARK_LOCAL_DIRS"].split(",")[0]) / "ingest-private"
+        folder.mkdir(0o700, exist_ok=True)
+        return folder
+    folder = Path(tempfile.mkdtemp(prefix="ingest-"))  # its mode is 0700
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def cache() -> Path:

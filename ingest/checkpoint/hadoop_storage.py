@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ingest.errors import CheckpointError, ConfigError
+from ingest.spark.jvm import has_no_file_system, java_failure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +38,7 @@ class HadoopStorage:
             self._context = self._api.FileContext.getFileContext(root.toUri(), conf)
             self._overwrite = _java_array(jvm, getattr(self._api, "Options$Rename"), "OVERWRITE")
         except Exception as exc:  # noqa: BLE001  (py4j's: this file system has no atomic replacement)
-            _only_java(exc)
+            java_failure(exc)
 
     def _path(self, name: str) -> JavaObject:
         return self._api.Path(f"{self.where}/{name}")
@@ -47,8 +48,8 @@ class HadoopStorage:
         try:
             yield
         except Exception as exc:
-            why = _only_java(exc)
-            if "No FileSystem for scheme" in why or "ClassNotFoundException" in why:
+            why = java_failure(exc)
+            if has_no_file_system(why):
                 scheme = self.where.partition(":")[0]
                 msg = f"cannot {what} checkpoint {self.where}: Spark has no file system {scheme!r} here"
                 hint = "add the package that brings it, e.g. --conf spark.jars.packages=… (see the documentation)"
@@ -100,7 +101,7 @@ class HadoopStorage:
             try:
                 self._put(path, data, overwrite=False)
             except Exception as exc:
-                if "xists" not in _only_java(exc):
+                if "xists" not in java_failure(exc):
                     raise
                 return False
             return True
@@ -129,12 +130,3 @@ def _java_array(jvm: JVMView, enum: JavaObject, *names: str) -> JavaObject:
     for i, value in enumerate(values):
         made[i] = value
     return made
-
-
-def _only_java(exc: Exception) -> str:
-    """Return what Java said, in one line; raises what is no failure of Java's."""
-    if not type(exc).__module__.startswith("py4j"):
-        raise exc
-    cause = getattr(exc, "java_exception", None)
-    text = str(exc) if cause is None else f"{cause.getClass().getSimpleName()}: {cause.getMessage()}"
-    return text.splitlines()[0][:300] if text else type(exc).__name__

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from ingest.checkpoint.checkpoint import Checkpoint, Progress
 from ingest.checkpoint.hadoop_storage import HadoopStorage
 from ingest.checkpoint.local_storage import LocalStorage
-from ingest.checkpoint.storage import is_remote
 from ingest.errors import CheckpointError, ConfigError
+from ingest.paths import is_remote
 from ingest.schema.routes import Rules
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from ingest.checkpoint.checkpoint import Checkpoint
 from ingest.checkpoint.hadoop_storage import HadoopStorage
 from ingest.checkpoint.local_storage import LocalStorage
 from ingest.checkpoint.memory_storage import MemoryStorage, Overlay
-from ingest.checkpoint.storage import is_remote
 from ingest.errors import CheckpointError
+from ingest.paths import is_remote
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -5,10 +5,7 @@ There are a local directory, any file system that Hadoop knows, and memory: a fi
 
 from __future__ import annotations
 
-import re
-from typing import Final, Protocol
-
-_URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://.*")
+from typing import Protocol
 
 
 class Storage(Protocol):
@@ -36,8 +33,3 @@ class Storage(Protocol):
 
     def close(self) -> None:
         """Give back what was taken."""
-
-
-def is_remote(where: str) -> bool:
-    """Return whether a checkpoint's place is a URI, and not a local directory's path."""
-    return _URI.fullmatch(where) is not None

@@ -14,6 +14,7 @@ from ingest.checkpoint.inspect import apply_reset, as_offsets, opened, overview,
 from ingest.cli.parameters import Format, FormatOption, SetOption, parse_variables
 from ingest.cli.secrets import warner
 from ingest.config.loader import load_strictly
+from ingest.driver.files import with_files
 from ingest.kafka.offsets import parse_time
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ def _opened(
             yield found, None
         return
     pipeline = load_strictly(Path(target), parse_variables(variables))
+    pipeline = with_files(pipeline, settings, warner(pipeline))
     where = checkpoint or str(Path(".ingest") / pipeline.pipeline.name)
     with opened(where, settings, write=write) as found:
         source = pipeline.source.coordinator(pipeline.pipeline.name, warner(pipeline))

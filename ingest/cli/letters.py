@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ingest.cli.parameters import Format, FormatOption, SetOption, parse_start, parse_variables
+from ingest.cli.parameters import FilesConfOption, Format, FormatOption, SetOption, parse_start, parse_variables
 from ingest.cli.secrets import masked_errors, warner
 from ingest.cli.table import rows_as_text
 from ingest.config.dead_letters import dead_letters_of
@@ -19,6 +19,7 @@ from ingest.config.diagnostics import did_you_mean
 from ingest.config.loader import load_strictly
 from ingest.deadletter.browse import about, find, letters, tally, whole
 from ingest.deadletter.selection import Selection
+from ingest.driver.files import with_files
 from ingest.formats import FORMATS
 from ingest.model.reject import CODES
 from ingest.model.table import SelectorError, selector
@@ -80,10 +81,10 @@ def _check_code(code: str) -> None:
 
 
 @contextmanager
-def _loaded(file: Path, variables: list[str] | None) -> Iterator[Pipeline]:
+def _loaded(file: Path, variables: list[str] | None, conf: list[str] | None) -> Iterator[Pipeline]:
     pipeline = load_strictly(file, parse_variables(variables))
     with masked_errors(pipeline.secrets):
-        yield pipeline
+        yield with_files(pipeline, parse_variables(conf), warner(pipeline))
 
 
 @app.command(name="list")
@@ -98,6 +99,7 @@ def list_(
     ] = None,
     form: FormatOption = Format.TEXT,
     variables: SetOption = None,
+    conf: FilesConfOption = None,
 ) -> None:
     """List dead letters, the newest last, and count them by table and code. Replayed ones stay in the topic."""
     selection = selection_of(table, code, since, until)
@@ -114,7 +116,7 @@ def list_(
                 heapq.heappushpop(newest, entry)
             yield letter
 
-    with _loaded(file, variables) as pipeline:
+    with _loaded(file, variables, conf) as pipeline:
         counts = tally(kept(letters(dead_letters_of(pipeline, selection), warner(pipeline))))
     entries = [said for _, _, said in sorted(newest, key=lambda entry: entry[:2])]
     if form is Format.JSON:
@@ -154,13 +156,14 @@ def show(
     letter: Annotated[str, typer.Argument(metavar="PARTITION:OFFSET", help="Which one, as `list` names it.")],
     form: FormatOption = Format.TEXT,
     variables: SetOption = None,
+    conf: FilesConfOption = None,
 ) -> None:
     """Show one dead letter: why it was rejected, and the record as it was. What is not printable is escaped."""
     place = re.fullmatch(r"(\d{1,9}):(\d{1,18})", letter, re.ASCII)
     if place is None:
         msg = f"{letter[:60]!r} is not PARTITION:OFFSET; `ingest letters list` shows them"
         raise typer.BadParameter(msg, param_hint="PARTITION:OFFSET")
-    with _loaded(file, variables) as pipeline:
+    with _loaded(file, variables, conf) as pipeline:
         found = whole(find(dead_letters_of(pipeline, Selection()), warner(pipeline), int(place[1]), int(place[2])))
     if form is Format.JSON:
         typer.echo(json.dumps(found, indent=2))

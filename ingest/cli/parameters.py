@@ -24,6 +24,10 @@ FormatOption = Annotated[Format, typer.Option("--format", help="How to print it.
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A value for ${NAME}; may be repeated.")
 ]
+FilesConfOption = Annotated[
+    list[str] | None,
+    typer.Option("--conf", metavar="KEY=VALUE", help="A Spark setting, for files on Hadoop's file systems."),
+]
 
 
 def parse_variables(pairs: Iterable[str] | None) -> dict[str, str]:

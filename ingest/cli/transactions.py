@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ingest.cli.parameters import Format, FormatOption, SetOption, parse_variables
+from ingest.cli.parameters import FilesConfOption, Format, FormatOption, SetOption, parse_variables
+from ingest.cli.secrets import warner
 from ingest.cli.table import rows_as_text
 from ingest.config.loader import load_strictly
+from ingest.driver.files import with_files
 from ingest.errors import ConfigError
 from ingest.kafka.properties import BOOTSTRAP
 from ingest.kafka.transaction_log import OPEN, transactions
@@ -36,7 +38,9 @@ ServersOption = Annotated[
 ]
 
 
-def _connection(pipeline: Path | None, servers: str | None, variables: list[str] | None) -> tuple[dict[str, str], str]:
+def _connection(
+    pipeline: Path | None, servers: str | None, variables: list[str] | None, settings: list[str] | None
+) -> tuple[dict[str, str], str]:
     """Return the client's configuration, and the prefix of the pipeline's transactional ids.
 
     The prefix is empty without a pipeline.
@@ -54,8 +58,9 @@ def _connection(pipeline: Path | None, servers: str | None, variables: list[str]
     if not hasattr(loaded.sink, "client"):
         msg = f"the sink of {pipeline} is not in Kafka"
         raise ConfigError(msg, "give --bootstrap-servers")
-    conf: dict[str, str] = loaded.sink.client(name)
-    return conf, loaded.sink.prefix(name) or ""
+    loaded = with_files(loaded, parse_variables(settings), warner(loaded))
+    found: dict[str, str] = loaded.sink.client(name)
+    return found, loaded.sink.prefix(name) or ""
 
 
 @app.command(name="list")
@@ -67,10 +72,11 @@ def list_(
     servers: ServersOption = None,
     form: FormatOption = Format.TEXT,
     variables: SetOption = None,
+    conf: FilesConfOption = None,
 ) -> None:
     """Show the transactional ids that a cluster knows, and what is open under them."""
-    conf, own = _connection(pipeline, servers, variables)
-    found = transactions(conf, prefix or own or None)
+    client, own = _connection(pipeline, servers, variables, conf)
+    found = transactions(client, prefix or own or None)
     if form is Format.JSON:
         typer.echo(json.dumps([asdict(one) for one in found], indent=2))
         return
@@ -92,16 +98,17 @@ def abort(
     servers: ServersOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be ended.")] = False,
     variables: SetOption = None,
+    conf: FilesConfOption = None,
 ) -> None:
     """End transactions that nobody will: readers of committed records wait for them.
 
     A run that still writes under the prefix loses what it has not committed, and writes it again.
     """
-    conf, _ = _connection(pipeline, servers, variables)
-    found = [one for one in transactions(conf, prefix) if one.state in OPEN]
+    client, _ = _connection(pipeline, servers, variables, conf)
+    found = [one for one in transactions(client, prefix) if one.state in OPEN]
     for one in found:
         if not dry_run:
-            end(conf, one.id)
+            end(client, one.id)
         typer.echo(f"{one.id}: {one.state}, {'would be' if dry_run else 'was'} ended")
     if not found:
         typer.echo(f"nothing is open under {prefix}")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PrivateAttr, WithJsonSchema
 
 if TYPE_CHECKING:
+    from ingest.component.files import Files
     from ingest.model.text import TextError
 
 
@@ -41,6 +42,17 @@ class Options(BaseModel):
     def warnings(self) -> list[tuple[str, str]]:
         """Return the options that are accepted but have no effect: for each its key, and why it has none."""
         return []
+
+    def notes(self) -> list[tuple[str, str]]:
+        """Return the options whose files are not on this machine: for each its key, and why a run would stop."""
+        return []
+
+    def with_files(self, _files: Files) -> Self:
+        """Return these options with what is in the files that they name; raises IngestError.
+
+        The driver calls this once, before it or a worker connects.
+        """
+        return self
 
     def remarks(self) -> list[tuple[str, TextError]]:
         """Return the places in options where the text probably does not mean what its author meant.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ingest.deadletter.source import LetterSource
 from ingest.errors import ConfigError
-from ingest.kafka.properties import translate
+from ingest.kafka.connection import KafkaConnection
 
 if TYPE_CHECKING:
     from ingest.config.pipeline import Pipeline
@@ -20,7 +20,8 @@ def dead_letters_of(pipeline: Pipeline, selection: Selection) -> LetterSource:
         msg = "this pipeline has no topic of dead letters (pipeline.dirty-data.collector, type: kafka)"
         raise ConfigError(msg, "rejects of this pipeline are in its log only")
     name = pipeline.pipeline.name
-    properties = collector.properties or getattr(pipeline.sink, "properties", {})
-    conf = {**translate(properties), "group.id": f"ingest.{name}.replay"}
+    cluster = collector if collector.properties else pipeline.sink
+    assert isinstance(cluster, KafkaConnection)  # the file was refused otherwise
+    conf = {**cluster.connection(), "group.id": f"ingest.{name}.replay"}
     conf.pop("auto.offset.reset", None)
     return LetterSource(pipeline.source, collector.topic, conf, name, selection)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ingest.config.diagnostics import Diagnostic, render
 from ingest.config.document import MAX_BYTES, MAX_FOUND, Document, Mapping, Scalar, Sequence, Span, Value
-from ingest.config.filling import Filling, unresolved
+from ingest.config.filling import PREFIX, Filling, unresolved
 from ingest.config.masking import SEEN, opaque
 from ingest.config.models import ModelReader, plain_map
 from ingest.config.pipeline import Pipeline, PipelineOptions, Route, Transform, UserFunction
@@ -23,6 +23,7 @@ from ingest.config.wording import FUNCTIONS, SECTIONS, Wording
 from ingest.deadletter.collector import DirtyDataCollector
 from ingest.errors import ConfigError, PipelineFileError
 from ingest.expressions.lint import unknown_functions
+from ingest.kafka.properties import KRB5
 from ingest.sinks import SINKS
 from ingest.sources import SOURCES
 
@@ -148,6 +149,7 @@ class _Loader:
         if source is None or sink is None or settings is None or self._has_errors():
             return self._loaded(None)
         self._check_files(root, source, sink)
+        self._check_kerberos(root, {"source": source, "sink": sink, "pipeline": collector})
         if self._has_errors():
             return self._loaded(None)
         settings = settings.model_copy(update={"collector": collector, "functions": functions})
@@ -271,6 +273,18 @@ class _Loader:
                         said = self._wording.discreet(said, text, "transform", option)
                     span = self._document.within(text, error.at, error.length)
                     self._document.report(span, f"{option}: {said}")
+
+    def _check_kerberos(self, root: Mapping, sides: dict[str, Any]) -> None:
+        """Report an error where two sides name different files as krb5.conf: a process reads one only."""
+        given = {name: side.properties[KRB5] for name, side in sides.items() if KRB5 in getattr(side, "properties", {})}
+        first = next(iter(given), "")
+        for name, place in given.items():
+            section = root.items[name]
+            if place == given[first] or "${" in place or "${" in given[first]:
+                continue
+            where = section.keys.get(PREFIX + KRB5) if isinstance(section, Mapping) else None
+            text = f"{PREFIX}{KRB5} names another file in {first}; put the realms of both into one file"
+            self._document.report(where or root.keys[name], text)
 
     def _check_files(self, root: Mapping, source: Any, sink: Any) -> None:  # noqa: ANN401  (options models)
         """Report an error where a pipeline would read the files that it writes."""

@@ -235,6 +235,9 @@ class ModelReader:
             text = self._wording.discreet(said, where.items.get(key), section, key)
             self._document.report(where.keys.get(key, where.span), text, severity="warning")
             self.warnings.append(f"{section}: {text}")
+        for key, said in options.notes():
+            text = self._wording.discreet(said, where.items.get(key), section, key)
+            self._document.report(where.keys.get(key, where.span), text, severity="note")
         for key, remark in options.remarks():
             value = where.items[key]
             assert isinstance(value, Scalar)

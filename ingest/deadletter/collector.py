@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from ingest.component.options import OptionErrors
 from ingest.deadletter.letter import DeadLetterTopic
 from ingest.kafka.connection import KafkaConnection
-from ingest.kafka.properties import LARGEST, translate
+from ingest.kafka.properties import LARGEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -73,7 +73,7 @@ class DirtyDataCollector(KafkaConnection):
 
     def client(self, pipeline: str) -> dict[str, str]:
         """Librdkafka's configuration for the producer of dead letters."""
-        conf = translate(self.properties)
+        conf = self.connection()
         for foreign in ("group.id", "auto.offset.reset", "isolation.level"):
             conf.pop(foreign, None)
         return {"client.id": f"ingest.{pipeline}.dead-letters", "enable.idempotence": "true", "acks": "all", **conf}

@@ -24,8 +24,9 @@ from ingest.deadletter.selection import Replayed, Selection
 from ingest.driver.backlog import Backlog
 from ingest.driver.context import RunContext
 from ingest.driver.counters import Counters
+from ingest.driver.files import with_files
 from ingest.driver.recovery import Recovery
-from ingest.driver.run import spark_parts, started, summarised
+from ingest.driver.run import prepared, spark_parts, started, summarised
 from ingest.driver.schemas import SchemaStore
 from ingest.driver.sink_tables import SinkTables
 from ingest.driver.startup import Start
@@ -47,11 +48,15 @@ _FOLDER = "replays"
 
 def replay(pipeline: Pipeline, settings: Settings, observer: Observer, selection: Selection) -> RunEnded:
     """Replay what is selected and was not replayed before; raises IngestError."""
-    letters = dead_letters_of(pipeline, selection)
     context = RunContext(pipeline, settings, observer)
     summary = RunEnded(f"{context.name} (replay)")
-    with summarised(summary, observer), CheckpointAccess(StoredPlace(settings.checkpoint)) as access:
-        parts = spark_parts(context, letters)
+    with (
+        summarised(summary, observer),
+        CheckpointAccess(StoredPlace(settings.checkpoint)) as access,
+        prepared(context, access.lock) as engine,
+    ):
+        letters = dead_letters_of(context.pipeline, selection)
+        parts = spark_parts(context, letters, engine)
         counters = Counters(summary, pipeline.pipeline.max_tables)
         startup = ReplayStartup(context, parts, counters, letters)
         with started(context, parts, startup, access, counters) as (_, driver):
@@ -63,10 +68,14 @@ def plan_replay(
     pipeline: Pipeline, settings: Settings, observer: Observer, selection: Selection
 ) -> list[dict[str, Any]]:
     """Count what `replay` would send back, by table, code and topic; writes nothing. Raises IngestError."""
-    source = dead_letters_of(pipeline, selection)
+
+    def warn(text: str) -> None:
+        observer(Warned(text))
+
+    source = dead_letters_of(with_files(pipeline, settings.conf, warn), selection)
     with opened(settings.checkpoint, settings.conf, write=False) as checkpoint:
         earlier, _ = replays(checkpoint, lambda *_: False)
-    return tally(selected(replace(source, earlier=tuple(earlier)), lambda text: observer(Warned(text))))
+    return tally(selected(replace(source, earlier=tuple(earlier)), warn))
 
 
 class ReplayStartup:

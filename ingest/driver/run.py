@@ -21,6 +21,7 @@ from ingest.driver.counters import Counters
 from ingest.driver.dispatcher import Dispatcher
 from ingest.driver.driver import Driver
 from ingest.driver.error_budget import ErrorBudget
+from ingest.driver.files import read_files
 from ingest.driver.guard import Guard
 from ingest.driver.life import LifeFile
 from ingest.driver.losses import Losses
@@ -56,8 +57,8 @@ def run(pipeline: Pipeline, settings: Settings, observer: Observer) -> RunEnded:
     summary = RunEnded(context.name)
     with summarised(summary, observer):
         _refuse_start_time(context)
-        with CheckpointAccess(StoredPlace(settings.checkpoint)) as access:
-            parts = spark_parts(context, pipeline.source)
+        with CheckpointAccess(StoredPlace(settings.checkpoint)) as access, prepared(context, access.lock) as engine:
+            parts = spark_parts(context, context.pipeline.source, engine)
             counters = Counters(summary, pipeline.pipeline.max_tables)
             startup = PipelineStartup(context, parts, counters)
             with started(context, parts, startup, access, counters) as (_, driver):
@@ -87,15 +88,29 @@ def _refuse_start_time(context: RunContext) -> None:
         raise ConfigError(msg, "leave it out")
 
 
-def spark_parts(context: RunContext, source: Source) -> RunParts:
+@contextmanager
+def prepared(context: RunContext, lock: int | None) -> Iterator[SparkEngine]:
+    """Yield the engine of a run, whose pipeline then holds what is in its files; raises IngestError.
+
+    Java starts here, before anything connects, where a file is on one of Hadoop's file systems; otherwise later, beside
+    the connection to Kafka. `lock`: a descriptor for child processes to hold.
+    """
+    engine = SparkEngine(context, sql=context.pipeline.rules.change_rows)
+    try:
+        context.pipeline = read_files(context.pipeline, lambda: engine.start(lock).hadoop, context.warn)
+        yield engine
+    finally:
+        engine.stop()
+
+
+def spark_parts(context: RunContext, source: Source, engine: SparkEngine) -> RunParts:
     """Return the parts of a run on Spark, with the pipeline's own sink; connects to nothing yet. Raises ConfigError."""
     pipeline = context.pipeline
-    rules = pipeline.rules
     return make_parts(
         context,
-        rules,
+        pipeline.rules,
         Sides(source, pipeline.sink, pipeline.pipeline.collector),
-        SparkEngine(context, sql=rules.change_rows),
+        engine,
         StopSignal(lambda name, now: context.observer(Stopping(name, now))),
         Listeners(tell_rejects(context), warn_withheld(context)),
     )

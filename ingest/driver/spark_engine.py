@@ -32,7 +32,9 @@ class SparkEngine:
         self._session: Future[Session] = Future()
 
     def start(self, lock: int | None) -> Session:
-        """Start Java and Spark; raises IngestError, which those who wait for Spark get as well."""
+        """Start Java and Spark, unless they run; raises IngestError, which those who wait for Spark get as well."""
+        if self._session.done():
+            return self._session.result()
         settings = self._context.settings
         name, log = f"ingest {self._context.name}", settings.logs / "spark.log"
         try:
@@ -43,6 +45,11 @@ class SparkEngine:
             raise
         self._session.set_result(session)
         return session
+
+    def stop(self) -> None:
+        """End Spark and Java where they were started."""
+        if self._session.done() and self._session.exception() is None:
+            self._session.result().stop()
 
     def sql(self) -> SparkSession:
         """Return Spark SQL, as soon as there is one; raises IngestError where there will be none."""

@@ -5,12 +5,18 @@ Rules: docs/spec/configuration.md#client-properties. Starts no client and import
 
 from __future__ import annotations
 
-from typing import ClassVar, Final, Literal
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from ingest.component.options import Labelled, OptionErrors
+from ingest.kafka import files as files_of
 from ingest.kafka.properties import check, idle
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ingest.component.files import Files
 
 _CLOUD: Final = "aliyun.kafka."
 
@@ -78,6 +84,27 @@ class KafkaConnection(Labelled):
         if problems:
             raise OptionErrors(*problems)
         return self
+
+    _contents: Mapping[str, str | bytes] = PrivateAttr(default_factory=dict)
+    """What is in the files that the driver has read, by librdkafka's properties. No checkpoint and no event has it."""
+
+    def with_files(self, files: Files) -> Self:
+        """Return these options with what is in the files that their properties name; raises IngestError."""
+        made = super().with_files(files)
+        contents = files_of.read(self.properties, files) if self.properties else {}
+        if contents:
+            made = made.model_copy()
+            made._contents = contents  # noqa: SLF001  (an attribute of the same class)
+        return made
+
+    def connection(self) -> dict[str, str]:
+        """Return librdkafka's configuration for the properties, with what is in the files that they name."""
+        return files_of.configuration(self.properties, self._contents)
+
+    def notes(self) -> list[tuple[str, str]]:
+        """Return the properties whose files are not on this machine, where the driver would read them."""
+        missing = files_of.notes(self.properties) if self.properties else []
+        return super().notes() + [(f"properties.{name}", f"properties.{text}") for name, text in missing]
 
     def _cloud(self) -> dict[str, str | None]:
         return {

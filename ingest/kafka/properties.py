@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
 from ingest.kafka.catalogue import CLIENT
+from ingest.kafka.stores import STORES, as_pem_files, impossible_type
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,7 +56,6 @@ RENAMED: Final = {
     "receive.buffer.bytes": "socket.receive.buffer.bytes",
     "metadata.max.idle.ms": "topic.metadata.refresh.interval.ms",
     "ssl.engine.factory.class": "the ssl.* properties: TLS is OpenSSL's here",
-    "connector.kerberos.krb5": "the environment variable KRB5_CONFIG of the run",
     "sasl.login.callback.handler.class": "sasl.oauthbearer.method: oidc with sasl.oauthbearer.* for OAUTHBEARER",
     "partitioner.class": "nothing: this sink partitions by the key's hash, as the Java client does",
     "transactional.id": "sink.transactional-id-prefix",
@@ -99,14 +99,11 @@ NAMED: Final = {
 }
 """Other clients' properties that mean the same as one of librdkafka's."""
 
-STORES: Final = frozenset({
-    "ssl.truststore.location", "ssl.truststore.password", "ssl.truststore.type",
-    "ssl.keystore.location", "ssl.keystore.password", "ssl.keystore.type",
-})  # fmt: skip
-"""Java's key stores."""
+KRB5: Final = "connector.kerberos.krb5"
+"""The property that names Kerberos's configuration, krb5.conf."""
 
 KNOWN: Final = frozenset({
-    *CLIENT, *MEANINGLESS, *RENAMED, *MANAGED, *NAMED, *STORES, "sasl.jaas.config", "ssl.protocol",
+    *CLIENT, *MEANINGLESS, *RENAMED, *MANAGED, *NAMED, *STORES, KRB5, "sasl.jaas.config", "ssl.protocol",
     "ssl.enabled.protocols",
 })  # fmt: skip
 """Every property that has a meaning, or is known to have none."""
@@ -116,7 +113,6 @@ OAUTH_ALLOWED: Final = "INGEST_OAUTHBEARER_ALLOWED_URLS"
 """The environment variable that names the only token endpoints which credentials may be sent to, by commas."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
-_PEM: Final = (".pem", ".crt", ".cer", ".cert")
 _TLS: Final = frozenset({"TLS", "TLSv1.2", "TLSv1.3"})
 # librdkafka puts these into a command line for kinit, which a shell runs
 _KERBEROS: Final = {
@@ -155,24 +151,20 @@ def check(properties: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def translate(properties: Mapping[str, str]) -> dict[str, str]:
-    """Librdkafka's configuration for these properties; raises PropertyError."""
-    out: dict[str, str] = {}
+    """Return librdkafka's configuration for these properties, without what `files.py` reads; raises PropertyError."""
+    out: dict[str, str] = as_pem_files(properties)
     problems = [] if BOOTSTRAP in properties else [(BOOTSTRAP, f"option 'properties.{BOOTSTRAP}' is missing")]
     for name, value in properties.items():
         if name in MEANINGLESS:
             continue
-        refused = _refused(name, value) or _impossible(name, value)
+        refused = _refused(name, value) or _impossible(name, value) or impossible_type(name, value)
         if refused:
             problems.append((name, refused))
         elif name == _JAAS_NAME:
             out.update(_jaas(value, problems))
         elif name == _ENDPOINT:
             out[name] = value or "none"
-        elif name in {"ssl.protocol", "ssl.enabled.protocols"}:
-            continue
-        elif name in STORES:
-            out.update(_store(name, value, properties, problems))
-        else:
+        elif name not in STORES and name not in {"ssl.protocol", "ssl.enabled.protocols", KRB5}:
             out[NAMED.get(name, name)] = value
     problems += [
         (_JAAS_NAME, why) for name in _KERBEROS if name not in properties if (why := _refused(name, out.get(name, "x")))
@@ -248,34 +240,6 @@ def _no_servers(value: str) -> str:
         if not alone and not (port.isascii() and port.isdigit() and 0 < int(port[:6]) < 1 << 16):
             return f"{BOOTSTRAP}: a port is a number from 1 to 65535; write host:port,host:port"
     return ""
-
-
-def _store(name: str, value: str, properties: Mapping[str, str], problems: list[tuple[str, str]]) -> dict[str, str]:
-    """Java's key stores: PEM files mean the same here, so does PKCS#12 with a client's key; others are converted."""
-    kind, _, part = name.removeprefix("ssl.").partition(".")
-    stated = properties.get(f"ssl.{kind}.type", "").upper()
-    file = properties.get(f"ssl.{kind}.location", "")
-    if "${" in stated:  # not known yet
-        return {}
-    pem = stated == "PEM" or (not stated and file.lower().endswith(_PEM))
-    if "://" in file and part == "location":
-        problems.append((name, f"{name}: {file} is no file here; copy it to a local path"))
-    elif kind == "truststore":
-        if part == "location" and pem:
-            return {"ssl.ca.location": value}
-        if part == "location":
-            way = f"keytool -list -rfc -keystore {value} > ca.pem, and set properties.ssl.ca.location to ca.pem"
-            problems.append((name, f"a Java key store cannot be read here; convert it with: {way}"))
-    elif pem:
-        if part == "location":  # one file with the key and the certificates
-            return {"ssl.certificate.location": value, "ssl.key.location": value}
-        return {"ssl.key.password": value} if part == "password" else {}
-    elif part == "location" and (file.lower().endswith(".jks") or stated == "JKS"):
-        way = f"keytool -importkeystore -srckeystore {value} -destkeystore client.p12 -deststoretype PKCS12"
-        problems.append((name, f"a Java key store cannot be read here; convert it with: {way}"))
-    elif part in {"location", "password"}:
-        return {name: value}
-    return {}
 
 
 def _jaas(value: str, problems: list[tuple[str, str]]) -> dict[str, str]:

@@ -52,7 +52,7 @@ def own_certificate(conf: Mapping[str, str]) -> str:
         pem = conf.get("ssl.certificate.pem", "").encode()
         if not pem:
             if "ssl.certificate.location" not in conf:
-                return "" if "ssl.keystore.location" in conf else "the pipeline file gives none"
+                return "the pipeline file gives none"
             pem = Path(conf["ssl.certificate.location"]).read_bytes()
         until = x509.load_pem_x509_certificate(pem).not_valid_after_utc
     except (OSError, ValueError):

@@ -8,7 +8,9 @@ Rules: docs/spec/avro.md#the-registry.
 from __future__ import annotations
 
 import ssl
+import tempfile
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 import httpx2
@@ -30,6 +32,7 @@ _NO_SCHEMA: Final = 404
 _NOT_THERE: Final = range(40400, 40500)
 """Error codes of a registry about something that it does not have."""
 _LATER: Final = frozenset({408, 425, 429})
+_PEM: Final = frozenset({"ssl.ca.pem", "ssl.certificate.pem", "ssl.key.pem"})
 _MAX_REFERENCES: Final = 1000
 
 
@@ -50,7 +53,8 @@ class RegistryClient:
         """Connect to nothing yet. Raise ConfigError where the client refuses its configuration."""
         self._where = _shown(str(conf["url"]))
         try:
-            self._client = SchemaRegistryClient(dict(conf))
+            with tempfile.TemporaryDirectory() as folder:  # its mode is 0700
+                self._client = SchemaRegistryClient(_with_files(conf, Path(folder)))
         except (ValueError, TypeError, OSError) as exc:
             msg = f"the client of the schema registry {self._where} cannot be made: {one_line(str(exc))[:200]}"
             raise ConfigError(msg, "see the format's options: url, basic-auth, ssl, properties") from exc
@@ -111,6 +115,18 @@ class RegistryClient:
             raise ConfigError(msg, "give the authority's certificate in the format's option ssl.truststore.location")
         msg = f"no answer from the schema registry {self._where}: {type(exc).__name__}: {one_line(str(exc))[:200]}"
         raise Unavailable(msg, "see whether it runs and can be reached; the run can be started again") from exc
+
+
+def _with_files(conf: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Return a configuration with files in place of PEM texts: the client reads files, but only when it is made."""
+    out = {}
+    for name, value in conf.items():
+        if name in _PEM:
+            (folder / name).write_text(value, encoding="utf-8")
+            out[name.replace(".pem", ".location")] = str(folder / name)
+        else:
+            out[name] = value
+    return out
 
 
 def _shown(urls: str) -> str:

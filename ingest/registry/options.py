@@ -6,12 +6,18 @@ Rules: docs/spec/avro.md#the-registry.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final, Literal, Self
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, PrivateAttr, model_validator
 
+from ingest.component.files import unreadable
 from ingest.component.options import OptionErrors, Options
+from ingest.paths import is_remote
+
+if TYPE_CHECKING:
+    from ingest.component.files import Files
 
 KEYS: Final = {
     "url": "url",
@@ -77,22 +83,25 @@ class RegistryOptions(Options):
     """The token."""
 
     ssl_truststore: str | None = None
-    """A PEM file with the certificates of the authorities that are trusted."""
+    """A store with the certificates of the authorities that are trusted: JKS, PKCS#12, or a PEM file."""
 
     ssl_truststore_password: str | None = None
-    """Without effect: a PEM file with certificates has no password."""
+    """The password of the store. Without effect for a PEM file, which has none."""
 
     ssl_keystore: str | None = None
-    """A PEM file with the client's own certificate and key."""
+    """A store with the client's own certificate and key: JKS, PKCS#12, or a PEM file."""
 
     ssl_keystore_password: str | None = None
-    """The password of the key."""
+    """The password of the store, or of a PEM file's key."""
 
     properties: dict[str, str] = Field(default_factory=dict)
     """Properties of the registry's client, with Java's names or without `schema.registry.`."""
 
     ignore_parse_errors: bool = False
     """Skip and count messages that cannot be parsed, without counting them as errors."""
+
+    _contents: Mapping[str, str] = PrivateAttr(default_factory=dict)
+    """What was in the stores that the driver has read, by properties of the registry's client."""
 
     @model_validator(mode="before")
     @classmethod
@@ -128,10 +137,6 @@ class RegistryOptions(Options):
             given, other = ("bearer_token", "bearer_source") if self.bearer_source is None else (
                 "bearer_source", "bearer_token")  # fmt: skip
             problems.append((given, f"needs {self._key(other)}"))
-        for name in ("ssl_truststore", "ssl_keystore"):
-            file = getattr(self, name)
-            if file is not None and "${" not in file and not file.lower().endswith(_PEM):
-                problems.append((name, "a Java key store cannot be read here; convert it to a PEM file"))
         wrong = [(f"{self.name}.properties.{name}", why) for name, why in self._unusable()]
         wrong += [(self._key(name), why) for name, why in problems]
         if wrong:
@@ -160,7 +165,7 @@ class RegistryOptions(Options):
         if self.subject is not None:
             key = self._key("subject")
             found.append((key, f"{key} has no effect for a source: its messages have the ids of their schemas"))
-        if self.ssl_truststore_password is not None:
+        if self.ssl_truststore_password is not None and _is_pem(self.ssl_truststore):
             key = self._key("ssl_truststore_password")
             found.append((key, f"{key} has no effect: a PEM file with certificates has no password"))
         if self.basic_user is not None and self.basic_source != "USER_INFO":
@@ -168,8 +173,34 @@ class RegistryOptions(Options):
             found.append((key, f"{key} has no effect without {self._key('basic_source')}: USER_INFO"))
         return found
 
+    def notes(self) -> list[tuple[str, str]]:
+        """Return the stores that are not on this machine: for each its key, and why a run would stop."""
+        found = super().notes()
+        for name in ("ssl_truststore", "ssl_keystore"):
+            place = getattr(self, name)
+            if place is not None and _is_read(place) and (why := unreadable(place)):
+                found.append((self._key(name), f"{self._key(name)}: {place}: {why}"))
+        return found
+
+    def with_files(self, files: Files) -> Self:
+        """Return these options with what is in the stores that they name; raises IngestError."""
+        contents: dict[str, str] = {}
+        trust, own, password = self.ssl_truststore, self.ssl_keystore, self.ssl_keystore_password
+        if trust is not None and _is_read(trust):
+            key = self._key("ssl_truststore")
+            contents["ssl.ca.pem"] = files.trusted(key, trust, "", self.ssl_truststore_password)
+        if own is not None and _is_read(own):
+            of_key = self.client().get("ssl.key.password")
+            chain, private = files.identity(self._key("ssl_keystore"), own, "", password, of_key)
+            contents["ssl.certificate.pem"], contents["ssl.key.pem"] = chain, private
+        made = super().with_files(files)
+        if contents:
+            made = made.model_copy()
+            made._contents = contents  # noqa: SLF001  (an attribute of the same class)
+        return made
+
     def client(self) -> dict[str, Any]:
-        """Return the configuration of the registry's client."""
+        """Return the configuration of the registry's client, with what was in the stores that have been read."""
         conf: dict[str, Any] = {"url": self.url, **_DEFAULTS}
         for given, value in self.properties.items():
             name = given.removeprefix(_JAVA)
@@ -187,4 +218,16 @@ class RegistryOptions(Options):
             conf["bearer.auth.credentials.source"] = "STATIC_TOKEN"
             conf.setdefault("bearer.auth.logical.cluster", "")
             conf.setdefault("bearer.auth.identity.pool.id", "")
+        for name, text in self._contents.items():
+            del conf[name.replace(".pem", ".location")]
+            conf[name] = text
         return conf
+
+
+def _is_read(place: str) -> bool:
+    """Return whether the driver reads a store: all but PEM files on this machine, which the client reads by itself."""
+    return is_remote(place) or not _is_pem(place)
+
+
+def _is_pem(place: str | None) -> bool:
+    return place is not None and place.lower().endswith(_PEM)

@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from ingest.component.options import OptionErrors
 from ingest.kafka.connection import KafkaConnection
-from ingest.kafka.properties import CREATE, FALSE, translate
+from ingest.kafka.properties import CREATE, FALSE
 from ingest.model.reject import RowError
 from ingest.model.table import TableId, show
 from ingest.sinks.sink import SinkOptions
@@ -158,7 +158,7 @@ class TopicsOptions(KafkaConnection, SinkOptions):
 
     def client(self, pipeline: str) -> dict[str, str]:
         """Librdkafka's configuration for the producer."""
-        conf = translate(self.properties)
+        conf = self.connection()
         for foreign in ("group.id", "auto.offset.reset", "isolation.level"):
             conf.pop(foreign, None)
         ordered = conf.get("enable.idempotence", "true").lower() == "true"

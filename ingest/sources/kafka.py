@@ -15,7 +15,7 @@ from ingest.component.options import Duration, OptionErrors
 from ingest.kafka import headers
 from ingest.kafka.connection import KafkaConnection
 from ingest.kafka.offsets import parse_offsets
-from ingest.kafka.properties import CREATE, TRUE, translate
+from ingest.kafka.properties import CREATE, TRUE
 from ingest.model.pattern import checked, whole
 from ingest.sources.records import RecordOptions
 
@@ -198,7 +198,7 @@ class KafkaSource(KafkaConnection, RecordOptions):
 
     def client(self, pipeline: str) -> dict[str, str]:
         """Librdkafka's configuration; the group is the pipeline's where the file names none."""
-        conf = translate(self.properties)
+        conf = self.connection()
         conf.pop("auto.offset.reset", None)
         conf.pop(CREATE, None)  # brokers would make a topic again that was deleted a moment ago
         return {"group.id": f"ingest.{pipeline}", "client.id": f"ingest.{pipeline}", **conf}

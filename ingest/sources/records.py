@@ -20,6 +20,7 @@ from ingest.schema.ddl import parse_tables, remarks
 from ingest.schema.infer import Inference
 
 if TYPE_CHECKING:
+    from ingest.component.files import Files
     from ingest.formats import Format
 
 
@@ -135,6 +136,17 @@ class RecordOptions(Options):
             }
             chosen = chosen.beside(declared)
         return self.model_copy(update={"format": chosen}), problems
+
+    def with_files(self, files: Files) -> Self:
+        """Return these options with what is in the files that they and their formats name; raises IngestError."""
+        return super().with_files(files).with_files_of_formats(files)
+
+    def with_files_of_formats(self, files: Files) -> Self:
+        """Return these options with what is in the files that the formats' options name; raises IngestError."""
+        made = self.model_copy(update={"format": self.format.with_files(files)})
+        if made._key_options is not None:  # noqa: SLF001  (an attribute of the same class)
+            made._key_options = made._key_options.with_files(files)  # noqa: SLF001
+        return made
 
     def warnings(self) -> list[tuple[str, str]]:
         """Return options that the file sets and that do nothing, each with the reason."""

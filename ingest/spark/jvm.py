@@ -1,4 +1,4 @@
-"""Objects of Spark in the JVM that its Python classes keep to themselves: all that `ingest` takes of them."""
+"""Objects of Spark in the JVM that its Python classes keep to themselves, and what errors of Java mean."""
 
 from __future__ import annotations
 
@@ -28,3 +28,17 @@ def parser_of(session: SparkSession) -> JavaObject:
 def analysed(frame: DataFrame) -> JavaObject:
     """Return the analysed plan of a DataFrame."""
     return frame._jdf.queryExecution().analyzed()  # noqa: SLF001
+
+
+def java_failure(exc: Exception) -> str:
+    """Return what Java said, in one line; raises the error itself where it is no failure of Java's."""
+    if not type(exc).__module__.startswith("py4j"):
+        raise exc
+    cause = getattr(exc, "java_exception", None)
+    text = str(exc) if cause is None else f"{cause.getClass().getSimpleName()}: {cause.getMessage()}"
+    return text.splitlines()[0][:300] if text else type(exc).__name__
+
+
+def has_no_file_system(said: str) -> bool:
+    """Return whether what Java said means that no file system of this scheme is on its class path."""
+    return "No FileSystem for scheme" in said or "ClassNotFoundException" in said

@@ -3,7 +3,7 @@
 In: a pipeline, and where its checkpoint would be. Out: a `DryRunReport`, and the error that the run would end with. It
 is main street itself, in this process, over a sample of the records that wait: so whatever refuses a run refuses this.
 The checkpoint is read only; the source and the sink are asked; Spark starts only where a transform has expressions, or
-the checkpoint is on one of Hadoop's file systems.
+the checkpoint or a file that an option names is on one of Hadoop's file systems.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
+from ingest.driver.files import with_files
 from ingest.errors import DirtyData, IngestError
 from ingest.testing.dry_run_report import DryRunReport, report
 from ingest.testing.probe import Probe
@@ -39,6 +40,7 @@ def dry_run(
     `source` and `sink`: others than the pipeline's own. `tell` gets to know at once what is said before everything is
     connected: that a broker does not answer yet. Raises IngestError where a run would end before it read anything.
     """
+    pipeline = with_files(pipeline, settings.conf, tell)
     with ExitStack() as resources:
         probe = Probe(pipeline, settings, source or pipeline.source, sink or pipeline.sink, resources, tell)
         run = ended = probe.run(probe.options.tolerated)

@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ingest.checkpoint.place import CheckpointAccess, MemoryPlace
+from ingest.component.files import Files
 from ingest.driver.context import RunContext, Settings
 from ingest.driver.counters import Counters
 from ingest.driver.parts import Listeners, Sides, make_parts
 from ingest.driver.run import started
 from ingest.driver.schemas import warn_withheld
 from ingest.driver.startup import PipelineStartup
-from ingest.errors import IngestError, InternalError
+from ingest.errors import ConfigError, IngestError, InternalError
 from ingest.observe.events import Event, Printed, RunEnded, SchemaChanged, TableSummary, Warned
 from ingest.schema.evolve import Schemas
 from ingest.spark.session import Session
@@ -88,7 +89,8 @@ def run_in_memory(pipeline: Pipeline, records: Sequence[MemoryRecord], *, look_a
             case _:
                 return
 
-    source = in_memory(pipeline.source, by_split(records))
+    formats = pipeline.source.with_files_of_formats(Files("source", _no_fetch, lambda text: observe(Warned(text))))
+    source = in_memory(formats, by_split(records))
     options = pipeline.pipeline
     sink = capturing_sink(pipeline.sink, captured, options.name, lambda text: observe(Warned(text)))
     collector = None if options.collector is None else CapturingCollector(options.collector, captured)
@@ -149,6 +151,11 @@ def run_in_process(pipeline: Pipeline, sides: Sides, observer: Observer, *, look
             out.schemas = start.schemas.schemas
             shutil.rmtree(changelog.folder(start.checkpoint.scope), ignore_errors=True)
     return out
+
+
+def _no_fetch(place: str) -> bytes:
+    msg = f"a test reads no file from {place}"
+    raise ConfigError(msg, "give a local file, by a variable of the pipeline")
 
 
 def _no_java() -> tuple[Any, Any]:

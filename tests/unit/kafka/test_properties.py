@@ -21,12 +21,12 @@ from ingest.kafka.properties import (
     MEANINGLESS,
     NAMED,
     RENAMED,
-    STORES,
     PropertyError,
     check,
     shared,
     translate,
 )
+from ingest.kafka.stores import STORES
 from ingest.sources.kafka import KafkaSource
 
 if TYPE_CHECKING:

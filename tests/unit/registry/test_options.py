@@ -9,9 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from key_stores import PASSWORD, key_store, trust_store
 
+from ingest.component.files import Files
 from ingest.config.loader import load, load_text
 from ingest.config.masking import secrets_in, sensitive
+from ingest.sandbox.secure import Authority
 
 PIPELINE = """\
 source:
@@ -65,7 +68,6 @@ def test_older_names_of_flink(name: str) -> None:
         "  avro-confluent.url: http://h\n  avro-confluent.bearer-auth.token: abc",
         "needs avro-confluent.bearer-auth.credentials-source",
     ),
-    ("  avro-confluent.url: http://h\n  avro-confluent.ssl.truststore.location: a.jks", "convert it to a PEM file"),
     ("  avro-confluent.url: http://h\n  avro-confluent.properties.no.such: 1", "no such property"),
     ("  avro-confluent.url: http://h\n  avro-confluent.properties.timeout: soon", "is not a number"),
     ("  avro-confluent.url: http://h\n  avro-confluent.uri: 1", "avro-confluent.uri"),
@@ -77,6 +79,33 @@ def test_what_is_refused(options: str, why: str) -> None:
     loaded = load_text("p", PIPELINE.format(name="avro-confluent", options=options), "p")
     assert loaded.pipeline is None
     assert any(why in diagnostic.message for diagnostic in loaded.diagnostics), loaded.diagnostics
+
+
+def test_stores_are_read_once_and_go_with_the_options(java: None, tmp_path: Path) -> None:  # noqa: ARG001
+    authority = Authority("one")
+    key, chain = authority.issue("client")
+    trust = trust_store(tmp_path / "trust.jks", "JKS", authority.pem)
+    own = key_store(tmp_path / "own.p12", "PKCS12", key, chain)
+    text = PIPELINE.format(name="avro-confluent", options=(
+        f"  avro-confluent.url: https://h\n  avro-confluent.ssl.truststore.location: {trust}\n"
+        f"  avro-confluent.ssl.truststore.password: {PASSWORD}\n"
+        f"  avro-confluent.ssl.keystore.location: {own}\n  avro-confluent.ssl.keystore.password: {PASSWORD}\n"
+        "  key.format: avro-confluent"
+    ))  # fmt: skip
+    loaded = load_text("p", text, "p")
+    assert loaded.pipeline is not None, loaded.diagnostics
+    assert not loaded.diagnostics
+    source = loaded.pipeline.source.with_files_of_formats(Files("source", lambda _: b"", print))
+    trust.unlink()
+    for chosen in (source.format, source.extra.key_format):
+        conf = pickle.loads(pickle.dumps(chosen)).client()  # noqa: S301  (our own)
+        assert conf["ssl.ca.pem"] == authority.pem.decode()
+        assert conf["ssl.certificate.pem"] == chain.decode()
+        assert "BEGIN PRIVATE KEY" in conf["ssl.key.pem"]
+        assert not [name for name in conf if name.endswith(".location")]
+    (note,) = load_text("p", text.replace("  key.format: avro-confluent", ""), "p").diagnostics
+    assert note.severity == "note"
+    assert note.message == f"avro-confluent.ssl.truststore.location: {trust}: there is no such file"
 
 
 @pytest.mark.parametrize(("options", "why"), [

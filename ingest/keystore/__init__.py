@@ -1,0 +1,1 @@
+"""Key stores of Java: their certificates and private keys, as PEM texts."""

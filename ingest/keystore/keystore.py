@@ -1,0 +1,190 @@
+"""Trust and key stores of Java pipelines: JKS, PKCS#12 or PEM.
+
+In: the bytes of a file, its type as the pipeline says it, and passwords. Out: PEM texts. The type that counts is that
+of the bytes: Java, too, reads PKCS#12 in a file that is called `.jks`. Reads no file and writes none.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.serialization import Encoding, pkcs12
+
+from ingest.keystore import jks
+from ingest.keystore.jks import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
+
+_JCEKS: Final = b"\xce\xce\xce\xce"
+_SEQUENCE: Final = b"\x30"
+"""The first byte of a PKCS#12 store."""
+_PEM: Final = b"-----BEGIN "
+_KEY: Final = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?-----END [A-Z ]*PRIVATE KEY-----\s*", re.DOTALL)
+
+
+class Trusted(NamedTuple):
+    """The certificates that are trusted."""
+
+    pem: str
+    expired: list[str]
+    """Texts about those that have expired."""
+
+
+class Identity(NamedTuple):
+    """A client's own private key, and its certificate."""
+
+    chain: str
+    """The client's certificate, and those of the authorities above it, as PEM."""
+    key: str
+    """The private key as PEM. It is encrypted only where a PEM file has it so."""
+    expired: list[str]
+    """A text where the client's certificate has expired."""
+
+
+def trusted(data: bytes, kind: str, password: str | None) -> Trusted:
+    """Return the certificates that a trust store holds: also those of private keys, as in Java. Raise StoreError.
+
+    `kind`: the type that the pipeline says, or an empty text.
+    """
+    found: list[x509.Certificate] = []
+    match _kind(data, kind):
+        case "PEM":
+            found += _from_pem(data)
+        case "JKS":
+            found += [_parsed(one.certificates[0], one) for one in jks.entries(data, password) if one.certificates]
+        case _:
+            store = _pkcs12(data, password)
+            found += [one.certificate for one in (store.cert, *store.additional_certs) if one is not None]
+    if not found:
+        msg = "it holds no certificate"
+        raise StoreError(msg)
+    return Trusted(_pem(found), _expired(found))
+
+
+def identity(data: bytes, kind: str, password: str | None, key_password: str | None) -> Identity:
+    """Return the private key of a key store with its certificates. Raise StoreError.
+
+    `key_password`: the password of the key where it is not that of the store.
+    """
+    match _kind(data, kind):
+        case "PEM":
+            chain = _from_pem(data)
+            keys = _KEY.findall(data)
+            if len(keys) != 1 or not chain:
+                msg = f"it holds {len(keys)} private keys and {len(chain)} certificates; one key with its own is needed"
+                raise StoreError(msg)
+            return Identity(_pem(chain), keys[0].decode("ascii", "replace"), _expired(chain[:1]))
+        case "JKS":
+            key, chain = _only_key(data, password, key_password)
+        case _:
+            key, chain = _key_of_pkcs12(_pkcs12(data, password))
+    if key.public_key() != chain[0].public_key():
+        msg = "its private key does not belong to its certificate"
+        raise StoreError(msg)
+    private = key.private_bytes(Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    return Identity(_pem(chain), private.decode(), _expired(chain[:1]))
+
+
+def _kind(data: bytes, said: str) -> str:
+    """Return the type of a store by its bytes. Raise StoreError where it is none that can be read, or not as `said`."""
+    if data.startswith(jks.MAGIC):
+        found = "JKS"
+    elif data.startswith(_SEQUENCE):
+        found = "PKCS12"
+    elif _PEM in data:
+        found = "PEM"
+    elif data.startswith(_JCEKS):
+        msg = "it is a JCEKS store, which cannot be read here; keytool -importkeystore converts it to PKCS12"
+        raise StoreError(msg)
+    else:
+        msg = "it is neither a JKS nor a PKCS#12 store, nor a PEM file"
+        raise StoreError(msg)
+    if said and (said == "PEM") != (found == "PEM"):
+        msg = f"it is {'a PEM file' if found == 'PEM' else f'a {found} store'}, and the pipeline says {said}"
+        raise StoreError(msg)
+    return found
+
+
+def _only_key(
+    data: bytes, password: str | None, key_password: str | None
+) -> tuple[PrivateKeyTypes, list[x509.Certificate]]:
+    entries = [entry for entry in jks.entries(data, password) if entry.key is not None]
+    if len(entries) != 1 or not entries[0].certificates:
+        named = f" ({', '.join(entry.alias[:60] for entry in entries[:5])})" if entries else ""
+        msg = f"it holds {len(entries)} private keys{named}; one with its certificate is needed"
+        raise StoreError(msg)
+    (entry,) = entries
+    secret = key_password or password
+    if secret is None:
+        msg = "its private key needs a password"
+        raise StoreError(msg)
+    assert entry.key is not None
+    try:
+        key = serialization.load_der_private_key(jks.private_key(entry.key, secret), None)
+    except StoreError:
+        raise
+    except (TypeError, ValueError, UnsupportedAlgorithm) as exc:
+        msg = "its private key is of a kind that cannot be read"
+        raise StoreError(msg) from exc
+    return key, [_parsed(one, entry) for one in entry.certificates]
+
+
+def _pkcs12(data: bytes, password: str | None) -> pkcs12.PKCS12KeyAndCertificates:
+    try:
+        return pkcs12.load_pkcs12(data, None if password is None else password.encode())
+    except Exception as exc:  # cryptography raises errors of several kinds, by what is wrong
+        why = "the password is wrong" if password is not None else "it needs a password"
+        msg = f"{why}, or the file is damaged"
+        raise StoreError(msg) from exc
+
+
+def _key_of_pkcs12(store: pkcs12.PKCS12KeyAndCertificates) -> tuple[PrivateKeyTypes, list[x509.Certificate]]:
+    if store.key is None or store.cert is None:
+        msg = "it holds no private key with its certificate"
+        raise StoreError(msg)
+    chain = [store.cert.certificate]
+    others = [one.certificate for one in store.additional_certs]
+    while others:
+        above = next((one for one in others if one.subject == chain[-1].issuer), None)
+        if above is None:
+            break
+        others.remove(above)
+        chain.append(above)
+    return store.key, chain
+
+
+def _from_pem(data: bytes) -> Sequence[x509.Certificate]:
+    try:
+        return x509.load_pem_x509_certificates(data)
+    except ValueError:
+        return []
+
+
+def _parsed(der: bytes, entry: jks.Entry) -> x509.Certificate:
+    try:
+        return x509.load_der_x509_certificate(der)
+    except ValueError as exc:
+        msg = f"its certificate {entry.alias[:60]!r} cannot be read: {str(exc)[:200]}"
+        raise StoreError(msg) from exc
+
+
+def _pem(certificates: Iterable[x509.Certificate]) -> str:
+    return b"".join(one.public_bytes(Encoding.PEM) for one in certificates).decode()
+
+
+def _expired(certificates: Iterable[x509.Certificate]) -> list[str]:
+    """Return a text for each certificate that is not valid any more."""
+    now = dt.datetime.now(dt.UTC)
+    return [
+        f"the certificate of {one.subject.rfc4514_string()[:200]!r} expired on {one.not_valid_after_utc:%Y-%m-%d}"
+        for one in certificates
+        if one.not_valid_after_utc < now
+    ]

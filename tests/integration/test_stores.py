@@ -1,0 +1,146 @@
+"""Java's trust and key stores on a secured cluster: a pipeline reads them, and leaves nothing of them anywhere."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+from harness import INGEST, Kafka, free_port, message
+from key_stores import KEY_PASSWORD, PASSWORD, key_store, trust_store
+
+from ingest.sandbox import broker as sandbox
+from ingest.sandbox.secure import Authority, Secure, client_properties
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+
+class Cluster:
+    """A secured broker, and stores of its certificates."""
+
+    def __init__(self, folder: Path) -> None:
+        running = sandbox.up(folder, free_port(), heap="512m", secure=True)
+        assert running.secure is not None
+        self.kafka = Kafka(running.bootstrap)
+        self.folder = folder / "secure"
+        self.plain = client_properties(Secure(running.secure, str(self.folder)))
+        authority = (self.folder / "ca.pem").read_bytes()
+        own = (self.folder / "client.key").read_bytes(), (self.folder / "client.pem").read_bytes()
+        self.secrets = [PASSWORD, KEY_PASSWORD, *(line for line in own[0].decode().splitlines() if "-" not in line)]
+        servers = self.plain["SSL"]["bootstrap.servers"]
+        self.stores = {}
+        for kind in ("JKS", "PKCS12"):
+            trust = trust_store(self.folder / f"trust.{kind}", kind, authority)
+            store = key_store(self.folder / f"own.{kind}", kind, *own)
+            self.stores[kind] = {
+                "bootstrap.servers": servers, "security.protocol": "SSL", "ssl.truststore.location": str(trust),
+                "ssl.truststore.password": PASSWORD, "ssl.truststore.type": kind, "ssl.keystore.location": str(store),
+                "ssl.keystore.password": PASSWORD, "ssl.key.password": KEY_PASSWORD if kind == "JKS" else PASSWORD,
+            }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def secure(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:  # noqa: ARG001
+    folder = tmp_path_factory.mktemp("stores")
+    yield Cluster(folder)
+    sandbox.down(folder, wipe=True)
+
+
+class Work:
+    """A pipeline between two topics of the cluster, with dead letters in a third."""
+
+    def __init__(self, folder: Path, secure: Cluster) -> None:
+        self.folder, self.kafka = folder, Kafka(secure.kafka.bootstrap)
+        self.file = folder / "pipe.yaml"
+        self.kafka.create(f"{self.kafka.name}.in", 1)
+        rows = [message("c", None, {"id": i, "v": i}) for i in range(5)]
+        self.kafka.send(f"{self.kafka.name}.in", *rows, (None, b"{"))
+
+    def write(self, source: Mapping[str, str], sink: Mapping[str, str], letters: Mapping[str, str]) -> None:
+        name = self.kafka.name
+        self.file.write_text(
+            f"source:\n  type: kafka\n  topic: {name}.in\n  scan.startup.mode: earliest-offset\n{lines(source)}"
+            f"  ingestion.ignore-errors: true\nsink:\n  type: upsert-kafka\n{lines(sink)}"
+            f"route:\n  - {{source-table: '\\.*', sink-table: {name}.out.<>, replace-symbol: <>}}\n"
+            "pipeline:\n  dirty-data.collector.type: kafka\n"
+            f"  dirty-data.collector.topic: {name}.dead\n{lines(letters, 'dirty-data.collector.')}"
+        )
+
+    def ingest(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        env = {**os.environ, "TMPDIR": str(self.temporary)}
+        command = [INGEST, *arguments]
+        return subprocess.run(command, check=False, capture_output=True, text=True, env=env, timeout=180)
+
+    @property
+    def temporary(self) -> Path:
+        folder = self.folder / "tmp"
+        folder.mkdir(exist_ok=True)
+        return folder
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        place = str(self.folder / "checkpoint")
+        return self.ingest("run", str(self.file), "--once", "--checkpoint", place, "--master", "local[2]", *arguments)
+
+
+@pytest.fixture
+def work(tmp_path: Path, secure: Cluster) -> Work:
+    return Work(tmp_path, secure)
+
+
+def lines(properties: Mapping[str, str], begin: str = "") -> str:
+    return "".join(f"  {begin}properties.{name}: '{value}'\n" for name, value in properties.items())
+
+
+@pytest.mark.parametrize(("source", "sink"), [("JKS", "PKCS12"), ("PKCS12", "JKS")])
+def test_source_sink_and_dead_letters_with_stores(work: Work, secure: Cluster, source: str, sink: str) -> None:
+    work.write(secure.stores[source], secure.stores[sink], secure.stores[source])
+    done = work.run()
+    assert done.returncode == 0, done.stderr
+    assert len(work.kafka.table(f"{work.kafka.name}.out.orders")) == 5
+    listed = work.ingest("letters", "list", str(work.file))
+    assert "1 dead letters" in listed.stdout, listed.stderr
+    seen = {"stdout": done.stdout, "stderr": done.stderr, "letters": listed.stdout + listed.stderr}
+    for path in (work.folder / "checkpoint").rglob("*"):
+        if path.is_file():
+            seen[str(path)] = path.read_bytes().decode(errors="replace")
+    assert any("runs/1" in name for name in seen)
+    for where, text in seen.items():
+        for secret in secure.secrets:
+            assert secret not in text, where
+    assert [path.name for path in work.temporary.iterdir() if not path.name.startswith("hsperfdata")] == []
+
+
+def test_each_wrong_store_is_one_clear_line(work: Work, secure: Cluster, tmp_path: Path) -> None:
+    jks = secure.stores["JKS"]
+    place = jks["ssl.truststore.location"]
+    option = "cannot use source.properties.ssl.truststore.location"
+    for wrong, why in (
+        (
+            {"ssl.truststore.password": "no-such-word"},
+            f"{option}: {place}: the password is wrong, or the file is damaged",
+        ),
+        ({"ssl.key.password": "no-such-word"}, "the password of the private key is wrong"),
+        ({"ssl.keystore.location": f"{secure.folder}/client.pem"}, "it is a PEM file, and the pipeline says JKS"),
+        ({"ssl.keystore.location": place}, "it holds 0 private keys"),
+        ({"ssl.keystore.location": str(tmp_path / "nope")}, f"{tmp_path}/nope: there is no such file"),
+    ):
+        given = {**jks, "ssl.keystore.type": "JKS", **wrong}
+        work.write(given, secure.plain["SSL"], {})
+        done = work.ingest("checkpoint", "show", str(work.file))
+        assert done.returncode == 78, (wrong, done.stderr)
+        assert why in done.stderr, wrong
+        assert "no-such-word" not in done.stdout + done.stderr
+
+
+def test_an_expired_certificate_is_told_before_the_broker_refuses_it(work: Work, secure: Cluster) -> None:
+    old = key_store(work.folder / "old", "JKS", *Authority("other").issue("me", valid=dt.timedelta(days=-3)))
+    given = {**secure.stores["JKS"], "ssl.keystore.location": str(old)}
+    work.write(given, given, {})
+    done = work.run()
+    assert done.returncode == 78, done.stderr
+    assert f"source.properties.ssl.keystore.location: {old}: the certificate of 'CN=me' expired on " in done.stderr
+    assert "did not accept this client's certificate" in done.stderr
