@@ -16,7 +16,7 @@ os.environ["INGEST_DOCS"] = "1"  # before the models are made
 
 from ingest.config.pipeline import PipelineOptions, Route, Transform, UserFunction
 from ingest.deadletter.collector import DirtyDataCollector
-from ingest.formats import FORMATS
+from ingest.formats import FORMATS, is_written_by_options
 from ingest.model import types
 from ingest.sinks import SINKS
 from ingest.sources import SOURCES
@@ -56,7 +56,8 @@ def component(cls: type[Options], formats: dict[str, Any]) -> dict[str, Any]:
         out["required"] = [*required, "properties.bootstrap.servers"]
     any_value = {"type": ["string", "number", "boolean"]}
     for name, model in formats.items():
-        patterns = [rf"^key\.{name}\."] if hasattr(model, "reader") else []
+        keyed = hasattr(model, "reader") or hasattr(model, "reader_of")
+        patterns = [rf"^value\.{name}\.", *([rf"^key\.{name}\."] if keyed else [])]
         if f"{name}.properties.*" in model.model_json_schema(by_alias=True)["properties"]:
             patterns.append(rf"^{name}\.properties\.")
         out.setdefault("patternProperties", {}).update(dict.fromkeys(patterns, any_value))
@@ -88,7 +89,8 @@ def nested(schema: dict[str, Any]) -> dict[str, Any]:
 def pipeline_schema() -> dict[str, Any]:
     """The whole file's JSON Schema."""
     sources = [component(cls, dict(FORMATS)) for cls in SOURCES.values()]
-    sinks = [component(cls, {}) for cls in SINKS.values()]
+    written = {name: model for name, model in FORMATS.items() if is_written_by_options(model)}
+    sinks = [component(cls, {} if cls.formats is None else written) for cls in SINKS.values()]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A pipeline of ingest",

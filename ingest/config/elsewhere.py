@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Final
 
 FORMATS: Final = frozenset({
-    "avro", "avro-confluent", "bson", "changelog-json", "confluent-json", "cbor", "csv", "debezium-avro",
+    "avro", "avro-confluent", "bson", "changelog-json", "confluent-json", "cbor", "debezium-avro",
     "debezium-avro-confluent", "debezium-bson", "debezium-protobuf", "dts-json", "dms-json", "json-schema",
-    "json_sr", "msgpack", "orc", "parquet", "protobuf", "protobuf-confluent", "raw",
+    "json_sr", "msgpack", "orc", "parquet", "protobuf", "protobuf-confluent",
     "singlestore-json", "text", "ticdc-json", "ticdc-open-protocol", "xml",
 })  # fmt: skip
 """Formats of records in Kafka that this program lacks."""

@@ -17,7 +17,8 @@ from ingest.config.document import Mapping, Scalar, Sequence
 from ingest.config.filling import PREFIX
 from ingest.config.visible import shown_key
 from ingest.config.wording import names
-from ingest.formats import FORMATS
+from ingest.formats import FORMATS, is_written_by_options
+from ingest.sinks.sink import SinkOptions
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from ingest.config.filling import Filling
     from ingest.config.wording import Wording
 
+_VALUE: Final = "value."
+"""Beginning of options of the values' format, which may be left out."""
 _KEY: Final = "key."
 """Beginning of options of the keys' format."""
 _Model = TypeVar("_Model", bound=Options)
@@ -83,6 +86,7 @@ class ModelReader:
 
         Return None on an error.
         """
+        value = self._shortened(cls, value, section)
         connects = "properties" in cls.model_fields
         self._document.visible.allow(names(cls))
         if connects:
@@ -100,9 +104,9 @@ class ModelReader:
         for key, item in value.items.items():
             if connects and key.startswith(PREFIX):
                 properties[key.removeprefix(PREFIX)] = self._text(item, value.keys[key])
-            elif cls.formats is not None and (key.split(".", 1)[0] in FORMATS or key.startswith(f"{chosen}.")):
+            elif self._of_format(cls, key, chosen):
                 formats[key] = item
-            elif cls.formats is not None and key.startswith(_KEY) and key.split(".", 2)[1] in FORMATS:
+            elif key.startswith(_KEY) and self._of_format(cls, key.removeprefix(_KEY), None):
                 short = key.removeprefix(_KEY)
                 of_keys.items[short], of_keys.keys[short] = item, value.keys[key]
             else:
@@ -123,14 +127,38 @@ class ModelReader:
             self._warn(fmt, value, section)
         return model
 
+    @staticmethod
+    def _of_format(component: Any, key: str, chosen: str | None) -> bool:  # noqa: ANN401  (an options model)
+        """Return whether an option of a component is one of a format: for a sink, of one that is written by options."""
+        name = key.split(".", 1)[0]
+        if component.formats is None or key in {field.alias for field in component.model_fields.values()}:
+            return False
+        if issubclass(component, SinkOptions):
+            return name in FORMATS and is_written_by_options(FORMATS[name])
+        return name in FORMATS or key.startswith(f"{chosen}.")
+
+    def _shortened(self, component: Any, value: Mapping, section: str) -> Mapping:  # noqa: ANN401
+        """Return a component's options, those of the values' format without `value.`, as Flink spells them."""
+        made = Mapping({}, value.span)
+        for key, item in value.items.items():
+            short = key.removeprefix(_VALUE)
+            if short == key or not self._of_format(component, short, None):
+                short = key
+            elif short in value.items:
+                text = f"{section}: {shown_key(key)!r} and {shown_key(short)!r} are one option"
+                self._document.report(value.keys[key], text)
+                continue
+            made.items[short], made.keys[short] = item, value.keys[key]
+        return made
+
     def _with_keys(self, model: Any, fmt: Options | None, given: Mapping) -> Any:  # noqa: ANN401  (an options model)
         """Return a component's options with those of its keys' format: its own, or else the ones of the values.
 
         Return None on an error.
         """
-        name = model.key_format
+        name = getattr(model, "key_format", None)
         cls: Any = None if name is None else FORMATS.find(name)
-        if cls is None or not hasattr(cls, "reader"):
+        if cls is None or not (hasattr(cls, "reader") or hasattr(cls, "reader_of")):
             what = "without key.format" if name is None else f"with key.format: {name}"
             for key, span in given.keys.items():
                 self._document.report(span, f"{shown_key(_KEY + key)!r} is not possible {what}")

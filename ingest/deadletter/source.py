@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ingest.deadletter.selection import Replayed, Selection
-    from ingest.formats import Format
+    from ingest.formats import Decoder, Format
     from ingest.formats.metadata_columns import ExtraColumns
+    from ingest.kafka.admin import Split
     from ingest.schema.infer import Inference
     from ingest.sources import Source
 
@@ -51,6 +52,10 @@ class LetterSource:
     def extra(self) -> ExtraColumns:
         """The pipeline's."""
         return self.source.extra
+
+    def decoder(self, split: Split, topic: str) -> Decoder:
+        """Return the pipeline's decoder for records of a topic. Raise IngestError."""
+        return self.source.decoder(split, topic)
 
     def inference(self, max_columns: int) -> Inference:
         """Return the pipeline's inference."""

@@ -79,6 +79,8 @@ FORMATS: Registry[Options] = Registry(
         "maxwell-json": "ingest.formats.maxwell_json:MaxwellJson",
         "ogg-json": "ingest.formats.ogg_json:OggJson",
         "json": "ingest.formats.json:Json",
+        "csv": "ingest.formats.csv:Csv",
+        "raw": "ingest.formats.raw:Raw",
         "avro": "ingest.formats.avro:Avro",
         "avro-confluent": "ingest.formats.avro_confluent:AvroConfluent",
         "debezium-avro-confluent": "ingest.formats.debezium_avro:DebeziumAvroConfluent",
@@ -86,8 +88,13 @@ FORMATS: Registry[Options] = Registry(
 )
 """The formats that come with this package."""
 
-OF_ROWS: Final = frozenset({"json", "avro", "avro-confluent"})
+OF_ROWS: Final = frozenset({"json", "csv", "raw", "avro", "avro-confluent"})
 """Formats whose values are rows. The fields of the keys are then the primary key, where the keys are read."""
+
+
+def is_written_by_options(chosen: object) -> bool:
+    """Return whether a sink that writes a format takes options of it."""
+    return hasattr(chosen, "key_of")
 
 
 def _name(value: str) -> str:
@@ -111,12 +118,15 @@ WrittenFormatName = Annotated[str, AfterValidator(_written), _SCHEMA]
 """The name of a format that can also be written."""
 
 
-def value_of(name: str, table: TableId, schema: TableSchema, *, include_schema: bool = False) -> Value:
-    """Return the function that makes the values of a table's records in the named format.
+def value_of(
+    name: str, table: TableId, schema: TableSchema, *, include_schema: bool = False, options: object = None
+) -> Value:
+    """Return the function that makes the values of a table's records in the named format, by its options if there are.
 
     Raise ConfigError where the format is not installed on the worker's machine.
     """
-    made: Any = FORMATS.find(name)
+    found: Any = FORMATS.find(name) if options is None else None
+    made: Any = options if found is None else found()
     if made is None:
         msg = f"the format {name!r} is not installed on the machine of this worker"
         raise ConfigError(msg, "install its package where the workers run")

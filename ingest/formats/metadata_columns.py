@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
+from ingest.formats.positional import PositionalOptions
 from ingest.model import temporal, types
 from ingest.model.change import InlineSchema, Reject
 from ingest.model.data_type import MapType
@@ -27,11 +28,14 @@ if TYPE_CHECKING:
     from ingest.model.change import Change, Decoded
     from ingest.model.data_type import DataType
     from ingest.model.record import Record
+    from ingest.model.table import TableId
 
     _Said: TypeAlias = InlineSchema | None
     ReadKey: TypeAlias = Callable[[bytes], tuple[msgspec.Raw, InlineSchema] | Reject]
     """Function that reads a key as JSON text with what it declares, or returns its reject."""
 
+_MAX_TABLES: Final = 10_000
+"""Tables whose readers of keys are kept."""
 _PREFIXES: Final = "set key.fields-prefix or value.fields-prefix to have both"
 _TIMESTAMP_TYPES: Final = ("NoTimestampType", "CreateTime", "LogAppendTime")
 
@@ -80,6 +84,14 @@ def read_key(read: ReadKey, key: bytes) -> tuple[msgspec.Raw, InlineSchema] | Re
     return Reject("malformed-key" if found.code == "malformed" else found.code, f"the key: {found.message}")
 
 
+def key_reader(options: Any, table: TableId) -> ReadKey | None:  # noqa: ANN401  (options of any format)
+    """Return the function that reads keys of a table's records, by the options of their format; None without any."""
+    if options is None:
+        return None
+    made: ReadKey = options.reader_of(table) if isinstance(options, PositionalOptions) else options.reader()
+    return made
+
+
 class MetadataColumns:
     """Puts the columns in."""
 
@@ -90,7 +102,7 @@ class MetadataColumns:
         self._begins = [b"," + name + b":" for name in self._names]
         self._values = [_value_of(name, extra.standard) for name in extra.metadata]
         self._types = {name: TYPES[name] for name in extra.metadata}
-        self._read_key: ReadKey | None = None if extra.key_format is None else extra.key_format.reader()
+        self._readers: dict[TableId, ReadKey | None] = {}
         self._simple = not extra.key and not extra.value_prefix
 
     def add(self, changes: Sequence[Decoded], records: Sequence[Record]) -> list[Decoded]:
@@ -108,8 +120,9 @@ class MetadataColumns:
         of_key: _Said = None
         if self._extra.key:
             raw = record.key()
-            if raw is not None and self._read_key is not None:
-                read = read_key(self._read_key, raw)
+            of_table = self._key_reader(table)
+            if raw is not None and of_table is not None:
+                read = read_key(of_table, raw)
                 if isinstance(read, Reject):
                     return Reject(read.code, read.message, table)
                 raw, of_key = bytes(read[0]), read[1]
@@ -129,6 +142,14 @@ class MetadataColumns:
         except MALFORMED as exc:
             return Reject("malformed", f"the row is not a JSON object: {reason(exc)}", table)
         return out[0] if len(out) == 1 else out
+
+    def _key_reader(self, table: TableId) -> ReadKey | None:
+        """Return the function that reads keys of a table's records; None where they are JSON."""
+        if table not in self._readers:
+            if len(self._readers) > _MAX_TABLES:
+                self._readers.clear()
+            self._readers[table] = key_reader(self._extra.key_format, table)
+        return self._readers[table]
 
     def _extend(self, change: Change, key_fields: dict[str, bytes], of_key: _Said, metadata: bytes) -> Change | Reject:
         table, kind, before, after, key, declared = change

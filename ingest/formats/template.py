@@ -44,6 +44,9 @@ class ColumnRef(NamedTuple):
     name: str
     csv: bool = False
     """True if the value is written as a field of a CSV line, and not as JSON."""
+    write: Callable[[bytes], bytes] | None = None
+    """Function that returns the value as it is written, from its JSON text; None where `csv` says that. It may raise
+    RowError."""
 
 
 Segments: TypeAlias = tuple[bytes | ColumnRef | ImageRef, ...]
@@ -99,6 +102,8 @@ def fill(pieces: Segments, before: Image | None, after: Image | None) -> bytes:
             parts.append(object_or_null(before if piece is ImageRef.BEFORE else after))
         else:
             value = row.get(piece.name, _NULL)
+            if piece.write is not None:
+                value = piece.write(value)
             parts.append(csv_field(value) if piece.csv else value)
     return b"".join(parts)
 
@@ -116,11 +121,11 @@ def json_cells(cells: Iterable[tuple[str, ColumnRef]], first: bytes = b"") -> Se
     return (*parts, begin + b"}")
 
 
-def csv_cells(cells: Iterable[ColumnRef], first: bytes | None = None) -> Segments:
+def csv_cells(cells: Iterable[ColumnRef], first: bytes | None = None, delimiter: bytes = b",") -> Segments:
     """Return a pattern of a CSV line with these columns. `first` is the text of the line's first field."""
     parts: list[bytes | ColumnRef | ImageRef] = [] if first is None else [first]
     for cell in cells:
-        parts += [b",", cell] if parts else [cell]
+        parts += [delimiter, cell] if parts else [cell]
     return tuple(parts)
 
 
@@ -128,13 +133,6 @@ def json_key(table: TableId, schema: TableSchema) -> Segments:
     """Return the pattern of keys like `{"TableId":"shop.orders","id":1}`."""
     first = b'"TableId":' + msgspec.json.encode(show(table))
     return json_cells(((name, ColumnRef(name)) for name in schema.primary_key), first)
-
-
-def csv_key(table: TableId, schema: TableSchema) -> Segments:
-    """Return the pattern of keys like `"shop.orders",1`."""
-    return csv_cells(
-        (ColumnRef(name, csv=True) for name in schema.primary_key), csv_field(msgspec.json.encode(show(table)))
-    )
 
 
 def csv_field(value: bytes) -> bytes:

@@ -174,6 +174,9 @@ def template_spec(encoder: ChangeEncoder, template: RecordTemplate) -> TemplateS
     if not isinstance(template.value, ValueTemplate) or any(name not in own for name in key):
         return None
     value = template.value
+    pieces = (*(template.key or ()), *value.insert, *value.update, *value.alone, *(value.delete or ()))
+    if any(isinstance(piece, ColumnRef) and piece.write is not None for piece in pieces):
+        return None
     if any(cell.name not in key for cell in cells) or not all(plain_name(c.name) for c in encoder.sink.columns):
         return None
     if ImageRef.BEFORE in (*value.insert, *value.alone):

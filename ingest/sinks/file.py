@@ -10,14 +10,16 @@ import hashlib
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self
 
+import msgspec
 from pydantic import Field
 
 from ingest.encode.change_encoder import ChangeEncoder
 from ingest.errors import ConfigError, Unavailable
-from ingest.formats import WrittenFormatName, value_of
+from ingest.formats import FORMATS, OF_ROWS, WrittenFormatName, value_of
 from ingest.model.jsontext import object_of
+from ingest.model.reject import RowError
 from ingest.model.table import TableId, show
 from ingest.sinks.sink import PlainSinkCoordinator, PlainWriter, SinkOptions
 
@@ -44,6 +46,8 @@ class FileSink(SinkOptions):
     """Options of `sink:` with `type: file`."""
 
     needs_key: ClassVar[bool] = False
+    formats: ClassVar[str | None] = "value.format"
+    codes: ClassVar[Mapping[str, str]] = {"no-line": "a value that cannot stand on one line of a file"}
 
     type: Literal["file"]
     """`file`."""
@@ -52,11 +56,20 @@ class FileSink(SinkOptions):
     """A directory; it is made where it is not there. Each table has a file of its own for each run in it."""
 
     value_format: WrittenFormatName = Field("debezium-json", alias="value.format")
-    """`debezium-json`, `canal-json`, `maxwell-json`, `ogg-json`: each line tells what happened to a row. `json`: the
-    row after an insert or update; a delete is an empty line, or with `file.envelope` a null value under its key."""
+    """`debezium-json`, `canal-json`, `maxwell-json`, `ogg-json`: each line tells what happened to a row. `json`, `csv`,
+    `raw` (the one column of a table): the row after an insert or update; a delete is an empty line, or with
+    `file.envelope` a null value under its key. A value of CSV or raw that has several lines is a reject, except with
+    `file.envelope`."""
 
     envelope: bool = Field(False, alias="file.envelope")
     """Each line is `{"key":…,"value":…}`: the primary key's columns beside the value."""
+
+    format: Any = Field(None, alias="*format", exclude=True)
+    """Filled in from the options that start with the format's name."""
+
+    def with_format(self, chosen: Any) -> tuple[Self, list[tuple[str, str]]]:  # noqa: ANN401  (an options model)
+        """Return these options with those of the values' format, and nothing that is wrong between them."""
+        return self.model_copy(update={"format": chosen}), []
 
     @property
     def writes_keys(self) -> bool:
@@ -66,20 +79,24 @@ class FileSink(SinkOptions):
     @property
     def changelog(self) -> bool:
         """True if an insert is written otherwise than an update, or the row before a change is shown."""
-        return self.value_format != "json"
+        return self.value_format not in OF_ROWS
 
     def encoder(
         self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference
     ) -> ChangeEncoder:
         """Return how rows of a table are written."""
         name = _file_name(target)
-        made = value_of(self.value_format, target, sink)
+        made = value_of(self.value_format, target, sink, options=self.format)
+        as_text = not getattr(FORMATS.find(self.value_format), "is_json", True)
 
         def render(change: RowChange) -> Iterator[Record]:
             value = made(change.kind, change.before, change.after)
             if self.envelope:
                 key = object_of(change.key) if change.key else b"null"
-                value = b'{"key":%b,"value":%b}' % (key, value or b"null")
+                content = b"null" if value is None else _quoted(value) if as_text else value
+                value = b'{"key":%b,"value":%b}' % (key, content)
+            elif as_text and value is not None and (b"\n" in value or b"\r" in value):
+                raise RowError("no-line", "the value has several lines, and a line is a record: set file.envelope")
             yield (name, b"", value or b"")
 
         return ChangeEncoder(table, source.schema, sink, render, inference, key_from_message=source.key_from_message)
@@ -95,6 +112,14 @@ class FileSink(SinkOptions):
     def writer(self, _pipeline: str, run: int) -> FileWriter:
         """Return a task's side."""
         return FileWriter(Path(self.path), run)
+
+
+def _quoted(value: bytes) -> bytes:
+    """Return the text that a value is as JSON has it. Raise RowError for bytes that are no text."""
+    try:
+        return msgspec.json.encode(value.decode())
+    except UnicodeDecodeError:
+        raise RowError("no-line", "the value is no text in UTF-8, so that no line can hold it") from None
 
 
 def _file_name(table: TableId) -> str:

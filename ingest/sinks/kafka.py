@@ -9,13 +9,14 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar, Literal
 from zlib import crc32
 
+import msgspec
 from pydantic import Field, field_validator, model_validator
 
 from ingest.component.options import OptionErrors
 from ingest.encode.change_encoder import ChangeEncoder, RecordTemplate
-from ingest.formats import WrittenFormatName, value_of
-from ingest.formats.template import ValueTemplate, csv_key, fill, json_key
-from ingest.model.table import Selector, SelectorError, selector
+from ingest.formats import OF_ROWS, WrittenFormatName, value_of
+from ingest.formats.template import ValueTemplate, fill, json_key
+from ingest.model.table import Selector, SelectorError, selector, show
 from ingest.sinks.topics import Destination, TopicsOptions, topic_name
 
 if TYPE_CHECKING:
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from ingest.model.table import TableId
     from ingest.schema.evolve import SourceTable
     from ingest.schema.infer import Inference
-
-_KEYS = {"json": json_key, "csv": csv_key}
 
 
 class KafkaSink(TopicsOptions):
@@ -42,12 +41,13 @@ class KafkaSink(TopicsOptions):
 
     value_format: WrittenFormatName = Field("debezium-json", alias="value.format")
     """`debezium-json`, `canal-json`, `maxwell-json`, `ogg-json`: what happened to a row, with the row before it where
-    the source told it. `json`: the row after an insert or update; a delete is a null value under its key, and cannot be
-    said without `key.format`: it is left out and counted."""
+    the source told it. `json`, `csv`, `raw` (the one column of a table): the row after an insert or update; a delete is
+    a null value under its key, and cannot be said without `key.format`: it is left out and counted."""
 
-    key_format: Literal["json", "csv"] | None = Field(None, alias="key.format")
+    key_format: Literal["json", "csv", "raw"] | None = Field(None, alias="key.format")
     """Records have keys of the table and its primary key: `json` is `{"TableId":"shop.orders","id":1}`, `csv` is
-    `"shop.orders",1`. Default: no keys."""
+    `"shop.orders",1`, `raw` is the one column of the primary key alone. Options of the format are `key.csv.*` and
+    `key.raw.*`, or else those of the values. Default: no keys."""
 
     include_schema: bool = Field(False, alias="debezium-json.include-schema.enabled")
     """With `debezium-json`: each value is `{"schema":…,"payload":…}`, and the payload's values are as the schema says:
@@ -85,8 +85,9 @@ class KafkaSink(TopicsOptions):
     def warnings(self) -> list[tuple[str, str]]:
         """Return options that the file sets and that do nothing, each with the reason."""
         found = super().warnings()
-        if self.value_format == "json" and self.key_format is None:
-            found.append(("value.format", "value.format: json has no way to say a delete without key.format"))
+        if self.value_format in OF_ROWS and self.key_format is None:
+            text = f"value.format: {self.value_format} has no way to say a delete without key.format"
+            found.append(("value.format", text))
         if self.topic is not None and self.mapping is not None:
             found.append(("sink.tableId-to-topic.mapping", "sink.tableId-to-topic.mapping has no effect beside topic"))
         return found
@@ -114,18 +115,22 @@ class KafkaSink(TopicsOptions):
     @property
     def changelog(self) -> bool:
         """True if an insert is written otherwise than an update, or the row before a change is shown."""
-        return self.value_format != "json"
+        return self.value_format not in OF_ROWS
 
     def encoder(
         self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference
     ) -> ChangeEncoder:
         """Return how changes of a table are written; raises RowError for an id that cannot be a topic's name."""
         to = self.destination(target)
-        value = value_of(self.value_format, target, sink, include_schema=self.include_schema)
-        key = None if self.key_format is None else _KEYS[self.key_format](target, sink)
+        value = value_of(self.value_format, target, sink, include_schema=self.include_schema, options=self.format)
+        key = None
+        if self.key_format == "json":
+            key = json_key(target, sink)
+        elif self.key_format is not None:
+            key = self.key_by_options(self.key_format, target, sink, msgspec.json.encode(show(target)))
         if self.strategy == "all-to-zero":
             to = Destination(to.topic, to.headers, 0)
-        template = RecordTemplate(to, key, value, self.value_format == "json")
+        template = RecordTemplate(to, key, value, self.value_format in OF_ROWS)
         keyed = source.key_from_message
         if self.strategy == "all-to-zero" or key is not None:
             written = template if isinstance(value, ValueTemplate) else None

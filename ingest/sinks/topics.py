@@ -7,11 +7,12 @@ docs/spec/delivery.md.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, NamedTuple, Self
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, Field, PrivateAttr, WithJsonSchema, model_validator
 
 from ingest.component.options import OptionErrors
+from ingest.formats import FORMATS
 from ingest.kafka.connection import KafkaConnection
 from ingest.kafka.properties import CREATE, FALSE
 from ingest.model.reject import RowError
@@ -21,8 +22,10 @@ from ingest.sinks.sink import SinkOptions
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from ingest.formats.template import Segments
     from ingest.kafka.transactions import TransactionalWriter
     from ingest.kafka.writer import KafkaWriter
+    from ingest.model.schema import TableSchema
     from ingest.sinks import Writer
     from ingest.sinks.topics_coordinator import TopicsCoordinator
 
@@ -76,6 +79,7 @@ class TopicsOptions(KafkaConnection, SinkOptions):
     """Options that sinks in Kafka share."""
 
     scope: ClassVar[Literal["C", "P"]] = "P"
+    formats: ClassVar[str | None] = "value.format"
     codes: ClassVar[Mapping[str, str]] = {
         "bad-topic-name": "the table's id cannot be a topic's name; route it to one that can",
     }
@@ -109,6 +113,11 @@ class TopicsOptions(KafkaConnection, SinkOptions):
     replication: int | None = Field(None, alias="sink.topic.replication-factor", ge=1, le=100)
     """Replicas of created topics; the broker's default where absent."""
 
+    format: Any = Field(None, alias="*format", exclude=True)
+    """Filled in from the options that start with the format's name."""
+
+    _key_options: Any = PrivateAttr(None)
+
     @model_validator(mode="after")
     def _check_create(self) -> TopicsOptions:
         if self.create and "create" in self.model_fields_set and self.uncreated:
@@ -130,6 +139,26 @@ class TopicsOptions(KafkaConnection, SinkOptions):
         if problems:
             raise OptionErrors(*problems)
         return self
+
+    def with_format(self, chosen: Any) -> tuple[Self, list[tuple[str, str]]]:  # noqa: ANN401  (an options model)
+        """Return these options with those of the values' format, and nothing that is wrong between them."""
+        return self.model_copy(update={"format": chosen}), []
+
+    def with_key_format(self, chosen: Any) -> Self:  # noqa: ANN401  (an options model)
+        """Return these options with those of the keys' format."""
+        made = self.model_copy()
+        made._key_options = chosen  # noqa: SLF001  (an attribute of the same class)
+        return made
+
+    def key_by_options(self, name: str, table: TableId, sink: TableSchema, first: bytes | None) -> Segments:
+        """Return the pattern of keys of a table, in a format with options. Raise RowError.
+
+        `first` is the JSON text of what keys begin with, or None.
+        """
+        types = {column.name: column.type for column in sink.columns}
+        options: Any = FORMATS[name]() if self._key_options is None else self._key_options
+        made: Segments = options.key_of(table, {column: types[column] for column in sink.primary_key}, first)
+        return made
 
     @property
     def uncreated(self) -> str:

@@ -13,21 +13,22 @@ from pydantic import Field, model_validator
 from ingest.component.options import Duration, OptionErrors
 from ingest.encode.change_encoder import ChangeEncoder, RecordTemplate
 from ingest.encode.upsert_encoder import UpsertEncoder
-from ingest.formats.template import ColumnRef, ValueTemplate, csv_cells, json_cells
+from ingest.formats import value_of
+from ingest.formats.template import ColumnRef, ValueTemplate, json_cells
+from ingest.model.schema import TableSchema
 from ingest.sinks.topics import TopicsOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ingest.encode.upsert_encoder import Record, TableEncoder
-    from ingest.formats.template import Segments
+    from ingest.formats.template import Segments, Value
     from ingest.kafka.admin import Split
     from ingest.kafka.transactions import TransactionalWriter
     from ingest.kafka.writer import KafkaWriter
     from ingest.model.client_report import ClientReport
     from ingest.model.commit import CommitScope, ResumePoint
     from ingest.model.record import Headers
-    from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.schema.evolve import SourceTable
     from ingest.schema.infer import Inference
@@ -43,13 +44,14 @@ class UpsertKafka(TopicsOptions):
     type: Literal["upsert-kafka"]
     """`upsert-kafka`."""
 
-    key_format: Literal["json", "csv"] = Field("json", alias="key.format")
+    key_format: Literal["json", "csv", "raw"] = Field("json", alias="key.format")
     """How keys are written: `json` is `{"id":1}`, `csv` the columns of the primary key in their order, texts in
-    quotes."""
+    quotes, `raw` the one column of the primary key. Options are `key.csv.*` and `key.raw.*`, or else those of the
+    values."""
 
-    value_format: Literal["json", "csv"] = Field("json", alias="value.format")
+    value_format: Literal["json", "csv", "raw"] = Field("json", alias="value.format")
     """How rows are written: `json` as an object, `csv` as the columns in the order of the table, in which new ones are
-    last; null is empty."""
+    last, null being empty, `raw` as the one column that there is."""
 
     fields_include: Literal["ALL", "EXCEPT_KEY"] = Field("ALL", alias="value.fields-include")
     """`ALL`: rows have all columns. `EXCEPT_KEY`: without those of the primary key."""
@@ -106,24 +108,25 @@ class UpsertKafka(TopicsOptions):
         keyed = source.key_from_message
         if self._as_it_came:
             return UpsertEncoder(table, source.schema, sink, to, inference, key_from_message=keyed)
-        row = self._value(sink)
-        template = RecordTemplate(to, self._key(sink), ValueTemplate(row, row, row, None), moves=True)
+        template = RecordTemplate(to, self._key(target, sink), self._value(target, sink), moves=True)
         return ChangeEncoder(
             table, source.schema, sink, template.render, inference, key_from_message=keyed, template=template
         )
 
-    def _key(self, sink: TableSchema) -> Segments:
-        csv = self.key_format == "csv"
-        cells = [ColumnRef(name, csv=csv) for name in sink.primary_key]
-        return (
-            csv_cells(cells) if csv else json_cells((c.name.removeprefix(self.key_prefix) or c.name, c) for c in cells)
-        )
+    def _key(self, target: TableId, sink: TableSchema) -> Segments:
+        """Return the pattern of keys. Raise RowError."""
+        if self.key_format != "json":
+            return self.key_by_options(self.key_format, target, sink, None)
+        return json_cells((name.removeprefix(self.key_prefix) or name, ColumnRef(name)) for name in sink.primary_key)
 
-    def _value(self, sink: TableSchema) -> Segments:
+    def _value(self, target: TableId, sink: TableSchema) -> Value:
+        """Return the function that makes rows. Raise RowError."""
         left_out = set(sink.primary_key) if self.fields_include == "EXCEPT_KEY" else set()
-        csv = self.value_format == "csv"
-        cells = [ColumnRef(column.name, csv=csv) for column in sink.columns if column.name not in left_out]
-        return csv_cells(cells) if csv else json_cells((cell.name, cell) for cell in cells)
+        columns = tuple(column for column in sink.columns if column.name not in left_out)
+        if self.value_format != "json":
+            return value_of(self.value_format, target, TableSchema(columns, ()), options=self.format)
+        row = json_cells((column.name, ColumnRef(column.name)) for column in columns)
+        return ValueTemplate(row, row, row, None)
 
     def writer(self, pipeline: str, _run: int) -> Writer:
         """Return a task's side."""

@@ -12,7 +12,7 @@ from ingest.component.registry import Registry
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
-    from ingest.formats import Format
+    from ingest.formats import Decoder, Format
     from ingest.formats.metadata_columns import ExtraColumns
     from ingest.kafka.admin import Split
     from ingest.model.record import Headers, Record
@@ -129,6 +129,9 @@ class Source(Protocol):
     @property
     def tolerated(self) -> int:
         """The number of rejects that the pipeline tolerates over all runs."""
+
+    def decoder(self, split: Split, topic: str) -> Decoder:
+        """Return a decoder for the records of a split that are of one topic. Raise ConfigError."""
 
     def inference(self, max_columns: int) -> Inference:
         """Return how schemas are found."""

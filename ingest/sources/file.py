@@ -9,25 +9,22 @@ from __future__ import annotations
 import fnmatch
 import glob
 import os
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple
 
-import msgspec
 from pydantic import Field, field_validator
 
 from ingest.component.options import Labelled
 from ingest.errors import ConfigError, DataLoss, Unavailable
-from ingest.model.jsontext import MALFORMED
+from ingest.sources.lines import FileReader, first_line, stem_of
 from ingest.sources.records import RecordOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
+    from ingest.formats import Decoder
     from ingest.kafka.admin import Split
-    from ingest.model.record import Headers
 
-CHUNK: Final = 2_000
 _BLOCK: Final = 1 << 20
 _MAX_FILES: Final = 10_000
 
@@ -78,7 +75,35 @@ class FileSource(Labelled, RecordOptions):
 
     def reader(self, _pipeline: str) -> FileReader:
         """Return a task's side."""
-        return FileReader(envelope=self.envelope)
+        return FileReader(envelope=self.envelope, header=self.has_header)
+
+    @property
+    def reads_lines(self) -> bool:
+        """True if lines are values alone, of which the first may have the names of columns."""
+        return not self.envelope
+
+    @property
+    def has_header(self) -> bool:
+        """True if the first line of each file has the names of columns."""
+        return bool(getattr(self.format, "header", False))
+
+    def decoder(self, split: Split, topic: str) -> Decoder:
+        """Return a decoder for the lines of a file that are of one topic. Raise ConfigError, Unavailable."""
+        if not self.has_header:
+            return super().decoder(split, topic)
+        name = split[0] if Path(split[0]).is_file() else self._file_of(topic)
+        decoder: Decoder = self.format.decoder_under(first_line(name), name, topic, keyed=self.extra.key)
+        return decoder
+
+    def _file_of(self, topic: str) -> str:
+        """Return the file whose lines became dead letters. Raise ConfigError."""
+        found = [name for name in glob.iglob(self.path, recursive=True) if stem_of(name) == topic]  # noqa: PTH207  (the whole pattern is the user's)
+        if len(found) != 1:
+            msg = (
+                f"{len(found)} files of source.path {self.path!r} stand for {topic!r}: whose first line has its names?"
+            )
+            raise ConfigError(msg, "put the one file back, or name the columns in scan.value.initial-schemas.ddls")
+        return found[0]
 
 
 class _Topic(NamedTuple):
@@ -197,151 +222,3 @@ class FileSourceCoordinator:
 
     def close(self) -> None:
         """Do nothing: nothing is held."""
-
-
-@dataclass(slots=True)
-class FileRecord:
-    """One line, as a record."""
-
-    line: int
-    stands_for: str
-    key_bytes: bytes | None
-    value_bytes: bytes | None
-    sent: Headers = field(default_factory=list)
-    millis: int | None = None
-
-    def key(self) -> bytes | None:
-        """Return the key's bytes."""
-        return self.key_bytes
-
-    def value(self) -> bytes | None:
-        """Return the value's bytes."""
-        return self.value_bytes
-
-    def topic(self) -> str:
-        """Return the line's own topic, or the file's name without its ending."""
-        return self.stands_for
-
-    def partition(self) -> int:
-        """Return 0: a file has one partition."""
-        return 0
-
-    def offset(self) -> int:
-        """Return the line's number, from 0."""
-        return self.line
-
-    def timestamp(self) -> tuple[int, int]:
-        """Return the time when it was made, where the line says it."""
-        return (0, -1) if self.millis is None else (1, self.millis)
-
-    def headers(self) -> Headers:
-        """Return names and values."""
-        return self.sent
-
-    def leader_epoch(self) -> None:
-        """Return None: files have no leader."""
-        return
-
-
-@dataclass(slots=True)
-class FileChunk:
-    """Consecutive lines of one file, of one topic."""
-
-    split: Split
-    topic: str
-    messages: list[FileRecord]
-
-
-class _Line(msgspec.Struct):
-    key: msgspec.Raw = msgspec.Raw(b"null")
-    value: msgspec.Raw = msgspec.Raw(b"null")
-    headers: dict[str, str | None] = {}
-    timestamp: int | None = None
-    topic: str | None = None
-
-
-_line = msgspec.json.Decoder(_Line).decode
-
-
-class FileReader:
-    """Reads ranges of lines. Remembers where lines begin, so that going on costs nothing."""
-
-    def __init__(self, *, envelope: bool) -> None:
-        """Open nothing yet."""
-        self._envelope = envelope
-        self._known: dict[str, tuple[int, int]] = {}
-        """By file: a line's number, and the byte where it begins."""
-        self._position: dict[Split, int] = {}
-
-    def read(self, ranges: Mapping[Split, tuple[int, int]]) -> Generator[FileChunk | None]:
-        """Yield chunks until every range is read. Raises Unavailable."""
-        self._position = {split: start for split, (start, _) in ranges.items()}
-        for split, (start, end) in ranges.items():
-            try:
-                with Path(split[0]).open("rb") as file:
-                    yield from self._chunks(file, split, start, end)
-            except OSError as exc:
-                msg = f"cannot read {split[0]}: {exc.strerror or exc}"
-                raise Unavailable(msg) from exc
-            self._position[split] = max(self._position[split], end)
-
-    def _chunks(self, file: BinaryIO, split: Split, start: int, end: int) -> Generator[FileChunk]:
-        name = split[0]
-        line, begins = self._known.get(name, (0, 0))
-        if line > start:
-            line = begins = 0
-        file.seek(begins)
-        while line < start and file.readline():
-            line += 1
-        chunk: FileChunk | None = None
-        while line < end and (text := file.readline()):
-            record = self._record(name, line, text.rstrip(b"\r\n"))
-            line += 1
-            if chunk is not None and (chunk.topic != record.stands_for or len(chunk.messages) >= CHUNK):
-                self._position[split] = record.line
-                yield chunk
-                chunk = None
-            if chunk is None:
-                chunk = FileChunk(split, record.stands_for, [])
-            chunk.messages.append(record)
-        self._known[name] = (line, file.tell())
-        if chunk is not None:
-            self._position[split] = line
-            yield chunk
-
-    def _record(self, name: str, line: int, text: bytes) -> FileRecord:
-        stem = Path(name).name.split(".", 1)[0] or name
-        if not self._envelope:
-            return FileRecord(line, stem, None, text)
-        try:
-            found = _line(text)
-        except MALFORMED:
-            return FileRecord(line, stem, None, text)  # the format says what is wrong with it
-        headers: Headers = [(k, None if v is None else v.encode()) for k, v in found.headers.items()]
-        return FileRecord(
-            line, found.topic or stem, _content(found.key), _content(found.value), headers, found.timestamp
-        )
-
-    def position(self, split: Split) -> int:
-        """Return the next line that this file's range would give."""
-        return self._position[split]
-
-    def first(self, _split: Split) -> int:
-        """Return the first line."""
-        return 0
-
-    def close(self) -> None:
-        """Do nothing: nothing is held."""
-
-
-def _content(raw: msgspec.Raw) -> bytes | None:
-    """Return the bytes that a line stands for: null is none, a text is itself, other JSON its own text."""
-    text = bytes(raw)
-    if text == b"null":
-        return None
-    if text[:1] != b'"':
-        return text
-    try:
-        return msgspec.json.decode(text, type=str).encode()
-    except MALFORMED:
-        return text

@@ -14,14 +14,21 @@ from ingest.component.options import InlineSchemaOptions, OptionErrors, Options
 from ingest.formats import OF_ROWS, FormatName
 from ingest.formats.debezium_json import DebeziumJson
 from ingest.formats.metadata_columns import ExtraColumns
+from ingest.formats.positional import PositionalOptions
 from ingest.model.record import METADATA
 from ingest.model.text import TextError
 from ingest.schema.ddl import parse_tables, remarks
 from ingest.schema.infer import Inference
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ingest.component.files import Files
-    from ingest.formats import Format
+    from ingest.formats import Decoder, Format
+    from ingest.kafka.admin import Split
+    from ingest.model.data_type import DataType
+    from ingest.model.schema import TableSchema
+    from ingest.model.table import TableId
 
 
 class RecordOptions(Options):
@@ -39,11 +46,11 @@ class RecordOptions(Options):
     value_format: FormatName = Field("debezium-json", alias="value.format")
     """The format of the records' values."""
 
-    key_format: Literal["json", "avro", "avro-confluent"] | None = Field(None, alias="key.format")
-    """The fields of the records' keys become columns, in front of the others: `json`, `avro` with the options
-    `key.avro.*`, or `avro-confluent` with `key.avro-confluent.*`, or else with the options of the values. Where the
-    messages are rows (`value.format` `json`, `avro`, `avro-confluent`, or a format of another package that says so),
-    they are the table's primary key, and a record without a value is a delete."""
+    key_format: Literal["json", "csv", "raw", "avro", "avro-confluent"] | None = Field(None, alias="key.format")
+    """The fields of the records' keys become columns, in front of the others: `json`, or a format with options of its
+    own, which are `key.csv.*`, `key.raw.*`, `key.avro.*` and `key.avro-confluent.*`, or else those of the values. Where
+    the messages are rows (`value.format` `json`, `csv`, `raw`, `avro`, `avro-confluent`), they are the table's primary
+    key, and a record without a value is a delete."""
 
     key_prefix: str = Field("", alias="key.fields-prefix")
     """A text in front of the names of columns that come from the key. It must not be the beginning of
@@ -119,6 +126,8 @@ class RecordOptions(Options):
 
     def with_key_format(self, chosen: Format) -> Self:
         """Return these options with those of the keys' format, where it has any."""
+        if isinstance(chosen, PositionalOptions):
+            chosen = chosen.with_tables(self._columns_of_keys())
         made = self.model_copy()
         made._key_options = chosen  # noqa: SLF001  (an attribute of the same class)
         return made
@@ -135,6 +144,13 @@ class RecordOptions(Options):
                 for table, schema in parse_tables(self.ddls).items()
             }
             chosen = chosen.beside(declared)
+        if getattr(chosen, "header", False) and not self.reads_lines:
+            problems.append(("csv.header", "csv.header needs lines of files: type: file, without file.envelope"))
+        if isinstance(chosen, PositionalOptions):
+            tables = self._columns_of_values()
+            found = (chosen.unreadable(table, columns) for table, columns in tables.items())
+            problems += [("scan.value.initial-schemas.ddls", why) for why in found if why is not None]
+            chosen = chosen.with_tables(tables)
         return self.model_copy(update={"format": chosen}), problems
 
     def with_files(self, files: Files) -> Self:
@@ -147,6 +163,30 @@ class RecordOptions(Options):
         if made._key_options is not None:  # noqa: SLF001  (an attribute of the same class)
             made._key_options = made._key_options.with_files(files)  # noqa: SLF001
         return made
+
+    def _columns_of_values(self) -> Mapping[TableId, Mapping[str, DataType]]:
+        """Return the columns that the initial schemas say of values, by table, with the names that values have."""
+        first, other = self.value_prefix, self.key_prefix
+        out = {}
+        for table, schema in self._initial.items():
+            of_key = schema.primary_key if getattr(self, "fields_include", "ALL") == "EXCEPT_KEY" else ()
+            left = (c for c in schema.columns if c.name not in self.metadata_names and c.name not in of_key)
+            own = (c for c in left if c.name.startswith(first) and (first or not other or not c.name.startswith(other)))
+            out[table] = {column.name.removeprefix(first): column.type for column in own}
+        return out
+
+    def _columns_of_keys(self) -> Mapping[TableId, Mapping[str, DataType]]:
+        """Return the columns that the initial schemas say of keys, by table, with the names that keys have."""
+        out = {}
+        for table, schema in self._initial.items():
+            types = {column.name: column.type for column in schema.columns}
+            out[table] = {name.removeprefix(self.key_prefix): types[name] for name in schema.primary_key}
+        return {table: columns for table, columns in out.items() if columns}
+
+    def decoder(self, split: Split, topic: str) -> Decoder:  # noqa: ARG002  (a file says what its records are)
+        """Return a decoder for the records of a split that are of one topic. Raise ConfigError."""
+        decoder: Decoder = self.format.decoder(topic, keyed=self.extra.key)
+        return decoder
 
     def warnings(self) -> list[tuple[str, str]]:
         """Return options that the file sets and that do nothing, each with the reason."""
@@ -162,6 +202,16 @@ class RecordOptions(Options):
         if self.ddls is None:
             return []
         return [("scan.value.initial-schemas.ddls", remark) for remark in remarks(self.ddls)]
+
+    @property
+    def _initial(self) -> Mapping[TableId, TableSchema]:
+        """The initial schemas, by table."""
+        return {} if self.ddls is None else parse_tables(self.ddls)
+
+    @property
+    def reads_lines(self) -> bool:
+        """True if its records are lines of files, of which the first may have the names of columns."""
+        return False
 
     @property
     def metadata_names(self) -> tuple[str, ...]:
@@ -188,8 +238,7 @@ class RecordOptions(Options):
         if self.value_prefix:
             fixed = {self.value_prefix + name: data_type for name, data_type in reading.fixed.items()}
             reading = replace(reading, fixed=fixed)
-        initial = {} if self.ddls is None else parse_tables(self.ddls)
-        return Inference(reading, self.strategy == "static", initial, max_columns)
+        return Inference(reading, self.strategy == "static", self._initial, max_columns)
 
     @property
     def tolerated(self) -> int:

@@ -8,13 +8,13 @@ Rules: docs/spec/json.md#upsert-topics.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar, Final, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, get_args
 
 from pydantic import Field, field_validator, model_validator
 
 from ingest.component.options import OptionErrors
 from ingest.formats.json import Json
-from ingest.formats.upsert_json import UpsertJson
+from ingest.formats.upsert_rows import UpsertRows
 from ingest.sources.kafka import KafkaSource
 
 if TYPE_CHECKING:
@@ -38,11 +38,12 @@ class UpsertKafkaSource(KafkaSource):
     type: Literal["upsert-kafka"]  # type: ignore[assignment]
     """`upsert-kafka`."""
 
-    value_format: Literal["json"] = Field("json", alias="value.format")
+    value_format: Literal["json", "csv", "raw"] = Field("json", alias="value.format")
     """The format of the rows."""
 
-    key_format: Literal["json"] = Field("json", alias="key.format")
-    """The format of the keys, whose fields are the primary key."""
+    key_format: Literal["json", "csv", "raw"] = Field("json", alias="key.format")
+    """The format of the keys, whose fields are the primary key; options of `csv` and `raw` are `key.csv.*` and
+    `key.raw.*`. Their names are those of the primary key in `scan.value.initial-schemas.ddls`."""
 
     fields_include: Literal["ALL", "EXCEPT_KEY"] = Field("ALL", alias="value.fields-include")
     """`ALL`: the rows hold the primary key's columns, too. `EXCEPT_KEY`: those come from the key, in front of the
@@ -51,7 +52,7 @@ class UpsertKafkaSource(KafkaSource):
     startup_mode: Literal["earliest-offset"] = Field("earliest-offset", alias="scan.startup.mode")
     """Only the beginning: a table without its first rows would not be the table."""
 
-    format: Json = Field(default_factory=UpsertJson, alias="*format", exclude=True)
+    format: Any = Field(default_factory=lambda: UpsertRows(Json()), alias="*format", exclude=True)
     """Filled in from the options that start with the format's name."""
 
     @field_validator("startup_mode", mode="before")
@@ -89,9 +90,13 @@ class UpsertKafkaSource(KafkaSource):
 
     def with_format(self, chosen: Format) -> tuple[RecordOptions, list[tuple[str, str]]]:
         """Return these options with those of the format; and what is wrong between them: option, and reason."""
-        assert isinstance(chosen, Json)
-        given = {name: getattr(chosen, name) for name in chosen.model_fields_set}
-        return super().with_format(UpsertJson.model_construct(_fields_set=set(given), **{**chosen.__dict__, **given}))
+        made, problems = super().with_format(chosen)
+        return made.model_copy(update={"format": UpsertRows(made.format)}), problems
+
+    def with_key_format(self, chosen: Format) -> Self:
+        """Return these options with those of the keys' format."""
+        made = super().with_key_format(chosen)
+        return made.model_copy(update={"format": UpsertRows(self.format.rows, made.extra.key_format)})
 
     @property
     def extra(self) -> ExtraColumns:

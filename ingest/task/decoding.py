@@ -34,7 +34,7 @@ class ChunkDecoder:
         """
         decoder = self._decoders.get((split, topic))
         if decoder is None:
-            decoder = self._source.format.decoder(topic, keyed=self._source.extra.key)
+            decoder = self._source.decoder(split, topic)
             self._decoders[split, topic] = decoder
         keys, values = [message.key() for message in messages], [message.value() for message in messages]
         changes = decoder.decode(keys, values)

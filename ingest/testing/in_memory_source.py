@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping
 
-    from ingest.formats import Format
+    from ingest.formats import Decoder, Format
     from ingest.formats.metadata_columns import ExtraColumns
     from ingest.kafka.admin import Split
     from ingest.model.record import Headers
@@ -59,6 +59,10 @@ class InMemorySource:
     def wanted(self) -> Callable[[Headers | None], bool] | None:
         """The condition on a record's headers for it to be read; None if all are."""
         return self.options.wanted
+
+    def decoder(self, split: Split, topic: str) -> Decoder:
+        """Return a decoder for the records of a split that are of one topic."""
+        return self.options.decoder(split, topic)
 
     def inference(self, max_columns: int) -> Inference:
         """Return how schemas are found."""

@@ -1,0 +1,55 @@
+"""Options of formats whose values have no names: the columns come from the pipeline's DDL, or from the options.
+
+In: the columns that a pipeline declares of each table. Out: options that know them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from pydantic import PrivateAttr
+
+from ingest.component.options import Options
+from ingest.schema.type_hints import TypeHints
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import msgspec
+
+    from ingest.model.change import InlineSchema, Reject
+    from ingest.model.data_type import DataType
+    from ingest.model.table import TableId
+
+
+class PositionalOptions(Options):
+    """Options that such formats share."""
+
+    is_json: ClassVar[bool] = False
+    """False: values are not JSON, so that they stand within JSON as texts."""
+
+    _tables: Any = PrivateAttr(default_factory=dict)
+
+    def with_tables(self, tables: Mapping[TableId, Mapping[str, DataType]]) -> Self:
+        """Return a copy that knows the columns of tables, in the order of the fields."""
+        made = self.model_copy()
+        made._tables = tables  # noqa: SLF001  (an attribute of the same class)
+        return made
+
+    @property
+    def reading(self) -> TypeHints:
+        """The types and hints that inference goes by: a text is a STRING."""
+        return TypeHints()
+
+    def declared(self, table: TableId) -> Mapping[str, DataType] | None:
+        """Return the columns that the pipeline declares of a table, in the order of the fields; None for none."""
+        found: Mapping[str, DataType] | None = self._tables.get(table)
+        return found
+
+    def unreadable(self, table: TableId, columns: Mapping[str, DataType]) -> str | None:  # noqa: ARG002
+        """Return why values cannot have these columns of a table; None where they can."""
+        return None
+
+    def reader_of(self, table: TableId) -> Callable[[bytes], tuple[msgspec.Raw, InlineSchema] | Reject]:
+        """Return a function that reads the keys of a table: a row as JSON text with what it declares, or a reject."""
+        raise NotImplementedError

@@ -1,0 +1,159 @@
+"""Raw: the whole value is one column; the topic is the table.
+
+In: the values of records. Out: an insert for each, whose row has one column. In the other direction, the one column of
+a row as bytes. Rules: docs/spec/raw.md.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
+
+import msgspec
+from pydantic import AfterValidator, Field
+
+from ingest.avro.primitives import NotANumber
+from ingest.formats.positional import PositionalOptions
+from ingest.formats.raw_values import READABLE, charset_of, codec_of
+from ingest.formats.template import ColumnRef
+from ingest.model import types
+from ingest.model.change import TOMBSTONE, InlineSchema, Kind, Reject
+from ingest.model.reject import RowError
+from ingest.model.table import show
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from ingest.formats.raw_values import Codec
+    from ingest.formats.template import Image, Segments, Value
+    from ingest.model.change import Decoded
+    from ingest.model.data_type import DataType
+    from ingest.model.schema import TableSchema
+    from ingest.model.table import TableId
+
+_NO_TYPES: Final = InlineSchema()
+
+
+class Raw(PositionalOptions):
+    """Options of `value.format: raw`."""
+
+    name: ClassVar[str] = "raw"
+    codes: ClassVar[Mapping[str, str]] = {
+        "not-raw": "`raw` cannot write the row: several columns, a null, another type"
+    }
+
+    charset: Annotated[str, AfterValidator(charset_of)] = Field("utf-8", alias="raw.charset")
+    """The charset of texts, as Java calls it: `UTF-8`, `ISO-8859-1`, `UTF-16`, `GBK` and others."""
+
+    endianness: Literal["big-endian", "little-endian"] = Field("big-endian", alias="raw.endianness")
+    """The order of the bytes of numbers."""
+
+    column: str | None = Field(None, alias="raw.column", min_length=1)
+    """The name of the column, of tables that `scan.value.initial-schemas.ddls` does not declare. Its type is STRING.
+    Default: `value`, and for a key `key`."""
+
+    ignore_parse_errors: bool = Field(False, alias="raw.ignore-parse-errors")
+    """Skip and count values that cannot be read, without counting them as errors."""
+
+    form: ClassVar[None] = None
+    said: ClassVar[None] = None
+
+    def unreadable(self, table: TableId, columns: Mapping[str, DataType]) -> str | None:
+        """Return why values cannot have these columns of a table; None where they can."""
+        if len(columns) != 1:
+            names = ", ".join(columns)[:200]
+            return f"{show(table)}: a raw value is one column, and these are {len(columns)}: {names}"
+        (data_type,) = columns.values()
+        if self._codec(data_type) is None:
+            return f"{show(table)}: a raw value is no {types.name(data_type)} (possible: {READABLE})"
+        return None
+
+    def decoder(self, topic: str, *, keyed: bool = False) -> RawDecoder:
+        """Return a decoder for one split's records; `keyed`: it reads their keys, too: a null value is a delete."""
+        return RawDecoder(self._reader((topic,), "value"), topic, keyed=keyed)
+
+    def reader_of(self, table: TableId) -> Callable[[bytes], tuple[msgspec.Raw, InlineSchema] | Reject]:
+        """Return a function that reads the keys of a table: a row as JSON text with what it declares, or a reject."""
+        read_row = self._reader(table, "key")
+
+        def read(key: bytes) -> tuple[msgspec.Raw, InlineSchema] | Reject:
+            found = read_row(key)
+            return found if isinstance(found, Reject) else (found, _NO_TYPES)
+
+        return read
+
+    def _codec(self, data_type: DataType) -> Codec | None:
+        return codec_of(data_type, self.charset, little=self.endianness == "little-endian")
+
+    def _reader(self, table: TableId, default: str) -> Callable[[bytes], msgspec.Raw | Reject]:
+        """Return a function that reads the values of a table as rows."""
+        declared = self.declared(table) or {self.column or default: types.STRING}
+        ((name, data_type),) = declared.items()
+        codec = self._codec(data_type)
+        assert codec is not None, "it was checked"
+        begin, decode = b"{" + msgspec.json.encode(name) + b":", codec.read
+
+        def read(value: bytes) -> msgspec.Raw | Reject:
+            try:
+                return msgspec.Raw(begin + decode(value) + b"}")
+            except NotANumber as exc:
+                return Reject("not-a-number", str(exc))
+            except ValueError as exc:
+                return Reject("malformed", str(exc))
+
+        return read
+
+    def value_of(self, table: TableId, schema: TableSchema, *, include_schema: bool = False) -> Value:  # noqa: ARG002
+        """Return a function that makes the values of a table's records. Raise RowError for a table of other columns."""
+        write = self.writer_of(table, {column.name: column.type for column in schema.columns})
+        (name,) = (column.name for column in schema.columns)
+
+        def made(kind: Kind, _before: Image | None, after: Image | None) -> bytes | None:
+            return None if kind is Kind.DELETE else write((after or {}).get(name, b"null"))
+
+        return made
+
+    def key_of(self, table: TableId, columns: Mapping[str, DataType], _first: bytes | None) -> Segments:
+        """Return the pattern of keys of the one column that there is, without the table's id. Raise RowError."""
+        write = self.writer_of(table, columns)
+        return tuple(ColumnRef(name, write=write) for name in columns)
+
+    def writer_of(self, table: TableId, columns: Mapping[str, DataType]) -> Callable[[bytes], bytes]:
+        """Return a function that makes bytes of the JSON text of the one column of these. Raise RowError.
+
+        The function raises RowError, too.
+        """
+        why = self.unreadable(table, columns)
+        if why is not None:
+            raise RowError("not-raw", why)
+        ((name, data_type),) = columns.items()
+        codec = self._codec(data_type)
+        assert codec is not None, "it was checked"
+        encode = codec.write
+
+        def write(text: bytes) -> bytes:
+            if text == b"null":
+                raise RowError("not-raw", f"column {name!r} is null, which no raw value says")
+            try:
+                return encode(text)
+            except ValueError as exc:
+                raise RowError("not-raw", f"column {name!r}: {exc}") from None
+
+        return write
+
+
+class RawDecoder:
+    """Decodes one split."""
+
+    def __init__(self, read: Callable[[bytes], msgspec.Raw | Reject], topic: str, *, keyed: bool) -> None:
+        """Take the topic for the table; `read` returns a value's row, or its reject."""
+        self._table: TableId = (topic,)
+        self._read = read
+        self._null: Decoded = (self._table, Kind.DELETE, None, None, None, None) if keyed else TOMBSTONE
+
+    def decode(self, _keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> list[Decoded]:
+        """One result per value, in order."""
+        return [self._null if value is None else self._one(value) for value in values]
+
+    def _one(self, value: bytes) -> Decoded:
+        row = self._read(value)
+        return row if isinstance(row, Reject) else (self._table, Kind.INSERT, None, row, None, None)

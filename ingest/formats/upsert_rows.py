@@ -1,0 +1,98 @@
+"""Keyed rows, as upsert topics hold them: the value is the row, or nothing for a row that was deleted.
+
+In: keys and values of records. Out: an insert for each row, a delete for each null. Whether an insert is an update,
+only somebody who knows the rows before can tell. Rules: docs/spec/json.md#upsert-topics.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+
+from ingest.formats.metadata_columns import key_reader, read_key
+from ingest.model.change import Kind, Reject
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ingest.component.files import Files
+    from ingest.formats import Decoder
+    from ingest.formats.metadata_columns import ReadKey
+    from ingest.model.change import Decoded
+    from ingest.model.table import TableId
+    from ingest.schema.type_hints import TypeHints
+
+_NO_KEY: Final = "the record has no key, and a row of an upsert topic is its key's"
+
+
+@dataclass(frozen=True)
+class UpsertRows:
+    """A format of rows, for upsert topics: the keys say who a row is."""
+
+    rows: Any
+    """The format of the values."""
+    keys: Any = None
+    """The options of the keys' format. None: keys are JSON."""
+
+    form: ClassVar[None] = None
+    said: ClassVar[None] = None
+
+    @property
+    def name(self) -> str:
+        """The name of the values' format."""
+        name: str = self.rows.name
+        return name
+
+    @property
+    def ignore_parse_errors(self) -> bool:
+        """True if records that cannot be parsed are skipped and counted, instead of rejected."""
+        ignore: bool = self.rows.ignore_parse_errors
+        return ignore
+
+    @property
+    def reading(self) -> TypeHints:
+        """The rules for values whose types no message declares."""
+        reading: TypeHints = self.rows.reading
+        return reading
+
+    def with_files(self, files: Files) -> Self:
+        """Return the same with what is in the files that options name; raises IngestError."""
+        keys = None if self.keys is None else self.keys.with_files(files)
+        return replace(self, rows=self.rows.with_files(files), keys=keys)
+
+    def decoder(self, topic: str, *, keyed: bool = False) -> Decoder:
+        """Return a decoder for one split's records; `keyed`: the key's fields are columns that the rows do not have."""
+        return UpsertDecoder(self.rows.decoder(topic), key_reader(self.keys, (topic,)), topic, keyed=keyed)
+
+
+class UpsertDecoder:
+    """Decodes one split: the rows as their format does, and who they are by their keys."""
+
+    def __init__(self, rows: Decoder, read: ReadKey | None, topic: str, *, keyed: bool) -> None:
+        """Take the topic for the table; `read` reads a key that is not JSON."""
+        self._table: TableId = (topic,)
+        self._rows = rows
+        self._read = read
+        self._keyed = keyed
+
+    def decode(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> list[Decoded]:
+        """One result per record, in order."""
+        rows = self._rows.decode(keys, values)
+        return [self._one(key, value, row) for key, value, row in zip(keys, values, rows, strict=True)]
+
+    def _one(self, key: bytes | None, value: bytes | None, row: Decoded) -> Decoded:
+        if key is None:
+            return Reject("null-key", _NO_KEY, self._table)
+        if value is not None and type(row) is not tuple:
+            return row
+        told = None if self._keyed else key
+        if told is not None and self._read is not None:
+            found = read_key(self._read, key)
+            if isinstance(found, Reject):
+                return Reject(found.code, found.message, self._table)
+            told = bytes(found[0])
+        if value is None or type(row) is not tuple:
+            return (self._table, Kind.DELETE, None, None, told, None)
+        after = row[3]
+        assert after is not None, "an insert has one"
+        return (self._table, Kind.INSERT, None, after, told, row[5])
