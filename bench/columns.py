@@ -15,7 +15,7 @@ from instructions import COUNT, columns, updates
 from ingest.encode.encode import encode
 from ingest.encode.encoder_cache import EncoderCache
 from ingest.formats.debezium_json import DebeziumJson
-from ingest.formats.metadata_columns import TYPES, ExtraColumns, MetadataColumns
+from ingest.formats.metadata_columns import ExtraColumns, MetadataColumns
 from ingest.model.record import METADATA
 from ingest.model.schema import Column, TableSchema
 from ingest.native import native
@@ -46,7 +46,7 @@ def cache_of(extra: ExtraColumns) -> EncoderCache:
     own = columns()
     named = [Column(extra.value_prefix + c.name, c.type, nullable=c.nullable) for c in own]
     of_key = [Column(f"{extra.key_prefix}id", own[0].type)] if extra.key and extra.key_prefix else []
-    about = [Column(name, TYPES[name]) for name in extra.metadata]
+    about = [Column(name, extra.type_of(name)) for name in extra.metadata]
     schema = TableSchema((*of_key, *named, *about), (f"{extra.value_prefix}id",))
     sink = UpsertKafka.model_validate({"type": "upsert-kafka", "properties.*": {"bootstrap.servers": "h:1"}})
     made = EncoderCache(sink.encoder, Inference(DebeziumJson().reading, False, {}, 2000))

@@ -37,6 +37,10 @@ if TYPE_CHECKING:
 _MAX_TABLES: Final = 10_000
 """Tables whose readers of keys are kept."""
 _PREFIXES: Final = "set key.fields-prefix or value.fields-prefix to have both"
+_NO_TEXT: Final = (
+    "the key or the value is no text in UTF-8: declare __raw_key__ and __raw_value__ as BYTES in "
+    "scan.value.initial-schemas.ddls"
+)
 _TIMESTAMP_TYPES: Final = ("NoTimestampType", "CreateTime", "LogAppendTime")
 
 TYPES: Final[dict[str, DataType]] = {
@@ -47,10 +51,10 @@ TYPES: Final[dict[str, DataType]] = {
     "timestamp-type": types.STRING,
     "headers": MapType(types.STRING, types.BYTES),
     "leader-epoch": types.INT,
-    "__raw_key__": types.BYTES,
-    "__raw_value__": types.BYTES,
+    "__raw_key__": types.STRING,
+    "__raw_value__": types.STRING,
 }
-"""Types of the columns that `metadata.list` may name."""
+"""Types of the columns that `metadata.list` may name. The last two are BYTES where the pipeline declares them so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +74,16 @@ class ExtraColumns:
     """The way in which timestamps are written."""
     as_string: bool = False
     """True if the format's options say that every value is a text."""
+    as_bytes: frozenset[str] = frozenset()
+    """Those of `__raw_key__` and `__raw_value__` that are BYTES."""
 
     def __bool__(self) -> bool:
         """Return whether there is anything to do."""
         return self.key or bool(self.value_prefix) or bool(self.metadata)
+
+    def type_of(self, name: str) -> DataType:
+        """Return the type of a column of `metadata.list`."""
+        return types.BYTES if name in self.as_bytes else TYPES[name]
 
 
 def read_key(read: ReadKey, key: bytes) -> tuple[msgspec.Raw, InlineSchema] | Reject:
@@ -100,8 +110,8 @@ class MetadataColumns:
         self._extra = extra
         self._names = [msgspec.json.encode(name) for name in extra.metadata]
         self._begins = [b"," + name + b":" for name in self._names]
-        self._values = [_value_of(name, extra.standard) for name in extra.metadata]
-        self._types = {name: TYPES[name] for name in extra.metadata}
+        self._values = [_value_of(name, extra) for name in extra.metadata]
+        self._types = {name: extra.type_of(name) for name in extra.metadata}
         self._readers: dict[TableId, ReadKey | None] = {}
         self._simple = not extra.key and not extra.value_prefix
 
@@ -113,9 +123,12 @@ class MetadataColumns:
         ]
 
     def _of(self, change: Change | list[Change], record: Record) -> Decoded:
-        metadata = b"".join(begins + value(record) for begins, value in zip(self._begins, self._values, strict=True))
         parts: list[Change] = change if isinstance(change, list) else [change]
         table = parts[0][0]
+        try:
+            metadata = b"".join(b + value(record) for b, value in zip(self._begins, self._values, strict=True))
+        except UnicodeDecodeError:
+            return Reject("malformed", _NO_TEXT, table)
         key_fields: dict[str, bytes] = {}
         of_key: _Said = None
         if self._extra.key:
@@ -261,15 +274,21 @@ def _bytes(value: bytes | None) -> bytes:
     return b"null" if value is None else b'"' + base64.b64encode(value) + b'"'
 
 
-def _value_of(name: str, standard: str) -> Callable[[Record], bytes]:
-    """Return the JSON text of a metadata column of a record."""
+def _text(value: bytes | None) -> bytes:
+    """Return bytes as a text in JSON. Raise UnicodeDecodeError."""
+    return b"null" if value is None else msgspec.json.encode(value.decode())
+
+
+def _value_of(name: str, extra: ExtraColumns) -> Callable[[Record], bytes]:
+    """Return the function that gives the JSON text of a record's metadata column. It may raise UnicodeDecodeError."""
+    raw = _bytes if name in extra.as_bytes else _text
 
     def timestamp(record: Record) -> bytes:
         kind, millis = record.timestamp()
         if not kind or millis < 0:
             return b"null"
         try:
-            return temporal.timestamp_text(millis * 1000, standard, zoned=True)
+            return temporal.timestamp_text(millis * 1000, extra.standard, zoned=True)
         except ValueError:
             return b"null"  # past the year 9999: the producer's clock was no clock
 
@@ -285,7 +304,7 @@ def _value_of(name: str, standard: str) -> Callable[[Record], bytes]:
         "timestamp-type": lambda record: b'"%b"' % _TIMESTAMP_TYPES[record.timestamp()[0]].encode(),
         "headers": headers,
         "leader-epoch": lambda record: b"null" if (epoch := record.leader_epoch()) is None else b"%d" % epoch,
-        "__raw_key__": lambda record: _bytes(record.key()),
-        "__raw_value__": lambda record: _bytes(record.value()),
+        "__raw_key__": lambda record: raw(record.key()),
+        "__raw_value__": lambda record: raw(record.value()),
     }
     return values[name]

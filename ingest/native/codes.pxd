@@ -89,4 +89,6 @@ cpdef enum MetadataKind: # columns about a record; names as in model/record.py
     METADATA_LEADER_EPOCH
     METADATA_RAW_KEY
     METADATA_RAW_VALUE
+    METADATA_KEY_TEXT   # the raw key as a text
+    METADATA_VALUE_TEXT
     METADATA_KINDS      # so many there are

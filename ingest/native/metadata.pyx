@@ -5,18 +5,19 @@ from libc.stdint cimport INT64_MAX, int32_t, uint8_t, uint32_t
 from libc.string cimport memcmp, memcpy
 
 from ingest.native.codes cimport (
-    METADATA_HEADERS, METADATA_KINDS, METADATA_OFFSET, METADATA_PARTITION, METADATA_RAW_KEY, METADATA_RAW_VALUE,
-    METADATA_TIMESTAMP, METADATA_TIMESTAMP_TYPE, METADATA_TOPIC,
+    METADATA_HEADERS, METADATA_KEY_TEXT, METADATA_KINDS, METADATA_OFFSET, METADATA_PARTITION, METADATA_RAW_KEY,
+    METADATA_RAW_VALUE, METADATA_TIMESTAMP, METADATA_TIMESTAMP_TYPE, METADATA_TOPIC, METADATA_VALUE_TEXT,
 )
 from ingest.native.records cimport Header, RawRecord, RecordMetadata
 from ingest.native.scan cimport (
-    BASE64_SIZE, JSON_INT, JSON_NULL, JSON_OBJECT, JSON_STRING, Field, Row, Text, has_text, is_named, is_utf8,
+    BASE64_SIZE, HAS_ESCAPES, JSON_INT, JSON_NULL, JSON_OBJECT, JSON_STRING, Field, Row, Text, has_text, is_named, is_utf8,
     put_base64, put_int, put_timestamp, scan_plain,
 )
 from ingest.native.table cimport text_of_bytes
 
 cdef enum:
     MAX_SHORT = 64            # most bytes of a number, a time and its type
+    MAX_ESCAPE = 6            # bytes of a character that JSON has with an escape
 
 
 # -- Values ------------------------------------------------------------------------------------------------------------
@@ -30,6 +31,49 @@ cdef char *put_text(char *to, const char *text, size_t size) noexcept nogil:
     memcpy(to + 1, text, size)
     to[size + 1] = b'"'
     return to + size + 2
+
+
+cdef char *put_escaped(char *to, uint8_t byte) noexcept nogil:
+    """Write a character of one byte as JSON has it within a text, and return where that ends."""
+    cdef const char *hex = "0123456789abcdef"
+    cdef char short = 0
+    if byte == b'"' or byte == b'\\':
+        short = <char> byte
+    elif byte == 8:
+        short = b'b'
+    elif byte == 9:
+        short = b't'
+    elif byte == 10:
+        short = b'n'
+    elif byte == 12:
+        short = b'f'
+    elif byte == 13:
+        short = b'r'
+    elif byte >= 32:
+        to[0] = <char> byte
+        return to + 1
+    to[0] = b'\\'
+    if short:
+        to[1] = short
+        return to + 2
+    memcpy(to + 1, b"u00", 3)
+    to[4], to[5] = hex[byte >> 4], hex[byte & 15]
+    return to + MAX_ESCAPE
+
+
+cdef char *put_any_text(char *to, const char *text, size_t size) noexcept nogil:
+    """Write a text with its quotes, or null, and return where that ends; NULL for what is no UTF-8."""
+    cdef size_t i
+    if text == NULL:
+        return put_null(to)
+    if not is_utf8(text, size):
+        return NULL
+    to[0] = b'"'
+    to += 1
+    for i in range(size):
+        to = put_escaped(to, <uint8_t> text[i])
+    to[0] = b'"'
+    return to + 1
 
 
 cdef char *put_null(char *to) noexcept nogil:
@@ -107,6 +151,10 @@ cdef size_t room_of(const MetadataColumn *column, const RawRecord *record) noexc
         size += BASE64_SIZE(record.key_size)
     elif column.kind == METADATA_RAW_VALUE:
         size += BASE64_SIZE(record.value_size)
+    elif column.kind == METADATA_KEY_TEXT:
+        size += MAX_ESCAPE * record.key_size
+    elif column.kind == METADATA_VALUE_TEXT:
+        size += MAX_ESCAPE * record.value_size
     elif metadata != NULL and column.kind == METADATA_TOPIC:
         size += metadata.topic_size
     elif metadata != NULL and column.kind == METADATA_HEADERS:
@@ -122,6 +170,10 @@ cdef char *put_value(int kind, char separator, const RawRecord *record, char *to
         return put_bytes(to, record.key, record.key_size)
     if kind == METADATA_RAW_VALUE:
         return put_bytes(to, record.value, record.value_size)
+    if kind == METADATA_KEY_TEXT:
+        return put_any_text(to, record.key, record.key_size)
+    if kind == METADATA_VALUE_TEXT:
+        return put_any_text(to, record.value, record.value_size)
     if metadata == NULL:
         return NULL
     if kind == METADATA_TOPIC:
@@ -166,7 +218,7 @@ cdef class MetadataColumns:
                 raise ValueError("a column about records that there is not")
             if column.kind == METADATA_HEADERS:
                 self.wanted = WANTED_HEADERS
-            elif column.kind != METADATA_RAW_KEY and column.kind != METADATA_RAW_VALUE and not self.wanted:
+            elif column.kind < METADATA_RAW_KEY and not self.wanted:
                 self.wanted = WANTED_METADATA
             self.count += 1
 
@@ -198,6 +250,8 @@ cdef class MetadataColumns:
             if end == NULL:
                 return NULL
             field.text, field.size, field.flags = to, <uint32_t> (end - to), 0
+            if column.kind >= METADATA_KEY_TEXT:
+                field.flags = HAS_ESCAPES  # there may be some
             field.kind = <uint8_t> kind_of(to[0])
             made.types[i] = 0 if field.kind == JSON_NULL else column.type
             to = end

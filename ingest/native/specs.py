@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from ingest.encode.compiled_transform import EVENT
-from ingest.formats.metadata_columns import TYPES
 from ingest.formats.template import ColumnRef, ImageRef, ValueTemplate, json_cells
 from ingest.model import temporal
 from ingest.model.data_type import (
@@ -29,7 +28,7 @@ from ingest.model.data_type import (
     TimeType,
     VarcharType,
 )
-from ingest.model.types import INTEGER_BITS, TIMES, is_text
+from ingest.model.types import INTEGER_BITS, STRING, TIMES, is_text
 from ingest.native.codes import ColumnKind, MessageForm, MetadataKind, SegmentKind, Spelling, ValueCodec
 from ingest.native.contract import (
     ColumnSpec,
@@ -297,7 +296,7 @@ def inline_spec(columns: Mapping[str, InlineColumn]) -> tuple[InlineColumnSpec, 
 def extra_columns_spec(extra: ExtraColumns) -> ExtraColumnsSpec:
     """Return what columns rows have beside those of their message's value."""
     metadata = tuple(
-        MetadataSpec(_text(name), MetadataKind[_metadata_kind(name)], _number_of(TYPES[name]))
+        MetadataSpec(_text(name), MetadataKind[_metadata_kind(name, extra)], _number_of(extra.type_of(name)))
         for name in extra.metadata
     )
     return ExtraColumnsSpec(
@@ -311,5 +310,7 @@ def extra_columns_spec(extra: ExtraColumns) -> ExtraColumnsSpec:
     )
 
 
-def _metadata_kind(name: str) -> str:
+def _metadata_kind(name: str, extra: ExtraColumns) -> str:
+    if name.startswith("__raw_") and extra.type_of(name) == STRING:
+        return f"METADATA_{name.strip('_').removeprefix('raw_').upper()}_TEXT"
     return f"METADATA_{name.strip('_').replace('-', '_').upper()}"

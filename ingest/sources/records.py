@@ -6,7 +6,7 @@ Rules: docs/spec/columns.md and docs/spec/dirty-data.md.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self
 
 from pydantic import Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
@@ -15,6 +15,7 @@ from ingest.formats import OF_ROWS, FormatName
 from ingest.formats.debezium_json import DebeziumJson
 from ingest.formats.metadata_columns import ExtraColumns
 from ingest.formats.positional import PositionalOptions
+from ingest.model.data_type import BinaryType
 from ingest.model.record import METADATA
 from ingest.model.text import TextError
 from ingest.schema.ddl import parse_tables, remarks
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from ingest.model.data_type import DataType
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
+
+_RAW: Final = frozenset({"__raw_key__", "__raw_value__"})
 
 
 class RecordOptions(Options):
@@ -61,7 +64,8 @@ class RecordOptions(Options):
 
     metadata: str | None = Field(None, alias="metadata.list")
     """Columns about the record itself, separated by commas: `topic`, `partition`, `offset`, `timestamp`,
-    `timestamp-type`, `headers`, `leader-epoch`, `__raw_key__`, `__raw_value__`. They come last."""
+    `timestamp-type`, `headers`, `leader-epoch`, `__raw_key__`, `__raw_value__`. They come last. The last two are texts
+    in UTF-8, or BYTES where `scan.value.initial-schemas.ddls` declares a column of that name and type."""
 
     ddls: str | None = Field(None, alias="scan.value.initial-schemas.ddls")
     """Schemas that tables have before their first record: Flink SQL's `CREATE TABLE db.t (id BIGINT, name
@@ -230,6 +234,12 @@ class RecordOptions(Options):
             self.metadata_names,
             self.format.reading.standard,
             self.format.reading.as_string,
+            as_bytes=frozenset(
+                column.name
+                for schema in self._initial.values()
+                for column in schema.columns
+                if column.name in _RAW and isinstance(column.type, BinaryType)
+            ),
         )
 
     def inference(self, max_columns: int) -> Inference:

@@ -19,7 +19,7 @@ from ingest.formats.canal_json import CanalJson
 from ingest.formats.debezium_json import DebeziumJson
 from ingest.formats.json import Json
 from ingest.formats.maxwell_json import MaxwellJson
-from ingest.formats.metadata_columns import TYPES, ExtraColumns, MetadataColumns
+from ingest.formats.metadata_columns import ExtraColumns, MetadataColumns
 from ingest.model import types
 from ingest.model.record import METADATA
 from ingest.model.schema import Column, TableSchema
@@ -98,7 +98,7 @@ def some_extra(draw: Any, form: Any) -> ExtraColumns:
     metadata = draw(SOME_METADATA)
     made = ExtraColumns(
         key, form.name == "json", None, of_key if key else "", of_value, metadata, form.reading.standard,
-        form.reading.as_string,
+        form.reading.as_string, as_bytes=frozenset(draw(st.sets(st.sampled_from(["__raw_key__", "__raw_value__"])))),
     )  # fmt: skip
     return made or ExtraColumns(metadata=("offset",))
 
@@ -215,7 +215,7 @@ def tables(data: Any, extra: ExtraColumns) -> tuple[TableSchema, TableSchema]:
     """Return a table with all columns that there may be, as the source and the sink have it."""
     of_value = {extra.value_prefix + name: types.parse(kind) for name, kind in KINDS.items()}
     of_key = {extra.key_prefix + name: types.parse("BIGINT") for name in ("id", "k")} if extra.key else {}
-    columns = {**of_key, **of_value, **{name: TYPES[name] for name in extra.metadata}}
+    columns = {**of_key, **of_value, **{name: extra.type_of(name) for name in extra.metadata}}
     keys = [name for name in (extra.key_prefix + "id", extra.value_prefix + "id") if name in columns]
     keys += [name for name in ("offset", "topic") if name in columns]
     primary = tuple(data.draw(st.lists(st.sampled_from(keys), min_size=1, max_size=2, unique=True)))
@@ -305,7 +305,7 @@ HEADERS: Any = [("trace", b"\x00\xff\x10"), ("none", None), ("ключ", b"")]
 def test_what_is_plain_is_taken(extra: ExtraColumns, value: bytes | None) -> None:
     columns = {**{f"{extra.key_prefix}{n}": types.BIGINT for n in ("id",) if extra.key},
                **{extra.value_prefix + name: types.parse(kind) for name, kind in KINDS.items()},
-               **{name: TYPES[name] for name in extra.metadata}}  # fmt: skip
+               **{name: extra.type_of(name) for name in extra.metadata}}  # fmt: skip
     key = f"{extra.value_prefix}id"
     table = TableSchema(tuple(Column(name, t, nullable=name != key) for name, t in columns.items()), (key,))
     record = Sent(0, "topic", b'{"id": 1}', value, 3, 42, 1_700_000_000_123, HEADERS, 2, None)

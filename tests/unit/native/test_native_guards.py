@@ -709,7 +709,8 @@ def test_records_without_what_is_asked_of_them_are_left() -> None:
 
 def test_every_column_about_a_record_has_a_kind() -> None:
     names = [f"METADATA_{name.strip('_').replace('-', '_').upper()}" for name in METADATA]
-    assert [*names, "METADATA_KINDS"] == [*MetadataKind.__members__]
+    texts = ["METADATA_KEY_TEXT", "METADATA_VALUE_TEXT"]
+    assert [*names, *texts, "METADATA_KINDS"] == [*MetadataKind.__members__]
 
 
 def test_every_way_of_reading_values_has_a_codec() -> None:
