@@ -19,6 +19,8 @@ import msgspec
 
 from ingest.errors import Unavailable
 from ingest.model.change import Kind, Skip
+from ingest.model.reject import RowError
+from ingest.model.rowtext import parse_row
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -41,6 +43,15 @@ def folder(scope: str) -> Path:
     spark = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
     root = os.environ.get("INGEST_STATE_DIR") or spark or f"{tempfile.gettempdir()}/ingest-{os.getuid()}"
     return Path(root) / "changelog" / scope
+
+
+def _is_row(image: msgspec.Raw) -> bool:
+    """Return whether an image is a JSON object."""
+    try:
+        parse_row(image)
+    except RowError:
+        return False
+    return True
 
 
 def _is_damage(exc: Exception) -> bool:
@@ -202,7 +213,10 @@ class Changelog:
                 image = before if old is None else msgspec.Raw(old)
                 out.append(_NOTHING if old is None else (table, kind, image, None, told, declared))
                 continue
-            row = bytes(after or b"")
+            if after is None or not _is_row(after):
+                out.append(change)  # it will be a reject, and is no row before the next one
+                continue
+            row = bytes(after)
             known[key] = row
             rows.put(offset, key, row)
             if old is None:
