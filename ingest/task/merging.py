@@ -145,8 +145,8 @@ class ChunkMerger:
     ) -> Reject | None:
         """Add the records of one message, the results of which begin at `row`; return why it is a reject, if it is."""
         length = len(records)
-        encoders = self._state.results.cache.compiled.values() if len(rows) > 1 else ()
-        counted = [(p, p.inserted, p.updated, p.deleted) for p in encoders]
+        compiled = self._state.results.cache.compiled if len(rows) > 1 else {}
+        counted = {table: (e.inserted, e.updated, e.deleted) for table, e in compiled.items()}
         done: list[tuple[TableId, Kind]] = []
         failure: Failure | None = None
         try:
@@ -171,12 +171,12 @@ class ChunkMerger:
         except RowError as exc:
             del records[length:]
             self._rows.forget()
-            for encoder, inserted, updated, deleted in counted:
-                encoder.inserted, encoder.updated, encoder.deleted = inserted, updated, deleted
-            table = next(
+            for table, encoder in compiled.items():  # also one that was made for this message
+                encoder.inserted, encoder.updated, encoder.deleted = counted.get(table, (0, 0, 0))
+            of = next(
                 (self._mergers[p].program.table for p in retained.programs[rows.start : rows.stop] if p >= 0), None
             )
-            return Reject(exc.code, str(exc), table, failure)
+            return Reject(exc.code, str(exc), of, failure)
         for table, kind in done:
             count_change(self._result, table, kind, 1)
         return None

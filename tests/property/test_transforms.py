@@ -274,6 +274,19 @@ def test_rows_of_canal_do_what_the_book_says(name: str, strategy: str) -> None:
     same()
 
 
+@pytest.mark.compiled
+def test_a_message_that_is_rejected_counts_no_row_even_as_the_first_of_its_table() -> None:
+    rows = '[{"id":"1","n":"5"},{"id":"2","n":"x"}]', '[{"id":"1","n":"5"},{"id":"2","n":"6"}]'
+    messages = [
+        (None, f'{{"data":{data},"database":"d","pkNames":["id"],"table":"t","type":"INSERT"}}'.encode())
+        for data in rows
+    ]
+    rule = {"source-table": r"\.*", "projection": r"\*, CAST(n AS INT) + 1 AS next"}
+    ran = both_ways(messages, 1, source={"value.format": "canal-json"}, transform=[rule])
+    assert ran.rejects == [(0, "transform", "expression-failed")]
+    assert (ran.tables["d.t"].inserted, ran.tables["d.t"].rejected) == (2, 1)
+
+
 def table_of(records: list[Any]) -> dict[Any, Any]:
     """What a reader of the topic has in the end."""
     last = {(topic, key): value for topic, key, value in records}
