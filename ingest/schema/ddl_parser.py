@@ -57,6 +57,13 @@ _BARE: Final = {
 """Types that are smaller than most authors expect where their numbers are left out."""
 
 
+_WITHOUT: Final = {
+    "WATERMARK": "a watermark has no meaning here: leave it out",
+    "METADATA": "a metadata column is no column of the message: leave it out, and see metadata.list",
+}
+"""Parts of Flink's DDL that are refused, by their first words."""
+
+
 class Statements:
     """The statements of one text. The first `shift` characters were put in front of the user's text."""
 
@@ -71,7 +78,7 @@ class Statements:
         """Return the tables by their ids. Raise TextError."""
         out: dict[TableId, TableSchema] = {}
         for statement in self._parse():
-            if statement is None:
+            if statement is None or isinstance(statement, exp.Semicolon):  # comments may stand behind the last one
                 continue
             table, schema = self._table(statement)
             if table in out:
@@ -91,6 +98,9 @@ class Statements:
             lines = self._text.splitlines(keepends=True)
             word = str(found.get("highlight") or "")
             end = sum(len(line) for line in lines[: int(found["line"]) - 1]) + int(found["col"])
+            for before in (word, *self._text[: end - len(word)].split()[-1:]):
+                if (without := _WITHOUT.get(before.upper())) is not None:
+                    raise self._text_error(without, self._text.rindex(before, 0, end), len(before)) from None
             why = str(found["description"]).partition(" but got <")[0].rstrip(".")
             if why.startswith("Required keyword"):  # sqlglot names its own classes here, which users do not know
                 why = "something is missing here"

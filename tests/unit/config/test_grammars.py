@@ -160,6 +160,12 @@ def test_a_rate_limit_narrows_ranges_and_saves_up_a_second() -> None:
         ("DROP TABLE x", "only CREATE TABLE", "x"),
         ("CREATE TABLE x (a 'INT)", "is not closed", "CREATE TABLE x (a 'INT)"),
         ("", "no table is named", ""),
+        (
+            "CREATE TABLE t (i INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts)",
+            "a watermark has no meaning here",
+            "WATERMARK",
+        ),
+        ("CREATE TABLE t (i INT, o BIGINT METADATA FROM 'offset' VIRTUAL)", "see metadata.list", "METADATA"),
     ],
 )
 def test_ddl_that_is_not_understood_says_what_and_where(text: str, why: str, place: str) -> None:
@@ -194,7 +200,7 @@ def test_ddl_of_flink_with_everything_that_is_understood() -> None:
         "CREATE TABLE IF NOT EXISTS a.b.`x y` (id INT, n ROW<x INT, y ARRAY<STRING>> COMMENT 'c',"
         " t TIMESTAMP(3) NOT NULL, l TIMESTAMP(3) WITH LOCAL TIME ZONE, m MAP<STRING, BYTES>,"
         " CONSTRAINT k PRIMARY KEY (id) NOT ENFORCED)"
-        " WITH ('connector' = 'kafka');"
+        " WITH ('connector' = 'kafka'); -- a comment"
     )[("a", "b", "x y")]
     assert [str(column) for column in schema.columns] == [
         "id INT NOT NULL", "n ROW<x INT, y ARRAY<STRING>>", "t TIMESTAMP", "l TIMESTAMP_LTZ", "m MAP<STRING, BYTES>",
