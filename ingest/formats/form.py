@@ -14,7 +14,7 @@ class Form(msgspec.Struct, frozen=True):
     """A form that native code knows: most messages of a format have it."""
 
     name: str
-    """`debezium`, `canal`, `maxwell`, or `rows`: each message is a row."""
+    """`debezium`, `canal`, `maxwell`, `ogg`, or `rows`: each message is a row."""
     flatten: bool = False
     """True if objects within a row become columns of their own. For `rows`."""
     table_fields: tuple[str, ...] = ()

@@ -13,6 +13,7 @@ import msgspec
 from pydantic import Field
 
 from ingest.component.options import Options
+from ingest.formats.form import Form
 from ingest.formats.template import ImageRef, ValueTemplate
 from ingest.model.cache import Cache
 from ingest.model.change import TOMBSTONE, InlineSchema, Kind, Reject, Skip
@@ -61,7 +62,12 @@ class OggJson(Options):
     """The way with a column that an update has neither in `after` nor in `before`, because the database did not log
     what did not change: reject the row, or write null."""
 
-    form: ClassVar[None] = None
+    said: ClassVar[None] = None
+
+    @property
+    def form(self) -> Form | None:
+        """Images of one row, which may lack nothing; the reference fills in nulls."""
+        return Form("ogg") if self.unavailable_value == "reject" else None
 
     @property
     def reading(self) -> TypeHints:

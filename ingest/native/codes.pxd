@@ -6,6 +6,7 @@ cpdef enum MessageForm:
     FORM_DEBEZIUM       # Debezium's, in its schema envelope or without
     FORM_ROWS           # values that are rows
     FORM_CANAL          # Canal's
+    FORM_OGG            # GoldenGate's; when they are read, their changes have the form of rows
     FORM_MAXWELL        # Maxwell's; when they are read, their changes have Canal's form
 
 

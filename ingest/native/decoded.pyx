@@ -110,13 +110,11 @@ cdef class DecodedEncoder:
 
     cdef RowEncoder read_change(self, Workspace *ws, tuple given, Change *change):
         """Read a change; return the encoder of its table, or None for a fallback."""
-        cdef RowEncoder encoder
-        cdef bint sparse = False
         if len(given) != MEMBERS:
             return None
         table, kind, before, after, message_key, declared = given
         change.form, change.op, change.named = FORM_ROWS, op_of(kind), 0
-        change.typed, change.declared = False, declared is not None
+        change.sparse, change.typed, change.declared = False, False, declared is not None
         change.composed = change.extended = False
         if not change.op or not (message_key is None or type(message_key) is bytes):
             return None
@@ -139,15 +137,13 @@ cdef class DecodedEncoder:
                     return None
             elif before is not None and declared.read_before is not None:
                 return None
-            sparse = declared.sparse
+            change.sparse = declared.sparse
             self.held = (names, before)
         if not scan_image(before, &ws.before, NULL):
             return None
         if not scan_image(after, &ws.after, &ws.before if ws.before.size else NULL):
             return None
-        encoder = self.find_table(table)
-        # A row that lacks a column of its table is for the reference, which says that it does
-        return None if sparse and encoder is not None and ws.after.count < encoder.own else encoder
+        return self.find_table(table)
 
     cdef int take_one(
         self, Workspace *ws, object given, object message, EncodedBatch batch, TransformRows rows

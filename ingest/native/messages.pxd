@@ -24,6 +24,7 @@ cdef struct Change:           # its images are in the workspace: a size of 0 is 
     Text message_key
     Text names[MAX_KEYS]      # of the primary key's columns, where a message tells them
     int named
+    bint sparse               # its row may lack columns of its table, whose values are not known then
     bint typed                # something is known of the rows beside their texts
     bint declared             # its message says something of the rows, which have the form of it already
     bint composed             # the row's text is in the workspace, not in the message

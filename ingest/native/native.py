@@ -20,6 +20,7 @@ from ingest.encode.upsert_encoder import UpsertEncoder
 from ingest.formats.template import ValueTemplate
 from ingest.model.change import Kind
 from ingest.model.jsontext import MALFORMED
+from ingest.model.table import MAX_PARTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -128,7 +129,7 @@ class NativeEncoders:
         """Return a function of an id that returns the encoder of the table, or the reason why it is skipped."""
         form = self._format.form
         assert form is not None
-        database_first, skips = form.name in {"canal", "maxwell"}, form.skips
+        database_first, whole, skips = form.name in {"canal", "maxwell"}, form.name == "ogg", form.skips
 
         def find(text: bytes) -> RowEncoder | str | None:
             parts = [part.decode() for part in text.split(b"\0")[:-1]]
@@ -139,6 +140,8 @@ class NativeEncoders:
                     return reason
                 # `a.b` is what a three-part id has as its database
                 parts[:1] = database.split(".", 1)
+            elif whole:
+                parts = parts[-1].split(".", MAX_PARTS - 1)
             return self._table(tuple(part for part in parts if part) or (topic,))
 
         return find

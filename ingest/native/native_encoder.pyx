@@ -17,12 +17,13 @@ from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.stdint cimport UINT32_MAX
 
 from ingest.native.canal_messages cimport read_canal, read_next_row
-from ingest.native.codes cimport FORM_CANAL, FORM_DEBEZIUM, FORM_MAXWELL, FORM_ROWS
+from ingest.native.codes cimport FORM_CANAL, FORM_DEBEZIUM, FORM_MAXWELL, FORM_OGG, FORM_ROWS
 from ingest.native.debezium_messages cimport read_debezium
 from ingest.native.extra_columns cimport ExtraColumns
 from ingest.native.maxwell_messages cimport read_maxwell
 from ingest.native.messages cimport ID_PARTS, Change, Said
 from ingest.native.object_record cimport ObjectRecord
+from ingest.native.ogg_messages cimport read_ogg
 from ingest.native.records cimport BATCH_MESSAGES, EncodedBatch, Messages, RawRecord
 from ingest.native.row_encoder cimport RowEncoder, encode_change, feed_change
 from ingest.native.row_messages cimport RowForm, read_row_message
@@ -93,7 +94,7 @@ cdef class NativeEncoder:
         cdef bint read
         cdef int i
         change.form, change.op, change.named = self.form, 0, 0
-        change.typed = change.declared = change.composed = change.extended = False
+        change.sparse = change.typed = change.declared = change.composed = change.extended = False
         change.message_key.text, change.message_key.size = NULL, 0
         change.id_parts = ID_PARTS
         for i in range(ID_PARTS):
@@ -111,6 +112,9 @@ cdef class NativeEncoder:
             read = read_debezium(ws, self.said, text, end, change)
         elif self.form == FORM_CANAL:
             read = read_canal(ws, self.said, text, end, change)
+        elif self.form == FORM_OGG:
+            change.form = FORM_ROWS
+            read = read_ogg(ws, text, end, change)
         elif self.form == FORM_MAXWELL:
             change.form = FORM_CANAL  # the row of a delete in the place of the row after, an old row of what changed
             key.text, key.size = record.key, record.key_size

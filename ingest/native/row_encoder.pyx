@@ -47,6 +47,8 @@ cdef bint is_for(Workspace *ws, RowEncoder encoder, InlineSchema said, Change *c
     """
     if encoder.key_from_message and change.named and not is_key(encoder, change.names, change.named):
         return False
+    if change.sparse and ws.after.count < encoder.own:
+        return False  # the reference says what it lacks
     if said is None and not encoder.declares and encoder.transform is None:
         return True  # as it mostly is
     return read_images(ws, encoder, said, change, encoder.transform is not None)

@@ -20,6 +20,7 @@ from ingest.formats.debezium_json import DebeziumJson
 from ingest.formats.json import Json
 from ingest.formats.maxwell_json import MaxwellJson
 from ingest.formats.metadata_columns import ExtraColumns, MetadataColumns
+from ingest.formats.ogg_json import OggJson
 from ingest.model import types
 from ingest.model.record import METADATA
 from ingest.model.schema import Column, TableSchema
@@ -191,6 +192,11 @@ def a_value(draw: Any, form: Any, *, typed: bool) -> bytes | None:
         primary = draw(st.sampled_from(['"primary_key_columns":["id"],', '"primary_key_columns":["a"],', "", ""]))
         what = {"c": "insert", "u": "update", "d": "delete"}.get(kind, "bootstrap-insert")
         return f'{{"database":"shop","table":"t","type":"{what}",{primary}"data":{row}{olds}}}'.encode()
+    if form.name == "ogg-json":
+        primary = draw(st.sampled_from(['"primary_keys":["id"],', '"primary_keys":["a"],', "", ""]))
+        images = draw(st.sampled_from([f'"before":{old},"after":{row}', f'"after":{row}', f'"before":{old}']))
+        what = {"c": "I", "u": "U", "d": "D", "t": "T"}.get(kind, "I")
+        return f'{{"table":"shop.t","op_type":"{what}",{primary}{images}}}'.encode()
     before = draw(st.sampled_from([old, "null"])) if kind in "ud" else draw(st.sampled_from(["null"] * 5 + [old]))
     after = "null" if kind == "d" else row
     text = f'{{"before":{before},"after":{after},"source":{{"db":"shop","table":"t"}},"op":"{kind}"}}'
@@ -205,6 +211,7 @@ FORMS: dict[str, Any] = {
     "canal": (CanalJson(), False),
     "canal with types": (CanalJson.model_validate({"canal-json.infer-schema.strategy": "SQL_TYPE"}), True),
     "maxwell": (MaxwellJson(), False),
+    "ogg": (OggJson(), False),
     "json": (Json(), False),
     "flattened json": (Json.model_validate({"json.infer-schema.flatten-nested-columns.enable": True}), False),
     "json in ISO 8601": (Json.model_validate({"json.timestamp-format.standard": "ISO-8601"}), False),

@@ -40,6 +40,7 @@ from ingest.formats.canal_json import CanalJson
 from ingest.formats.debezium_json import DebeziumJson
 from ingest.formats.json import Json
 from ingest.formats.maxwell_json import MaxwellJson
+from ingest.formats.ogg_json import OggJson
 from ingest.native import native
 from ingest.schema.evolve import Schemas, SourceTable
 from ingest.schema.infer import Inference
@@ -233,6 +234,38 @@ def a_maxwell_key(draw: Any, names: list[str]) -> str | None:
     ]  # fmt: skip
     text: str | None = draw(st.sampled_from([*texts[:2], texts[4], *texts, None]))
     return text
+
+
+@settings(max_examples=examples(1000))
+@given(st.data())
+def test_goldengate_as_the_book_has_it(data: Any) -> None:
+    source, sink, usual = data.draw(a_case())
+    names = list(usual)
+    kind = data.draw(st.sampled_from(['"I"', '"U"', '"D"', '"U"', '"T"', "null", '"u"', '"\\u0055"']))
+    some = st.lists(st.sampled_from(names), min_size=1, unique=True)
+    rows = [a_row(names, usual=usual), a_row(names, usual=usual), a_row(names, usual=usual)]
+    rows += [a_row(data.draw(some), usual=usual), st.sampled_from(["null", "null", "{}", "[]", "5"])]
+    before, after = (data.draw(data.draw(st.sampled_from(rows))) for _ in range(2))
+    mark = data.draw(st.sampled_from([None] * 6 + ["true", "false", "1"]))
+    if mark is not None and after.endswith("}") and len(after) > 2:
+        after = after[:-1] + f",{json.dumps(names[-1] + '_isMissing', ensure_ascii=False)}:{mark}}}"
+    said = json.dumps(list(source.primary_key), ensure_ascii=False)
+    keys = data.draw(st.sampled_from([said, said, "null", "[]", '["no"]', "[1]"]))
+    at = st.sampled_from(['"shop.t"', '"shop.t"', '"shop.t"', '"a.b.t"', '"t"', '".t"', '""', "1"])
+    fields = [
+        f'"table":{data.draw(at)}',
+        f'"op_type":{kind}', '"op_ts":"2020-05-13 15:40:06.000000"', '"pos":"0143"', '"tokens":{"R":"A"}',
+        f'"primary_keys":{keys}',
+        f'"before":{before}', f'"after":{after}',
+    ]  # fmt: skip
+    gone = data.draw(st.sampled_from([None, None, 5, 6]))
+    fields = [field for i, field in enumerate(fields) if i != gone]
+    fields = data.draw(st.one_of(st.just(fields), st.permutations(fields)))
+    value = data.draw(space) + "{" + ",".join(fields) + "}" + data.draw(space)
+    table = data.draw(st.sampled_from([("shop", "t"), ("shop", "t"), ("a", "b", "t"), ("t",)]))
+    keyed, to, declared = data.draw(st.booleans()), data.draw(A_SINK), some_declared(data, source)
+    message = Message(b"k", value.encode("utf-8", "surrogatepass"))
+    compare(OggJson(), table, source, sink, message, keyed=keyed, to=to, declared=declared)
 
 
 @pytest.mark.parametrize("names", [["orderId"], ["orderId", "N"], ["ключ"], ["straße"], ["kİ"], ["\u212a"]])
@@ -446,6 +479,44 @@ def test_damaged_messages_as_the_book_has_them(cuts: list[tuple[int, bytes, int]
     for place, new, length in cuts:
         text[place : place + length] = new
     compare(DebeziumJson(), ("shop", "t"), ORDERS, ORDERS, Message(b'{"id":1}', bytes(text)), keyed=True)
+
+
+WHOLE_OF_OTHERS: dict[Any, tuple[bytes, bytes]] = {
+    MaxwellJson: (
+        b'{"database":"shop","table":"t","pk.id":1}',
+        (
+            b'{"database":"shop","table":"t","type":"update","ts":5,"xid":1,"commit":true,"data":{"id":1,"name":'
+            b'"\xc3\xa9\\n","n":1.50},"old":{"name":"a","n":null},"x":{"y":[1,"z",{}]}}'
+        ),
+    ),
+    OggJson: (
+        b"",
+        (
+            b'{"table":"shop.t","op_type":"U","op_ts":"2020","primary_keys":["id"],"tokens":{"R":[1,{}]},"before":{"id":1,'
+            b'"name":"a","n":null},"after":{"id":1,"name":"\xc3\xa9\\n","n":1.50}}'
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("form", WHOLE_OF_OTHERS)
+def test_damaged_messages_of_others_as_the_book_has_them(form: Any) -> None:
+    key, value = WHOLE_OF_OTHERS[form]
+
+    @settings(max_examples=examples(1000))
+    @example([])
+    @given(
+        st.lists(st.tuples(st.integers(0, len(key + value) - 1), st.binary(max_size=2), st.integers(0, 2)), max_size=3)
+    )
+    def same(cuts: list[tuple[int, bytes, int]]) -> None:
+        parts = [bytearray(key), bytearray(value)]
+        for place, new, length in cuts:
+            part, at = (parts[0], place) if place < len(key) else (parts[1], place - len(key))
+            part[at : at + length] = new
+        message = Message(*(bytes(part) or None for part in parts))
+        assert compare(form(), ("shop", "t"), ORDERS, ORDERS, message, keyed=True) or cuts
+
+    same()
 
 
 def wrap(after: str, *, before: str = "null", op: str = "c") -> bytes:

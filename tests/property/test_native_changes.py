@@ -20,6 +20,7 @@ from ingest.formats.canal_json import CanalJson
 from ingest.formats.debezium_json import DebeziumJson
 from ingest.formats.json import Json
 from ingest.formats.maxwell_json import MaxwellJson
+from ingest.formats.ogg_json import OggJson
 from ingest.model import types
 from ingest.model.change import InlineSchema, Kind, Reject, Skip
 from ingest.model.reject import RowError
@@ -229,7 +230,13 @@ def test_a_batch_holds_the_rows_that_are_written_as_they_came() -> None:
 
 @pytest.mark.parametrize(
     ("form", "made"),
-    [("debezium-json", DebeziumJson), ("canal-json", CanalJson), ("maxwell-json", MaxwellJson), ("json", Json)],
+    [
+        ("debezium-json", DebeziumJson),
+        ("canal-json", CanalJson),
+        ("maxwell-json", MaxwellJson),
+        ("ogg-json", OggJson),
+        ("json", Json),
+    ],
 )
 def test_whole_runs_that_are_decoded_in_python_are_the_same_without_it(form: str, made: Any) -> None:
     """As with a format of a plugin, which has no form."""

@@ -1,0 +1,124 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""The reading of Oracle GoldenGate's messages; see ogg_messages.pxd. The reference is formats/ogg_json.py."""
+
+from libc.string cimport memcmp
+
+from ingest.native.canal_messages cimport read_names
+from ingest.native.messages cimport Change, read_part
+from ingest.native.scan cimport (
+    JSON_STRING, Field, Row, is_named, next_field, open_object, scan_field, scan_name, scan_row, skip_space,
+)
+from ingest.native.workspace cimport Workspace
+
+
+cdef enum:
+    SEEN_BEFORE = 1
+    SEEN_AFTER = 2
+    SEEN_NAMES = 4
+    MARK = 10                 # characters of `_isMissing`
+
+
+cdef int part_of_ogg(const Field *field) noexcept nogil:
+    if is_named(field, b"before", 6):
+        return SEEN_BEFORE
+    if is_named(field, b"after", 5):
+        return SEEN_AFTER
+    return SEEN_NAMES if is_named(field, b"primary_keys", 12) else 0
+
+
+cdef bint read_ogg_field(const Field *field, Change *change) noexcept nogil:
+    """Read what a member says that is neither a row nor a list; False for a fallback."""
+    if is_named(field, b"table", 5):
+        return read_part(field, &change.parts[2])
+    if not is_named(field, b"op_type", 7):
+        return True
+    if change.op or field.kind != JSON_STRING or field.size != 3:
+        return False
+    if field.text[1] == b'I':
+        change.op = b'c'
+    elif field.text[1] == b'U':
+        change.op = b'u'
+    elif field.text[1] == b'D':
+        change.op = b'd'
+    return change.op != 0
+
+
+cdef bint has_marks(const Row *row) noexcept nogil:
+    """Return whether a row has columns that may be marks of columns that were not sent."""
+    cdef const Field *field
+    cdef int i
+    for i in range(row.count):
+        field = &row.fields[i]
+        if field.name_size > MARK and not memcmp(field.name + field.name_size - MARK, b"_isMissing", MARK):
+            return True
+    return False
+
+
+cdef bint has_all(const Row *row, const Row *old) noexcept nogil:
+    """Return whether a row has all columns of the row before it."""
+    cdef const Field *field
+    cdef int next = 0, i, _
+    for i in range(old.count):
+        field = &old.fields[i]
+        for _ in range(row.count):
+            if next >= row.count:
+                next = 0
+            if is_named(&row.fields[next], field.name, field.name_size):
+                break
+            next += 1
+        else:
+            return False
+        next += 1
+    return True
+
+
+cdef bint choose_images(Workspace *ws, Change *change) noexcept nogil:
+    """Leave the images that a change has; False for a fallback."""
+    if change.op == b'c':
+        ws.before.size = 0
+    elif change.op == b'd':
+        ws.after.size = 0
+    if ws.before.size and has_marks(&ws.before):
+        return False
+    if not ws.after.size:
+        return change.op == b'd' and ws.before.size != 0
+    if has_marks(&ws.after):
+        return False
+    change.sparse = change.op == b'u'
+    return not ws.before.size or has_all(&ws.after, &ws.before)
+
+
+cdef bint read_ogg(Workspace *ws, const char *p, const char *end, Change *change) noexcept nogil:
+    """Read a message; False for a fallback. The whole id of the table is in the part of its name."""
+    cdef Field field
+    cdef int seen = 0, part
+    cdef bint last = False
+    ws.before.size = ws.after.size = 0
+    p = open_object(skip_space(p, end), end, &last)
+    while p != NULL and not last:
+        p = scan_name(p, end, &field)
+        if p == NULL or p >= end:
+            return False
+        part = part_of_ogg(&field)
+        if seen & part:
+            return False
+        seen |= part
+        if part == SEEN_NAMES:
+            change.named = read_names(&p, end, change.names)
+            if change.named < 0:
+                return False
+        elif part and p[0] != b'n':
+            if part == SEEN_BEFORE:
+                p = scan_row(p, end, &ws.before, NULL)
+            else:
+                p = scan_row(p, end, &ws.after, &ws.before if ws.before.size else NULL)
+        else:
+            p = scan_field(p, end, &field)
+            if p == NULL or (not part and not read_ogg_field(&field, change)):
+                return False
+        if p == NULL:
+            return False
+        p = next_field(p, end, &last)
+    if p == NULL or skip_space(p, end) != end or not change.op or not change.parts[2].size:
+        return False
+    return choose_images(ws, change)
