@@ -47,6 +47,16 @@ def a_message_of_maxwell(
     return key.encode(), text.encode()
 
 
+def a_message_of_golden_gate(draw: Any, table: str, row: str, before: str) -> tuple[bytes | None, bytes | None]:
+    """Return a message whose images are there, lack, or are alike. Its key's columns are said in it, or nowhere."""
+    op = draw(st.sampled_from("IIUUDT"))
+    images = {"I": f'"after":{row}', "U": f'"before":{before},"after":{row}', "D": f'"before":{row},"after":null'}
+    known = draw(st.sampled_from(['"primary_keys":["id"],', '"primary_keys":["id"],', ""]))
+    images["U"] = draw(st.sampled_from([images["U"], f'"after":{row}', f'"before":{row},"after":{row}']))
+    image = images.get(op, '"after":null')
+    return None, f'{{"table":"d.{table}","op_type":"{op}",{known}{image}}}'.encode()
+
+
 @st.composite
 def a_message(draw: Any, form: str) -> tuple[bytes | None, bytes | None]:
     """One of a few tables with columns that come and go, or something that is none."""
@@ -73,12 +83,7 @@ def a_message(draw: Any, form: str) -> tuple[bytes | None, bytes | None]:
     if form == "maxwell-json":
         return a_message_of_maxwell(draw, table, key, row, before)
     if form == "ogg-json":
-        op = draw(st.sampled_from("IIUUDT"))
-        images = {"I": f'"after":{row}', "U": f'"before":{before},"after":{row}', "D": f'"before":{row},"after":null'}
-        known = draw(st.sampled_from(['"primary_keys":["id"],', '"primary_keys":["id"],', ""]))
-        images["U"] = draw(st.sampled_from([images["U"], f'"after":{row}', f'"before":{row},"after":{row}']))
-        image = images.get(op, '"after":null')
-        return None, f'{{"table":"d.{table}","op_type":"{op}",{known}{image}}}'.encode()
+        return a_message_of_golden_gate(draw, table, row, before)
     kind = draw(st.sampled_from(["INSERT", "UPDATE", "DELETE"]))
     rows = ",".join([row] * draw(st.sampled_from([1, 1, 1, 2])))
     text = f'{{"data":[{rows}],"database":"d","old":null,"pkNames":["id"],"table":"{table}","type":"{kind}"}}'
