@@ -17,6 +17,7 @@ from ingest.component.options import OptionErrors
 from ingest.errors import ConfigError
 from ingest.formats.csv_dialect import CsvError, Dialect
 from ingest.formats.csv_values import reader_for
+from ingest.formats.form import Form, Lines
 from ingest.formats.positional import PositionalOptions
 from ingest.formats.template import ColumnRef, ValueTemplate, csv_cells
 from ingest.model.change import TOMBSTONE, InlineSchema, Kind, Reject, Skip
@@ -122,7 +123,6 @@ class Csv(PositionalOptions):
     """The first line of each file has the names of its columns, whose types are those of
     `scan.value.initial-schemas.ddls`, else STRING. For `type: file` only."""
 
-    form: ClassVar[None] = None
     said: ClassVar[None] = None
 
     @model_validator(mode="after")
@@ -144,6 +144,15 @@ class Csv(PositionalOptions):
         if problems:
             raise OptionErrors(*problems)
         return self
+
+    @property
+    def form(self) -> Form | None:
+        """Rows of the usual dialect; None for comments, escapes, a null literal and rows without their last columns."""
+        dialect = self.dialect
+        marks = dialect.delimiter + (dialect.quote or "")
+        if dialect.escape or dialect.null or dialect.comments or not self.strict or self.header or not marks.isascii():
+            return None
+        return Form("csv", lines=Lines(dialect.delimiter, dialect.quote, self._names_of))
 
     @cached_property
     def dialect(self) -> Dialect:

@@ -7,14 +7,29 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+
+    from ingest.model.data_type import DataType
+    from ingest.model.table import TableId
+
+
+class Lines(msgspec.Struct, frozen=True):
+    """The usual dialect of CSV, with another delimiter or quote, and the columns of tables."""
+
+    delimiter: str
+    """One character of ASCII."""
+    quote: str | None
+    """One character of ASCII; None: there is no quote."""
+    columns: Callable[[TableId], Mapping[str, DataType | None] | None]
+    """Function that returns the columns of a table, with their types where those are declared; None where they have no
+    names."""
 
 
 class Form(msgspec.Struct, frozen=True):
     """A form that native code knows: most messages of a format have it."""
 
     name: str
-    """`debezium`, `canal`, `maxwell`, `ogg`, or `rows`: each message is a row."""
+    """`debezium`, `canal`, `maxwell`, `ogg`, or `rows` and `csv`: each message is a row."""
     flatten: bool = False
     """True if objects within a row become columns of their own. For `rows`."""
     table_fields: tuple[str, ...] = ()
@@ -23,3 +38,5 @@ class Form(msgspec.Struct, frozen=True):
     """Function that returns the reason why messages of a database and table are skipped, or None where they are read.
 
     None: all of them are read. For `canal`."""
+    lines: Lines | None = None
+    """For `csv`."""

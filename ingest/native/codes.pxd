@@ -8,6 +8,15 @@ cpdef enum MessageForm:
     FORM_CANAL          # Canal's
     FORM_OGG            # GoldenGate's; when they are read, their changes have the form of rows
     FORM_MAXWELL        # Maxwell's; when they are read, their changes have Canal's form
+    FORM_CSV            # values that are rows in CSV; when they are read, their changes have the form of rows
+
+
+cpdef enum CsvKind:     # what a field of CSV is
+    CSV_TEXT
+    CSV_NUMBER
+    CSV_BOOLEAN
+    CSV_OTHER           # only null is read by native code
+    CSV_KINDS           # so many there are
 
 
 cpdef enum ColumnKind:  # the values that a column takes

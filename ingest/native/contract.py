@@ -16,7 +16,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ingest.native.codes import ColumnKind, MessageForm, MetadataKind, SegmentKind, Spelling, ValueCodec
+    from ingest.native.codes import ColumnKind, CsvKind, MessageForm, MetadataKind, SegmentKind, Spelling, ValueCodec
 
 
 class ColumnSpec(msgspec.Struct, frozen=True):
@@ -138,6 +138,17 @@ class ResultsSpec(msgspec.Struct, frozen=True):
     """True if a result is of the primary key."""
 
 
+class CsvSpec(msgspec.Struct, frozen=True):
+    """The way in which rows in CSV are read."""
+
+    delimiter: bytes
+    """One byte."""
+    quote: bytes
+    """One byte; a zero: there is no quote."""
+    columns: tuple[tuple[bytes, CsvKind], ...]
+    """The columns in the order of the fields, with what fields are."""
+
+
 class MessageSpec(msgspec.Struct, frozen=True):
     """The way in which the messages of one topic are read."""
 
@@ -149,6 +160,8 @@ class MessageSpec(msgspec.Struct, frozen=True):
     table_fields: tuple[bytes, ...] = ()
     """Names of the fields that have the parts of the table's id, three at most; none: all rows are of one table. Of
     messages that are rows."""
+    csv: CsvSpec | None = None
+    """The fields of rows in CSV. None, for other messages, and where native code does not read the topic's rows."""
 
 
 class RowEncoderSpec(msgspec.Struct, frozen=True):

@@ -17,7 +17,6 @@ from ingest.native.table cimport text_of_bytes
 
 cdef enum:
     MAX_SHORT = 64            # most bytes of a number, a time and its type
-    MAX_ESCAPE = 6            # bytes of a character that JSON has with an escape
 
 
 # -- Values ------------------------------------------------------------------------------------------------------------

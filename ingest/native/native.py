@@ -87,7 +87,6 @@ class NativeEncoders:
         self.decodes = decodes
         """True if messages are decoded here; False if only changes are encoded."""
         self._format = messages
-        self._spec = specs.message_spec(messages) if decodes and messages.form is not None else None
         self._cache = cache
         self._targets = targets
         self._extra = extra_columns.ExtraColumns(specs.extra_columns_spec(extra)) if extra else None
@@ -98,12 +97,13 @@ class NativeEncoders:
 
     def of(self, topic: str) -> NativeEncoder:
         """Return the encoder of a topic's messages, with the schemas that the encoders of tables are of now."""
-        assert self._spec is not None
+        assert self.decodes
         self._renew()
         found = self._encoders.get(topic)
         if found is None:
             finder = self._finder(topic)
-            found = native_encoder.NativeEncoder(self._spec, finder, self._read_schema, self._extra)
+            spec = specs.message_spec(self._format, topic)
+            found = native_encoder.NativeEncoder(spec, finder, self._read_schema, self._extra)
             self._encoders[topic] = found
         return found
 

@@ -17,7 +17,8 @@ from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.stdint cimport UINT32_MAX
 
 from ingest.native.canal_messages cimport read_canal, read_next_row
-from ingest.native.codes cimport FORM_CANAL, FORM_DEBEZIUM, FORM_MAXWELL, FORM_OGG, FORM_ROWS
+from ingest.native.codes cimport FORM_CANAL, FORM_CSV, FORM_DEBEZIUM, FORM_MAXWELL, FORM_OGG, FORM_ROWS
+from ingest.native.csv_messages cimport CsvForm, read_csv_message
 from ingest.native.debezium_messages cimport read_debezium
 from ingest.native.extra_columns cimport ExtraColumns
 from ingest.native.maxwell_messages cimport read_maxwell
@@ -69,6 +70,7 @@ cdef class NativeEncoder:
     cdef TableCache tables
     cdef Said said
     cdef RowForm rows
+    cdef CsvForm csv
     cdef ExtraColumns extra
     cdef bint keyed           # a message without a value is a delete
     cdef Py_ssize_t at        # index of the message in hand
@@ -76,13 +78,15 @@ cdef class NativeEncoder:
 
     def __cinit__(self, spec, find, read, ExtraColumns extra=None):
         cdef int form = spec.form
-        if not 0 <= form <= <int> FORM_MAXWELL:
+        if not 0 <= form <= <int> FORM_CSV:
             raise ValueError("messages are of one of the forms")
         self.form, self.tables, self.skips = form, TableCache(find), []
         self.said = Said(spec.types_member, read)
         self.rows = RowForm(spec.flatten, spec.table_fields)
+        self.csv = CsvForm(spec.csv)
         self.extra = extra
-        self.keyed = form == FORM_ROWS and extra is not None and extra.key and not self.rows.fields
+        of_rows = form == FORM_CSV or (form == FORM_ROWS and not self.rows.fields)
+        self.keyed = of_rows and extra is not None and extra.key
 
     # -- One message ---------------------------------------------------------------------------------------------------
 
@@ -119,6 +123,9 @@ cdef class NativeEncoder:
             change.form = FORM_CANAL  # the row of a delete in the place of the row after, an old row of what changed
             key.text, key.size = record.key, record.key_size
             read = read_maxwell(ws, text, end, &key, change)
+        elif self.form == FORM_CSV:
+            change.form = FORM_ROWS
+            read = read_csv_message(ws, self.csv, text, end, change)
         else:
             read = read_row_message(ws, self.rows, text, end, change)
         return self.tables.of(change.parts, change.id_parts) if read else None

@@ -46,6 +46,8 @@ cdef extern from "scan.h" nogil:
     const char *skip_space(const char *p, const char *end)
     const char *scan_plain(const char *p, const char *end)
     const char *scan_string(const char *p, const char *end, uint8_t *flags)
+    const char *scan_number(const char *p, const char *end, uint8_t *kind, uint8_t *flags)
+    bint is_same(const char *a, const char *b, size_t size)
     bint is_named(const Field *field, const char *name, uint32_t size)
     const char *scan_name(const char *p, const char *end, Field *field)
     const char *scan_field(const char *p, const char *end, Field *field)

@@ -14,6 +14,7 @@ from ingest.encode.compiled_transform import EVENT
 from ingest.formats.template import ColumnRef, ImageRef, ValueTemplate, json_cells
 from ingest.model import temporal
 from ingest.model.data_type import (
+    ArrayType,
     BinaryType,
     BooleanType,
     CharType,
@@ -21,17 +22,20 @@ from ingest.model.data_type import (
     DecimalType,
     DoubleType,
     FloatType,
+    MapType,
     NullType,
     StringType,
+    StructType,
     TimestampNTZType,
     TimestampType,
     TimeType,
     VarcharType,
 )
 from ingest.model.types import INTEGER_BITS, STRING, TIMES, is_text
-from ingest.native.codes import ColumnKind, MessageForm, MetadataKind, SegmentKind, Spelling, ValueCodec
+from ingest.native.codes import ColumnKind, CsvKind, MessageForm, MetadataKind, SegmentKind, Spelling, ValueCodec
 from ingest.native.contract import (
     ColumnSpec,
+    CsvSpec,
     ExtraColumnsSpec,
     InlineColumnSpec,
     KeySpec,
@@ -54,6 +58,7 @@ if TYPE_CHECKING:
     from ingest.encode.transform_input import TransformInputEncoder
     from ingest.encode.upsert_encoder import UpsertEncoder
     from ingest.formats import Format
+    from ingest.formats.form import Lines
     from ingest.formats.metadata_columns import ExtraColumns
     from ingest.formats.template import Segments
     from ingest.formats.typed import Column as InlineColumn
@@ -270,13 +275,31 @@ def results_spec(merger: ResultMerger) -> ResultsSpec | None:
 # -- Messages ----------------------------------------------------------------------------------------------------------
 
 
-def message_spec(messages: Format) -> MessageSpec:
-    """Return how messages are read. The format has a `form`."""
+def message_spec(messages: Format, topic: str) -> MessageSpec:
+    """Return how the messages of a topic are read. The format has a `form`."""
     form, said = messages.form, getattr(messages, "said", None)
     assert form is not None
     fields = tuple(_text(name) for name in form.table_fields)
     member = None if said is None else said[0].encode()
-    return MessageSpec(MessageForm[f"FORM_{form.name.upper()}"], member, form.flatten, fields)
+    csv = None if form.lines is None else _csv_spec(form.lines, topic)
+    return MessageSpec(MessageForm[f"FORM_{form.name.upper()}"], member, form.flatten, fields, csv)
+
+
+def _csv_spec(lines: Lines, topic: str) -> CsvSpec | None:
+    """Return how rows in CSV are read; None where the reference reads those of the topic."""
+    columns = lines.columns((topic,))
+    if columns is None or not all(map(plain_name, columns)):
+        return None
+    kinds = tuple((_text(name), _csv_kind(data_type)) for name, data_type in columns.items())
+    return CsvSpec(lines.delimiter.encode(), (lines.quote or "\0").encode(), kinds)
+
+
+def _csv_kind(data_type: DataType | None) -> CsvKind:
+    if isinstance(data_type, (FloatType, DoubleType, DecimalType)) or type(data_type) in INTEGER_BITS:
+        return CsvKind.CSV_NUMBER
+    if isinstance(data_type, BooleanType):
+        return CsvKind.CSV_BOOLEAN
+    return CsvKind.CSV_OTHER if isinstance(data_type, (ArrayType, MapType, StructType)) else CsvKind.CSV_TEXT
 
 
 def inline_spec(columns: Mapping[str, InlineColumn]) -> tuple[InlineColumnSpec, ...] | None:
