@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+import warnings
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import Encoding, pkcs12
 
@@ -19,7 +20,7 @@ from ingest.keystore import jks
 from ingest.keystore.jks import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 
@@ -54,19 +55,12 @@ def trusted(data: bytes, kind: str, password: str | None) -> Trusted:
 
     `kind`: the type that the pipeline says, or an empty text.
     """
-    found: list[x509.Certificate] = []
-    match _kind(data, kind):
-        case "PEM":
-            found += _from_pem(data)
-        case "JKS":
-            found += [_parsed(one.certificates[0], one) for one in jks.entries(data, password) if one.certificates]
-        case _:
-            store = _pkcs12(data, password)
-            found += [one.certificate for one in (store.cert, *store.additional_certs) if one is not None]
-    if not found:
-        msg = "it holds no certificate"
-        raise StoreError(msg)
-    return Trusted(_pem(found), _expired(found))
+    with _refusing():
+        found = _certificates(data, _kind(data, kind), password)
+        if not found:
+            msg = "it holds no certificate"
+            raise StoreError(msg)
+        return Trusted(_pem(found), _expired(found))
 
 
 def identity(data: bytes, kind: str, password: str | None, key_password: str | None) -> Identity:
@@ -74,23 +68,50 @@ def identity(data: bytes, kind: str, password: str | None, key_password: str | N
 
     `key_password`: the password of the key where it is not that of the store.
     """
-    match _kind(data, kind):
-        case "PEM":
-            chain = _from_pem(data)
-            keys = _KEY.findall(data)
-            if len(keys) != 1 or not chain:
-                msg = f"it holds {len(keys)} private keys and {len(chain)} certificates; one key with its own is needed"
-                raise StoreError(msg)
-            return Identity(_pem(chain), keys[0].decode("ascii", "replace"), _expired(chain[:1]))
-        case "JKS":
-            key, chain = _only_key(data, password, key_password)
-        case _:
-            key, chain = _key_of_pkcs12(_pkcs12(data, password))
-    if key.public_key() != chain[0].public_key():
-        msg = "its private key does not belong to its certificate"
+    with _refusing():
+        found = _kind(data, kind)
+        if found == "PEM":
+            return _identity_of_pem(data)
+        key, chain = (
+            _only_key(data, password, key_password) if found == "JKS" else _key_of_pkcs12(_pkcs12(data, password))
+        )
+        if key.public_key() != chain[0].public_key():
+            msg = "its private key does not belong to its certificate"
+            raise StoreError(msg)
+        private = key.private_bytes(Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+        return Identity(_pem(chain), private.decode(), _expired(chain[:1]))
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """Raise StoreError for whatever the library raises, which are errors of many kinds; without its warnings."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    except StoreError:
+        raise
+    except Exception as exc:
+        msg = f"it cannot be read: {type(exc).__name__}: {str(exc)[:200]}"
+        raise StoreError(msg) from exc
+
+
+def _certificates(data: bytes, kind: str, password: str | None) -> Sequence[x509.Certificate]:
+    if kind == "PEM":
+        return _from_pem(data)
+    if kind == "JKS":
+        entries = jks.entries(data, password)
+        return [_parsed(one.certificates[0], one) for one in entries if one.certificates]
+    store = _pkcs12(data, password)
+    return [one.certificate for one in (store.cert, *store.additional_certs) if one is not None]
+
+
+def _identity_of_pem(data: bytes) -> Identity:
+    chain, keys = _from_pem(data), _KEY.findall(data)
+    if len(keys) != 1 or not chain:
+        msg = f"it holds {len(keys)} private keys and {len(chain)} certificates; one key with its own is needed"
         raise StoreError(msg)
-    private = key.private_bytes(Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    return Identity(_pem(chain), private.decode(), _expired(chain[:1]))
+    return Identity(_pem(chain), keys[0].decode("ascii", "replace"), _expired(chain[:1]))
 
 
 def _kind(data: bytes, said: str) -> str:
@@ -127,13 +148,7 @@ def _only_key(
         msg = "its private key needs a password"
         raise StoreError(msg)
     assert entry.key is not None
-    try:
-        key = serialization.load_der_private_key(jks.private_key(entry.key, secret), None)
-    except StoreError:
-        raise
-    except (TypeError, ValueError, UnsupportedAlgorithm) as exc:
-        msg = "its private key is of a kind that cannot be read"
-        raise StoreError(msg) from exc
+    key = serialization.load_der_private_key(jks.private_key(entry.key, secret), None)
     return key, [_parsed(one, entry) for one in entry.certificates]
 
 
@@ -171,7 +186,7 @@ def _from_pem(data: bytes) -> Sequence[x509.Certificate]:
 def _parsed(der: bytes, entry: jks.Entry) -> x509.Certificate:
     try:
         return x509.load_der_x509_certificate(der)
-    except ValueError as exc:
+    except Exception as exc:
         msg = f"its certificate {entry.alias[:60]!r} cannot be read: {str(exc)[:200]}"
         raise StoreError(msg) from exc
 

@@ -29,7 +29,7 @@ def test_java_properties_are_translated_or_refused() -> None:
     assert translate({**SERVERS, "sasl.jaas.config": jaas, "key.deserializer": "x"}) == {
         **SERVERS, "sasl.username": "u", "sasl.password": 'p"x',
     }  # fmt: skip
-    for name in ("buffer.memory", "enable.auto.commit", "plugin.library.paths", "ssl.truststore.location"):
+    for name in ("buffer.memory", "enable.auto.commit", "plugin.library.paths", "ssl.truststore.type"):
         with pytest.raises(PropertyError) as caught:
             translate({**SERVERS, name: "1"})
         assert caught.value.problems[0][0] == name
