@@ -18,6 +18,7 @@ from ingest.config.filling import PREFIX
 from ingest.config.visible import shown_key
 from ingest.config.wording import names
 from ingest.formats import FORMATS, is_written_by_options
+from ingest.formats.positional import PositionalOptions
 from ingest.sinks.sink import SinkOptions
 
 if TYPE_CHECKING:
@@ -164,7 +165,7 @@ class ModelReader:
                 self._document.report(span, f"{shown_key(_KEY + key)!r} is not possible {what}")
             return None if given.items else model
         if not given.items and isinstance(fmt, cls):
-            return model.with_key_format(fmt)
+            return model.with_key_format(fmt.for_keys() if isinstance(fmt, PositionalOptions) else fmt)
         made = self.model(cls, given, plain_map(given), f"key.{name}")
         return None if made is None else model.with_key_format(made)
 

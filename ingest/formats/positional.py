@@ -36,6 +36,11 @@ class PositionalOptions(Options):
         made._tables = tables  # noqa: SLF001  (an attribute of the same class)
         return made
 
+    def for_keys(self) -> Self:
+        """Return a copy for keys that have no options of their own: the names of columns are the values'."""
+        named = {name: None for name in ("columns", "column") if name in type(self).model_fields}
+        return self.model_copy(update=named)
+
     @property
     def reading(self) -> TypeHints:
         """The types and hints that inference goes by: a text is a STRING."""
