@@ -9,7 +9,7 @@ from libc.string cimport memcpy
 
 from ingest.native.codes cimport CSV_BOOLEAN, CSV_KINDS, CSV_NUMBER, CSV_TEXT
 from ingest.native.messages cimport Change
-from ingest.native.metadata cimport MAX_ESCAPE, put_escaped
+from ingest.native.metadata cimport MAX_ESCAPE, MAX_TEXT, put_escaped
 from ingest.native.scan cimport MAX_FIELDS, is_same, scan_number, scan_row
 from ingest.native.table cimport text_of_bytes
 from ingest.native.workspace cimport Workspace, room_for
@@ -124,7 +124,7 @@ cdef bint read_csv_message(Workspace *ws, CsvForm form, const char *p, const cha
     ws.before.size = ws.after.size = 0
     if p == NULL:
         return True
-    if form.count <= 0:
+    if form.count <= 0 or end - p > <Py_ssize_t> MAX_TEXT:
         return False
     start = to = room_for(&ws.flattened, <size_t> (end - p) * <size_t> MAX_ESCAPE + form.room + 2 * <size_t> form.count + 2)
     for i in range(form.count):

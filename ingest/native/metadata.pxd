@@ -12,6 +12,7 @@ cdef enum:
     MAX_HEADERS = 32          # of a record, as columns: each is compared with the others
     MAX_COLUMNS = 16
     MAX_ESCAPE = 6            # bytes of a character that JSON has with an escape
+    MAX_TEXT = 1 << 24        # bytes of a text that is written with escapes; there is room for six times as many
 
 
 cdef enum WantedMetadata:     # what of records is asked for, beside keys, values and offsets

@@ -65,7 +65,7 @@ cdef char *put_any_text(char *to, const char *text, size_t size) noexcept nogil:
     cdef size_t i
     if text == NULL:
         return put_null(to)
-    if not is_utf8(text, size):
+    if size > <size_t> MAX_TEXT or not is_utf8(text, size):
         return NULL
     to[0] = b'"'
     to += 1
@@ -150,9 +150,9 @@ cdef size_t room_of(const MetadataColumn *column, const RawRecord *record) noexc
         size += BASE64_SIZE(record.key_size)
     elif column.kind == METADATA_RAW_VALUE:
         size += BASE64_SIZE(record.value_size)
-    elif column.kind == METADATA_KEY_TEXT:
+    elif column.kind == METADATA_KEY_TEXT and record.key_size <= <size_t> MAX_TEXT:
         size += MAX_ESCAPE * record.key_size
-    elif column.kind == METADATA_VALUE_TEXT:
+    elif column.kind == METADATA_VALUE_TEXT and record.value_size <= <size_t> MAX_TEXT:
         size += MAX_ESCAPE * record.value_size
     elif metadata != NULL and column.kind == METADATA_TOPIC:
         size += metadata.topic_size
