@@ -38,7 +38,7 @@ class PositionalOptions(Options):
 
     def for_keys(self) -> Self:
         """Return a copy for keys that have no options of their own: the names of columns are the values'."""
-        named = {name: None for name in ("columns", "column") if name in type(self).model_fields}
+        named: dict[str, None] = {name: None for name in ("columns", "column") if name in type(self).model_fields}
         return self.model_copy(update=named)
 
     @property

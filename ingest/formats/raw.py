@@ -61,10 +61,10 @@ class Raw(PositionalOptions):
         """Return why values cannot have these columns of a table; None where they can."""
         if len(columns) != 1:
             names = ", ".join(columns)[:200]
-            return f"{show(table)}: a raw value is one column, and these are {len(columns)}: {names}"
+            return f"{show(table)}: a raw key or value is one column, and these are {len(columns)}: {names}"
         (data_type,) = columns.values()
         if self._codec(data_type) is None:
-            return f"{show(table)}: a raw value is no {types.name(data_type)} (possible: {READABLE})"
+            return f"{show(table)}: a raw key or value is no {types.name(data_type)} (possible: {READABLE})"
         return None
 
     def decoder(self, topic: str, *, keyed: bool = False) -> RawDecoder:

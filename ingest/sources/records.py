@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self
 from pydantic import Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
 from ingest.component.options import InlineSchemaOptions, OptionErrors, Options
-from ingest.formats import OF_ROWS, FormatName
+from ingest.formats import FORMATS, OF_ROWS, FormatName
 from ingest.formats.debezium_json import DebeziumJson
 from ingest.formats.metadata_columns import ExtraColumns
 from ingest.formats.positional import PositionalOptions
+from ingest.model import types
 from ingest.model.data_type import BinaryType
 from ingest.model.record import METADATA
 from ingest.model.text import TextError
@@ -126,6 +127,12 @@ class RecordOptions(Options):
     def _check_columns(self) -> RecordOptions:
         if self.key_prefix and self.key_format is None:
             raise OptionErrors(("key.fields-prefix", "key.fields-prefix needs key.format"))
+        by_position = None if self.key_format is None else FORMATS[self.key_format]
+        if by_position is not None and issubclass(by_position, PositionalOptions):
+            found = (by_position().unreadable(table, columns) for table, columns in self._columns_of_keys().items())
+            problems = [("key.format", f"key.format: {why}") for why in found if why is not None]
+            if problems:
+                raise OptionErrors(*problems)
         return self
 
     def with_key_format(self, chosen: Format) -> Self:
@@ -173,7 +180,7 @@ class RecordOptions(Options):
         first, other = self.value_prefix, self.key_prefix
         out = {}
         for table, schema in self._initial.items():
-            of_key = schema.primary_key if getattr(self, "fields_include", "ALL") == "EXCEPT_KEY" else ()
+            of_key = self._names_of_key(schema) if getattr(self, "fields_include", "ALL") == "EXCEPT_KEY" else ()
             left = (c for c in schema.columns if c.name not in self.metadata_names and c.name not in of_key)
             own = (c for c in left if c.name.startswith(first) and (first or not other or not c.name.startswith(other)))
             out[table] = {column.name.removeprefix(first): column.type for column in own}
@@ -183,9 +190,15 @@ class RecordOptions(Options):
         """Return the columns that the initial schemas say of keys, by table, with the names that keys have."""
         out = {}
         for table, schema in self._initial.items():
-            types = {column.name: column.type for column in schema.columns}
-            out[table] = {name.removeprefix(self.key_prefix): types[name] for name in schema.primary_key}
+            kinds = {column.name: column.type for column in schema.columns}
+            names = self._names_of_key(schema)
+            out[table] = {name.removeprefix(self.key_prefix): kinds.get(name, types.STRING) for name in names}
         return {table: columns for table, columns in out.items() if columns}
+
+    def _names_of_key(self, schema: TableSchema) -> tuple[str, ...]:
+        """Return the columns of the key, where an option names them; else those of the primary key."""
+        named: tuple[str, ...] = getattr(self, "key_fields", ())
+        return named or schema.primary_key
 
     def decoder(self, split: Split, topic: str) -> Decoder:  # noqa: ARG002  (a file says what its records are)
         """Return a decoder for the records of a split that are of one topic. Raise ConfigError."""

@@ -100,3 +100,20 @@ def test_a_ddl_that_no_raw_value_has_is_refused(columns: str, why: str) -> None:
     loaded = load_text("p.yaml", str({"source": source, "sink": {"type": "print"}}), "p")
     assert loaded.pipeline is None
     assert why in render(loaded.diagnostics)
+
+
+@pytest.mark.parametrize(
+    ("columns", "why"),
+    [
+        ("a INT, b INT, PRIMARY KEY (a, b) NOT ENFORCED", "are 2: a, b"),
+        ("a DATE, PRIMARY KEY (a) NOT ENFORCED", "no DATE"),
+    ],
+)
+def test_a_primary_key_that_no_raw_key_has_is_refused(columns: str, why: str) -> None:
+    source: dict[str, Any] = {
+        "type": "kafka", "topic": "t", "properties.bootstrap.servers": "x:1", "value.format": "json",
+        "key.format": "raw", "scan.value.initial-schemas.ddls": f"CREATE TABLE t ({columns})",
+    }  # fmt: skip
+    loaded = load_text("p.yaml", str({"source": source, "sink": {"type": "print"}}), "p")
+    assert loaded.pipeline is None
+    assert why in render(loaded.diagnostics)
