@@ -63,6 +63,15 @@ class MaxwellJson(Options):
     as_string: bool = Field(False, alias="maxwell-json.infer-schema.primitive-as-string")
     """Every column is a STRING."""
 
+    map_null_key_mode: Literal["FAIL", "DROP", "LITERAL"] = Field("FAIL", alias="maxwell-json.map-null-key.mode")
+    """Accepted for pasted pipelines: it is about keys of maps that are null, which JSON does not have."""
+
+    map_null_key_literal: str = Field("null", alias="maxwell-json.map-null-key.literal")
+    """Accepted for pasted pipelines, as the one before."""
+
+    plain_decimals: bool = Field(False, alias="maxwell-json.encode.decimal-as-plain-number")
+    """Accepted for pasted pipelines: a number keeps the text that it came as."""
+
     form: ClassVar[Form] = Form("maxwell")
     said: ClassVar[None] = None
 

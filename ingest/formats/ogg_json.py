@@ -62,6 +62,15 @@ class OggJson(Options):
     """The way with a column that an update has neither in `after` nor in `before`, because the database did not log
     what did not change: reject the row, or write null."""
 
+    map_null_key_mode: Literal["FAIL", "DROP", "LITERAL"] = Field("FAIL", alias="ogg-json.map-null-key.mode")
+    """Accepted for pasted pipelines: it is about keys of maps that are null, which JSON does not have."""
+
+    map_null_key_literal: str = Field("null", alias="ogg-json.map-null-key.literal")
+    """Accepted for pasted pipelines, as the one before."""
+
+    plain_decimals: bool = Field(False, alias="ogg-json.encode.decimal-as-plain-number")
+    """Accepted for pasted pipelines: a number keeps the text that it came as."""
+
     said: ClassVar[None] = None
 
     @property
