@@ -21,6 +21,8 @@ _PACKAGES: Final = {
     "oss": "org.apache.hadoop:hadoop-aliyun",
     "obs": "org.apache.hadoop:hadoop-huaweicloud",
     "cosn": "org.apache.hadoop:hadoop-cos",
+    "gs": "org.apache.hadoop:hadoop-gcp",
+    "tos": "org.apache.hadoop:hadoop-tos",
     "abfs": "org.apache.hadoop:hadoop-azure",
     "abfss": "org.apache.hadoop:hadoop-azure",
     "wasb": "org.apache.hadoop:hadoop-azure",

@@ -114,6 +114,31 @@ def test_source_sink_and_dead_letters_with_stores(work: Work, secure: Cluster, s
     assert [path.name for path in work.temporary.iterdir() if not path.name.startswith("hsperfdata")] == []
 
 
+def test_stores_and_certificates_on_a_file_system_of_hadoop(work: Work, secure: Cluster) -> None:
+    def remote(properties: Mapping[str, str]) -> dict[str, str]:
+        return {n: v if ".location" not in n else f"file://{v}" for n, v in properties.items()}
+
+    work.write(remote(secure.stores["JKS"]), remote(secure.plain["SSL"]), remote(secure.stores["PKCS12"]))
+    done = work.run()
+    assert done.returncode == 0, done.stderr
+    assert len(work.kafka.table(f"{work.kafka.name}.out.orders")) == 5
+    listed = work.ingest("letters", "list", str(work.file))
+    assert "1 dead letters" in listed.stdout, listed.stderr
+    planned = work.ingest("plan", str(work.file), "--checkpoint", str(work.folder / "checkpoint"))
+    assert planned.returncode == 0, planned.stderr
+    assert [path.name for path in work.temporary.iterdir() if not path.name.startswith("hsperfdata")] == []
+    for place, why in (
+        ("obs://bucket/trust.jks", "Spark has no file system 'obs' here"),
+        ("obs://bucket/trust.jks", "spark.jars.packages=org.apache.hadoop:hadoop-huaweicloud:3."),
+        ("s3://bucket/trust.jks", "Hadoop's own scheme for S3 is s3a"),
+        (f"file://{work.folder}/nope", f"cannot read file://{work.folder}/nope: there is no such file"),
+    ):
+        work.write({**secure.stores["JKS"], "ssl.truststore.location": place}, secure.plain["SSL"], {})
+        done = work.run()
+        assert done.returncode == 78, done.stderr
+        assert why in done.stderr
+
+
 def test_each_wrong_store_is_one_clear_line(work: Work, secure: Cluster, tmp_path: Path) -> None:
     jks = secure.stores["JKS"]
     place = jks["ssl.truststore.location"]
