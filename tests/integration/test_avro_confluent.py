@@ -11,20 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from harness import free_port
-from schema_registry import Registry, envelope, framed, record, written
+from schema_registry import Registry, decoded, envelope, framed, options, record, written
 
 from ingest.config.scenario import read
-from ingest.errors import AccessError, ConfigError, Unavailable
+from ingest.errors import ConfigError, Unavailable
 from ingest.formats import FORMATS
-from ingest.formats.avro_confluent import AvroConfluent
 from ingest.model.change import Kind, Reject
 from ingest.native import native
-from ingest.sandbox import registry as sandbox
-from ingest.sandbox.secure import USER
 from ingest.testing.scenario_runner import differences
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 Pairs = list[tuple[bytes | None, bytes | None]]
@@ -274,21 +270,6 @@ def test_schemas_that_refer_to_others(server: Registry, tmp_path: Path) -> None:
     assert not becomes(tmp_path, server, "avro-confluent", [(None, value)], {}, sink=sink, records=records)
 
 
-def options(url: str, **more: str) -> AvroConfluent:
-    return AvroConfluent.model_validate(
-        {
-            "avro-confluent.url": url,
-            "avro-confluent.properties.max.retries": "0",
-            **{f"avro-confluent.{name}": value for name, value in more.items()},
-        }
-    )
-
-
-def decoded(chosen: AvroConfluent, value: bytes) -> Any:
-    (found,) = chosen.decoder("t").decode([None], [value])
-    return found
-
-
 @pytest.mark.parametrize("name", ["avro-confluent", "debezium-avro-confluent"])
 def test_garbage_raises_nothing(server: Registry, name: str) -> None:
     schema = envelope("garbage", ROW)
@@ -331,32 +312,3 @@ def test_an_id_that_is_registered_later_is_found(server: Registry, monkeypatch: 
     assert isinstance(found, tuple)
     assert found[1] is Kind.INSERT
     assert bytes(found[3] or b"") == b'{"id":1}'
-
-
-@pytest.fixture(scope="module")
-def secured(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[sandbox.Registry, Path, str]]:  # noqa: ARG001
-    folder = tmp_path_factory.mktemp("secured")
-    there = sandbox.up(folder, free_port(), secure=True)
-    yield there, folder / "secure", f"{USER}:{(folder / 'secure' / 'password').read_text().strip()}"
-    sandbox.down(folder, wipe=True)
-
-
-def test_a_registry_with_a_password_and_tls(secured: tuple[sandbox.Registry, Path, str]) -> None:
-    there, folder, user = secured
-    assert there.tls is not None
-    value = Registry(there.tls, user, folder / "ca.pem").message("s-value", ROW, {"id": 1, "name": "a"})
-    trust = {"ssl.truststore.location": str(folder / "ca.pem")}
-    given = {"basic-auth.credentials-source": "USER_INFO", "basic-auth.user-info": user}
-    assert bytes(decoded(options(there.tls, **trust, **given), value)[3]) == b'{"id":1,"name":"a"}'
-    in_url = there.tls.replace("//", f"//{user}@")
-    same = {"properties.schema.registry.ssl.ca.location": str(folder / "ca.pem")}
-    assert bytes(decoded(options(in_url, **same), value)[3]) == b'{"id":1,"name":"a"}'
-    with pytest.raises(ConfigError, match="is not trusted"):
-        decoded(options(there.tls, **given), value)
-    for wrong in ({}, {**given, "basic-auth.user-info": f"{USER}:wrong-password"}):
-        with pytest.raises(AccessError, match="refuses access") as raised:
-            decoded(options(there.tls, **trust, **wrong), value)
-        assert "wrong-password" not in str(raised.value)
-    with pytest.raises(AccessError) as raised:
-        decoded(options(in_url.replace(user, "user:hidden-word"), **trust), value)
-    assert "hidden-word" not in str(raised.value)

@@ -13,6 +13,8 @@ from urllib.parse import urlsplit
 
 import fastavro
 
+from ingest.formats.avro_confluent import AvroConfluent
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -84,3 +86,20 @@ def envelope(name: str, row: dict[str, Any]) -> dict[str, Any]:
             {"name": "ts_ms", "type": ["null", "long"], "default": None},
         ],
     }
+
+
+def options(url: str, **more: str) -> AvroConfluent:
+    """Options of avro-confluent with a registry at this address, and more of the format's own."""
+    return AvroConfluent.model_validate(
+        {
+            "avro-confluent.url": url,
+            "avro-confluent.properties.max.retries": "0",
+            **{f"avro-confluent.{name}": value for name, value in more.items()},
+        }
+    )
+
+
+def decoded(chosen: AvroConfluent, value: bytes) -> Any:
+    """The change, or the reject, that the value of a record becomes."""
+    (found,) = chosen.decoder("t").decode([None], [value])
+    return found
