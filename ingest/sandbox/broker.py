@@ -8,18 +8,17 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import time
 import uuid
 from base64 import urlsafe_b64encode
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
-from ingest.errors import ConfigError, IngestError, Unavailable
+from ingest.errors import ConfigError, IngestError
 from ingest.kafka.admin import Cluster
 from ingest.kafka.properties import BOOTSTRAP
 from ingest.paths import cache, java
 from ingest.sandbox.jars import KAFKA_VERSION, jars
-from ingest.sandbox.process import HOST, any_port, any_ports, is_free, runs, starting, stop
+from ingest.sandbox.process import HOST, any_ports, chosen_port, launch, noted, runs, starting, stop, wait_for
 from ingest.sandbox.secure import prepare
 from ingest.sandbox.secure import properties as secure_properties
 
@@ -28,7 +27,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PORT: Final = 29092
-START_S: Final = 180.0
+_NOTE: Final = "broker.json"
+"""The file of what there is to know about the broker."""
 
 _PROPERTIES: Final = """\
 process.roles=broker,controller
@@ -91,8 +91,8 @@ def status(folder: Path) -> Broker | None:
     if not runs(folder):
         return None
     try:
-        return Broker(**json.loads((folder / "broker.json").read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
+        return Broker(**noted(folder / _NOTE))
+    except TypeError:
         return None
 
 
@@ -114,7 +114,7 @@ def up(folder: Path, port: int | None = None, heap: str = "1g", *, secure: bool 
 
 
 def _start(folder: Path, classpath: str, lock: int, port: int | None, heap: str, *, secure: bool, extra: str) -> Broker:
-    chosen = port or _kept_port(folder) or (PORT if is_free(PORT) else any_port())
+    chosen = chosen_port(port, str(noted(folder / _NOTE).get("bootstrap", "")).rpartition(":")[2], PORT)
     data, log = folder / "data", folder / "broker.log"
     properties, log4j = folder / "server.properties", folder / "log4j2.properties"
     controller, *others = any_ports(4, {chosen})
@@ -143,34 +143,25 @@ def _start(folder: Path, classpath: str, lock: int, port: int | None, heap: str,
             if done.returncode:
                 msg = f"Kafka cannot format its storage in {data}"
                 raise ConfigError(msg, f"see {log}")
-        process = subprocess.Popen(  # noqa: S603
-            [*common, "kafka.Kafka", str(properties)],
-            stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True, pass_fds=(lock,), cwd=folder,
-        )  # fmt: skip
+        process = launch([*common, "kafka.Kafka", str(properties)], folder, lock, out)
     broker = Broker(
         f"{HOST}:{chosen}", process.pid, str(log), str(folder), KAFKA_VERSION,
         None if guarded is None else dict(guarded.listeners),
     )  # fmt: skip
-    (folder / "broker.json").write_text(json.dumps(asdict(broker)), encoding="utf-8")
-    connection = _wait(broker, process)
+    (folder / _NOTE).write_text(json.dumps(asdict(broker)), encoding="utf-8")
+    cluster = Cluster({BOOTSTRAP: broker.bootstrap})
+    wait_for(process, lambda: _answers(cluster), f"broker at {broker.bootstrap}", broker.log)
     if guarded is not None:
-        connection.set_scram(guarded.user, guarded.password)
-    process.returncode = 0  # the process goes on without us, and Popen would warn about that
+        cluster.set_scram(guarded.user, guarded.password)
     return broker
 
 
-def _wait(broker: Broker, process: subprocess.Popen[bytes]) -> Cluster:
-    cluster = Cluster({BOOTSTRAP: broker.bootstrap})
-    deadline = time.monotonic() + START_S
-    while process.poll() is None and time.monotonic() < deadline:
-        try:
-            cluster.connect(1.0)
-        except IngestError:
-            continue
-        return cluster
-    if process.poll() is None:
-        process.terminate()
-    raise Unavailable(f"the broker at {broker.bootstrap} did not start", f"see {broker.log}")
+def _answers(cluster: Cluster) -> bool:
+    try:
+        cluster.connect(1.0)
+    except IngestError:
+        return False
+    return True
 
 
 def down(folder: Path, *, wipe: bool = False) -> bool:
@@ -184,12 +175,3 @@ def down(folder: Path, *, wipe: bool = False) -> bool:
     if wipe:
         shutil.rmtree(folder / "data", ignore_errors=True)
     return there is not None
-
-
-def _kept_port(folder: Path) -> int | None:
-    """Return the port of the last start where it is free, else None. Checkpoints and shells remember this port."""
-    try:
-        port = int(json.loads((folder / "broker.json").read_text(encoding="utf-8"))["bootstrap"].rpartition(":")[2])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return port if is_free(port) else None

@@ -1,26 +1,29 @@
-"""Processes of the sandbox that outlive the terminal: whether one runs in a directory, its end, and ports for it.
+"""Processes of the sandbox that outlive the terminal: start, search and end of one in a directory, and ports for it.
 
 A process holds a lock on a file in its directory as long as it lives. The lock tells whether it runs: a process id
-could belong to another program by now.
+could belong to another program by now. A note beside it, a JSON object, has what its starter knows about it.
 """
 
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import signal
 import socket
+import subprocess
 import time
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from ingest.errors import Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
 HOST: Final = "127.0.0.1"
+START_S: Final = 180.0
 STOP_S: Final = 30.0
 
 
@@ -41,6 +44,38 @@ def starting(folder: Path, what: str) -> Iterator[int]:
         yield lock
     finally:
         os.close(lock)
+
+
+def launch(command: Sequence[str], folder: Path, lock: int, out: IO[bytes]) -> subprocess.Popen[bytes]:
+    """Start a process in a directory. It inherits the directory's lock, and writes what it says to `out`."""
+    return subprocess.Popen(  # noqa: S603
+        command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True, pass_fds=(lock,), cwd=folder
+    )
+
+
+def wait_for(process: subprocess.Popen[bytes], answers: Callable[[], bool], what: str, log: str) -> None:
+    """Wait until a new process answers. Raise Unavailable, and end it, if it does not within START_S seconds.
+
+    The process goes on without this one.
+    """
+    deadline = time.monotonic() + START_S
+    while process.poll() is None and time.monotonic() < deadline:
+        if answers():
+            process.returncode = 0  # Popen would warn about a process that goes on
+            return
+        time.sleep(0.1)
+    if process.poll() is None:
+        process.terminate()
+    raise Unavailable(f"the {what} did not start", f"see {log}")
+
+
+def noted(file: Path) -> dict[str, Any]:
+    """Return the note of the last start; empty where there is none that can be read."""
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def runs(folder: Path) -> bool:
@@ -78,6 +113,17 @@ def is_free(port: int) -> bool:
         except OSError:
             return False
     return True
+
+
+def chosen_port(given: int | None, last: str, usual: int) -> int:
+    """Return the port to listen on: the given one, else that of the last start, else the usual one, else any.
+
+    `last`: the port of the last start as text, which files and shells remember. Only a free one is taken.
+    """
+    if given is not None:
+        return given
+    before = int(last) if last.isascii() and last.isdigit() else usual
+    return next((port for port in (before, usual) if is_free(port)), None) or any_port()
 
 
 def any_port() -> int:

@@ -10,19 +10,17 @@ import hashlib
 import json
 import os
 import shutil
-import subprocess
 import tarfile
 import tempfile
-import time
 from dataclasses import asdict, dataclass
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ingest.errors import ConfigError, Unavailable
+from ingest.errors import ConfigError
 from ingest.paths import cache, java, locked
 from ingest.sandbox.jars import fetch
-from ingest.sandbox.process import HOST, any_ports, is_free, runs, starting, stop
+from ingest.sandbox.process import HOST, any_ports, chosen_port, is_free, launch, noted, runs, starting, stop, wait_for
 from ingest.sandbox.secure import USER, credentials
 
 if TYPE_CHECKING:
@@ -33,7 +31,8 @@ VERSION: Final = "3.0.9"
 SHA256: Final = "1b7e0f78667250d5f987f0fdac4993719f780fd80a68a40852e57bd75317b6fa"
 """Checksum of all files of the archive, as `_checksum` computes it."""
 PORT: Final = 28081
-START_S: Final = 180.0
+_NOTE: Final = "registry.json"
+"""The file of what there is to know about the registry."""
 _RUNNER: Final = f"apicurio-registry-app-{VERSION}-runner.jar"
 _API: Final = "/apis/ccompat/v7"
 
@@ -84,8 +83,8 @@ def status(folder: Path) -> Registry | None:
     if not runs(own):
         return None
     try:
-        return Registry(**json.loads((own / "registry.json").read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
+        return Registry(**noted(own / _NOTE))
+    except TypeError:
         return None
 
 
@@ -107,7 +106,8 @@ def up(folder: Path, port: int | None = None, heap: str = "256m", *, secure: boo
 
 
 def _start(folder: Path, program: Path, lock: int, port: int | None, heap: str, *, secure: bool) -> Registry:
-    chosen = port or _kept_port(folder) or (PORT if is_free(PORT) else any_ports(1, set())[0])
+    last = str(noted(folder / _NOTE).get("url", "")).removesuffix(_API).rpartition(":")[2]
+    chosen = chosen_port(port, last, PORT)
     (tls,) = any_ports(1, {chosen})
     text = _PROPERTIES.format(host=HOST, port=chosen, data=folder / "schemas")
     if secure:
@@ -120,10 +120,7 @@ def _start(folder: Path, program: Path, lock: int, port: int | None, heap: str, 
     log = folder / "registry.log"
     command = [java(), f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-jar", str(program / _RUNNER)]
     with log.open("wb") as out:
-        process = subprocess.Popen(  # noqa: S603
-            command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True, pass_fds=(lock,),
-            cwd=folder,
-        )  # fmt: skip
+        process = launch(command, folder, lock, out)
     there = Registry(
         f"http://{HOST}:{chosen}{_API}",
         process.pid,
@@ -131,30 +128,21 @@ def _start(folder: Path, program: Path, lock: int, port: int | None, heap: str, 
         VERSION,
         f"https://{HOST}:{tls}{_API}" if secure else None,
     )
-    (folder / "registry.json").write_text(json.dumps(asdict(there)), encoding="utf-8")
-    _wait(there, process)
-    process.returncode = 0  # the process goes on without us, and Popen would warn about that
+    (folder / _NOTE).write_text(json.dumps(asdict(there)), encoding="utf-8")
+    wait_for(process, lambda: _answers(chosen, tls if secure else None), f"schema registry at {there.url}", there.log)
     return there
 
 
-def _wait(there: Registry, process: subprocess.Popen[bytes]) -> None:
-    connection = HTTPConnection(there.url.split("/")[2], timeout=5)
-    tls = None if there.tls is None else int(there.tls.split("/")[2].rpartition(":")[2])
-    deadline = time.monotonic() + START_S
-    while process.poll() is None and time.monotonic() < deadline:
-        try:
-            connection.request("GET", f"{_API}/subjects")
-            # 401: it asks for the password
-            if connection.getresponse().status in {200, 401} and (tls is None or not is_free(tls)):
-                return
-        except (OSError, HTTPException):
-            pass
-        finally:
-            connection.close()
-        time.sleep(0.1)
-    if process.poll() is None:
-        process.terminate()
-    raise Unavailable(f"the schema registry at {there.url} did not start", f"see {there.log}")
+def _answers(port: int, tls: int | None) -> bool:
+    connection = HTTPConnection(HOST, port, timeout=5)
+    try:
+        connection.request("GET", f"{_API}/subjects")
+        # 401: it asks for the password
+        return connection.getresponse().status in {200, 401} and (tls is None or not is_free(tls))
+    except (OSError, HTTPException):
+        return False
+    finally:
+        connection.close()
 
 
 def down(folder: Path, *, wipe: bool = False) -> bool:
@@ -166,16 +154,6 @@ def down(folder: Path, *, wipe: bool = False) -> bool:
         for file in (folder / "registry").glob("schemas.*"):
             file.unlink(missing_ok=True)
     return there is not None
-
-
-def _kept_port(folder: Path) -> int | None:
-    """Return the port of the last start where it is free, else None. Pipeline files remember it."""
-    try:
-        url = json.loads((folder / "registry.json").read_text(encoding="utf-8"))["url"]
-        port = int(url.removesuffix(_API).rpartition(":")[2])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return port if is_free(port) else None
 
 
 def files() -> Path:
