@@ -130,6 +130,35 @@ def test_a_pipeline_reads_and_writes_with_a_keytab(tmp_path: Path, realm: Realm)
     assert len(plain.table(pipeline.out("orders"))) == 5
 
 
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_krb5_conf_and_keytab_by_options(tmp_path: Path, realm: Realm, scheme: str) -> None:
+    """As pipelines of Java say it: in the environment of the run is nothing of Kerberos."""
+    plain = Kafka(realm.plain)
+    topic = plain.create(f"{plain.name}.in", 1)
+    plain.send(topic, *[message("c", None, {"id": i, "v": i}) for i in range(5)])
+    pipeline = Pipeline(tmp_path, plain, topic)
+    given = {
+        **realm.properties(), "connector.auth.open": "true", "connector.kerberos.principal": f"ingest@{REALM}",
+        "connector.kerberos.keytab": f"{scheme}{realm.folder}/ingest.keytab",
+        "connector.kerberos.krb5": f"{scheme}{realm.folder}/krb5.conf",
+    }  # fmt: skip
+    del given["sasl.kerberos.keytab"], given["sasl.kerberos.principal"]
+    lines = "\n".join(f"  properties.{name}: '{value}'" for name, value in given.items())
+    text = pipeline.file.read_text()
+    pipeline.file.write_text(text.replace(f"  properties.bootstrap.servers: {realm.plain}", lines))
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    nothing = {
+        "KRB5_CONFIG": "/no-such-folder/krb5.conf",
+        "KRB5CCNAME": f"FILE:{tmp_path}/cache",
+        "TMPDIR": str(temporary),
+    }
+    done = pipeline.run(env=nothing)
+    assert done.code == 0, done.err
+    assert len(plain.table(pipeline.out("orders"))) == 5
+    assert [path.name for path in temporary.iterdir() if not path.name.startswith("hsperfdata")] == []
+
+
 def test_wrong_keytabs_are_one_clear_line(realm: Realm) -> None:
     for conf in (realm.properties(keytab="other.keytab"), realm.properties(principal=f"nobody@{REALM}")):
         (realm.folder / "cache").unlink(missing_ok=True)
