@@ -5,7 +5,7 @@ Rules: docs/spec/schema-changes.md#which-events-reach-the-sink.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_validator
 
@@ -14,6 +14,7 @@ from ingest.component.options import Labelled
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from ingest.component.files import Files
     from ingest.kafka.admin import Split
     from ingest.model.commit import CommitScope, ResumePoint
     from ingest.model.schema import SchemaChange
@@ -53,6 +54,12 @@ class SinkOptions(Labelled):
     exclude: Changes = Field((), alias="exclude.schema.changes")
     """Schema changes that do not reach the sink, even where they are included: new columns are left out of its rows,
     and values that its columns cannot take are rejects. What is left out is counted and said."""
+
+    def with_files(self, files: Files) -> Self:
+        """Return these options with what is in the files that they and their format name; raises IngestError."""
+        made = super().with_files(files)
+        chosen: Any = getattr(made, "format", None)
+        return made if chosen is None else made.model_copy(update={"format": chosen.with_files(files)})
 
     @field_validator("include", "exclude")
     @classmethod

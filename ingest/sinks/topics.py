@@ -22,6 +22,7 @@ from ingest.sinks.sink import SinkOptions
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from ingest.component.files import Files
     from ingest.formats.template import Segments
     from ingest.kafka.transactions import TransactionalWriter
     from ingest.kafka.writer import KafkaWriter
@@ -149,6 +150,12 @@ class TopicsOptions(KafkaConnection, SinkOptions):
         made = self.model_copy()
         made._key_options = chosen  # noqa: SLF001  (an attribute of the same class)
         return made
+
+    def with_files(self, files: Files) -> Self:
+        """Return these options with what is in the files that they and their formats name; raises IngestError."""
+        made = super().with_files(files)
+        of_keys = made._key_options  # noqa: SLF001  (an attribute of the same class)
+        return made if of_keys is None else made.with_key_format(of_keys.with_files(files))
 
     def key_by_options(self, name: str, table: TableId, sink: TableSchema, first: bytes | None) -> Segments:
         """Return the pattern of keys of a table, in a format with options. Raise RowError.
