@@ -55,6 +55,22 @@ class Field:
 
     name: str
     node: Node
+    properties: Mapping[str, Any] = field(default_factory=dict)
+    """All that the schema says of it: for example its default, and its aliases."""
+
+    @property
+    def has_default(self) -> bool:
+        """True if it has a default."""
+        return "default" in self.properties
+
+    @property
+    def default(self) -> Any:  # noqa: ANN401  (any JSON)
+        """The default, as JSON has it; None where there is none."""
+        return self.properties.get("default")
+
+    def required_default(self) -> Any:  # noqa: ANN401
+        """Return the default. Raise KeyError where there is none."""
+        return self.properties["default"]
 
 
 def parse(text: str, references: Iterable[str] = ()) -> Node:
@@ -130,7 +146,7 @@ class _Builder:
         if kind in {"record", "error", "enum", "fixed"}:
             self._nodes[node.name] = node
         if node.kind == "record":
-            node.fields = [Field(one["name"], self.node(one["type"], depth)) for one in schema["fields"]]
+            node.fields = [Field(one["name"], self.node(one["type"], depth), one) for one in schema["fields"]]
             names = {one.name for one in node.fields}
             if len(names) < len(node.fields):
                 msg = f"the record {node.name!r} has two fields of one name"

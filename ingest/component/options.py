@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Final, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, PrivateAttr, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PrivateAttr, ValidationInfo, WithJsonSchema
 
 if TYPE_CHECKING:
     from ingest.component.files import Files
@@ -60,6 +60,15 @@ class Options(BaseModel):
         Each entry has the option's key, and an error with the reason and the place.
         """
         return []
+
+
+WRITTEN: Final = "written"
+"""The name of what a format's model is told at its validation: whether a sink writes the format."""
+
+
+def is_written(info: ValidationInfo) -> bool:
+    """Return whether the options of a format that are being validated are those of a sink."""
+    return bool(info.context and info.context.get(WRITTEN))
 
 
 class Labelled(Options):

@@ -47,7 +47,7 @@ HOLDERS: Final = tuple(f"{name}." for name in {*KNOWN, *UNTIL_KNOWN} if SECRET.s
 PROPERTIES: Final = "properties."
 _FAMILIES: Final = re.compile(
     r"properties\.(?:sasl|ssl|security|https?)\.|aliyun\.kafka\.|variables(?:\.|$)"
-    r"|[a-z-]*avro-confluent\.properties\."
+    r"|(?:key\.|value\.)?[a-z-]*-confluent\.properties\."
 )
 _SETTINGS: Final = re.compile(
     r"(?:true|false|none|default|oidc|pem|jks|pkcs12|user_info|url|static_token|https?://\S*|\d{1,9})", re.IGNORECASE

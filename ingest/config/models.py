@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pydantic import ValidationError
 
-from ingest.component.options import Options
+from ingest.component.options import WRITTEN, Options
 from ingest.component.registry import ComponentError
 from ingest.config import elsewhere
 from ingest.config.document import Mapping, Scalar, Sequence
@@ -19,6 +19,7 @@ from ingest.config.visible import shown_key
 from ingest.config.wording import names
 from ingest.formats import FORMATS, is_written_by_options
 from ingest.formats.positional import PositionalOptions
+from ingest.registry.options import RegistryOptions
 from ingest.sinks.sink import SinkOptions
 
 if TYPE_CHECKING:
@@ -114,14 +115,15 @@ class ModelReader:
                 own[key] = plain(item)
         if connects:
             own["properties.*"] = properties
-        fmt = None if chosen is None else self._format(chosen, cls.formats, value, formats)
+        written = section == "sink"
+        fmt = None if chosen is None else self._format(chosen, cls.formats, value, formats, written=written)
         model = self.model(cls, value, own, section, with_formats=cls.formats is not None)
         if model is not None and fmt is not None:
             model, problems = model.with_format(fmt)
             for key, text in problems:
                 self._document.report(value.keys.get(key, value.span), text)
         if model is not None and cls.formats is not None:
-            model = self._with_keys(model, fmt, of_keys)
+            model = self._with_keys(model, fmt, of_keys, written=written)
         if model is not None:
             self._warn(model, value, section)
         if fmt is not None:
@@ -152,21 +154,23 @@ class ModelReader:
             made.items[short], made.keys[short] = item, value.keys[key]
         return made
 
-    def _with_keys(self, model: Any, fmt: Options | None, given: Mapping) -> Any:  # noqa: ANN401  (an options model)
+    def _with_keys(self, model: Any, fmt: Options | None, given: Mapping, *, written: bool) -> Any:  # noqa: ANN401
         """Return a component's options with those of its keys' format: its own, or else the ones of the values.
 
         Return None on an error.
         """
         name = getattr(model, "key_format", None)
         cls: Any = None if name is None else FORMATS.find(name)
-        if cls is None or not (hasattr(cls, "reader") or hasattr(cls, "reader_of")):
+        methods = ("row_writer", "key_of") if written else ("reader", "reader_of")
+        if cls is None or not any(hasattr(cls, method) for method in methods):
             what = "without key.format" if name is None else f"with key.format: {name}"
             for key, span in given.keys.items():
                 self._document.report(span, f"{shown_key(_KEY + key)!r} is not possible {what}")
             return None if given.items else model
         if not given.items and isinstance(fmt, cls):
-            return model.with_key_format(fmt.for_keys() if isinstance(fmt, PositionalOptions) else fmt)
-        made = self.model(cls, given, plain_map(given), f"key.{name}")
+            own = isinstance(fmt, PositionalOptions | RegistryOptions)
+            return model.with_key_format(fmt.for_keys() if own else fmt)
+        made = self.model(cls, given, plain_map(given), f"key.{name}", written=written)
         return None if made is None else model.with_key_format(made)
 
     def list_of(self, root: Mapping, section: str, cls: type[_Model]) -> list[_Model]:
@@ -196,10 +200,14 @@ class ModelReader:
         section: str,
         *,
         with_formats: bool = False,
+        written: bool = False,
     ) -> _Model | None:
-        """Return the model of these plain values, or None where one is wrong. `where` has the places of the values."""
+        """Return the model of these plain values, or None where one is wrong. `where` has the places of the values.
+
+        `written`: they are those of a format that a sink writes.
+        """
         try:
-            return cls.model_validate(values)
+            return cls.model_validate(values, context={WRITTEN: written})
         except ValidationError as exc:
             known = names(cls)
             for fmt in FORMATS.values() if with_formats else ():
@@ -230,7 +238,9 @@ class ModelReader:
             return list(exc.errors(include_url=False, include_input=False))
         return []
 
-    def _format(self, name: str, option: str, section: Mapping, options: dict[str, Value]) -> Options | None:
+    def _format(
+        self, name: str, option: str, section: Mapping, options: dict[str, Value], *, written: bool
+    ) -> Options | None:
         try:
             cls = FORMATS.find(name)
         except ComponentError:  # the check of the option itself reports this error
@@ -243,7 +253,7 @@ class ModelReader:
             self._document.report(section.keys[key], text)
             del options[key]
         values = {key: plain(item) for key, item in options.items()}
-        return self.model(cls, section, values, name)
+        return self.model(cls, section, values, name, written=written)
 
     @staticmethod
     def _chosen(component: Any, section: Mapping) -> str | None:  # noqa: ANN401  (an options model)

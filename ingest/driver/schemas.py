@@ -85,6 +85,8 @@ class SchemaStore:
         self._prepare_known(stored, rerouted.schemas)
         if rerouted.sinks:
             self._apply(rerouted)
+        else:
+            self._tables.declare(rerouted.schemas.sinks)
         self.schemas = rerouted.schemas
         return stored
 
@@ -131,6 +133,7 @@ class SchemaStore:
     def _apply(self, evolution: Evolution) -> None:
         """Let the sink take a version of the schemas, then store it."""
         self._tables.prepare(event.table for event in evolution.events if isinstance(event, CreateTable))
+        self._tables.declare(evolution.sinks)
         self._checkpoint.store(evolution)
         for event in evolution.events:
             self._context.observer(SchemaChanged(show(event.table), str(event)))

@@ -8,9 +8,9 @@ from ingest.errors import ConfigError
 from ingest.observe.events import Printed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
-    from ingest.model.schema import SchemaChange
+    from ingest.model.schema import SchemaChange, TableSchema
     from ingest.model.table import TableId
     from ingest.observe.events import Observer
     from ingest.sinks import SinkCoordinator
@@ -42,6 +42,10 @@ class SinkTables:
     def missing(self, tables: Iterable[TableId]) -> set[str]:
         """Return the topics of tables that are not there; raises TopicMissing where the sink may make none."""
         return self._sink.missing(tables)
+
+    def declare(self, schemas: Mapping[TableId, TableSchema]) -> None:
+        """Tell the sink the schemas of tables, before rows of them are written; raises IngestError."""
+        self._sink.declare(schemas)
 
     def show_changes(self, events: Iterable[SchemaChange]) -> None:
         """Show lines for schema changes, where the sink has any."""

@@ -94,7 +94,12 @@ OF_ROWS: Final = frozenset({"json", "csv", "raw", "avro", "avro-confluent"})
 
 def is_written_by_options(chosen: object) -> bool:
     """Return whether a sink that writes a format takes options of it."""
-    return hasattr(chosen, "key_of")
+    return hasattr(chosen, "key_of") or has_schemas(chosen)
+
+
+def has_schemas(chosen: object) -> bool:
+    """Return whether a format is written with a schema for each table (`formats/written.py`)."""
+    return hasattr(chosen, "row_writer") or hasattr(chosen, "change_writer")
 
 
 def _name(value: str) -> str:
@@ -105,7 +110,8 @@ def _name(value: str) -> str:
 
 
 def _written(value: str) -> str:
-    if not hasattr(FORMATS.find(_name(value)), "value_of"):
+    found = FORMATS.find(_name(value))
+    if not (hasattr(found, "value_of") or has_schemas(found)):
         msg = f"{value!r} can be read, not written"
         raise ValueError(msg)
     return value

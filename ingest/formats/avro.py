@@ -10,19 +10,21 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final, Self
 
-from pydantic import Field, PrivateAttr, model_validator
+from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 
-from ingest.component.options import OptionErrors, Options
+from ingest.component.options import OptionErrors, Options, is_written
 from ingest.formats.avro_rows import AvroRowDecoder
 from ingest.schema.type_hints import TypeHints
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     import msgspec
 
     from ingest.avro.messages import RowSchema
+    from ingest.formats.written import Place, RowBytes
     from ingest.model.change import InlineSchema, Reject
+    from ingest.model.schema import Column
 
 _SCHEMA: Final = "avro.schema"
 _FILE: Final = "avro.schema-file"
@@ -34,7 +36,8 @@ class Avro(Options):
     name: ClassVar[str] = "avro"
 
     schema_text: str | None = Field(None, alias=_SCHEMA)
-    """The schema of all messages, as JSON text. Either this or `avro.schema-file`."""
+    """The schema of all messages, as JSON text. A source needs either this or `avro.schema-file`. A sink without them
+    derives the schema of each table."""
 
     schema_file: str | None = Field(None, alias=_FILE)
     """A file with the schema of all messages. It is read where the command runs, at its start."""
@@ -47,7 +50,9 @@ class Avro(Options):
     _text: str = PrivateAttr("")
 
     @model_validator(mode="after")
-    def _check_schema(self) -> Self:
+    def _check_schema(self, info: ValidationInfo) -> Self:
+        if self.schema_text is None and self.schema_file is None and is_written(info):
+            return self
         if (self.schema_text is None) == (self.schema_file is None):
             key = _SCHEMA if self.schema_text is None else _FILE
             raise OptionErrors((key, f"give either {_SCHEMA} or {_FILE}"))
@@ -75,6 +80,12 @@ class Avro(Options):
     def reader(self) -> Callable[[bytes], tuple[msgspec.Raw, InlineSchema] | Reject]:
         """Return a function that reads a key or a value: its row as JSON text with what it declares, or its reject."""
         return partial(_row_schema(self._text).decode, at=0)
+
+    def row_writer(self, _place: Place, columns: Mapping[str, Column]) -> RowBytes:
+        """Return the function that makes a table's rows. Raise RowError."""
+        from ingest.formats.avro_writing import AvroRows, derived  # noqa: PLC0415  (`check` needs no fastavro)
+
+        return AvroRows(self._text or derived(columns), columns)
 
 
 @lru_cache(maxsize=16)

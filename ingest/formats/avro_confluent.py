@@ -14,11 +14,13 @@ from ingest.registry.options import RegistryOptions, keys_behind
 from ingest.schema.type_hints import TypeHints
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     import msgspec
 
+    from ingest.formats.written import Place, RowBytes
     from ingest.model.change import InlineSchema, Reject
+    from ingest.model.schema import Column
 
 
 class AvroConfluent(RegistryOptions):
@@ -51,3 +53,9 @@ class AvroConfluent(RegistryOptions):
         from ingest.formats.registered import read_row, schemas_of  # noqa: PLC0415  (nor a client)
 
         return partial(read_row, schemas_of(self, RowSchema))
+
+    def row_writer(self, place: Place, columns: Mapping[str, Column]) -> RowBytes:
+        """Return the function that makes a table's rows, each behind the id of its schema. Raise RowError."""
+        from ingest.formats.avro_writing import registered_rows  # noqa: PLC0415  (`check` needs no fastavro)
+
+        return registered_rows(self, place, columns, "Key" if place.part == "key" else "Value")

@@ -22,7 +22,9 @@ from ingest.schema.type_hints import TypeHints
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from ingest.formats.written import ChangeBytes, Place
     from ingest.model.change import Decoded
+    from ingest.model.schema import Column
     from ingest.model.table import TableId
 
 
@@ -54,6 +56,14 @@ class DebeziumAvroConfluent(RegistryOptions):
     def decoder(self, _topic: str, *, keyed: bool = False) -> DebeziumAvroDecoder:  # noqa: ARG002  (for the rows' columns only)
         """Return a decoder for one split's records."""
         return DebeziumAvroDecoder(self)
+
+    def change_writer(self, place: Place, columns: Mapping[str, Column]) -> ChangeBytes:
+        """Return the function that makes a table's changes, each behind the id of its schema. Raise RowError."""
+        # `check` needs no fastavro
+        from ingest.formats.avro_writing import AvroChanges, envelope_columns, registered_rows  # noqa: PLC0415
+
+        rows = registered_rows(self, place, envelope_columns(columns), "Envelope")
+        return AvroChanges(rows, place.table)
 
 
 class DebeziumAvroDecoder:

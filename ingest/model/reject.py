@@ -28,6 +28,7 @@ CODES: Final[Mapping[str, str]] = {
     "too-many-columns": "past the pipeline's cap of columns",
     "expression-failed": "an expression of a transform has no result for this row (a cast, an overflow)",
     "not-a-number": "a value, or the result of an expression, is NaN or infinite, which JSON cannot say",
+    "unwritable-table": "the sink's format has no such name or type of a column, or its given schema does not fit",
     "name-too-long": "the name of a table or a column has more than 1,024 characters",
 }
 """All codes of rejects that belong to no component, with their meanings.

@@ -1,7 +1,8 @@
-"""The client of a schema registry: schemas by their ids.
+"""The client of a schema registry: schemas by their ids, and ids of schemas that are registered.
 
-In: the client's configuration, and an id. Out: the schema's text and the texts that it refers to; or None, where the
-registry has none. Confluent's own client talks to the registry; what it raises becomes an error of ours.
+In: the client's configuration, and an id, or a subject and a schema. Out: the schema's text and the texts that it
+refers to, or None where the registry has none; or the id. Confluent's own client talks to the registry; what it raises
+becomes an error of ours.
 Rules: docs/spec/avro.md#the-registry.
 """
 
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 import httpx2
-from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
 from ingest.errors import AccessError, ConfigError, Unavailable
@@ -24,13 +25,17 @@ from ingest.model.text import one_line
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from confluent_kafka.schema_registry import Schema
-
 MISSING_S: Final = 10.0
 """Seconds for which an id that the registry does not have is not asked for again. It may be registered meanwhile."""
 _NO_SCHEMA: Final = 404
 _NOT_THERE: Final = range(40400, 40500)
 """Error codes of a registry about something that it does not have."""
+_REFUSED: Final = frozenset({409, 422})
+"""Statuses of a registry that does not take a schema: it does not fit the subject's others, or is none."""
+_REMEDY: Final = (
+    "change the compatibility that the registry demands of the subject, keep the change from the sink "
+    "(exclude.schema.changes), or write to another topic or subject"
+)
 _LATER: Final = frozenset({408, 425, 429})
 _PEM: Final = frozenset({"ssl.ca.pem", "ssl.certificate.pem", "ssl.key.pem"})
 _MAX_REFERENCES: Final = 1000
@@ -80,6 +85,35 @@ class RegistryClient:
         except httpx2.HTTPError as exc:
             self._unreachable(exc)
         return Found(schema.schema_type or "AVRO", schema.schema_str or "", tuple(found.values()))
+
+    def register(self, subject: str, kind: str, text: str, *, normalize: bool = False) -> int:
+        """Register a schema under a subject, unless it is there; return its id. `kind` is `AVRO`, `PROTOBUF` or `JSON`.
+
+        Raise Unavailable, AccessError or ConfigError. A ConfigError is also the registry's refusal, as when the schema
+        does not fit those that the subject has.
+        """
+        try:
+            return self._client.register_schema(subject, Schema(text, kind), normalize_schemas=normalize)
+        except SchemaRegistryError as exc:
+            if exc.http_status_code not in _REFUSED:
+                self._refuse(exc)
+            said = one_line(str(exc.error_message))[:600]
+            msg = f"the schema registry {self._where} refuses the schema for subject {subject!r}: {said}"
+            raise ConfigError(msg, _REMEDY) from exc
+        except httpx2.HTTPError as exc:
+            self._unreachable(exc)
+
+    def number_of(self, subject: str, kind: str, text: str, *, normalize: bool = False) -> int | None:
+        """Return the id of a schema that a subject has; None where it has no such schema. Raise as `schema` does."""
+        try:
+            found = self._client.lookup_schema(subject, Schema(text, kind), normalize_schemas=normalize)
+        except SchemaRegistryError as exc:
+            if exc.http_status_code != _NO_SCHEMA or exc.error_code not in _NOT_THERE:
+                self._refuse(exc)
+            return None
+        except httpx2.HTTPError as exc:
+            self._unreachable(exc)
+        return found.schema_id
 
     def _collect(self, schema: Schema, found: dict[tuple[str, int], str]) -> None:
         """Add the texts of the schemas that a schema refers to, those that they refer to first."""

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import ConfigDict, Field, PrivateAttr, model_validator
+from pydantic import ConfigDict, Field, PrivateAttr, ValidationInfo, model_validator
 
 from ingest.component.files import unreadable
-from ingest.component.options import OptionErrors, Options
+from ingest.component.options import OptionErrors, Options, is_written
 from ingest.paths import is_remote
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 KEYS: Final = {
     "url": "url",
     "subject": "subject",
+    "schema_text": "schema",
     "basic_source": "basic-auth.credentials-source",
     "basic_user": "basic-auth.user-info",
     "bearer_source": "bearer-auth.credentials-source",
@@ -46,12 +47,25 @@ PROPERTIES: Final = frozenset({
     "max.retries", "retries.wait.ms", "retries.max.wait.ms",
 })  # fmt: skip
 """Properties of the client that a pipeline file may set."""
+REGISTERS: Final = "auto.register.schemas"
+NORMALIZES: Final = "normalize.schemas"
+STRATEGY: Final = "subject.name.strategy"
+_SWITCHES: Final = frozenset({REGISTERS, NORMALIZES})
+_STRATEGIES: Final = {f"{part}.{STRATEGY}": part for part in ("key", "value")}
+_OWN: Final = frozenset({*_SWITCHES, *_STRATEGIES})
+"""Properties of Java's serializers that are ours, and not the client's."""
+STRATEGIES: Final = ("TopicNameStrategy", "RecordNameStrategy", "TopicRecordNameStrategy")
+"""Rules for the names of subjects, as Confluent's classes are called."""
 _NUMBERS: Final = frozenset({"timeout", "max.retries", "retries.wait.ms", "retries.max.wait.ms"})
 _JAVA: Final = "schema.registry."
 """Beginning of the names of Java's properties."""
 _PEM: Final = (".pem", ".crt", ".cer", ".cert")
 _DEFAULTS: Final = {"timeout": 10.0, "max.retries": 2, "retries.wait.ms": 200, "retries.max.wait.ms": 2000}
 """Patience with a registry that does not answer. Spark tries a task again, and a service its run."""
+
+
+def _strategy(value: str) -> str:
+    return value.strip().rpartition(".")[2]
 
 
 def keys_behind(name: str) -> ConfigDict:
@@ -68,7 +82,12 @@ class RegistryOptions(Options):
     """The registry's address, or several separated by commas: `http://host:8081`."""
 
     subject: str | None = Field(None, min_length=1)
-    """Without effect for a source, whose messages have the ids of their schemas."""
+    """The subject under which a sink registers its schemas. Default: the topic with `-value` or `-key`. Without effect
+    for a source, whose messages have the ids of their schemas."""
+
+    schema_text: str | None = Field(None, min_length=1)
+    """An Avro schema, as JSON text. A sink registers it instead of the one that it derives from the table; a source
+    reads every message as one of it, by Avro's rules for schemas that differ."""
 
     basic_source: Literal["USER_INFO", "URL"] | None = None
     """The place of the user and the password: in the option below, or in the address."""
@@ -95,13 +114,17 @@ class RegistryOptions(Options):
     """The password of the store, or of a PEM file's key."""
 
     properties: dict[str, str] = Field(default_factory=dict)
-    """Properties of the registry's client, with Java's names or without `schema.registry.`."""
+    """Properties of the registry's client, with Java's names or without `schema.registry.`. For sinks also
+    `auto.register.schemas`, `normalize.schemas`, `key.subject.name.strategy` and `value.subject.name.strategy`."""
 
     ignore_parse_errors: bool = False
     """Skip and count messages that cannot be parsed, without counting them as errors."""
 
     _contents: Mapping[str, str] = PrivateAttr(default_factory=dict)
     """What was in the stores that the driver has read, by properties of the registry's client."""
+
+    _written: bool = PrivateAttr(default=False)
+    """True if a sink writes the format."""
 
     @model_validator(mode="before")
     @classmethod
@@ -122,7 +145,8 @@ class RegistryOptions(Options):
         return {**out, f"{cls.name}.properties.*": found} if found else out
 
     @model_validator(mode="after")
-    def _check_registry(self) -> Self:
+    def _check_registry(self, info: ValidationInfo) -> Self:
+        self._written = is_written(info)
         problems = []
         if "${" not in self.url:
             for part in self.url.split(","):
@@ -151,10 +175,15 @@ class RegistryOptions(Options):
         out = []
         for given, value in self.properties.items():
             name = given.removeprefix(_JAVA)
-            if name not in PROPERTIES:
-                out.append(
-                    (given, f"the registry's client has no such property (it has {', '.join(sorted(PROPERTIES))})")
-                )
+            if name in _SWITCHES:
+                if value.lower() not in {"true", "false"} and "${" not in value:
+                    out.append((given, "is neither true nor false"))
+            elif name in _STRATEGIES:
+                if _strategy(value) not in STRATEGIES and "${" not in value:
+                    out.append((given, f"is none of {', '.join(STRATEGIES)}"))
+            elif name not in PROPERTIES:
+                known = ", ".join(sorted({*PROPERTIES, *_OWN}))
+                out.append((given, f"the registry's client has no such property (it has {known})"))
             elif name in _NUMBERS and not value.replace(".", "", 1).isdigit() and "${" not in value:
                 out.append((given, "is not a number"))
         return out
@@ -162,7 +191,10 @@ class RegistryOptions(Options):
     def warnings(self) -> list[tuple[str, str]]:
         """Return the options that are accepted but have no effect: for each its key, and why it has none."""
         found = super().warnings()
-        if self.subject is not None:
+        if self._written and "ignore_parse_errors" in self.model_fields_set:
+            key = self._key("ignore_parse_errors")
+            found.append((key, f"{key} has no effect for a sink"))
+        if self.subject is not None and not self._written:
             key = self._key("subject")
             found.append((key, f"{key} has no effect for a source: its messages have the ids of their schemas"))
         if self.ssl_truststore_password is not None and _is_pem(self.ssl_truststore):
@@ -199,11 +231,27 @@ class RegistryOptions(Options):
             made._contents = contents  # noqa: SLF001  (an attribute of the same class)
         return made
 
+    def switch(self, name: str, *, default: bool) -> bool:
+        """Return one of the properties that are true or false."""
+        given = {key.removeprefix(_JAVA): value for key, value in self.properties.items()}
+        return given[name].lower() == "true" if name in given else default
+
+    def strategy(self, part: str) -> str:
+        """Return the rule for the subjects' names of keys or values, one of STRATEGIES. `part`: `key` or `value`."""
+        given = {key.removeprefix(_JAVA): value for key, value in self.properties.items()}
+        return _strategy(given.get(f"{part}.{STRATEGY}", STRATEGIES[0]))
+
+    def for_keys(self) -> Self:
+        """Return a copy for keys that have no options of their own: a subject and a schema are the values'."""
+        return self.model_copy(update={"subject": None, "schema_text": None})
+
     def client(self) -> dict[str, Any]:
         """Return the configuration of the registry's client, with what was in the stores that have been read."""
         conf: dict[str, Any] = {"url": self.url, **_DEFAULTS}
         for given, value in self.properties.items():
             name = given.removeprefix(_JAVA)
+            if name in _OWN:
+                continue
             conf[name] = float(value) if name in _NUMBERS else value
         own = {
             "ssl.ca.location": self.ssl_truststore,

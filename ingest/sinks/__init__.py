@@ -6,7 +6,7 @@ Third parties add theirs under the entry point `ingest.sinks`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
 from ingest.component.registry import Registry
 
@@ -74,6 +74,9 @@ class SinkCoordinator(Protocol):
     def prepare(self, tables: Iterable[TableId]) -> None:
         """Make sure that these tables can be written to. Idempotent: a crash may repeat it."""
 
+    def declare(self, schemas: Mapping[TableId, TableSchema]) -> None:
+        """Tell whoever keeps them the schemas of tables, before their rows are written. Idempotent."""
+
     def acquire(self, checkpoint: str, run: int) -> None:
         """Become the only run that writes there (exactly-once)."""
 
@@ -124,6 +127,9 @@ class Sink(Protocol):
 
     def prefix(self, pipeline: str) -> str | None:
         """Return what the names of its transactions begin with; None where it has none."""
+
+    def unregistered(self) -> Self:
+        """Return these options for rows that are written nowhere: no schema registry is asked."""
 
     def encoder(
         self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference

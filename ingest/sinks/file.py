@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self
 
 import msgspec
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from ingest.encode.change_encoder import ChangeEncoder
 from ingest.errors import ConfigError, Unavailable
-from ingest.formats import FORMATS, OF_ROWS, WrittenFormatName, value_of
+from ingest.formats import FORMATS, OF_ROWS, WrittenFormatName, has_schemas, value_of
 from ingest.model.jsontext import object_of
 from ingest.model.reject import RowError
 from ingest.model.table import TableId, show
@@ -70,6 +70,14 @@ class FileSink(SinkOptions):
     def with_format(self, chosen: Any) -> tuple[Self, list[tuple[str, str]]]:  # noqa: ANN401  (an options model)
         """Return these options with those of the values' format, and nothing that is wrong between them."""
         return self.model_copy(update={"format": chosen}), []
+
+    @field_validator("value_format")
+    @classmethod
+    def _check_format(cls, value: str) -> str:
+        if has_schemas(FORMATS.find(value)):
+            msg = f"{value!r} cannot be written to a file: its values are bytes, which may hold the end of a line"
+            raise ValueError(msg)
+        return value
 
     @property
     def writes_keys(self) -> bool:

@@ -14,6 +14,7 @@ from pydantic import Field, field_validator, model_validator
 
 from ingest.component.options import OptionErrors
 from ingest.encode.change_encoder import ChangeEncoder, RecordTemplate
+from ingest.encode.typed_records import TypedKey, TypedRecords
 from ingest.formats import OF_ROWS, WrittenFormatName, value_of
 from ingest.formats.template import ValueTemplate, fill, json_key
 from ingest.model.table import Selector, SelectorError, selector, show
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
     from ingest.encode.change_encoder import RowChange
     from ingest.encode.upsert_encoder import Record
+    from ingest.formats.template import Segments
+    from ingest.formats.written import ChangeBytes, RowBytes, Upserts
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.schema.evolve import SourceTable
@@ -40,14 +43,16 @@ class KafkaSink(TopicsOptions):
     """`kafka`."""
 
     value_format: WrittenFormatName = Field("debezium-json", alias="value.format")
-    """`debezium-json`, `canal-json`, `maxwell-json`, `ogg-json`: what happened to a row, with the row before it where
-    the source told it. `json`, `csv`, `raw` (the one column of a table): the row after an insert or update; a delete is
-    a null value under its key, and cannot be said without `key.format`: it is left out and counted."""
+    """`debezium-json`, `canal-json`, `maxwell-json`, `ogg-json`, `debezium-avro-confluent`: what happened to a row,
+    with the row before it where the source told it. `json`, `csv`, `raw` (the one column of a table), `avro`,
+    `avro-confluent`: the row after an insert or update; a delete is a null value under its key, and cannot be said
+    without `key.format`: it is left out and counted."""
 
-    key_format: Literal["json", "csv", "raw"] | None = Field(None, alias="key.format")
+    key_format: Literal["json", "csv", "raw", "avro", "avro-confluent"] | None = Field(None, alias="key.format")
     """Records have keys of the table and its primary key: `json` is `{"TableId":"shop.orders","id":1}`, `csv` is
-    `"shop.orders",1`, `raw` is the one column of the primary key alone. Options of the format are `key.csv.*` and
-    `key.raw.*`, or else those of the values. Default: no keys."""
+    `"shop.orders",1`; `raw` is the one column of the primary key alone, `avro` and `avro-confluent` are a record of its
+    columns. Options of the format are `key.csv.*`, `key.raw.*`, `key.avro.*` and `key.avro-confluent.*`, or else those
+    of the values. Default: no keys."""
 
     include_schema: bool = Field(False, alias="debezium-json.include-schema.enabled")
     """With `debezium-json`: each value is `{"schema":…,"payload":…}`, and the payload's values are as the schema says:
@@ -122,21 +127,24 @@ class KafkaSink(TopicsOptions):
     ) -> ChangeEncoder:
         """Return how changes of a table are written; raises RowError for an id that cannot be a topic's name."""
         to = self.destination(target)
-        value = value_of(self.value_format, target, sink, include_schema=self.include_schema, options=self.format)
-        key = None
-        if self.key_format == "json":
-            key = json_key(target, sink)
-        elif self.key_format is not None:
-            key = self.key_by_options(self.key_format, target, sink, msgspec.json.encode(show(target)))
         if self.strategy == "all-to-zero":
             to = Destination(to.topic, to.headers, 0)
-        template = RecordTemplate(to, key, value, self.value_format in OF_ROWS)
         keyed = source.key_from_message
-        if self.strategy == "all-to-zero" or key is not None:
-            written = template if isinstance(value, ValueTemplate) else None
+        typed_key, typed_value = self.typed(target, sink)
+        value = typed_value or value_of(
+            self.value_format, target, sink, include_schema=self.include_schema, options=self.format
+        )
+        moves, coarse = self.value_format in OF_ROWS, self.include_schema or typed_value is not None
+        template: RecordTemplate | TypedRecords
+        if typed_key is not None:
+            template = TypedRecords(to, TypedKey(sink, typed_key), value, moves)
+        else:
+            template = RecordTemplate(to, self._key(target, sink), value, moves)
+        if self.strategy == "all-to-zero" or template.key is not None:
+            written = template if isinstance(template, RecordTemplate) and isinstance(value, ValueTemplate) else None
             return ChangeEncoder(
                 table, source.schema, sink, template.render, inference, key_from_message=keyed, template=written,
-                coarse=self.include_schema,
+                coarse=coarse,
             )  # fmt: skip
         hashed = json_key(target, sink)
 
@@ -145,9 +153,21 @@ class KafkaSink(TopicsOptions):
                 place = crc32(fill(hashed, None, change.key)).to_bytes(4, "big")
                 yield (Destination(to.topic, to.headers, place), none, made)
 
-        return ChangeEncoder(
-            table, source.schema, sink, render, inference, key_from_message=keyed, coarse=self.include_schema
-        )
+        return ChangeEncoder(table, source.schema, sink, render, inference, key_from_message=keyed, coarse=coarse)
+
+    def _key(self, target: TableId, sink: TableSchema) -> Segments | None:
+        """Return the pattern of keys; None where records have none. Raise RowError."""
+        if self.key_format is None:
+            return None
+        if self.key_format == "json":
+            return json_key(target, sink)
+        return self.key_by_options(self.key_format, target, sink, msgspec.json.encode(show(target)))
+
+    def typed(self, table: TableId, schema: TableSchema) -> tuple[RowBytes | None, Upserts | ChangeBytes | None]:
+        """Return what makes keys and values of a sink table, where their formats have schemas. Raise RowError."""
+        columns = {column.name: column for column in schema.columns}
+        key = {name: columns[name] for name in schema.primary_key}
+        return self.typed_key(table, key), self.typed_value(table, columns)
 
 
 @lru_cache(maxsize=16)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ingest.component.files import Files
     from ingest.kafka.admin import Split
     from ingest.model.commit import CommitScope, ResumePoint
-    from ingest.model.schema import SchemaChange
+    from ingest.model.schema import SchemaChange, TableSchema
     from ingest.model.table import TableId
 
 FAMILIES: Final = (
@@ -84,6 +84,10 @@ class SinkOptions(Labelled):
         """Return what the names of its transactions begin with; None where it has none."""
         return None
 
+    def unregistered(self) -> Self:
+        """Return these options for rows that are written nowhere: no schema registry is asked."""
+        return self
+
 
 class PlainSinkCoordinator:
     """The driver's side of a sink that has no topics, shows nothing and has no transactions."""
@@ -103,6 +107,9 @@ class PlainSinkCoordinator:
 
     def prepare(self, _tables: Iterable[TableId]) -> None:
         """Do nothing: there is nothing to prepare."""
+
+    def declare(self, _schemas: Mapping[TableId, TableSchema]) -> None:
+        """Do nothing: nobody is told of schemas."""
 
     def acquire(self, _checkpoint: str, _run: int) -> None:
         """Do nothing: one run at a time is the checkpoint's affair."""

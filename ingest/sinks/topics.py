@@ -13,6 +13,7 @@ from pydantic import BeforeValidator, Field, PrivateAttr, WithJsonSchema, model_
 
 from ingest.component.options import OptionErrors
 from ingest.formats import FORMATS
+from ingest.formats.written import Place, Upserts
 from ingest.kafka.connection import KafkaConnection
 from ingest.kafka.properties import CREATE, FALSE
 from ingest.model.reject import RowError
@@ -24,9 +25,10 @@ if TYPE_CHECKING:
 
     from ingest.component.files import Files
     from ingest.formats.template import Segments
+    from ingest.formats.written import ChangeBytes, RowBytes
     from ingest.kafka.transactions import TransactionalWriter
     from ingest.kafka.writer import KafkaWriter
-    from ingest.model.schema import TableSchema
+    from ingest.model.schema import Column, TableSchema
     from ingest.sinks import Writer
     from ingest.sinks.topics_coordinator import TopicsCoordinator
 
@@ -118,6 +120,7 @@ class TopicsOptions(KafkaConnection, SinkOptions):
     """Filled in from the options that start with the format's name."""
 
     _key_options: Any = PrivateAttr(None)
+    _asks: bool = PrivateAttr(default=True)
 
     @model_validator(mode="after")
     def _check_create(self) -> TopicsOptions:
@@ -166,6 +169,46 @@ class TopicsOptions(KafkaConnection, SinkOptions):
         options: Any = FORMATS[name]() if self._key_options is None else self._key_options
         made: Segments = options.key_of(table, {column: types[column] for column in sink.primary_key}, first)
         return made
+
+    def with_files(self, files: Files) -> Self:
+        """Return these options with what is in the files that they and their formats name; raises IngestError."""
+        made = super().with_files(files)
+        if made.format is not None:
+            made = made.model_copy(update={"format": made.format.with_files(files)})
+        if made._key_options is not None:  # noqa: SLF001  (an attribute of the same class)
+            made._key_options = made._key_options.with_files(files)  # noqa: SLF001
+        return made
+
+    def unregistered(self) -> Self:
+        """Return these options for rows that are written nowhere: no schema registry is asked."""
+        made = self.model_copy()
+        made._asks = False  # noqa: SLF001  (an attribute of the same class)
+        return made
+
+    def _place(self, part: str, table: TableId) -> Place:
+        return Place(self.topic_of(table), part, table, self._asks)
+
+    def typed_key(self, table: TableId, columns: Mapping[str, Column]) -> RowBytes | None:
+        """Return the function that makes keys of a format with schemas; None for another format.
+
+        `columns` are the primary key's, by the names of their fields. Raise RowError.
+        """
+        if not hasattr(self._key_options, "row_writer"):
+            return None
+        made: RowBytes = self._key_options.row_writer(self._place("key", table), columns)
+        return made
+
+    def typed_value(self, table: TableId, columns: Mapping[str, Column]) -> Upserts | ChangeBytes | None:
+        """Return the function that makes values of a format with schemas; None for another format. Raise RowError."""
+        place = self._place("value", table)
+        if hasattr(self.format, "change_writer"):
+            made: ChangeBytes = self.format.change_writer(place, columns)
+            return made
+        return Upserts(self.format.row_writer(place, columns)) if hasattr(self.format, "row_writer") else None
+
+    def typed(self, _table: TableId, _schema: TableSchema) -> tuple[RowBytes | None, Upserts | ChangeBytes | None]:
+        """Return what makes keys and values of a sink table, where their formats have schemas. Raise RowError."""
+        return None, None
 
     @property
     def uncreated(self) -> str:

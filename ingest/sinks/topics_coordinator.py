@@ -15,6 +15,7 @@ from ingest.kafka.admin import Cluster
 from ingest.kafka.ownership import Ownership
 from ingest.kafka.writer import KafkaWriter
 from ingest.model.reject import RowError
+from ingest.model.table import show
 from ingest.sinks.sink import PlainSinkCoordinator
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from ingest.kafka.admin import Split
     from ingest.model.commit import ResumePoint
+    from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.sinks.topics import TopicsOptions
 
@@ -44,6 +46,8 @@ class TopicsCoordinator(PlainSinkCoordinator):
         self._metric_names: dict[str, str] = {}
         self._prefix = options.prefix(pipeline)
         self._ownership: Ownership | None = None
+        self._keys: dict[TableId, list[str]] = {}
+        """The columns of keys of formats with schemas, by table."""
         self._places = 0
         """Partitions of the progress topic, as far as they are known."""
 
@@ -119,6 +123,32 @@ class TopicsCoordinator(PlainSinkCoordinator):
                     f"topics {other} and {topic} have one name in Kafka's metrics, where '.' and '_' are the same"
                 )
         self._ready |= wanted
+
+    def declare(self, schemas: Mapping[TableId, TableSchema]) -> None:
+        """Register the schemas of keys and values where their formats have them; warn where a key's schema changed.
+
+        Raise IngestError, also where the registry refuses a schema.
+        """
+        for table, schema in schemas.items():
+            try:
+                writers = self._options.typed(table, schema)
+            except RowError:
+                continue  # its rows are rejects, in the task
+            for writer in writers:
+                if writer is not None:
+                    writer.register()
+            if writers[0] is not None:
+                self._warn_of_key(table, schema)
+
+    def _warn_of_key(self, table: TableId, schema: TableSchema) -> None:
+        key = [str(column) for column in schema.columns if column.name in schema.primary_key]
+        before = self._keys.setdefault(table, key)
+        if before != key:
+            self._keys[table] = key
+            self._warn(
+                f"table {show(table)}: the schema of its keys changed from ({', '.join(before)}) to "
+                f"({', '.join(key)}): rows that were written before are under other keys"
+            )
 
     # -- exactly-once ------------------------------------------------------------------------------------------------
 

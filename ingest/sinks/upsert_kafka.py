@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 
 from ingest.component.options import Duration, OptionErrors
 from ingest.encode.change_encoder import ChangeEncoder, RecordTemplate
+from ingest.encode.typed_records import TextKey, TypedKey, TypedRecords
 from ingest.encode.upsert_encoder import UpsertEncoder
 from ingest.formats import value_of
 from ingest.formats.template import ColumnRef, ValueTemplate, json_cells
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from ingest.encode.upsert_encoder import Record, TableEncoder
     from ingest.formats.template import Segments, Value
+    from ingest.formats.written import ChangeBytes, RowBytes, Upserts
     from ingest.kafka.admin import Split
     from ingest.kafka.transactions import TransactionalWriter
     from ingest.kafka.writer import KafkaWriter
@@ -44,14 +46,15 @@ class UpsertKafka(TopicsOptions):
     type: Literal["upsert-kafka"]
     """`upsert-kafka`."""
 
-    key_format: Literal["json", "csv", "raw"] = Field("json", alias="key.format")
+    key_format: Literal["json", "csv", "raw", "avro", "avro-confluent"] = Field("json", alias="key.format")
     """How keys are written: `json` is `{"id":1}`, `csv` the columns of the primary key in their order, texts in
-    quotes, `raw` the one column of the primary key. Options are `key.csv.*` and `key.raw.*`, or else those of the
-    values."""
+    quotes, `raw` the one column of the primary key, `avro` and `avro-confluent` a record of its columns. Options are
+    `key.csv.*`, `key.raw.*`, `key.avro.*` and `key.avro-confluent.*`, or else those of the values."""
 
-    value_format: Literal["json", "csv", "raw"] = Field("json", alias="value.format")
+    value_format: Literal["json", "csv", "raw", "avro", "avro-confluent"] = Field("json", alias="value.format")
     """How rows are written: `json` as an object, `csv` as the columns in the order of the table, in which new ones are
-    last, null being empty, `raw` as the one column that there is."""
+    last, null being empty, `raw` as the one column that there is, `avro` and `avro-confluent` as a record, of a schema
+    that is derived from the table."""
 
     fields_include: Literal["ALL", "EXCEPT_KEY"] = Field("ALL", alias="value.fields-include")
     """`ALL`: rows have all columns. `EXCEPT_KEY`: without those of the primary key."""
@@ -108,10 +111,27 @@ class UpsertKafka(TopicsOptions):
         keyed = source.key_from_message
         if self._as_it_came:
             return UpsertEncoder(table, source.schema, sink, to, inference, key_from_message=keyed)
-        template = RecordTemplate(to, self._key(target, sink), self._value(target, sink), moves=True)
+        typed_key, typed_value = self.typed(target, sink)
+        value = typed_value or self._value(target, sink)
+        if typed_key is not None or typed_value is not None:
+            key = TextKey(self._key(target, sink)) if typed_key is None else TypedKey(sink, typed_key)
+            made = TypedRecords(to, key, value, moves=True)
+            return ChangeEncoder(
+                table, source.schema, sink, made.render, inference, key_from_message=keyed,
+                coarse=typed_value is not None,
+            )  # fmt: skip
+        template = RecordTemplate(to, self._key(target, sink), value, moves=True)
         return ChangeEncoder(
             table, source.schema, sink, template.render, inference, key_from_message=keyed, template=template
         )
+
+    def typed(self, table: TableId, schema: TableSchema) -> tuple[RowBytes | None, Upserts | ChangeBytes | None]:
+        """Return what makes keys and values of a sink table, where their formats have schemas. Raise RowError."""
+        columns = {column.name: column for column in schema.columns}
+        key = {name.removeprefix(self.key_prefix) or name: columns[name] for name in schema.primary_key}
+        left_out = set(schema.primary_key) if self.fields_include == "EXCEPT_KEY" else set()
+        value = {name: column for name, column in columns.items() if name not in left_out}
+        return self.typed_key(table, key), self.typed_value(table, value)
 
     def _key(self, target: TableId, sink: TableSchema) -> Segments:
         """Return the pattern of keys. Raise RowError."""

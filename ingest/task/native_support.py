@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from ingest.kafka.connection import KafkaConnection
 from ingest.model import types
+from ingest.model.reject import RowError
 from ingest.model.schema import Column, TableSchema
 from ingest.native import native
 from ingest.schema.evolve import SourceTable
@@ -53,8 +54,7 @@ def in_python(setup: Setup) -> list[str]:
         why.append("records are not read from Kafka")
     elif source.wanted is not None:
         why.append("every record's headers are looked at (scan.header-filter)")
-    encoder = sink.encoder(_TRIAL, SourceTable(_ROW, (_TRIAL,), key_from_message=True), _TRIAL, _ROW, setup.inference)
-    if native.BUILT and not native.writes(encoder):
+    if native.BUILT and not _written_natively(setup):
         why.append("the sink's records are made by Python, by its options")
     if not isinstance(sink, KafkaConnection):
         why.append("records are not written to Kafka")
@@ -66,6 +66,15 @@ def in_python(setup: Setup) -> list[str]:
         if why_not := unusable():
             why.append(why_not)
     return why
+
+
+def _written_natively(setup: Setup) -> bool:
+    """Return whether native code writes the records of a table as plain as can be."""
+    source = SourceTable(_ROW, (_TRIAL,), key_from_message=True)
+    try:
+        return native.writes(setup.sink.encoder(_TRIAL, source, _TRIAL, _ROW, setup.inference))
+    except RowError:  # the sink takes other tables only: a format with a given schema
+        return False
 
 
 _REMEDIES: Final = {

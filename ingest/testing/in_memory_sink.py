@@ -59,7 +59,11 @@ class InMemorySink:
         self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference
     ) -> TableEncoder:
         """Return how rows of a source table are written; raises RowError for a table that cannot be."""
-        return self.options.encoder(table, source, target, sink, inference)
+        return self.options.unregistered().encoder(table, source, target, sink, inference)
+
+    def unregistered(self) -> InMemorySink:
+        """Return this sink: no schema registry is asked."""
+        return self
 
     def coordinator(self, _pipeline: str, _warn: Callable[[str], None]) -> SinkCoordinator:
         """Return the driver's side."""

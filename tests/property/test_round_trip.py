@@ -6,7 +6,6 @@ With the schema envelope the columns have the same types; without it the rows ha
 from __future__ import annotations
 
 import json
-from base64 import b64encode
 from collections.abc import Sequence
 from datetime import datetime, time
 from typing import Any
@@ -16,6 +15,7 @@ from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from inmemory import run, table
+from typed_rows import TYPED, typed_rows
 
 from ingest.model import types
 
@@ -73,34 +73,6 @@ def test_without_a_schema_the_rows_have_the_same_text(
         if event["before"] and event["after"]:  # what it does not say of the row before is as in the row after
             event["before"] = {**event["after"], **event["before"]}
     assert again == events
-
-
-dates = st.dates().map(str)
-moments = st.datetimes().map(lambda moment: moment.isoformat(" "))
-decimals = st.decimals(-99999999, 99999999, allow_nan=False, allow_infinity=False, places=2)
-TYPED: dict[str, tuple[str, Any]] = {
-    "id": ("BIGINT", st.integers(0, 3)),
-    "i8": ("TINYINT", st.integers(-128, 127)),
-    "i16": ("SMALLINT", st.integers(-(1 << 15), (1 << 15) - 1)),
-    "i32": ("INT", st.integers(-(1 << 31), (1 << 31) - 1)),
-    "i64": ("BIGINT", st.integers(-(1 << 63), (1 << 63) - 1)),
-    "f": ("DOUBLE", st.floats(allow_nan=False, allow_infinity=False)),
-    "b": ("BOOLEAN", st.booleans()),
-    "s": ("STRING", texts),
-    "d": ("DATE", dates),
-    "ts": ("TIMESTAMP", moments),
-    "n": ("DECIMAL(10, 2)", decimals.map(float)),
-    "big": ("DECIMAL(38, 0)", st.integers(-(10**38) + 1, 10**38 - 1)),
-    "t3": (
-        "TIME(3)",
-        st.times().map(lambda time: time.replace(microsecond=time.microsecond // 1000 * 1000).isoformat()),
-    ),
-    "t6": ("TIME(6)", st.times().map(lambda time: time.isoformat())),
-    "bytes": ("BYTES", st.binary(max_size=4).map(lambda data: b64encode(data).decode())),
-}
-typed_rows = st.fixed_dictionaries(
-    {name: values if name == "id" else st.none() | values for name, (_, values) in TYPED.items()}
-)
 
 
 @settings(max_examples=examples(40))

@@ -1,0 +1,60 @@
+"""Rows into Avro: for one schema, the function that writes a row; and the changes of rows in Debezium's envelope.
+
+In: the tree of a record's schema, and rows as the JSON texts of their columns. Out: the bytes of a message without what
+stands in front of it. Rules: docs/spec/avro.md#writing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ingest.avro.schema import SchemaError, parse
+from ingest.avro.writing import FieldError, FieldWriter, WriterCompiler, write_fields
+from ingest.model.reject import RowError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+class RowWriter:
+    """Writer of rows by one schema."""
+
+    def __init__(self, text: str, columns: Iterable[str]) -> None:
+        """Compile a schema's text for rows with these columns. Raise RowError where it cannot take them."""
+        names = list(columns)
+        try:
+            node = parse(text)
+            compiler = WriterCompiler()
+            self._fields = [FieldWriter(one, compiler.compile(one.node)) for one in node.fields]
+        except (SchemaError, RecursionError) as exc:
+            msg = f"its Avro schema cannot be used: {exc}"
+            raise RowError("unwritable-table", msg) from None
+        if node.kind != "record":
+            msg = f"its Avro schema is of the type {node.kind!r}, and a row is a record"
+            raise RowError("unwritable-table", msg)
+        known = {field.name for field in self._fields}
+        for name in names:
+            if name not in known:
+                msg = (
+                    f"the Avro schema {node.name!r} has no field {name[:100]!r}; add it there, or leave the column out"
+                )
+                raise RowError("unwritable-table", msg)
+        for field in self._fields:
+            if field.name not in names and field.absent is None:
+                msg = (
+                    f"field {field.name!r} of the Avro schema {node.name!r} has no default, and no column has its name"
+                )
+                raise RowError("unwritable-table", msg)
+
+    def write(self, row: Mapping[str, bytes]) -> bytes:
+        """Return the bytes of a row. Raise RowError where a value is none that its field can have."""
+        try:
+            return write_fields(row, self._fields)
+        except FieldError as exc:
+            raw = row.get(exc.name.partition(".")[0], b"null")
+            shown = raw[:60].decode("utf-8", "backslashreplace")
+            msg = f"column {exc.name!r} holds {shown}, which its field in the Avro schema cannot say: {exc}"
+            raise RowError("type-mismatch", msg) from None
+        except RecursionError:
+            msg = "a row is nested too deep for Avro"
+            raise RowError("type-mismatch", msg) from None

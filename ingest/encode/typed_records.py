@@ -1,0 +1,87 @@
+"""Records whose keys or values are of a format that has a schema for each table.
+
+In: a change, with its images in the sink's types. Out: the sink's records.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ingest.formats.template import ColumnRef, fill
+from ingest.model.types import is_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ingest.encode.change_encoder import RowChange
+    from ingest.encode.upsert_encoder import Record
+    from ingest.formats.template import Image, Segments, Value
+    from ingest.model.schema import TableSchema
+
+
+class TypedKey:
+    """The key of a table's rows, in a format with a schema: its values have the types of the sink's columns."""
+
+    def __init__(self, schema: TableSchema, rows: Callable[[Image], bytes]) -> None:
+        """`rows` makes the bytes of a row of the primary key's columns."""
+        of = {column.name: column.type for column in schema.columns}
+        self._names = {name: is_text(of[name]) for name in schema.primary_key}
+        self._rows = rows
+
+    def of(self, row: Image, key: Image) -> bytes:
+        """Return the bytes of a row's key. `key` has the key's texts: those count for columns of texts.
+
+        A number in a column of texts is one text, however it was spelled. Raise as the format's function does.
+        """
+        return self._rows({name: key[name] if text else row[name] for name, text in self._names.items()})
+
+    def before(self, change: RowChange) -> bytes | None:
+        """Return the bytes of the key before an update; None where it is not known."""
+        row = change.before or {}
+        if not all(name in change.old_key and row.get(name, b"null") != b"null" for name in self._names):
+            return None
+        return self.of(row, change.old_key)
+
+
+class TextKey:
+    """The key of a table's rows, by a pattern of texts."""
+
+    def __init__(self, segments: Segments) -> None:
+        """Take the pattern."""
+        self._segments = segments
+        self._names = [cell.name for cell in segments if isinstance(cell, ColumnRef)]
+
+    def of(self, _row: Image, key: Image) -> bytes:
+        """Return the bytes of a row's key, of which `key` has the texts."""
+        return fill(self._segments, None, key)
+
+    def before(self, change: RowChange) -> bytes | None:
+        """Return the bytes of the key before an update; None where it is not known."""
+        known = all(name in change.old_key for name in self._names)
+        return fill(self._segments, None, change.old_key) if known else None
+
+
+class TypedRecords(NamedTuple):
+    """The form of records of such formats."""
+
+    destination: Any
+    """The sink's own."""
+    key: TypedKey | TextKey | None
+    value: Value
+    moves: bool
+    """True if an update that changes the key writes null under the old one."""
+
+    def render(self, change: RowChange) -> Iterator[Record]:
+        """Yield the records for a change. Raise what the functions of the formats raise."""
+        value = self.value(change.kind, change.before, change.after)
+        if self.key is None:
+            if value is not None:
+                yield (self.destination, None, value)
+            return
+        row = change.before if change.after is None else change.after
+        key = self.key.of(row or {}, change.key)
+        if self.moves and change.after is not None:
+            old = self.key.before(change)
+            if old is not None and old != key:
+                yield (self.destination, old, None)
+        yield (self.destination, key, value)

@@ -1,0 +1,75 @@
+"""The writing direction of formats that have a schema for each table: what a sink asks of them.
+
+A format with the method `row_writer` can be the one of a sink's keys, and of its values, which are rows then. One with
+`change_writer` can be the one of its values, which tell what happened to a row.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from ingest.model.change import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ingest.formats.template import Image
+    from ingest.model.schema import Column
+    from ingest.model.table import TableId
+
+
+class Place(NamedTuple):
+    """Place of a table's rows: the keys or the values of a topic."""
+
+    topic: str
+    part: str
+    """`key` or `value`."""
+    table: TableId
+    asks: bool = True
+    """False for rows that are written nowhere: then no registry is asked for anything."""
+
+
+class RowBytes(Protocol):
+    """Function that makes the bytes of a row. It raises RowError, and IngestError where a registry gives no answer."""
+
+    def __call__(self, row: Image) -> bytes:
+        """Return the bytes of a row, given as the JSON texts of its columns in the sink's table."""
+
+    def register(self) -> None:
+        """Register the schema of the rows, where there is a registry. Raise IngestError."""
+
+
+class ChangeBytes(Protocol):
+    """Function that makes the bytes of a change. It raises as `RowBytes` does."""
+
+    def __call__(self, kind: Kind, before: Image | None, after: Image | None) -> bytes | None:
+        """Return the bytes of a change. None is Kafka's null."""
+
+    def register(self) -> None:
+        """Register the schema of the changes, where there is a registry. Raise IngestError."""
+
+
+class Upserts:
+    """Values that are rows: a delete is Kafka's null."""
+
+    def __init__(self, rows: RowBytes) -> None:
+        """Take the function that makes the bytes of rows."""
+        self._rows = rows
+
+    def __call__(self, kind: Kind, _before: Image | None, after: Image | None) -> bytes | None:
+        """Return the bytes of the row after a change; None for a delete."""
+        return None if kind is Kind.DELETE or after is None else self._rows(after)
+
+    def register(self) -> None:
+        """Register the schema of the rows. Raise IngestError."""
+        self._rows.register()
+
+
+class WrittenFormat(Protocol):
+    """The options model of a format that has a schema for each table."""
+
+    def row_writer(self, place: Place, columns: Mapping[str, Column]) -> RowBytes:
+        """Return the function that makes a table's rows. Raise RowError for a table that the format cannot say.
+
+        `columns` are those of the sink's table, by the names of their fields.
+        """

@@ -1,0 +1,231 @@
+"""Runs that write Avro, on a real broker and a real schema registry: what is registered, written, and refused."""
+
+from __future__ import annotations
+
+import io
+import json
+import uuid
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import fastavro
+import pytest
+from harness import free_port
+from schema_registry import Registry, ask, record
+
+if TYPE_CHECKING:
+    from harness import Kafka, Pipeline
+
+AVRO = "  value.format: avro-confluent\n  key.format: avro-confluent\n  value.avro-confluent.url: {url}\n"
+TYPED = """\
+  value.format: json
+  scan.value.initial-schemas.ddls: |
+    CREATE TABLE `{topic}` (id BIGINT, price DECIMAL(10, 2), day DATE, tags ARRAY<STRING>, PRIMARY KEY (id))
+  scan.max.pre.fetch.records: 0
+"""
+
+
+class Reader:
+    """A reader of messages with ids of schemas, by fastavro."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def subject(self, name: str) -> list[int]:
+        """The versions of a subject."""
+        found: list[int] = ask(f"{self.url}/subjects/{name}/versions")
+        return found
+
+    def schema(self, message: bytes) -> Any:
+        found = ask(f"{self.url}/schemas/ids/{int.from_bytes(message[1:5], 'big')}")
+        return json.loads(found["schema"])
+
+    def value(self, message: bytes | None) -> Any:
+        if message is None:
+            return None
+        assert message[0] == 0
+        file = io.BytesIO(message[5:])
+        value = fastavro.schemaless_reader(file, fastavro.parse_schema(self.schema(message)), None)
+        assert file.read() == b""
+        return value
+
+
+@pytest.fixture
+def reader(registry: str) -> Reader:
+    return Reader(registry)
+
+
+def change(op: str, before: Any, after: Any, table: str = "orders") -> tuple[bytes, bytes]:
+    key = {"id": (after or before)["id"]}
+    value = {"op": op, "before": before, "after": after, "source": {"db": "shop", "table": table}}
+    return json.dumps(key).encode(), json.dumps(value).encode()
+
+
+def test_upserts_in_avro_with_the_schema_of_each_version(
+    kafka: Kafka, pipeline: Pipeline, registry: str, reader: Reader
+) -> None:
+    pipeline.write(sink=AVRO.format(url=registry))
+    first = {"id": 1, "name": "a"}
+    kafka.send(pipeline.topic, change("c", None, first), change("c", None, {"id": 2, "name": None}))
+    done = pipeline.run()
+    assert done.code == 0, done.err
+    kafka.send(pipeline.topic, change("u", first, {"id": 1, "name": "b", "n": 1.5}))
+    kafka.send(pipeline.topic, change("u", {"id": 2, "name": None}, {"id": 3, "name": "c", "n": None}))
+    kafka.send(pipeline.topic, change("d", {"id": 1, "name": "b", "n": 1.5}, None))
+    done = pipeline.run()
+    assert done.code == 0, done.err
+    topic = pipeline.out("orders")
+    records = kafka.read(topic)
+    assert [(reader.value(one.key), reader.value(one.value)) for one in records] == [
+        ({"id": 1}, {"id": 1, "name": "a"}),
+        ({"id": 2}, {"id": 2, "name": None}),
+        ({"id": 1}, {"id": 1, "name": "b", "n": 1.5}),
+        ({"id": 2}, None),
+        ({"id": 3}, {"id": 3, "name": "c", "n": None}),
+        ({"id": 1}, None),
+    ]
+    assert reader.subject(f"{topic}-value") == [1, 2]
+    assert reader.subject(f"{topic}-key") == [1]
+    assert len({one.key for one in records}) == 3
+    assert reader.schema(records[2].value or b"")["fields"] == [
+        {"name": "id", "type": "long"},
+        {"name": "name", "type": ["null", "string"], "default": None},
+        {"name": "n", "type": ["null", "double"], "default": None},
+    ]
+    again = pipeline.run()
+    assert again.code == 0, again.err
+    assert reader.subject(f"{topic}-value") == [1, 2]
+
+
+def test_debezium_in_avro_is_read_back_with_all_types(
+    kafka: Kafka, pipeline: Pipeline, registry: str, reader: Reader
+) -> None:
+    url = f"  debezium-avro-confluent.url: {registry}\n"
+    ddl = TYPED.replace("json", "debezium-json").replace("`{topic}`", "shop.orders")
+    pipeline.write(source=ddl, sink=f"  value.format: debezium-avro-confluent\n{url}")
+    pipeline.file.write_text(pipeline.file.read_text().replace("type: upsert-kafka", "type: kafka"))
+    row = {"id": 1, "price": 1.1, "day": "2020-01-31", "tags": ["x", None]}
+    kafka.send(pipeline.topic, change("c", None, row), change("u", row, {**row, "price": None}), change("d", row, None))
+    done = pipeline.run()
+    assert done.code == 0, done.err
+    topic = pipeline.out("orders")
+    messages = [reader.value(one.value) for one in kafka.read(topic)]
+    typed = {"id": 1, "price": Decimal("1.10"), "day": messages[0]["after"]["day"], "tags": ["x", None]}
+    names = pipeline.out("orders").split(".")
+    source = dict(zip(("db", "schema", "table"), names, strict=True))
+    assert messages == [
+        {"before": None, "after": typed, "op": "c", "source": source},
+        {"before": typed, "after": {**typed, "price": None}, "op": "u", "source": source},
+        {"before": typed, "after": None, "op": "d", "source": source},
+    ]
+    assert str(typed["day"]) == "2020-01-31"
+    pipeline.write(source=f"  value.format: debezium-avro-confluent\n{url}", route=False)
+    text = pipeline.file.read_text().replace(f"topic: {pipeline.topic}", f"topic: {topic}")
+    pipeline.file.write_text(
+        text + f"transform:\n  - {{source-table: '\\.*', primary-keys: id}}\n"
+        f"route:\n  - {{source-table: '\\.*', sink-table: {kafka.name}.back}}\n"
+    )
+    pipeline.checkpoint = pipeline.checkpoint.with_name("back")
+    back = pipeline.run()
+    assert back.code == 0, back.err
+    values = [one.value for one in kafka.read(f"{kafka.name}.back")]
+    assert values == [
+        rb'{"id":1,"price":1.10,"day":"2020-01-31","tags":"[\"x\",null]"}',
+        rb'{"id":1,"price":null,"day":"2020-01-31","tags":"[\"x\",null]"}',
+        None,
+    ]
+
+
+def test_a_schema_that_the_registry_refuses_stops_the_run(
+    kafka: Kafka, pipeline: Pipeline, registry: str, reader: Reader
+) -> None:
+    pipeline.write(sink=AVRO.format(url=registry))
+    kafka.send(pipeline.topic, change("c", None, {"id": 1, "n": 1}))
+    assert pipeline.run().code == 0
+    topic = pipeline.out("orders")
+    config = f"{registry}/config/{topic}-value"
+    assert ask(config, {"compatibility": "BACKWARD"}, method="PUT") == {"compatibility": "BACKWARD"}
+    kafka.send(pipeline.topic, change("c", None, {"id": 2, "n": 2}), change("c", None, {"id": 3, "n": "three"}))
+    refused = pipeline.run()
+    assert refused.code == 78
+    assert f"refuses the schema for subject '{topic}-value'" in refused.err
+    assert "change the compatibility that the registry demands" in refused.err
+    assert [reader.value(one.value) for one in kafka.read(topic)] == [{"id": 1, "n": 1}, {"id": 2, "n": 2}]
+    assert reader.subject(f"{topic}-value") == [1]
+    assert pipeline.run().code == 78
+    ask(config, {"compatibility": "NONE"}, method="PUT")
+    done = pipeline.run()
+    assert done.code == 0, done.err
+    assert reader.value(kafka.read(topic)[-1].value) == {"id": 3, "n": "three"}
+
+
+def test_a_sink_that_may_not_register_needs_the_schema_there(
+    kafka: Kafka, pipeline: Pipeline, registry: str, reader: Reader
+) -> None:
+    more = "  value.avro-confluent.properties.auto.register.schemas: 'false'\n"
+    pipeline.write(sink=AVRO.format(url=registry) + more)
+    kafka.send(pipeline.topic, change("c", None, {"id": 1}))
+    done = pipeline.run()
+    assert done.code == 78
+    topic = pipeline.out("orders")
+    assert f"subject '{topic}-key' of the schema registry lacks this schema" in done.err
+    schema = record("record", id="long")
+    schema["namespace"] = "org.apache.flink.avro.generated"
+    for part in ("key", "value"):
+        Registry(registry).register(f"{topic}-{part}", schema)
+    again = pipeline.run()
+    assert again.code == 0, again.err
+    assert [reader.value(one.value) for one in kafka.read(topic)] == [{"id": 1}]
+
+
+def test_a_schema_and_a_subject_of_ones_own(kafka: Kafka, pipeline: Pipeline, registry: str, reader: Reader) -> None:
+    subject = f"mine-{uuid.uuid4().hex}"
+    schema = record(
+        "shop.Order", id="int", kind={"type": "enum", "name": "k", "symbols": ["a", "b"]}, more=["null", "string"]
+    )
+    sink = (
+        f"  value.format: avro-confluent\n  value.avro-confluent.url: {registry}\n"
+        f"  value.avro-confluent.subject: {subject}\n  value.avro-confluent.schema: '{json.dumps(schema)}'\n"
+    )
+    pipeline.write(source="  ingestion.ignore-errors: true\n", sink=sink)
+    rows = [{"id": 1, "kind": "b"}, {"id": 2, "kind": "c"}, {"id": 3, "kind": "a"}]
+    kafka.send(pipeline.topic, *[change("c", None, row) for row in rows])
+    done = pipeline.run()
+    assert done.code == 0, done.err
+    records = kafka.read(pipeline.out("orders"))
+    assert {one.key: reader.value(one.value) for one in records} == {
+        b'{"id":1}': {"id": 1, "kind": "b", "more": None},
+        b'{"id":3}': {"id": 3, "kind": "a", "more": None},
+    }
+    assert reader.subject(subject) == [1]
+    assert done.events[-1]["rejected"] == 1
+
+
+def test_tables_of_one_topic_have_subjects_of_their_own(
+    kafka: Kafka, pipeline: Pipeline, registry: str, reader: Reader
+) -> None:
+    """By the record's name, which is then the table's."""
+    all_of_them = f"{kafka.name}.all"
+    strategy = "io.confluent.kafka.serializers.subject.TopicRecordNameStrategy"
+    sink = (
+        f"  topic: {all_of_them}\n  value.format: debezium-avro-confluent\n"
+        f"  value.debezium-avro-confluent.url: {registry}\n"
+        f"  value.debezium-avro-confluent.properties.value.subject.name.strategy: {strategy}\n"
+    )
+    pipeline.write(sink=sink, route=False)
+    pipeline.file.write_text(pipeline.file.read_text().replace("type: upsert-kafka", "type: kafka"))
+    kafka.send(pipeline.topic, change("c", None, {"id": 1}), change("c", None, {"id": "x"}, "users"))
+    done = pipeline.run()
+    assert done.code == 0, done.err
+    records = kafka.read(all_of_them)
+    assert [reader.value(one.value)["after"] for one in records] == [{"id": 1}, {"id": "x"}]
+    for name in ("orders", "users"):
+        assert reader.subject(f"{all_of_them}-shop.{name}.Envelope") == [1]
+
+
+def test_a_registry_that_is_away_ends_the_run_with_75(kafka: Kafka, pipeline: Pipeline) -> None:
+    pipeline.write(sink=AVRO.format(url=f"http://127.0.0.1:{free_port()}"))
+    kafka.send(pipeline.topic, change("c", None, {"id": 1}))
+    done = pipeline.run()
+    assert done.code == 75
+    assert "no answer from the schema registry" in done.err
