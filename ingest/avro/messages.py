@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from ingest.avro.envelopes import EnvelopeReader
+from ingest.avro.resolution import Resolver
 from ingest.avro.rows import MALFORMED, Compiler, RowReader, ended, why_malformed
 from ingest.model.change import InlineSchema, Reject, Skip
 from ingest.model.reject import Contradiction, RowError
 
 if TYPE_CHECKING:
+    from ingest.avro.resolution import Resolve
     from ingest.avro.schema import Node
 
 FAILURES: Final = (*MALFORMED, Contradiction, RowError)
@@ -25,14 +27,16 @@ FAILURES: Final = (*MALFORMED, Contradiction, RowError)
 class RowSchema:
     """The reader of a schema's rows, and what their messages declare."""
 
-    def __init__(self, node: Node) -> None:
-        """Compile a record's schema. Raise SchemaError."""
-        self.reader = RowReader(node, Compiler())
+    def __init__(self, node: Node, given: Node | None = None) -> None:
+        """Compile a record's schema. `given`: the schema that the messages are read as. Raise SchemaError."""
+        self.reader = RowReader(node if given is None else given, Compiler())
+        self._resolve = None if given is None else Resolver().resolve(node, given)
         self.declared = InlineSchema(self.reader.types)
         """The types of columns, as messages declare them."""
 
     def row(self, message: bytes, at: int) -> msgspec.Raw:
         """Return the row from a place to the end of a message, as JSON text. Raise one of FAILURES."""
+        message, at = _resolved(self._resolve, message, at)
         row, at = self.reader.read(message, at)
         ended(message, at)
         return msgspec.Raw(msgspec.json.encode(row))
@@ -48,9 +52,12 @@ class RowSchema:
 class EnvelopeSchema:
     """The reader of a schema's envelopes, and what their messages declare."""
 
-    def __init__(self, node: Node) -> None:
-        """Compile an envelope's schema. Raise SchemaError."""
+    def __init__(self, node: Node, given: Node | None = None) -> None:
+        """Compile an envelope's schema. `given`: the schema that the messages are read as. Raise SchemaError."""
         self._reader = EnvelopeReader(node)
+        self._resolve = None
+        if given is not None and "op" in self._reader.names:
+            self._reader, self._resolve = EnvelopeReader(given), Resolver().resolve(node, given)
         self.other = None if "op" in self._reader.names else _no_op(self._reader.names)
         """The result of decoding a message without `op`; None for an envelope."""
         self.declared = InlineSchema(self._reader.types)
@@ -58,9 +65,19 @@ class EnvelopeSchema:
 
     def read(self, message: bytes, at: int) -> dict[str, Any]:
         """Return the members from a place to the end of a message. Raise one of FAILURES."""
+        message, at = _resolved(self._resolve, message, at)
         envelope, at = self._reader.read(message, at)
         ended(message, at)
         return envelope
+
+
+def _resolved(resolve: Resolve | None, message: bytes, at: int) -> tuple[bytes, int]:
+    """Return a message by the schema that it is read as, and where it begins. Raise as readers do."""
+    if resolve is None:
+        return message, at
+    piece, at = resolve(message, at)
+    ended(message, at)
+    return piece, 0
 
 
 def _no_op(names: frozenset[str]) -> Skip | Reject:

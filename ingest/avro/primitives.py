@@ -194,7 +194,7 @@ def _read_nullable(value: Read, null: int, there: int) -> Read:
     return read
 
 
-def _count(data: bytes, at: int, so_far: int) -> tuple[int, int]:
+def read_count(data: bytes, at: int, so_far: int) -> tuple[int, int]:
     """Read how many items come next; each takes a byte, at least, so that a message has no more than its bytes."""
     count, at = read_long(data, at)
     if count < 0:  # the size of the items in bytes comes next, for readers that pass them over
@@ -211,7 +211,7 @@ def read_array(item: Read) -> Read:
     def read(data: bytes, at: int) -> tuple[list[Any], int]:
         out: list[Any] = []
         while True:
-            count, at = _count(data, at, len(out))
+            count, at = read_count(data, at, len(out))
             if not count:
                 return out, at
             for _ in range(count):
@@ -228,7 +228,7 @@ def read_map(item: Read) -> Read:
         out: dict[str, Any] = {}
         seen = 0
         while True:
-            count, at = _count(data, at, seen)
+            count, at = read_count(data, at, seen)
             seen += count
             if not count:
                 return out, at

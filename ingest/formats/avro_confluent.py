@@ -7,9 +7,12 @@ Rules: docs/spec/avro.md.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Self
+
+from pydantic import model_validator
 
 from ingest.formats.avro_rows import AvroRowDecoder
+from ingest.formats.given_schema import check_given
 from ingest.registry.options import RegistryOptions, keys_behind
 from ingest.schema.type_hints import TypeHints
 
@@ -32,6 +35,11 @@ class AvroConfluent(RegistryOptions):
     form: ClassVar[None] = None
     said: ClassVar[None] = None
 
+    @model_validator(mode="after")
+    def _check_given(self) -> Self:
+        check_given(self)
+        return self
+
     @property
     def reading(self) -> TypeHints:
         """The types and hints that inference goes by."""
@@ -52,7 +60,7 @@ class AvroConfluent(RegistryOptions):
         from ingest.avro.messages import RowSchema  # noqa: PLC0415  (`check` needs none of this)
         from ingest.formats.registered import read_row, schemas_of  # noqa: PLC0415  (nor a client)
 
-        return partial(read_row, schemas_of(self, RowSchema))
+        return partial(read_row, schemas_of(self, RowSchema, self.schema_text))
 
     def row_writer(self, place: Place, columns: Mapping[str, Column]) -> RowBytes:
         """Return the function that makes a table's rows, each behind the id of its schema. Raise RowError."""

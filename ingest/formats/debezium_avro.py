@@ -7,11 +7,13 @@ their schema says. Rules: docs/spec/avro.md#debezium.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self
 
 import msgspec
+from pydantic import model_validator
 
 from ingest.formats.debezium_json import DebeziumJson
+from ingest.formats.given_schema import check_given
 from ingest.formats.metadata_columns import read_key
 from ingest.formats.unavailable import is_placeholder, may_hold_in_avro
 from ingest.model.cache import Cache
@@ -48,6 +50,11 @@ class DebeziumAvroConfluent(RegistryOptions):
     form: ClassVar[None] = None
     said: ClassVar[None] = None
 
+    @model_validator(mode="after")
+    def _check_given(self) -> Self:
+        check_given(self)
+        return self
+
     @property
     def reading(self) -> TypeHints:
         """The types and hints that inference goes by."""
@@ -77,7 +84,7 @@ class DebeziumAvroDecoder:
 
         self._options = options
         self._read_key = partial(read_row, schemas_of(options, RowSchema))
-        self._envelopes = schemas_of(options, EnvelopeSchema)
+        self._envelopes = schemas_of(options, EnvelopeSchema, options.schema_text)
         self._failures, self._reject = FAILURES, reject
         self._tables: Cache[tuple[Any, ...], TableId] = Cache(10_000, 4 << 20)
 

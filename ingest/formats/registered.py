@@ -33,10 +33,15 @@ T = TypeVar("T")
 class SchemasById(Generic[T]):
     """Schemas of one registry by their ids, compiled."""
 
-    def __init__(self, client: RegistryClient, compiled: Callable[[Node], T]) -> None:
-        """`compiled` makes something of a schema; it may raise SchemaError."""
+    def __init__(self, client: RegistryClient, compiled: Callable[[Node, Node | None], T], given: str | None) -> None:
+        """`compiled` makes something of a schema and the one that its messages are read as; it may raise SchemaError.
+
+        `given`: the text of the latter. None: messages are read as they were written.
+        """
         self._client = client
         self._compiled = compiled
+        self._given = given
+        self._reader = None if given is None else parse(given)
         self._kept: Cache[bytes, T | Reject] = Cache(10_000, 128 << 20)
 
     def find(self, message: bytes) -> T | Reject:
@@ -58,7 +63,8 @@ class SchemasById(Generic[T]):
             made = Reject("bad-schema", f"schema {number} of the registry is one of {found.kind[:20]}, not of Avro")
         else:
             try:
-                made = self._compiled(parse(found.text, found.references))
+                reader = None if found.text == self._given else self._reader
+                made = self._compiled(parse(found.text, found.references), reader)
             except (SchemaError, RecursionError) as exc:
                 made = Reject("bad-schema", f"schema {number} of the registry cannot be used: {exc}")
         texts = len(found.text) + sum(map(len, found.references))
@@ -71,13 +77,16 @@ def read_row(schemas: SchemasById[RowSchema], message: bytes) -> tuple[msgspec.R
     return found if isinstance(found, Reject) else found.decode(message, HEAD)
 
 
-_SCHEMAS: dict[tuple[RegistryClient, type[Any]], SchemasById[Any]] = {}
+_SCHEMAS: dict[tuple[RegistryClient, type[Any], str | None], SchemasById[Any]] = {}
 
 
-def schemas_of(options: RegistryOptions, compiled: type[T]) -> SchemasById[T]:
-    """Return this process's schemas in the registry of a format, as that class. Raise ConfigError."""
+def schemas_of(options: RegistryOptions, compiled: type[T], given: str | None = None) -> SchemasById[T]:
+    """Return this process's schemas in the registry of a format, as that class. Raise ConfigError.
+
+    `given`: the text of the schema that all messages are read as.
+    """
     client = client_of(options.client())
-    found = _SCHEMAS.get((client, compiled))
+    found = _SCHEMAS.get((client, compiled, given))
     if found is None:
-        found = _SCHEMAS[client, compiled] = SchemasById(client, compiled)
+        found = _SCHEMAS[client, compiled, given] = SchemasById(client, compiled, given)
     return found
