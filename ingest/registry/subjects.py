@@ -52,8 +52,10 @@ class SchemaNumber:
 
         options = self._options
         client = client_of(options.client())
-        normalize = options.switch(NORMALIZES, default=False)
-        if options.switch(REGISTERS, default=True):
+        registers = options.switch(REGISTERS, default=True)
+        # Who registered the schema may have written its JSON in another order
+        normalize = options.switch(NORMALIZES, default=not registers)
+        if registers:
             return client.register(self._subject, self._kind, self._text, normalize=normalize)
         number = client.number_of(self._subject, self._kind, self._text, normalize=normalize)
         if number is None:

@@ -144,7 +144,7 @@ def test_a_schema_that_the_registry_refuses_stops_the_run(
     assert pipeline.run().code == 0
     topic = pipeline.out("orders")
     config = f"{registry}/config/{topic}-value"
-    assert ask(config, {"compatibility": "BACKWARD"}, method="PUT") == {"compatibility": "BACKWARD"}
+    assert "BACKWARD" in ask(config, {"compatibility": "BACKWARD"}, method="PUT").values()
     kafka.send(pipeline.topic, change("c", None, {"id": 2, "n": 2}), change("c", None, {"id": 3, "n": "three"}))
     refused = pipeline.run()
     assert refused.code == 78

@@ -7,14 +7,20 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from key_stores import PASSWORD, key_store, trust_store
 
 from ingest.component.files import Files
 from ingest.config.loader import load, load_text
-from ingest.config.masking import secrets_in, sensitive
+from ingest.config.masking import concealed, secrets_in, sensitive
+from ingest.formats.avro_confluent import AvroConfluent
+from ingest.registry.subjects import subject_of
 from ingest.sandbox.secure import Authority
+
+if TYPE_CHECKING:
+    from ingest.config.loader import Loaded
 
 PIPELINE = """\
 source:
@@ -134,6 +140,110 @@ def test_a_schema_from_a_file_goes_to_workers_with_the_options(tmp_path: Path) -
     assert bytes(found[3]) == b'{"id":1}'
 
 
+SINK = """\
+source: {{type: file, path: "*.jsonl"}}
+sink:
+  type: {kind}
+  properties.bootstrap.servers: h:1
+{options}
+"""
+
+
+CONFLUENT = "  value.format: avro-confluent\n  avro-confluent.url: http://h\n"
+
+
+def sink(options: str, kind: str = "upsert-kafka") -> Loaded:
+    return load_text("p", SINK.format(kind=kind, options=options), "p")
+
+
+def test_a_sink_takes_the_options_of_its_formats_in_flinks_spelling() -> None:
+    loaded = sink(
+        "  value.format: avro-confluent\n  value.avro-confluent.url: http://v:1\n  value.avro-confluent.subject: s\n"
+        "  value.avro-confluent.properties.normalize.schemas: true\n  key.format: avro-confluent\n"
+        "  key.avro-confluent.url: http://k:1\n  key.avro-confluent.bearer-auth.credentials-source: STATIC_TOKEN\n"
+        "  key.avro-confluent.bearer-auth.token: of-all"
+    )
+    assert loaded.pipeline is not None, loaded.diagnostics
+    assert not loaded.diagnostics
+    chosen: Any = loaded.pipeline.sink
+    assert (chosen.format.url, chosen.format.subject) == ("http://v:1", "s")
+    assert chosen.format.switch("normalize.schemas", default=False)
+    assert chosen.format.client()["url"] == "http://v:1"
+    keys = chosen._key_options
+    assert (keys.url, keys.subject, keys.bearer_token) == ("http://k:1", None, "of-all")
+
+
+def test_keys_without_options_have_those_of_the_values_but_for_subject_and_schema() -> None:
+    row = '{"type":"record","name":"r","fields":[]}'
+    loaded = sink(
+        "  value.format: avro-confluent\n  key.format: avro-confluent\n  avro-confluent.url: http://v:1\n"
+        f"  avro-confluent.subject: s\n  avro-confluent.schema: '{row}'"
+    )
+    assert loaded.pipeline is not None, loaded.diagnostics
+    keys: Any = loaded.pipeline.sink._key_options
+    assert (keys.url, keys.subject, keys.schema_text) == ("http://v:1", None, None)
+
+
+@pytest.mark.parametrize(("kind", "options", "why"), [
+    ("upsert-kafka", "  value.format: avro-confluent", "avro-confluent.url"),
+    ("upsert-kafka", "  value.format: debezium-avro-confluent", "value.format"),
+    ("kafka", "  key.format: debezium-avro-confluent", "key.format"),
+    ("kafka", "  value.format: avro\n  avro.schema: '{'", "avro.schema: the schema cannot be used"),
+    ("kafka", "  value.format: avro\n  avro.schema: '{}'\n  avro.schema-file: a", "give either avro.schema or"),
+    ("kafka", "  value.format: json\n  json.flatten: true", "json.flatten"),
+    (
+        "kafka", "  value.format: avro\n  value.avro.schema: '{}'\n  avro.schema: '{}'",
+        "'value.avro.schema' and 'avro.schema' are one option",
+    ),
+    (
+        "kafka",
+        f"{CONFLUENT}  avro-confluent.schema: '{{'".replace("avro-confluent", "debezium-avro-confluent"),
+        "debezium-avro-confluent.schema: the schema cannot be used",
+    ),
+    (
+        "kafka", f"{CONFLUENT}  avro-confluent.properties.auto.register.schemas: maybe", "is neither true nor false",
+    ),
+    (
+        "kafka", f"{CONFLUENT}  avro-confluent.properties.value.subject.name.strategy: Mine",
+        "is none of TopicNameStrategy",
+    ),
+])  # fmt: skip
+def test_what_a_sink_refuses(kind: str, options: str, why: str) -> None:
+    loaded = sink(options, kind)
+    assert loaded.pipeline is None
+    assert any(why in diagnostic.message for diagnostic in loaded.diagnostics), loaded.diagnostics
+
+
+def test_a_file_takes_no_avro() -> None:
+    text = SINK.replace("properties.bootstrap.servers: h:1", "path: out")
+    loaded = load_text("p", text.format(kind="file", options="  value.format: avro"), "p")
+    assert loaded.pipeline is None
+    assert any("'avro' cannot be written to a file" in diagnostic.message for diagnostic in loaded.diagnostics)
+
+
+def test_what_a_sink_does_not_use_is_said() -> None:
+    loaded = sink(
+        "  value.format: avro-confluent\n  avro-confluent.url: http://h\n  avro-confluent.ignore-parse-errors: true"
+    )
+    assert loaded.pipeline is not None
+    (warned,) = [diagnostic.message for diagnostic in loaded.diagnostics]
+    assert "avro-confluent.ignore-parse-errors has no effect for a sink" in warned
+
+
+def test_subjects_by_their_strategies() -> None:
+    def subject(**more: str) -> str:
+        given = {"avro-confluent.url": "http://h", **{f"avro-confluent.{name}": value for name, value in more.items()}}
+        return subject_of(AvroConfluent.model_validate(given), "t", "value", "ns.Record")
+
+    strategy = "properties.value.subject.name.strategy"
+    assert subject() == "t-value"
+    assert subject(**{"subject": "mine", strategy: "RecordNameStrategy"}) == "mine"
+    assert subject(**{strategy: "TopicNameStrategy"}) == "t-value"
+    assert subject(**{strategy: "RecordNameStrategy"}) == "ns.Record"
+    confluent = "io.confluent.kafka.serializers.subject.TopicRecordNameStrategy"
+    assert subject(**{strategy: confluent}) == "t-ns.Record"
+
+
 def test_placeholders_are_not_judged() -> None:
     options = "  avro-confluent.url: ${registry}\n  avro-confluent.basic-auth.user-info: ${secret_values.user}"
     loaded = load_text("p", PIPELINE.format(name="avro-confluent", options=options), "p")
@@ -146,7 +256,11 @@ def test_secrets_are_masked() -> None:
         "avro-confluent.ssl.keystore.password", "avro-confluent.properties.ssl.key.password",
         "debezium-avro-confluent.properties.basic.auth.user.info",
     ):  # fmt: skip
-        assert sensitive(option), option
+        for spelled in (option, f"value.{option}", f"key.{option}"):
+            assert sensitive(spelled), spelled
+            assert concealed(spelled), spelled
+    for spelled in ("value.avro-confluent.properties.any.thing", "key.avro-confluent.properties.any.thing"):
+        assert concealed(spelled), spelled
     options = "  avro-confluent.url: http://h\n  avro-confluent.basic-auth.user-info: hidden-words"
     loaded = load_text("p", PIPELINE.format(name="avro-confluent", options=options), "p")
     said = "".join(str(diagnostic) for diagnostic in loaded.diagnostics)
