@@ -38,12 +38,13 @@ class UpsertKafkaSource(KafkaSource):
     type: Literal["upsert-kafka"]  # type: ignore[assignment]
     """`upsert-kafka`."""
 
-    value_format: Literal["json", "csv", "raw"] = Field("json", alias="value.format")
+    value_format: Literal["json", "csv", "raw", "avro", "avro-confluent"] = Field("json", alias="value.format")
     """The format of the rows."""
 
-    key_format: Literal["json", "csv", "raw"] = Field("json", alias="key.format")
-    """The format of the keys, whose fields are the primary key; options of `csv` and `raw` are `key.csv.*` and
-    `key.raw.*`. Their names are those of the primary key in `scan.value.initial-schemas.ddls`."""
+    key_format: Literal["json", "csv", "raw", "avro", "avro-confluent"] = Field("json", alias="key.format")
+    """The format of the keys, whose fields are the primary key. Options are `key.csv.*`, `key.raw.*`, `key.avro.*` and
+    `key.avro-confluent.*`, or else those of the values. The fields of `csv` and `raw` are called as the primary key in
+    `scan.value.initial-schemas.ddls`."""
 
     fields_include: Literal["ALL", "EXCEPT_KEY"] = Field("ALL", alias="value.fields-include")
     """`ALL`: the rows hold the primary key's columns, too. `EXCEPT_KEY`: those come from the key, in front of the
