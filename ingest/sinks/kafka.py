@@ -165,6 +165,8 @@ class KafkaSink(TopicsOptions):
 
     def typed(self, table: TableId, schema: TableSchema) -> tuple[RowBytes | None, Upserts | ChangeBytes | None]:
         """Return what makes keys and values of a sink table, where their formats have schemas. Raise RowError."""
+        if not self.declares:
+            return None, None
         columns = {column.name: column for column in schema.columns}
         key = {name: columns[name] for name in schema.primary_key}
         return self.typed_key(table, key), self.typed_value(table, columns)

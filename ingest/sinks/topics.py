@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Name
 from pydantic import BeforeValidator, Field, PrivateAttr, WithJsonSchema, model_validator
 
 from ingest.component.options import OptionErrors
-from ingest.formats import FORMATS
+from ingest.formats import FORMATS, has_schemas
 from ingest.formats.written import Place, Upserts
 from ingest.kafka.connection import KafkaConnection
 from ingest.kafka.properties import CREATE, FALSE
@@ -187,6 +187,11 @@ class TopicsOptions(KafkaConnection, SinkOptions):
 
     def _place(self, part: str, table: TableId) -> Place:
         return Place(self.topic_of(table), part, table, self._asks)
+
+    @property
+    def declares(self) -> bool:
+        """True if the format of keys or values has a schema for each table."""
+        return has_schemas(self.format) or has_schemas(self._key_options)
 
     def typed_key(self, table: TableId, columns: Mapping[str, Column]) -> RowBytes | None:
         """Return the function that makes keys of a format with schemas; None for another format.

@@ -129,7 +129,7 @@ class TopicsCoordinator(PlainSinkCoordinator):
 
         Raise IngestError, also where the registry refuses a schema.
         """
-        for table, schema in schemas.items():
+        for table, schema in schemas.items() if self._options.declares else ():
             try:
                 writers = self._options.typed(table, schema)
             except RowError:

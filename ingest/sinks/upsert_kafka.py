@@ -127,6 +127,8 @@ class UpsertKafka(TopicsOptions):
 
     def typed(self, table: TableId, schema: TableSchema) -> tuple[RowBytes | None, Upserts | ChangeBytes | None]:
         """Return what makes keys and values of a sink table, where their formats have schemas. Raise RowError."""
+        if not self.declares:
+            return None, None
         columns = {column.name: column for column in schema.columns}
         key = {name.removeprefix(self.key_prefix) or name: columns[name] for name in schema.primary_key}
         left_out = set(schema.primary_key) if self.fields_include == "EXCEPT_KEY" else set()

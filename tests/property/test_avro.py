@@ -15,9 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ingest.avro.messages import RowSchema
+from ingest.avro.resolution import Resolver
 from ingest.avro.rows import MALFORMED, Compiler, RowReader, ended
 from ingest.avro.schema import parse
 from ingest.model import types
+from ingest.model.change import Reject
 from ingest.model.reject import Contradiction, RowError
 from ingest.model.values import fits
 
@@ -208,3 +211,58 @@ def test_a_decimal_has_all_its_digits(given_: tuple[int, int, int]) -> None:
     assert Decimal(text.decode()) == value
     assert len(text.partition(b".")[2]) == scale
     assert fits(reader.types["d"], text)
+
+
+@st.composite
+def evolved(draw: st.DrawFn, schema: Any) -> Any:
+    """A schema that a reader may have instead of another one."""
+    if isinstance(schema, list):
+        return [draw(evolved(branch)) for branch in schema]
+    if isinstance(schema, str):
+        return draw(st.sampled_from([schema, *PROMOTED.get(schema, ())]))
+    if schema["type"] == "record":
+        kept = [field for field in schema["fields"] if draw(st.integers(0, 4))]
+        fields = [
+            {"name": field["name"], "type": draw(evolved(field["type"]))} for field in draw(st.permutations(kept))
+        ]
+        more = draw(st.sampled_from([[], [{"name": "more_of_it", "type": ["int", "null"], "default": 5}]]))
+        return {**schema, "fields": fields + more}
+    inner = {key: draw(evolved(schema[key])) for key in ("items", "values") if key in schema}
+    return {**schema, **inner}
+
+
+PROMOTED = {"int": ["long", "double"], "long": ["double"], "float": ["double"]}
+
+
+@given(st.data())
+def test_messages_are_read_as_another_schema_as_fastavro_reads_them(data: st.DataObject) -> None:
+    schema, values = data.draw(records(Names()))
+    reader = data.draw(evolved(schema))
+    if not possible(schema) or not possible(reader):
+        return
+    value = data.draw(values)
+    message = written(schema, value)
+    expected: Any = fastavro.schemaless_reader(
+        io.BytesIO(message), fastavro.parse_schema(schema), fastavro.parse_schema(reader)
+    )
+    piece, at = Resolver().resolve(parse(json.dumps(schema)), parse(json.dumps(reader)))(message, 0)
+    assert at == len(message)
+    row, at = RowReader(parse(json.dumps(reader)), Compiler()).read(piece, 0)
+    assert at == len(piece)
+    assert list(row) == [field["name"] for field in reader["fields"]]
+    assert same(row, expected)
+
+
+@given(st.data())
+def test_changed_bytes_are_read_as_another_schema_or_rejected(data: st.DataObject) -> None:
+    schema, values = data.draw(records(Names()))
+    reader = data.draw(evolved(schema))
+    if not possible(schema) or not possible(reader):
+        return
+    message = bytearray(written(schema, data.draw(values)))
+    for at, byte in data.draw(st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255)), max_size=4)):
+        message[at : at + 1] = bytes([byte])
+    changed = bytes(message[: data.draw(st.integers(0, len(message)))])
+    found = RowSchema(parse(json.dumps(schema)), parse(json.dumps(reader))).decode(changed, 0)
+    if not isinstance(found, Reject):
+        assert len(bytes(found[0])) < 1000 + 400 * len(changed) + 100 * len(json.dumps(reader))
