@@ -170,15 +170,6 @@ class TopicsOptions(KafkaConnection, SinkOptions):
         made: Segments = options.key_of(table, {column: types[column] for column in sink.primary_key}, first)
         return made
 
-    def with_files(self, files: Files) -> Self:
-        """Return these options with what is in the files that they and their formats name; raises IngestError."""
-        made = super().with_files(files)
-        if made.format is not None:
-            made = made.model_copy(update={"format": made.format.with_files(files)})
-        if made._key_options is not None:  # noqa: SLF001  (an attribute of the same class)
-            made._key_options = made._key_options.with_files(files)  # noqa: SLF001
-        return made
-
     def unregistered(self) -> Self:
         """Return these options for rows that are written nowhere: no schema registry is asked."""
         made = self.model_copy()
