@@ -75,6 +75,9 @@ _FLOATS = (FloatType, DoubleType)
 TIMES = (DateType, TimestampNTZType, TimestampType)
 """From the narrowest to the widest."""
 TEXTS = (CharType, VarcharType)
+_NESTED = (ArrayType, MapType, StructType)
+_QUOTED_TYPES = (*TEXTS, *TIMES, TimeType, StringType, BinaryType)
+"""Types whose values are JSON strings."""
 
 INTEGER_BITS: dict[type[DataType], int] = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}
 """Width of each integer type."""
@@ -186,7 +189,39 @@ def merge(a: DataType, b: DataType) -> DataType:
         return max(a, b, key=lambda t: TIMES.index(type(t)))
     if isinstance(a, TimeType) and isinstance(b, TimeType):
         return TimeType(max(a.precision, b.precision))
-    return STRING
+    return _merge_nested(a, b) or STRING
+
+
+def _merge_nested(a: DataType, b: DataType) -> DataType | None:
+    """The ARRAY, MAP or ROW that holds what either held, as the same JSON; None where there is none."""
+    if isinstance(a, ArrayType) and isinstance(b, ArrayType):
+        element = _merge_inside(a.element, b.element)
+        return None if element is None else ArrayType(element)
+    if isinstance(a, MapType) and isinstance(b, MapType):
+        key, value = _merge_inside(a.key, b.key), _merge_inside(a.value, b.value)
+        return None if key is None or value is None else MapType(key, value)
+    if isinstance(a, StructType) and isinstance(b, StructType):
+        first, second = ({field.name: field.type for field in t.fields} for t in (a, b))
+        fields = []
+        for field in sorted(first.keys() | second.keys()):
+            found = _merge_inside(first.get(field, NULL), second.get(field, NULL))
+            if found is None:
+                return None
+            fields.append(StructField(field, found))
+        return StructType(tuple(fields))
+    return None
+
+
+def _merge_inside(a: DataType, b: DataType) -> DataType | None:
+    """The type inside of an ARRAY, MAP or ROW, where a value keeps its JSON whatever becomes of the type; or None."""
+    if a == b or isinstance(a, NullType) or isinstance(b, NullType):
+        return merge(a, b)
+    if isinstance(a, _NESTED) or isinstance(b, _NESTED):
+        return _merge_nested(a, b)
+    if isinstance(a, _QUOTED_TYPES) and isinstance(b, _QUOTED_TYPES):
+        return STRING if isinstance(a, TIMES) and isinstance(b, TIMES) else merge(a, b)
+    merged = merge(a, b)
+    return None if merged == STRING else merged
 
 
 def _merge_decimals(a: DataType, b: DataType) -> DataType:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingest.model import types, values
+from ingest.model.data_type import ArrayType, MapType, StructField, StructType
 from ingest.model.schema import Column, TableSchema, changes
 
 NAMES = [
@@ -19,7 +20,18 @@ NAMES = [
     "TIMESTAMP_LTZ", "TIME(3)", "TIME(6)", "CHAR(3)", "CHAR(5)", "VARCHAR(4)", "VARCHAR(9)", "DECIMAL(5,2)",
     "DECIMAL(20,0)", "DECIMAL(38,0)", "DECIMAL(38,20)", "DECIMAL(10,9)",
 ]  # fmt: skip
-a_type = st.sampled_from(NAMES).map(types.parse)
+a_plain_type = st.sampled_from(NAMES).map(types.parse)
+a_type: st.SearchStrategy[Any] = st.recursive(
+    a_plain_type,
+    lambda inner: (
+        inner.map(ArrayType)
+        | st.builds(MapType, a_plain_type, inner)
+        | st.dictionaries(st.sampled_from("abc"), inner, max_size=3).map(
+            lambda fields: StructType(tuple(StructField(name, one) for name, one in fields.items()))
+        )
+    ),
+    max_leaves=4,
+)
 
 
 @given(a_type, a_type)
@@ -55,6 +67,12 @@ def test_names_read_back(a: Any) -> None:
         ("CHAR(3)", "CHAR(5)", "CHAR(5)"), ("VARCHAR(2)", "STRING", "STRING"), ("DATE", "TIMESTAMP", "TIMESTAMP"),
         ("TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_LTZ"), ("DATE", "TIME(3)", "STRING"), ("BOOLEAN", "INT", "STRING"),
         ("NULL", "DATE", "DATE"), ("BYTES", "STRING", "STRING"),
+        ("ARRAY<INT>", "ARRAY<DOUBLE>", "ARRAY<DOUBLE>"), ("ARRAY<INT>", "ARRAY<STRING>", "STRING"),
+        ("ARRAY<DATE>", "ARRAY<TIMESTAMP>", "ARRAY<STRING>"), ("ARRAY<BYTES>", "ARRAY<STRING>", "ARRAY<STRING>"),
+        ("MAP<STRING, INT>", "MAP<STRING, BIGINT>", "MAP<STRING, BIGINT>"), ("MAP<INT, INT>", "ARRAY<INT>", "STRING"),
+        ("ROW<b INT>", "ROW<a STRING>", "ROW<a STRING, b INT>"), ("ROW<a INT>", "ROW<a BOOLEAN>", "STRING"),
+        ("ROW<a ROW<b INT>>", "ROW<a ROW<b INT, c DATE>>", "ROW<a ROW<b INT, c DATE>>"),
+        ("ROW<a INT>", "INT", "STRING"),
     ],
 )  # fmt: skip
 def test_pairs_of_the_decisions(a: str, b: str, merged: str) -> None:
