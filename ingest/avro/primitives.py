@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from math import isfinite
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from ingest.model.floats import shortest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,8 +31,6 @@ class NotANumber(ValueError):
 
 _FLOAT = Struct("<f")
 _DOUBLE = Struct("<d")
-_NORMAL: Final = 2.0**-126
-"""The smallest float that has all its bits. Six digits tell any two of those apart; smaller ones may need fewer."""
 
 
 def read_null(_: bytes, at: int) -> tuple[None, int]:
@@ -86,17 +86,7 @@ def read_float(data: bytes, at: int) -> tuple[float, int]:
     piece = data[at : at + 4]
     if len(piece) < 4:
         raise IndexError
-    value = _finite(_FLOAT.unpack(piece)[0])
-    for digits in range(6 if abs(value) >= _NORMAL else 1, 9):
-        short = float(f"{value:.{digits}g}")
-        if short == value:
-            return short, at + 4
-        try:
-            if _FLOAT.pack(short) == piece:
-                return short, at + 4
-        except OverflowError:  # the digits were rounded to more than a float can be
-            continue
-    return float(f"{value:.9g}"), at + 4
+    return shortest(_finite(_FLOAT.unpack(piece)[0])), at + 4
 
 
 def read_double(data: bytes, at: int) -> tuple[float, int]:

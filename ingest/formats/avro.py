@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Self
 from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 
 from ingest.component.options import OptionErrors, Options, is_written
-from ingest.formats.avro_rows import AvroRowDecoder
+from ingest.formats.row_decoder import RowDecoder
 from ingest.schema.type_hints import TypeHints
 
 if TYPE_CHECKING:
@@ -73,9 +73,9 @@ class Avro(Options):
         """The types and hints that inference goes by."""
         return TypeHints()
 
-    def decoder(self, topic: str, *, keyed: bool = False) -> AvroRowDecoder:
+    def decoder(self, topic: str, *, keyed: bool = False) -> RowDecoder:
         """Return a decoder for one split's records; `keyed`: it reads their keys, too: a null value is a delete."""
-        return AvroRowDecoder(self.reader(), topic, keyed=keyed)
+        return RowDecoder(self.reader(), topic, keyed=keyed)
 
     def reader(self) -> Callable[[bytes], tuple[msgspec.Raw, InlineSchema] | Reject]:
         """Return a function that reads a key or a value: its row as JSON text with what it declares, or its reject."""

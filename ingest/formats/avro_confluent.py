@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 from pydantic import model_validator
 
-from ingest.formats.avro_rows import AvroRowDecoder
 from ingest.formats.given_schema import check_given
+from ingest.formats.row_decoder import RowDecoder
 from ingest.registry.options import RegistryOptions, keys_behind
 from ingest.schema.type_hints import TypeHints
 
@@ -45,12 +45,12 @@ class AvroConfluent(RegistryOptions):
         """The types and hints that inference goes by."""
         return TypeHints()
 
-    def decoder(self, topic: str, *, keyed: bool = False) -> AvroRowDecoder:
+    def decoder(self, topic: str, *, keyed: bool = False) -> RowDecoder:
         """Return a decoder for one split's records; `keyed`: it reads their keys, too: a null value is a delete.
 
         Raise ConfigError. The decoder raises IngestError where the registry gives no answer.
         """
-        return AvroRowDecoder(self.reader(), topic, keyed=keyed)
+        return RowDecoder(self.reader(), topic, keyed=keyed)
 
     def reader(self) -> Callable[[bytes], tuple[msgspec.Raw, InlineSchema] | Reject]:
         """Return a function that reads a key or a value: its row as JSON text with what it declares, or its reject.

@@ -6,42 +6,49 @@ the reject of a message that has no such schema. Rules: docs/spec/avro.md#messag
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
-from ingest.avro.schema import SchemaError, parse
 from ingest.model.cache import Cache
 from ingest.model.change import Reject
 from ingest.registry.client import client_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable
 
     import msgspec
 
-    from ingest.avro.messages import RowSchema
     from ingest.avro.schema import Node
     from ingest.model.change import InlineSchema
-    from ingest.registry.client import RegistryClient
+    from ingest.registry.client import Found, RegistryClient
     from ingest.registry.options import RegistryOptions
 
 HEAD: Final = 5
 """Bytes in front of the value."""
 
+_LANGUAGES: Final = {"AVRO": "Avro", "PROTOBUF": "Protocol Buffers", "JSON": "JSON"}
+"""Names of the kinds of schemas that a registry has, as people write them."""
+
 T = TypeVar("T")
+
+
+class RowReader(Protocol):
+    """Object that reads rows of one schema."""
+
+    def decode(self, message: bytes, at: int) -> tuple[msgspec.Raw, InlineSchema] | Reject:
+        """Return the row from a place to the end of a message, with what it declares; or the message's reject."""
+
+
+R = TypeVar("R", bound=RowReader)
 
 
 class SchemasById(Generic[T]):
     """Schemas of one registry by their ids, compiled."""
 
-    def __init__(self, client: RegistryClient, compiled: Callable[[Node, Node | None], T], given: str | None) -> None:
-        """`compiled` makes something of a schema and the one that its messages are read as; it may raise SchemaError.
-
-        `given`: the text of the latter. None: messages are read as they were written.
-        """
+    def __init__(self, client: RegistryClient, kind: str, compiled: Callable[[Found], T]) -> None:
+        """`compiled` makes something of a schema of this kind; it may raise ValueError or RecursionError."""
         self._client = client
+        self._kind = kind
         self._compiled = compiled
-        self._given = given
-        self._reader = None if given is None else parse(given)
         self._kept: Cache[bytes, T | Reject] = Cache(10_000, 128 << 20)
 
     def find(self, message: bytes) -> T | Reject:
@@ -59,34 +66,52 @@ class SchemasById(Generic[T]):
         if found is None:
             return Reject("unknown-schema", f"the schema registry has no schema {number}")
         made: T | Reject
-        if found.kind != "AVRO":
-            made = Reject("bad-schema", f"schema {number} of the registry is one of {found.kind[:20]}, not of Avro")
+        if found.kind != self._kind:
+            own = _LANGUAGES[self._kind]
+            made = Reject("bad-schema", f"schema {number} of the registry is one of {found.kind[:20]}, not of {own}")
         else:
             try:
-                reader = None if found.text == self._given else self._reader
-                made = self._compiled(parse(found.text, found.references), reader)
-            except (SchemaError, RecursionError) as exc:
+                made = self._compiled(found)
+            except (ValueError, RecursionError) as exc:
                 made = Reject("bad-schema", f"schema {number} of the registry cannot be used: {exc}")
         texts = len(found.text) + sum(map(len, found.references))
         return self._kept.put(message[:HEAD], made, 2000 + 40 * texts)
 
 
-def read_row(schemas: SchemasById[RowSchema], message: bytes) -> tuple[msgspec.Raw, InlineSchema] | Reject:
+def read_row(schemas: SchemasById[R], message: bytes) -> tuple[msgspec.Raw, InlineSchema] | Reject:
     """Return a message's row as JSON text with what it declares; or its reject. Raise IngestError."""
     found = schemas.find(message)
     return found if isinstance(found, Reject) else found.decode(message, HEAD)
 
 
-_SCHEMAS: dict[tuple[RegistryClient, type[Any], str | None], SchemasById[Any]] = {}
+_SCHEMAS: dict[tuple[RegistryClient, Hashable], SchemasById[Any]] = {}
 
 
-def schemas_of(options: RegistryOptions, compiled: type[T], given: str | None = None) -> SchemasById[T]:
-    """Return this process's schemas in the registry of a format, as that class. Raise ConfigError.
+def schemas_by_id(options: RegistryOptions, kind: str, compiled: Callable[[Found], T], key: Hashable) -> SchemasById[T]:
+    """Return this process's schemas in the registry of a format, as `compiled` makes them. Raise ConfigError.
 
-    `given`: the text of the schema that all messages are read as.
+    `kind` is that of the schemas. Schemas with an equal `key` are compiled alike.
     """
     client = client_of(options.client())
-    found = _SCHEMAS.get((client, compiled, given))
+    found = _SCHEMAS.get((client, key))
     if found is None:
-        found = _SCHEMAS[client, compiled, given] = SchemasById(client, compiled, given)
+        found = _SCHEMAS[client, key] = SchemasById(client, kind, compiled)
     return found
+
+
+def schemas_of(
+    options: RegistryOptions, compiled: Callable[[Node, Node | None], T], given: str | None = None
+) -> SchemasById[T]:
+    """Return this process's schemas of Avro in a format's registry, as `compiled` makes them. Raise ConfigError.
+
+    `compiled` makes something of a schema and the one that its messages are read as, whose text is `given`. None:
+    messages are read as they were written.
+    """
+    from ingest.avro.schema import parse  # noqa: PLC0415  (formats of other schemas need no fastavro)
+
+    reader = None if given is None else parse(given)
+
+    def made(found: Found) -> T:
+        return compiled(parse(found.text, found.references), None if found.text == given else reader)
+
+    return schemas_by_id(options, "AVRO", made, (compiled, given))

@@ -49,6 +49,8 @@ class Found(NamedTuple):
     text: str
     references: tuple[str, ...]
     """Texts of the schemas that it refers to, each after those that it refers to itself."""
+    names: tuple[str, ...] = ()
+    """Names by which these are referred to, in the same order."""
 
 
 class RegistryClient:
@@ -74,9 +76,7 @@ class RegistryClient:
         if until is not None and time.monotonic() < until:
             return None
         try:
-            schema = self._client.get_schema(number)
-            found: dict[tuple[str, int], str] = {}
-            self._collect(schema, found)
+            return self._found(self._client.get_schema(number))
         except SchemaRegistryError as exc:
             if exc.http_status_code != _NO_SCHEMA or exc.error_code not in _NOT_THERE:
                 self._refuse(exc)
@@ -84,7 +84,6 @@ class RegistryClient:
             return None
         except httpx2.HTTPError as exc:
             self._unreachable(exc)
-        return Found(schema.schema_type or "AVRO", schema.schema_str or "", tuple(found.values()))
 
     def register(self, subject: str, kind: str, text: str, *, normalize: bool = False) -> int:
         """Register a schema under a subject, unless it is there; return its id. `kind` is `AVRO`, `PROTOBUF` or `JSON`.
@@ -103,6 +102,28 @@ class RegistryClient:
         except httpx2.HTTPError as exc:
             self._unreachable(exc)
 
+    def latest(self, subject: str) -> tuple[int, Found] | None:
+        """Return the id of the newest schema of a subject, and the schema; None where the subject has none.
+
+        Raise Unavailable, AccessError or ConfigError.
+        """
+        newest: Any = "latest"  # its type hint says numbers only
+        try:
+            registered = self._client.get_version(subject, newest)
+            return int(registered.schema_id), self._found(registered.schema)
+        except SchemaRegistryError as exc:
+            if exc.http_status_code != _NO_SCHEMA or exc.error_code not in _NOT_THERE:
+                self._refuse(exc)
+            return None
+        except httpx2.HTTPError as exc:
+            self._unreachable(exc)
+
+    def _found(self, schema: Schema) -> Found:
+        found: dict[tuple[str, int], tuple[str, str]] = {}
+        self._collect(schema, found)
+        names, texts = [name for name, _ in found.values()], [text for _, text in found.values()]
+        return Found(schema.schema_type or "AVRO", schema.schema_str or "", tuple(texts), tuple(names))
+
     def number_of(self, subject: str, kind: str, text: str, *, normalize: bool = False) -> int | None:
         """Return the id of a schema that a subject has; None where it has no such schema. Raise as `schema` does."""
         try:
@@ -115,8 +136,8 @@ class RegistryClient:
             self._unreachable(exc)
         return found.schema_id
 
-    def _collect(self, schema: Schema, found: dict[tuple[str, int], str]) -> None:
-        """Add the texts of the schemas that a schema refers to, those that they refer to first."""
+    def _collect(self, schema: Schema, found: dict[tuple[str, int], tuple[str, str]]) -> None:
+        """Add the names and texts of the schemas that a schema refers to, those that they refer to first."""
         for reference in schema.references or ():
             place = (str(reference.subject), int(reference.version or 0))
             if place in found:
@@ -126,7 +147,7 @@ class RegistryClient:
                 raise ConfigError(msg, "see the references of its subject")
             other = self._client.get_version(*place).schema
             self._collect(other, found)
-            found[place] = other.schema_str or ""
+            found[place] = (str(reference.name), other.schema_str or "")
 
     def _refuse(self, exc: SchemaRegistryError) -> NoReturn:
         status = exc.http_status_code

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import base64
 import datetime as dt
-import json
 import uuid
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from harness import free_port
+from registry_pipelines import becomes
 from schema_registry import Registry, decoded, envelope, framed, options, record, written
 
-from ingest.config.scenario import read
 from ingest.errors import ConfigError, Unavailable
 from ingest.formats import FORMATS
 from ingest.model.change import Kind, Reject
 from ingest.native import native
-from ingest.testing.scenario_runner import differences
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-Pairs = list[tuple[bytes | None, bytes | None]]
+    from registry_pipelines import Pairs
+
 ROW = record("Value", id="int", name=["null", "string"])
 
 
@@ -37,31 +35,6 @@ def either(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
     """With native code, and without it."""
     if not request.param:
         monkeypatch.setattr(native, "BUILT", False)
-
-
-def becomes(folder: Path, server: Registry, name: str, pairs: Pairs, source: dict[str, Any], **expected: Any) -> str:
-    """What differs from what is expected of messages with keys and values of bytes, in a pipeline in memory."""
-    text = {None: None}
-    messages = [
-        {
-            "topic": "orders",
-            **({} if key is None else {"key-base64": base64.b64encode(key).decode()}),
-            **({"value": text[None]} if value is None else {"value-base64": base64.b64encode(value).decode()}),
-        }
-        for key, value in pairs
-    ]
-    registered = {f"{name}.url": server.url} if name.endswith("avro-confluent") else {}
-    scenario = {
-        "pipeline": {
-            "source": {"value.format": name, **registered, **source},
-            "sink": expected.pop("sink", {}),
-        },
-        "messages": messages,
-        **expected,
-    }
-    file = folder / "scenario.yaml"
-    file.write_text(json.dumps(scenario))
-    return "\n".join(differences(read(file)))
 
 
 @pytest.mark.usefixtures("either")

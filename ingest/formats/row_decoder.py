@@ -1,4 +1,4 @@
-"""The decoder of formats whose values are rows in Avro: the topic is the table, and each value is an insert."""
+"""The decoder of formats whose values are rows: the topic is the table, and each value is an insert."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     ReadRow: TypeAlias = Callable[[bytes], tuple[msgspec.Raw, InlineSchema] | Reject]
 
 
-class AvroRowDecoder:
+class RowDecoder:
     """Decodes one split."""
 
     def __init__(self, read: ReadRow, topic: str, *, keyed: bool) -> None:
