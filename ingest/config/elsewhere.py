@@ -10,7 +10,7 @@ from typing import Final
 FORMATS: Final = frozenset({
     "avro", "avro-confluent", "bson", "changelog-json", "confluent-json", "cbor", "debezium-avro",
     "debezium-avro-confluent", "debezium-bson", "debezium-protobuf", "dts-json", "dms-json", "json-schema",
-    "json_sr", "msgpack", "orc", "parquet", "protobuf", "protobuf-confluent",
+    "json_sr", "msgpack", "orc", "parquet",
     "singlestore-json", "text", "ticdc-json", "ticdc-open-protocol", "xml",
 })  # fmt: skip
 """Formats of records in Kafka that this program lacks."""

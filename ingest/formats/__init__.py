@@ -83,12 +83,14 @@ FORMATS: Registry[Options] = Registry(
         "raw": "ingest.formats.raw:Raw",
         "avro": "ingest.formats.avro:Avro",
         "avro-confluent": "ingest.formats.avro_confluent:AvroConfluent",
+        "protobuf": "ingest.formats.protobuf:Protobuf",
+        "protobuf-confluent": "ingest.formats.protobuf_confluent:ProtobufConfluent",
         "debezium-avro-confluent": "ingest.formats.debezium_avro:DebeziumAvroConfluent",
     },
 )
 """The formats that come with this package."""
 
-OF_ROWS: Final = frozenset({"json", "csv", "raw", "avro", "avro-confluent"})
+OF_ROWS: Final = frozenset({"json", "csv", "raw", "avro", "avro-confluent", "protobuf", "protobuf-confluent"})
 """Formats whose values are rows. The fields of the keys are then the primary key, where the keys are read."""
 
 

@@ -45,14 +45,16 @@ class KafkaSink(TopicsOptions):
     value_format: WrittenFormatName = Field("debezium-json", alias="value.format")
     """`debezium-json`, `canal-json`, `maxwell-json`, `ogg-json`, `debezium-avro-confluent`: what happened to a row,
     with the row before it where the source told it. `json`, `csv`, `raw` (the one column of a table), `avro`,
-    `avro-confluent`: the row after an insert or update; a delete is a null value under its key, and cannot be said
-    without `key.format`: it is left out and counted."""
+    `avro-confluent`, `protobuf`, `protobuf-confluent`: the row after an insert or update; a delete is a null value
+    under its key, and cannot be said without `key.format`: it is left out and counted."""
 
-    key_format: Literal["json", "csv", "raw", "avro", "avro-confluent"] | None = Field(None, alias="key.format")
+    key_format: Literal["json", "csv", "raw", "avro", "avro-confluent", "protobuf", "protobuf-confluent"] | None = (
+        Field(None, alias="key.format")
+    )
     """Records have keys of the table and its primary key: `json` is `{"TableId":"shop.orders","id":1}`, `csv` is
     `"shop.orders",1`; `raw` is the one column of the primary key alone, `avro` and `avro-confluent` are a record of its
-    columns. Options of the format are `key.csv.*`, `key.raw.*`, `key.avro.*` and `key.avro-confluent.*`, or else those
-    of the values. Default: no keys."""
+    columns, `protobuf` and `protobuf-confluent` a message of them. Options of the format are `key.csv.*` and so on, or
+    else those of the values. Default: no keys."""
 
     include_schema: bool = Field(False, alias="debezium-json.include-schema.enabled")
     """With `debezium-json`: each value is `{"schema":…,"payload":…}`, and the payload's values are as the schema says:

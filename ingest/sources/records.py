@@ -50,11 +50,14 @@ class RecordOptions(Options):
     value_format: FormatName = Field("debezium-json", alias="value.format")
     """The format of the records' values."""
 
-    key_format: Literal["json", "csv", "raw", "avro", "avro-confluent"] | None = Field(None, alias="key.format")
+    key_format: Literal["json", "csv", "raw", "avro", "avro-confluent", "protobuf", "protobuf-confluent"] | None = (
+        Field(None, alias="key.format")
+    )
     """The fields of the records' keys become columns, in front of the others: `json`, or a format with options of its
-    own, which are `key.csv.*`, `key.raw.*`, `key.avro.*` and `key.avro-confluent.*`, or else those of the values. Where
-    the messages are rows (`value.format` `json`, `csv`, `raw`, `avro`, `avro-confluent`), they are the table's primary
-    key, and a record without a value is a delete."""
+    own, which are `key.csv.*`, `key.raw.*`, `key.avro.*`, `key.avro-confluent.*`, `key.protobuf.*` and
+    `key.protobuf-confluent.*`, or else those of the values. Where the messages are rows (`value.format` `json`, `csv`,
+    `raw`, `avro`, `avro-confluent`, `protobuf`, `protobuf-confluent`), they are the table's primary key, and a record
+    without a value is a delete."""
 
     key_prefix: str = Field("", alias="key.fields-prefix")
     """A text in front of the names of columns that come from the key. It must not be the beginning of

@@ -38,12 +38,16 @@ class UpsertKafkaSource(KafkaSource):
     type: Literal["upsert-kafka"]  # type: ignore[assignment]
     """`upsert-kafka`."""
 
-    value_format: Literal["json", "csv", "raw", "avro", "avro-confluent"] = Field("json", alias="value.format")
+    value_format: Literal["json", "csv", "raw", "avro", "avro-confluent", "protobuf", "protobuf-confluent"] = Field(
+        "json", alias="value.format"
+    )
     """The format of the rows."""
 
-    key_format: Literal["json", "csv", "raw", "avro", "avro-confluent"] = Field("json", alias="key.format")
+    key_format: Literal["json", "csv", "raw", "avro", "avro-confluent", "protobuf", "protobuf-confluent"] = Field(
+        "json", alias="key.format"
+    )
     """The format of the keys, whose fields are the primary key. Options are `key.csv.*`, `key.raw.*`, `key.avro.*` and
-    `key.avro-confluent.*`, or else those of the values. The fields of `csv` and `raw` are called as the primary key in
+    so on, or else those of the values. The fields of `csv` and `raw` are called as the primary key in
     `scan.value.initial-schemas.ddls`."""
 
     fields_include: Literal["ALL", "EXCEPT_KEY"] = Field("ALL", alias="value.fields-include")

@@ -43,6 +43,8 @@ NAMES = [
     "sasl.jaas.confg", "sasl.pasword", "sasl.jas.config", "ssl.key.pwd", "sasl.passwort", "sals.password", "secret",
 ]  # fmt: skip
 OTHERS = ["aliyun.kafka.accessKeyId", "aliyun.kafka.accessKeySecret", "sink.custom-header", "aliyun.kafka.accesskeyId"]
+REGISTERED = ("avro-confluent", "debezium-avro-confluent", "protobuf-confluent")
+"""Formats with a schema registry."""
 SECRETS = [f"properties.{name}" for name in NAMES] + OTHERS
 
 
@@ -222,7 +224,7 @@ def test_names_that_hold_secrets_and_names_that_do_not() -> None:
     assert quiet == {
         "aliyun.kafka.accessKeyId", "aliyun.kafka.accessKeySecret", "aliyun.kafka.endpoint",
         "aliyun.kafka.instanceId", "aliyun.kafka.regionId", "sink.custom-header", "variables",
-        *(f"{name}.{option}" for name in ("avro-confluent", "debezium-avro-confluent") for option in (
+        *(f"{name}.{option}" for name in REGISTERED for option in (
             "basic-auth.credentials-source", "basic-auth.user-info", "bearer-auth.credentials-source",
             "bearer-auth.token", "ssl.keystore.password", "ssl.truststore.password", "properties.*")),
     }  # fmt: skip

@@ -33,7 +33,7 @@ sink: {{type: print}}
 """
 FOLDER = Path(__file__).parent / "files"
 """Pipelines with all options of a format."""
-FORMATS = pytest.mark.parametrize("name", ["avro-confluent", "debezium-avro-confluent"])
+FORMATS = pytest.mark.parametrize("name", ["avro-confluent", "debezium-avro-confluent", "protobuf-confluent"])
 
 
 @FORMATS
@@ -270,14 +270,18 @@ def test_secrets_are_masked() -> None:
     assert [*secrets_in("avro-confluent.basic-auth.user-info", "me:mine")] == ["me:mine", "me:mine"]
 
 
+UNWANTED = ("fastavro", "google.protobuf", "confluent_kafka", "httpx2", "ingest.avro", "ingest.protobuf")
+
+
 def test_a_pipeline_without_avro_imports_nothing_of_it(tmp_path: Path) -> None:
     """Nor does a check of a pipeline with Avro talk to a registry, or load a client."""
     program = (
         "import sys; from ingest.config.loader import load, load_text; text = open(sys.argv[1]).read();"
         "assert load_text('p', text, 'p').pipeline;"
-        "print([m for m in ('fastavro', 'confluent_kafka', 'httpx2', 'ingest.avro') if m in sys.modules])"
+        f"NAMES = {UNWANTED}; print([m for m in NAMES if m in sys.modules])"
     )
-    for text in (PIPELINE.format(name="json", options=""), (FOLDER / "avro-confluent.yaml").read_text()):
+    files = [(FOLDER / f"{name}.yaml").read_text() for name in ("avro-confluent", "protobuf-confluent")]
+    for text in (PIPELINE.format(name="json", options=""), *files):
         file = tmp_path / "p.yaml"
         file.write_text(text)
         found = subprocess.run(

@@ -1,0 +1,147 @@
+"""Plain Protocol Buffers: each value is a row, a message of the one type that the pipeline's file names.
+
+In: the values of records. Out: an insert for each, whose row is JSON text, with the types that the descriptor says.
+Rules: docs/spec/protobuf.md.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, Self
+
+from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
+
+from ingest.component.options import OptionErrors, Options, is_written
+from ingest.errors import IngestError
+from ingest.formats.row_decoder import RowDecoder
+from ingest.schema.type_hints import TypeHints
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    import msgspec
+
+    from ingest.formats.protobuf_writing import ProtobufRows
+    from ingest.formats.written import Place
+    from ingest.model.change import InlineSchema, Reject
+    from ingest.model.schema import Column
+    from ingest.protobuf.messages import RowSchema
+
+_FILE: Final = "protobuf.descriptor-file"
+_SCHEMA: Final = "protobuf.schema"
+_MESSAGE: Final = "protobuf.message-class-name"
+CODES: Final = {"unknown-field": "a message of Protocol Buffers has a field that its schema does not have"}
+"""Codes of rejects that only formats of Protocol Buffers have."""
+
+
+class Protobuf(Options):
+    """Options of `value.format: protobuf`."""
+
+    name: ClassVar[str] = "protobuf"
+    codes: ClassVar[dict[str, str]] = CODES
+
+    descriptor_file: str | None = Field(None, alias=_FILE, min_length=1)
+    """A file with the descriptors of all messages, which `protoc --descriptor_set_out=FILE --include_imports` makes. It
+    is read where the command runs, at its start. Either this or `protobuf.schema`."""
+
+    schema_text: str | None = Field(None, alias=_SCHEMA, min_length=1)
+    """The text of a .proto file that imports no other files than those of Google. The package grpcio-tools reads it."""
+
+    message_name: str = Field(alias=_MESSAGE, min_length=1)
+    """The full name of the message that each value is: `shop.Order`."""
+
+    read_defaults: bool = Field(False, alias="protobuf.read-default-values")
+    """A field that a message does not have is read as its default value, and not as null. Without effect for fields
+    of which a message cannot tell whether it has them: these are read as their default value in any case."""
+
+    null_text: str | None = Field(None, alias="protobuf.write-null-string-literal")
+    """For a sink: the text that stands for a null among the texts of an ARRAY or MAP. Default: the row is rejected."""
+
+    unknown_fields: Literal["reject", "ignore"] = Field("reject", alias="protobuf.unknown-fields")
+    """The way with a message that has a field which the descriptor does not have: reject it, or leave the field out."""
+
+    ignore_parse_errors: bool = Field(False, alias="protobuf.ignore-parse-errors")
+    """Skip and count messages that cannot be parsed, without counting them as errors."""
+
+    form: ClassVar[None] = None
+    said: ClassVar[None] = None
+    _content: bytes = PrivateAttr(b"")
+    _written: bool = PrivateAttr(default=False)
+    """True if a sink writes the format."""
+
+    @model_validator(mode="after")
+    def _check_message(self, info: ValidationInfo) -> Self:
+        self._written = is_written(info)
+        if (self.schema_text is None) == (self.descriptor_file is None):
+            key = _FILE if self.schema_text is None else _SCHEMA
+            raise OptionErrors((key, f"give either {_FILE} or {_SCHEMA}"))
+        key, given = (_FILE, self.descriptor_file) if self.schema_text is None else (_SCHEMA, self.schema_text)
+        if given is None or "${" in given or "${" in self.message_name:
+            return self
+        try:
+            self._content = compiled(given) if key == _SCHEMA else Path(given).read_bytes()
+            self._schema()
+        except OSError as exc:
+            raise OptionErrors((key, f"{key}: the file cannot be read: {exc.strerror or exc}")) from exc
+        except IngestError as exc:
+            raise OptionErrors((key, f"{key}: {exc}")) from exc
+        except ValueError as exc:
+            key = _MESSAGE if "no message" in str(exc) else key
+            raise OptionErrors((key, f"{key}: {exc}")) from exc
+        return self
+
+    def warnings(self) -> list[tuple[str, str]]:
+        """Return the options that are accepted but have no effect: for each its key, and why it has none."""
+        reading = ("read_defaults", "unknown_fields", "ignore_parse_errors")
+        keys = [str(type(self).model_fields[name].alias) for name in idle_options(self, reading, self._written)]
+        what = "sink" if self._written else "source"
+        return [*super().warnings(), *((key, f"{key} has no effect for a {what}") for key in keys)]
+
+    def _schema(self) -> RowSchema:
+        return _row_schema(self._content, self.message_name, self.read_defaults, self.unknown_fields == "ignore")
+
+    @property
+    def reading(self) -> TypeHints:
+        """The types and hints that inference goes by."""
+        return TypeHints()
+
+    def decoder(self, topic: str, *, keyed: bool = False) -> RowDecoder:
+        """Return a decoder for one split's records; `keyed`: it reads their keys, too: a null value is a delete."""
+        return RowDecoder(self.reader(), topic, keyed=keyed)
+
+    def reader(self) -> Callable[[bytes], tuple[msgspec.Raw, InlineSchema] | Reject]:
+        """Return a function that reads a key or a value: its row as JSON text with what it declares, or its reject."""
+        return self._schema().decode
+
+    def row_writer(self, _place: Place, columns: Mapping[str, Column]) -> ProtobufRows:
+        """Return the function that makes a table's rows. Raise RowError where the message cannot take its columns."""
+        from ingest.formats.protobuf_writing import ProtobufRows  # noqa: PLC0415  (`check` needs none of this)
+        from ingest.protobuf.descriptors import DescriptorSet  # noqa: PLC0415
+
+        descriptor = DescriptorSet(self._content).message(self.message_name)
+        return ProtobufRows(descriptor, columns, self.null_text)
+
+
+def idle_options(options: Options, reading: Iterable[str], written: bool) -> list[str]:  # noqa: FBT001  (a fact)
+    """Return the options of a format that are set without effect. `reading` are those for sources only."""
+    idle = reading if written else ("null_text",)
+    return [name for name in idle if name in options.model_fields_set]
+
+
+@lru_cache(maxsize=16)
+def compiled(text: str) -> bytes:
+    """Return the descriptor set of a text; raises SchemaError, and IngestError where nothing can read it."""
+    from ingest.protobuf.proto_text import compile_schema  # noqa: PLC0415  (only this option needs it)
+
+    return compile_schema(text, {})
+
+
+@lru_cache(maxsize=16)
+def _row_schema(content: bytes, message: str, read_defaults: bool, ignore_unknown: bool) -> RowSchema:  # noqa: FBT001  (parts of a key)
+    """Return the compiled type of a message in a descriptor set; raises SchemaError."""
+    from ingest.protobuf.descriptors import DescriptorSet  # noqa: PLC0415  (only this format needs it)
+    from ingest.protobuf.messages import RowSchema  # noqa: PLC0415
+
+    found = DescriptorSet(content).message(message)
+    return RowSchema(found, read_defaults=read_defaults, ignore_unknown=ignore_unknown)

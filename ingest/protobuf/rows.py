@@ -1,0 +1,332 @@
+"""Rows out of messages: for one message type, the types of its columns and the function that reads a row.
+
+In: the descriptor of a message, and parsed messages of it. Out: its columns, and rows as values that JSON has. A
+message inside of it is a ROW, a repeated field an ARRAY, a map a MAP. Rules: docs/spec/protobuf.md#types.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import msgspec
+from google.protobuf import message_factory
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+from ingest.model import types
+from ingest.model.data_type import ArrayType, DecimalType, MapType, StructField, StructType
+from ingest.model.floats import shortest
+from ingest.protobuf import well_known
+from ingest.protobuf.descriptors import SchemaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from google.protobuf.descriptor import Descriptor
+
+    from ingest.model.data_type import DataType
+
+    Convert: TypeAlias = Callable[[Any], Any]
+    """Function that makes the value of a field into one that JSON has. It raises ValueError."""
+
+MAX_ROW_FIELDS: Final = 1000
+"""Number of fields of a ROW and of all that is inside of it, at most."""
+MAX_VALUES: Final = 1_000_000
+"""Number of values that one message may become. An empty message of two bytes becomes as many as it has fields."""
+UINT64: Final = DecimalType(20, 0)
+
+
+class MessageError(Exception):
+    """Error about a message whose content does not follow its schema."""
+
+
+class UnknownField(Exception):
+    """Error about a field that the schema of a message does not have."""
+
+
+class Progress:
+    """State of the reading of one message."""
+
+    __slots__ = ("left", "other")
+
+    def __init__(self) -> None:
+        """Expect a message."""
+        self.left = MAX_VALUES
+        """Number of values that may still come."""
+        self.other = False
+        """True if a time was none that its type has, for example finer than a microsecond."""
+
+
+def _text(value: str | bytes) -> str:
+    """Return a text. Of a field of proto2 that is no UTF-8 the library returns the bytes. Raise MessageError."""
+    if isinstance(value, bytes):
+        msg = "a text is not UTF-8"
+        raise MessageError(msg)
+    return value
+
+
+def _float(value: float) -> float:
+    return shortest(well_known.finite(value))
+
+
+def _same(value: Any) -> Any:  # noqa: ANN401  (any value)
+    return value
+
+
+_SCALARS: Final[dict[int, tuple[DataType, Convert]]] = {
+    FieldDescriptor.TYPE_DOUBLE: (types.DOUBLE, well_known.finite),
+    FieldDescriptor.TYPE_FLOAT: (types.FLOAT, _float),
+    FieldDescriptor.TYPE_INT64: (types.BIGINT, _same),
+    FieldDescriptor.TYPE_UINT64: (UINT64, _same),
+    FieldDescriptor.TYPE_INT32: (types.INT, _same),
+    FieldDescriptor.TYPE_FIXED64: (UINT64, _same),
+    FieldDescriptor.TYPE_FIXED32: (types.BIGINT, _same),
+    FieldDescriptor.TYPE_BOOL: (types.BOOLEAN, _same),
+    FieldDescriptor.TYPE_STRING: (types.STRING, _text),
+    FieldDescriptor.TYPE_BYTES: (types.BYTES, _same),
+    FieldDescriptor.TYPE_UINT32: (types.BIGINT, _same),
+    FieldDescriptor.TYPE_SFIXED32: (types.INT, _same),
+    FieldDescriptor.TYPE_SFIXED64: (types.BIGINT, _same),
+    FieldDescriptor.TYPE_SINT32: (types.INT, _same),
+    FieldDescriptor.TYPE_SINT64: (types.BIGINT, _same),
+}
+
+
+class MessageReader:
+    """Reader of the messages of one type."""
+
+    def __init__(self, compiler: Compiler, descriptor: Descriptor, *, inside: bool) -> None:
+        """Know no field; `compile` does the rest, because a message may hold itself.
+
+        `inside`: the message is within a column that holds JSON text, so all that it holds is JSON.
+        """
+        self._compiler = compiler
+        self._inside = inside
+        self._descriptor = descriptor
+        self.message_class: Any = message_factory.GetMessageClass(descriptor)
+        """The class of such messages."""
+        self.list_fields: Callable[[Any], Sequence[tuple[FieldDescriptor, Any]]] = self.message_class.ListFields
+        self.types: dict[str, DataType] = {}
+        """Types of the columns."""
+        self.absent: dict[str, Any] = {}
+        """The row of an empty message."""
+        self.fields: dict[FieldDescriptor, tuple[str, Convert]] = {}
+        """Names of the columns by the descriptors of their fields, and what makes their values."""
+        self.size = 0
+        """Number of the fields, and of those inside of them."""
+        self.row: StructType | None = None
+        """The type of a column of such messages."""
+
+    def compile(self) -> None:
+        """Compile the fields. Raise SchemaError."""
+        descriptor = self._descriptor
+        extensions = descriptor.file.pool.FindAllExtensions(descriptor)  # in no order of their own
+        for field in (*descriptor.fields, *sorted(extensions, key=lambda one: one.number)):
+            name = f"[{field.full_name}]" if field.is_extension else field.name
+            self.types[name], convert = self._compiler.field(field, inside=self._inside)
+            self.size += 1 + self._compiler.size_of(self.types[name])
+            self.fields[field] = (name, convert)
+            self._compiler.required = self._compiler.required or field.is_required
+            self.absent[name] = self._compiler.absent(field, convert)
+
+    def read(self, message: Any) -> dict[str, Any]:  # noqa: ANN401  (a message of any class)
+        """Return the values of a message by their columns. Raise MessageError, UnknownField or ValueError."""
+        row = self.absent.copy()
+        self._compiler.spend(len(row) + 1)
+        fields = self.fields
+        for field, value in self.list_fields(message):
+            name, convert = fields[field]
+            row[name] = convert(value)
+        self._compiler.check_unknown(message)
+        return row
+
+
+class Compiler:
+    """Compiler of the readers of one message type and of all types inside of it."""
+
+    def __init__(self, root: Descriptor, *, read_defaults: bool, ignore_unknown: bool) -> None:
+        """Compile nothing yet. Raise RecursionError for a schema that is nested too deep.
+
+        `read_defaults`: an absent field has its default value. `ignore_unknown`: a message may have fields that its
+        type does not have.
+        """
+        self._read_defaults, self._ignore_unknown = read_defaults, ignore_unknown
+        self._cyclic = _cycles(root)
+        self._readers: dict[tuple[str, bool], MessageReader] = {}
+        self._sizes: dict[int, int] = {}
+        self.progress = Progress()
+        """State of the message that is being read."""
+        self.required = False
+        """True if there are fields that a message must have."""
+
+    def reader(self, descriptor: Descriptor, *, inside: bool = False) -> MessageReader:
+        """Return the reader of a message type. Raise SchemaError, or RecursionError."""
+        place = (descriptor.full_name, inside)
+        known = self._readers.get(place)
+        if known is None:
+            known = self._readers[place] = MessageReader(self, descriptor, inside=inside)
+            known.compile()
+        return known
+
+    def spend(self, values: int) -> None:
+        """Count values of a message. Raise MessageError where there are too many."""
+        self.progress.left -= values
+        if self.progress.left < 0:
+            msg = f"it would become more than {MAX_VALUES:,} values"
+            raise MessageError(msg)
+
+    def check_unknown(self, message: Any) -> None:  # noqa: ANN401
+        """Raise UnknownField where a message has a field, or a value of a closed enum, that its type does not have."""
+        if self._ignore_unknown:
+            return
+        found = UnknownFieldSet(message)
+        if len(found):
+            msg = f"field {found[0].field_number} of {type(message).DESCRIPTOR.full_name}"
+            raise UnknownField(msg)
+
+    def field(self, field: FieldDescriptor, *, inside: bool) -> tuple[DataType, Convert]:
+        """Return the column type of a field, and the function that makes its value. Raise SchemaError."""
+        if not field.is_repeated:
+            return self._one(field, inside=inside)
+        entry = field.message_type
+        if entry is not None and entry.GetOptions().map_entry:
+            return self._map(entry, inside=inside)
+        data_type, convert = self._one(field, inside=inside)
+        if convert is _same:
+            return ArrayType(data_type), list
+        return ArrayType(data_type), lambda found: [convert(one) for one in found]
+
+    def absent(self, field: FieldDescriptor, convert: Convert) -> Any:  # noqa: ANN401
+        """Return the value of a field that a message does not have. Raise SchemaError."""
+        if field.is_repeated:
+            return {} if field.message_type is not None and field.message_type.GetOptions().map_entry else []
+        if field.has_presence and (not self._read_defaults or field.message_type is not None or is_choice(field)):
+            return None
+        try:
+            return convert(field.default_value)
+        except ValueError as exc:
+            msg = f"the default of {field.full_name} is {exc}"
+            raise SchemaError(msg) from None
+
+    def _map(self, entry: Descriptor, *, inside: bool) -> tuple[DataType, Convert]:
+        key_type, key = self._one(entry.fields_by_number[1], inside=inside)
+        value_type, convert = self._one(entry.fields_by_number[2], inside=inside)
+        if key_type == types.BOOLEAN:
+            return MapType(key_type, value_type), lambda found: {
+                "true" if one else "false": convert(found[one]) for one in sorted(found)
+            }
+        # Maps have no order of their own, and a record that is read again has to be the same
+        return MapType(key_type, value_type), lambda found: {
+            str(one): convert(found[one]) for one in sorted(map(key, found))
+        }
+
+    def _one(self, field: FieldDescriptor, *, inside: bool) -> tuple[DataType, Convert]:
+        scalar = _SCALARS.get(field.type)
+        if scalar is not None:
+            return scalar
+        if field.enum_type is not None:
+            names = {one.number: one.name for one in reversed(field.enum_type.values)}
+            return types.STRING, lambda number: names.get(number) or str(number)
+        inner = field.message_type
+        assert inner is not None, "all other types are messages"
+        if well_known.is_known(inner):
+            return self._well_known(inner, inside=inside)
+        if inside:
+            return types.STRING, self.reader(inner, inside=True).read
+        return self._message(inner)
+
+    def _well_known(self, inner: Descriptor, *, inside: bool) -> tuple[DataType, Convert]:
+        check = self.check_unknown
+        found = well_known.CONVERTED.get(inner.full_name)
+        if found is not None:
+            meant = partial(_meant, found, check)
+            return types.STRING, meant if inside else _json_text(meant)
+        if inner.full_name in well_known.TIMES:
+            data_type, time = well_known.TIMES[inner.full_name]
+            return data_type, partial(self._time, time)
+        data_type, convert = self._one(inner.fields[0], inside=inside)
+
+        def wrapped(message: Any) -> Any:  # noqa: ANN401  (any value)
+            check(message)
+            return convert(message.value)
+
+        return data_type, wrapped
+
+    def _message(self, inner: Descriptor) -> tuple[DataType, Convert]:
+        if inner.full_name not in self._cyclic:
+            reader = self.reader(inner)
+            if 0 < reader.size <= MAX_ROW_FIELDS:
+                return self._row(reader), reader.read
+        return types.STRING, _json_text(self.reader(inner, inside=True).read)
+
+    def _row(self, reader: MessageReader) -> StructType:
+        if reader.row is None:
+            reader.row = StructType(tuple(StructField(name, one) for name, one in reader.types.items()))
+            self._sizes[id(reader.row)] = reader.size
+        return reader.row
+
+    def size_of(self, data_type: DataType) -> int:
+        """Return the number of fields that are inside of a type."""
+        while isinstance(data_type, (ArrayType, MapType)):
+            data_type = data_type.element if isinstance(data_type, ArrayType) else data_type.value
+        return self._sizes.get(id(data_type), 0)
+
+    def _time(self, read: Callable[[Any, Convert], tuple[msgspec.Raw, bool]], message: Any) -> msgspec.Raw:  # noqa: ANN401
+        text, other = read(message, self.check_unknown)
+        self.progress.other = self.progress.other or other
+        return text
+
+
+def _meant(read: Callable[[Any, Convert], Any], check: Convert, message: Any) -> Any:  # noqa: ANN401  (any value)
+    return read(message, check)
+
+
+def _json_text(read: Convert) -> Convert:
+    """Return a function that makes JSON text of what another one makes; a text stays as it is, and null is null."""
+
+    def convert(message: Any) -> str | None:  # noqa: ANN401  (a message of any class)
+        found = read(message)
+        return found if found is None or isinstance(found, str) else msgspec.json.encode(found).decode()
+
+    return convert
+
+
+def is_choice(field: FieldDescriptor) -> bool:
+    """Return whether a field is a member of a oneof that the schema's author wrote."""
+    choice = field.containing_oneof
+    return choice is not None and (len(choice.fields) > 1 or choice.name != f"_{field.name}")
+
+
+def _cycles(root: Descriptor) -> frozenset[str]:
+    """Return the full names of the messages, from this one on, that may hold themselves. Raise RecursionError.
+
+    They are the strongly connected components of the graph of messages (Tarjan's algorithm).
+    """
+    number: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    path: list[str] = []
+    found: set[str] = set()
+
+    def visit(message: Descriptor) -> None:
+        name = message.full_name
+        number[name] = lowest[name] = len(number)
+        path.append(name)
+        for field in message.fields:
+            inner = field.message_type
+            if inner is None or well_known.is_known(inner):  # a Struct holds itself, too
+                continue
+            if inner.full_name == name:
+                found.add(name)
+            if inner.full_name not in number:
+                visit(inner)
+                lowest[name] = min(lowest[name], lowest[inner.full_name])
+            elif inner.full_name in path:
+                lowest[name] = min(lowest[name], number[inner.full_name])
+        if lowest[name] == number[name]:
+            component = path[path.index(name) :]
+            del path[path.index(name) :]
+            found.update(component if len(component) > 1 else ())
+
+    visit(root)
+    return frozenset(found)
