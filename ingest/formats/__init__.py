@@ -49,8 +49,7 @@ class Format(Protocol):
     def reading(self) -> TypeHints:
         """The rules for values whose types no message declares."""
 
-    @staticmethod
-    def value_of(table: TableId, schema: TableSchema, *, include_schema: bool = False) -> Value:
+    def value_of(self, table: TableId, schema: TableSchema, *, include_schema: bool = False) -> Value:
         """Return the function that makes the values of a table's records, where the format can be written."""
 
     @property

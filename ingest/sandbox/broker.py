@@ -149,10 +149,10 @@ def _start(folder: Path, classpath: str, lock: int, port: int | None, heap: str,
         None if guarded is None else dict(guarded.listeners),
     )  # fmt: skip
     (folder / _NOTE).write_text(json.dumps(asdict(broker)), encoding="utf-8")
-    cluster = Cluster({BOOTSTRAP: broker.bootstrap})
-    wait_for(process, lambda: _answers(cluster), f"broker at {broker.bootstrap}", broker.log)
+    asked = Cluster({BOOTSTRAP: broker.bootstrap})
+    wait_for(process, lambda: _answers(asked), f"broker at {broker.bootstrap}", broker.log)
     if guarded is not None:
-        cluster.set_scram(guarded.user, guarded.password)
+        asked.set_scram(guarded.user, guarded.password)
     return broker
 
 
