@@ -15,6 +15,7 @@
         ├── Fenced                      another run has taken this one's place
         ├── SchemaChangeRefused         a change that the pipeline's behaviour forbids
         ├── NoPrimaryKey                a table that an upsert sink cannot take
+        ├── PartitionerError            the user's partitioner failed, or gave no partition
         └── TransformError              an expression that a table's columns do not allow
 
 What happens to *data* (a broken message, a value that does not fit) is no exception: see `model/reject.py`.
@@ -108,6 +109,16 @@ class SchemaChangeRefused(ConfigError):
 
 class NoPrimaryKey(ConfigError):
     """A table that an upsert sink cannot take."""
+
+
+class PartitionerError(ConfigError):
+    """The user's partitioner failed for a record, or gave a partition that its topic does not have."""
+
+    def read_from(self, topic: str, partition: int, first: int, end: int) -> PartitionerError:
+        """Return the same error, with the place of the records that were read last: `end` is the offset after them."""
+        offsets = f"offset {first}" if end - first == 1 else f"the offsets {first} to {end - 1}"
+        hint = self.hint or "mend the class; nothing of these records is committed"
+        return PartitionerError(f"{self.message}; it was read from {topic}[{partition}] at {offsets}", hint)
 
 
 class TransformError(ConfigError):

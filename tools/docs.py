@@ -22,7 +22,7 @@ from ingest.sinks import SINKS
 from ingest.sources import SOURCES
 
 if TYPE_CHECKING:
-    from ingest.component.options import Options
+    from ingest.component.options import Options, Synonym
 
 FOLDER = Path(__file__).parent.parent / "schemas"
 HIDDEN = "*format"
@@ -48,6 +48,8 @@ def component(cls: type[Options], formats: dict[str, Any]) -> dict[str, Any]:
             if name.endswith("properties.*"):
                 continue
             properties[name] = option if name == "type" else loosened(option)
+        for name, synonym in model.synonyms.items():
+            properties[name] = {**properties[synonym.option], "description": synonym_text(synonym)}
     out: dict[str, Any] = {
         "type": "object", "properties": properties, "required": required, "additionalProperties": False,
     }  # fmt: skip
@@ -62,6 +64,12 @@ def component(cls: type[Options], formats: dict[str, Any]) -> dict[str, Any]:
             patterns.append(rf"^{name}\.properties\.")
         out.setdefault("patternProperties", {}).update(dict.fromkeys(patterns, any_value))
     return out
+
+
+def synonym_text(synonym: Synonym) -> str:
+    """What is said about another key of an option."""
+    counts = "The option's own key counts where a file has both."
+    return f"An old name of `{synonym.option}`." if synonym.deprecated else f"The same as `{synonym.option}`. {counts}"
 
 
 def loosened(option: dict[str, Any]) -> dict[str, Any]:
@@ -149,6 +157,7 @@ def table(cls: type[Options]) -> str:
         if values:
             text += f" Possible: {', '.join(f'`{v}`' for v in values)}."
         lines.append(f"| `{name}` | {default} | {text.replace('|', '&#124;')} |")
+    lines += [f"| `{name}` |  | {synonym_text(synonym)} |" for name, synonym in cls.synonyms.items()]
     return "\n".join(lines) + "\n"
 
 

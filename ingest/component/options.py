@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Final, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final, NamedTuple, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PrivateAttr, ValidationInfo, WithJsonSchema
 
@@ -20,6 +20,15 @@ if TYPE_CHECKING:
 def key(attribute: str) -> str:
     """Return the option key of an attribute that has no alias: `group_id` becomes `group-id`."""
     return attribute.replace("_", "-")
+
+
+class Synonym(NamedTuple):
+    """Another key of an option."""
+
+    option: str
+    """The key that the option has in its model."""
+    deprecated: bool = False
+    """True if a file that has the other key gets a warning."""
 
 
 class Options(BaseModel):
@@ -38,6 +47,9 @@ class Options(BaseModel):
         # Pydantic reads the source files for these descriptions, and a start should not wait for that
         use_attribute_docstrings="INGEST_DOCS" in os.environ,
     )
+
+    synonyms: ClassVar[Mapping[str, Synonym]] = {}
+    """Other keys of options. Where a file has both, the option's own key counts."""
 
     def warnings(self) -> list[tuple[str, str]]:
         """Return the options that are accepted but have no effect: for each its key, and why it has none."""

@@ -30,6 +30,7 @@ from ingest.sources import SOURCES
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ingest.sinks.sink import SinkOptions
 
 _COLLECTOR: Final = "dirty-data.collector."
 _START: Final = Span(1, 1, 1)
@@ -143,6 +144,7 @@ class _Loader:
             options = Mapping({}, _START)
         options.items.setdefault("name", Scalar(stem, _START))
         collector = self._collector(options, sink)
+        self._check_code(root, sink)
         self._check_calls(root, options.items.get(FUNCTIONS))
         functions = self._functions(options)
         settings = self._models.model(PipelineOptions, options, plain_map(options), "pipeline")
@@ -230,8 +232,7 @@ class _Loader:
         given = options.items.pop(FUNCTIONS, None)
         if given is None:
             return ()
-        if self._folder is not None and str(self._folder) not in sys.path:
-            sys.path.append(str(self._folder))  # last, so that no file in this directory replaces a module of Python
+        self._search_folder()
         models = [*self._models.list_of(Mapping({FUNCTIONS: given}, given.span), FUNCTIONS, UserFunction)]
         if self._has_errors() or not isinstance(given, Sequence):
             return ()
@@ -250,6 +251,22 @@ class _Loader:
                 text = self._wording.discreet(str(exc), python, FUNCTIONS, "python")
                 self._document.report(python.span, f"function {model.name!r}: {text}")
         return tuple(models)
+
+    def _search_folder(self) -> None:
+        """Let Python look for modules in the directory of the pipeline file, too."""
+        if self._folder is not None and str(self._folder) not in sys.path:
+            sys.path.append(str(self._folder))  # last, so that no file in this directory replaces a module of Python
+
+    def _check_code(self, root: Mapping, sink: SinkOptions | None) -> None:
+        """Import the code of the user's that options of the sink name; report what cannot be used."""
+        section = root.items.get("sink")
+        if sink is None or not isinstance(section, Mapping) or not sink.names_code:
+            return
+        self._search_folder()
+        for key, text in sink.load_code():
+            if not unresolved(section, key):
+                said = self._wording.discreet(text, section.items.get(key), "sink", key)
+                self._document.report(section.items[key].span, f"{key}: {said}")
 
     def _check_calls(self, root: Mapping, given: Value | None) -> None:
         """Report each call of an unknown function in an expression.

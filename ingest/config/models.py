@@ -45,6 +45,8 @@ class ModelReader:
         self._document, self._filling, self._wording = document, filling, wording
         self.warnings: list[str] = []
         """Warnings about options so far, each with its section."""
+        self._written: dict[str, str] = {}
+        """Options of the component in hand that the file sets by a synonym, each with that."""
 
     def component(self, root: Mapping, section: str, registry: Registry[Any]) -> Any:  # noqa: ANN401
         """Return the options of a source or sink, of the class that its type names.
@@ -88,7 +90,7 @@ class ModelReader:
 
         Return None on an error.
         """
-        value = self._shortened(cls, value, section)
+        value = self._shortened(cls, self._by_own_keys(cls, value, section), section)
         connects = "properties" in cls.model_fields
         self._document.visible.allow(names(cls))
         if connects:
@@ -153,6 +155,25 @@ class ModelReader:
                 continue
             made.items[short], made.keys[short] = item, value.keys[key]
         return made
+
+    def _by_own_keys(self, cls: type[Options], value: Mapping, section: str) -> Mapping:
+        """Return the map of a component with synonyms replaced by the options' own keys; warn where that is due."""
+        self._written = {}
+        out = Mapping(dict(value.items), value.span, dict(value.keys))
+        for key, (option, deprecated) in cls.synonyms.items():
+            if key not in out.items:
+                continue
+            item, place = out.items.pop(key), out.keys.pop(key, value.span)
+            text = f"{key} is an old name of {option}: write that" if deprecated else ""
+            if option in out.items:
+                text = f"{key} has no effect beside {option}, which means the same"
+            else:
+                out.items[option], out.keys[option] = item, place
+                self._written[option] = key
+            if text:
+                self._document.report(place, text, severity="warning")
+                self.warnings.append(f"{section}: {text}")
+        return out
 
     def _with_keys(self, model: Any, fmt: Options | None, given: Mapping, *, written: bool) -> Any:  # noqa: ANN401
         """Return a component's options with those of its keys' format: its own, or else the ones of the values.
@@ -221,8 +242,9 @@ class ModelReader:
             settled = self._without(cls, values, open_)
             same = {p for error in settled for p in say(error)}
             problems = {p: None for p in problems if p in same and p[0] not in open_}
-        for _, span, text in problems:
-            self._document.report(span, text)
+        for key, span, text in problems:
+            name = self._written.get(key, key)
+            self._document.report(span, name + text.removeprefix(key) if text.startswith(f"{key}: ") else text)
         return None
 
     @staticmethod

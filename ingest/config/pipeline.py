@@ -302,10 +302,10 @@ class Pipeline(BaseModel):
         """
         if not self.pipeline.functions:
             return ()
-        from ingest.expressions.functions import travelling  # noqa: PLC0415  (few pipelines need it)
+        from ingest.expressions.user_code import travelling  # noqa: PLC0415  (few pipelines need it)
 
         found = tuple(entry.load() for entry in self.pipeline.functions)
-        travelling(found, self.folder)
+        travelling((function.call.__module__ for function in found), self.folder)
         return found
 
     @property

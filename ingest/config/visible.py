@@ -35,7 +35,7 @@ from ingest.sources import SOURCES
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from pydantic import BaseModel
+    from ingest.component.options import Options
 
 _COLLECTOR: Final = "dirty-data.collector."
 _FUNCTION: Final = "user-defined-function."
@@ -158,8 +158,9 @@ def _known() -> dict[str, frozenset[str]]:
     It is a function and not a constant, so that components are loaded only when a file has a mistake.
     """
 
-    def names(*classes: type[BaseModel]) -> set[str]:
+    def names(*classes: type[Options]) -> set[str]:
         found = {f.alias for cls in classes for f in cls.model_fields.values() if f.alias is not None}
+        found.update(name for cls in classes for name in cls.synonyms)
         return found - {"*format", "properties.*", "variables", "dirty-data.collector", "user-defined-function"}
 
     formats = names(*FORMATS.values())

@@ -21,8 +21,9 @@ from ingest.model.text import TextError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pydantic import BaseModel
     from pydantic_core import ErrorDetails
+
+    from ingest.component.options import Options
 
 SECTIONS: Final = ("source", "sink", "route", "transform", "pipeline")
 FUNCTIONS: Final = "user-defined-function"
@@ -108,9 +109,10 @@ class Wording:
         return key, where.keys.get(key, where.span), text
 
 
-def names(cls: type[BaseModel]) -> list[str]:
-    """Return the keys of a model's options."""
-    return [f.alias or n for n, f in cls.model_fields.items() if f.alias not in {"*format", "properties.*"}]
+def names(cls: type[Options]) -> list[str]:
+    """Return the keys of a model's options, with their synonyms."""
+    own = [f.alias or n for n, f in cls.model_fields.items() if f.alias not in {"*format", "properties.*"}]
+    return [*own, *cls.synonyms]
 
 
 def _scalars(value: Value | None) -> Iterator[Scalar]:

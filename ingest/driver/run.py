@@ -109,7 +109,7 @@ def spark_parts(context: RunContext, source: Source, engine: SparkEngine) -> Run
     return make_parts(
         context,
         pipeline.rules,
-        Sides(source, pipeline.sink, pipeline.pipeline.collector),
+        Sides(source, pipeline.sink.packed(pipeline.folder), pipeline.pipeline.collector),
         engine,
         StopSignal(lambda name, now: context.observer(Stopping(name, now))),
         Listeners(tell_rejects(context), warn_withheld(context)),

@@ -6,7 +6,7 @@ use it are for looking, for tests and for small things; each row is taken apart.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ingest.encode.coercer import RowCoercer, check_key
 from ingest.formats.template import ColumnRef, fill
@@ -22,12 +22,16 @@ if TYPE_CHECKING:
 
     import msgspec
 
+    from ingest.encode.record_metadata import RecordMetadata
     from ingest.encode.upsert_encoder import Record
     from ingest.formats.template import Image, Segments, Value
     from ingest.model.change import InlineSchema
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.schema.infer import Inference
+
+
+_NULL: Final = b"null"
 
 
 class RowChange(NamedTuple):
@@ -52,9 +56,15 @@ class RecordTemplate(NamedTuple):
     """The value; native code takes a `ValueTemplate` only."""
     moves: bool
     """True if an update that changes the key writes null under the old one."""
+    metadata: RecordMetadata | None = None
+    """Headers and times that rows have columns of. Native code takes a template without it only."""
 
     def render(self, change: RowChange) -> Iterator[Record]:
         """Yield the records for a change."""
+        records = self._made(change)
+        return records if self.metadata is None else self.metadata.placed(change, records)
+
+    def _made(self, change: RowChange) -> Iterator[Record]:
         value = self.value(change.kind, change.before, change.after)
         if self.key is None:
             if value is not None:
@@ -100,6 +110,9 @@ class ChangeEncoder:
         self.cut: dict[str, int] = {}
         """By column: values that were written without what is finer than a microsecond."""
         self._primary_key = sink.primary_key
+        cells = [] if template is None else [c.name for c in template.key or () if isinstance(c, ColumnRef)]
+        self._more_of_key = tuple(name for name in cells if name not in sink.primary_key)
+        """Columns of records' keys that are not of the primary key: their values may be null."""
         self._columns = [column.name for column in sink.columns]
         self._render = render
         self.key_from_message = key_from_message
@@ -161,6 +174,9 @@ class ChangeEncoder:
         if not row:
             raise RowError("no-key", "a delete needs its row in the before image, or its key in the message key")
         self._check(key, message_key, declared)
+        for name in self._more_of_key:
+            if name not in key:
+                raise RowError("no-key", f"a delete needs {name!r}, a column of the record's key, in its before image")
         said = False
         for record in self._render(RowChange(Kind.DELETE, row, None, key, {})):
             emit(record)
@@ -171,13 +187,20 @@ class ChangeEncoder:
             self.unrepresentable += 1
 
     def _key_in(self, image: msgspec.Raw) -> Image:
-        """Return the texts of the primary key's values, as far as an image has them; null is none. Raises RowError."""
-        fields = parse_row(image) if self._primary_key else {}
-        return {
+        """Return the texts of the key's values, as far as an image has them. Raises RowError.
+
+        Of a column of the primary key, null is none.
+        """
+        fields = parse_row(image) if self._primary_key or self._more_of_key else {}
+        key = {
             name: key_text(fields[name], as_string=self.strings_in_keys)
             for name in self._primary_key
             if fields.get(name, b"null") != b"null"
         }
+        for name in self._more_of_key:
+            if name in fields:
+                key[name] = _NULL if fields[name] == _NULL else key_text(fields[name], as_string=self.strings_in_keys)
+        return key
 
     def _check(self, key: Image, message_key: bytes | None, declared: InlineSchema | None) -> None:
         """Check the key of a row; raises RowError if it lacks one, KeyChanged if the message tells another one."""

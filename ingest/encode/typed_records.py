@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ingest.encode.change_encoder import RowChange
+    from ingest.encode.record_metadata import RecordMetadata
     from ingest.encode.upsert_encoder import Record
     from ingest.formats.template import Image, Segments, Value
     from ingest.model.schema import TableSchema
@@ -70,9 +71,15 @@ class TypedRecords(NamedTuple):
     value: Value
     moves: bool
     """True if an update that changes the key writes null under the old one."""
+    metadata: RecordMetadata | None = None
+    """Headers and times that rows have columns of."""
 
     def render(self, change: RowChange) -> Iterator[Record]:
         """Yield the records for a change. Raise what the functions of the formats raise."""
+        records = self._made(change)
+        return records if self.metadata is None else self.metadata.placed(change, records)
+
+    def _made(self, change: RowChange) -> Iterator[Record]:
         value = self.value(change.kind, change.before, change.after)
         if self.key is None:
             if value is not None:

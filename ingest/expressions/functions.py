@@ -8,32 +8,26 @@ Arrow arrays or pandas series.
 from __future__ import annotations
 
 import datetime as dt
-import importlib
 import inspect
-import re
-import sys
 import types as python_types
 import typing
 from dataclasses import dataclass
 from decimal import Decimal
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
+from ingest.expressions.user_code import CodeError, imported, message_of
 from ingest.model import types
 from ingest.model.data_type import ArrayType, DataType, DecimalType, MapType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-
-_PLACE: Final = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)", re.ASCII)
 _TYPES: Final[dict[Any, DataType]] = {
     str: types.STRING, int: types.BIGINT, float: types.DOUBLE, bool: types.BOOLEAN, bytes: types.BYTES,
     Decimal: DecimalType(38, 18), dt.date: types.DATE, dt.datetime: types.TIMESTAMP, dt.time: types.parse("TIME(6)"),
 }  # fmt: skip
 _BATCHES: Final = {("pyarrow.lib", "Array"): "arrow", ("pandas", "Series"): "pandas"}
 """Classes whose instances hold the values of many rows. The module `pandas.core.series` counts as `pandas`."""
-_SAID: Final = 300
 
 
 class FunctionError(ValueError):
@@ -71,20 +65,11 @@ def load(name: str, python: str) -> Function:
     Importing runs the user's code. Raise FunctionError where there is no such function, or where its signature is not
     suitable.
     """
-    place = _PLACE.fullmatch(python)
-    if place is None:
-        msg = f"{python!r} is not module:function"
-        raise FunctionError(msg)
-    module_name, attribute = place.groups()
     try:
-        module = importlib.import_module(module_name)
-    except (Exception, SystemExit) as exc:
-        msg = f"module {module_name!r} cannot be imported: {message_of(exc)}"
-        raise FunctionError(msg) from exc
-    found = getattr(module, attribute, None)
-    if found is None:
-        msg = f"module {module_name!r} has no function {attribute!r}"
-        raise FunctionError(msg)
+        found = imported(python, "function")
+    except CodeError as exc:
+        raise FunctionError(str(exc)) from exc
+    module_name, _, attribute = python.partition(":")
     if not inspect.isfunction(found) or inspect.iscoroutinefunction(found) or inspect.isgeneratorfunction(found):
         msg = f"{attribute!r} in module {module_name!r} is no plain Python function"
         raise FunctionError(msg)
@@ -179,30 +164,3 @@ def _type(hint: object, what: str) -> DataType:
     shown = getattr(hint, "__name__", str(hint)) if isinstance(hint, type) else str(hint)
     msg = f"{what}: no column has the type {shown}; Annotated[{shown}, 'STRING'] says which one is meant"
     raise FunctionError(msg)
-
-
-def travelling(functions: Sequence[Function], folder: Path | None) -> None:
-    """Make the user's modules travel to workers by value, so that workers need no files.
-
-    These are the modules of the functions and all loaded modules in the directory of the pipeline file.
-    """
-    if folder is None or not functions:
-        return
-    from pyspark import cloudpickle  # noqa: PLC0415  (few runs need it)
-
-    register: Callable[[Any], None] = cloudpickle.register_pickle_by_value
-    home = folder.resolve()
-    for module in [*sys.modules.values()]:
-        file = getattr(module, "__file__", None)
-        if file is not None and Path(file).resolve().parent == home and module.__name__ != "__main__":
-            register(module)
-    for module in {function.call.__module__: sys.modules[function.call.__module__] for function in functions}.values():
-        file = getattr(module, "__file__", None)
-        if file is not None and Path(file).resolve().is_relative_to(home) and "site-packages" not in Path(file).parts:
-            register(module)
-
-
-def message_of(exc: BaseException) -> str:
-    """Return the error's class and the first line of its text, as one line of at most 300 characters."""
-    text = str(exc).strip().splitlines()
-    return f"{type(exc).__name__}{': ' + text[0] if text else ''}"[:_SAID]

@@ -23,7 +23,7 @@ from ingest.model.rowtext import key_image
 from ingest.model.values import fits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ingest.model.change import Change, Decoded
     from ingest.model.data_type import DataType
@@ -74,6 +74,10 @@ class ExtraColumns:
     """The way in which timestamps are written."""
     as_string: bool = False
     """True if the format's options say that every value is a text."""
+    key_fields: tuple[str, ...] = ()
+    """Those of the key's fields that are columns, in this order, without the prefix. None: all of them."""
+    except_key: bool = False
+    """True if a column that is in the key and in the value is the key's."""
     as_bytes: frozenset[str] = frozenset()
     """Those of `__raw_key__` and `__raw_value__` that are BYTES."""
 
@@ -142,7 +146,7 @@ class MetadataColumns:
             try:
                 check_text(raw or b"")
                 image = None if raw is None else key_image(raw) or raw
-                key_fields = {} if image is None else {n: bytes(v) for n, v in fields_of(image).items()}
+                key_fields = {} if image is None else self._chosen(fields_of(image))
             except MALFORMED as exc:
                 return Reject("malformed-key", f"the key is not a JSON object (key.format): {reason(exc)}", table)
         try:
@@ -163,6 +167,11 @@ class MetadataColumns:
                 self._readers.clear()
             self._readers[table] = key_reader(self._extra.key_format, table)
         return self._readers[table]
+
+    def _chosen(self, fields: Mapping[str, msgspec.Raw]) -> dict[str, bytes]:
+        """Return those fields of a key that are columns."""
+        names = [name for name in self._extra.key_fields if name in fields] if self._extra.key_fields else fields
+        return {name: bytes(fields[name]) for name in names}
 
     def _extend(self, change: Change, key_fields: dict[str, bytes], of_key: _Said, metadata: bytes) -> Change | Reject:
         table, kind, before, after, key, declared = change
@@ -187,12 +196,17 @@ class MetadataColumns:
             key = _renamed(key, self._extra.value_prefix)
         return (table, kind, images[0], images[1], key, self._declared(declared, of_key, key_fields))
 
-    def _reader(self, read: Callable[[msgspec.Raw], msgspec.Raw] | None) -> Callable[[msgspec.Raw], msgspec.Raw] | None:
-        """Return a function that reads a before image later, now that its columns have other names."""
+    def _reader(
+        self, read: Callable[[msgspec.Raw], msgspec.Raw] | None, theirs: Iterable[str]
+    ) -> Callable[[msgspec.Raw], msgspec.Raw] | None:
+        """Return a function that reads a before image later, now that its columns have other names.
+
+        `theirs`: columns that are the key's only.
+        """
         prefix = self._extra.value_prefix
         if read is None:
             return None
-        added = {*self._extra.metadata}
+        added = {*self._extra.metadata, *theirs}
 
         def renamed(raw: msgspec.Raw) -> msgspec.Raw:
             fields = {name: bytes(value) for name, value in fields_of(raw).items()}
@@ -216,6 +230,8 @@ class MetadataColumns:
         out: dict[str, bytes] = {self._extra.key_prefix + name: value for name, value in key_fields.items()}
         for name, raw in fields_of(text).items():
             column, value = self._extra.value_prefix + name, bytes(raw)
+            if column in out and self._extra.except_key:
+                continue
             if column in out and not is_old and not self._same(name, out[column], value, declared):
                 both = f"{_shown(out[column])} in the key and {_shown(value)} in the value"
                 return f"column {column[:100]!r} is {both}; {_PREFIXES}"
@@ -238,21 +254,25 @@ class MetadataColumns:
     def _declared(self, declared: _Said, of_key: _Said, key_names: Iterable[str]) -> InlineSchema:
         """Return what a message declares, now that its columns have other names and there are more of them.
 
-        For a column of the value and the key, the value's word counts.
+        For a column of the value and the key, the word of the one counts that the column is taken from.
         """
         extra = self._extra
+        of_keys = {extra.key_prefix + name for name in key_names}
         said = {} if declared is None else declared.types
         primary = () if declared is None else declared.primary_key
         primary = tuple(extra.value_prefix + name for name in primary)
-        if not primary and extra.key_is_primary:
-            primary = tuple(extra.key_prefix + name for name in key_names)
+        if not primary and extra.key_is_primary and of_keys:
+            primary = tuple(extra.key_prefix + name for name in extra.key_fields or key_names)
+        theirs = of_keys if extra.except_key else ()
         renamed = {extra.value_prefix + name: data_type for name, data_type in said.items()}
+        renamed = {name: data_type for name, data_type in renamed.items() if name not in theirs}
         if of_key is not None:
-            renamed = {extra.key_prefix + name: data_type for name, data_type in of_key.types.items()} | renamed
+            chosen = extra.key_fields or of_key.types
+            renamed = {extra.key_prefix + n: of_key.types[n] for n in of_key.types if n in chosen} | renamed
         overlay = declared is not None and declared.overlay
         read = None if declared is None else declared.read_before
         sparse = declared is not None and declared.sparse
-        return InlineSchema({**renamed, **self._types}, primary, overlay, self._reader(read), sparse)
+        return InlineSchema({**renamed, **self._types}, primary, overlay, self._reader(read, theirs), sparse)
 
 
 def _shown(value: bytes) -> str:

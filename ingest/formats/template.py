@@ -17,7 +17,7 @@ from ingest.model.jsontext import object_of
 from ingest.model.table import show
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
@@ -67,6 +67,11 @@ class ValueTemplate:
     """Pattern of an update whose row before the change is not known."""
     delete: Segments | None
     """Pattern of a delete. None means that the value is Kafka's null."""
+
+    @property
+    def patterns(self) -> tuple[Segments, Segments, Segments, Segments | None]:
+        """The patterns, in the order in which the class takes them."""
+        return self.insert, self.update, self.alone, self.delete
 
     def __call__(self, kind: Kind, before: Image | None, after: Image | None) -> bytes | None:
         """Return the value of a record for a change. None is Kafka's null."""
@@ -129,10 +134,56 @@ def csv_cells(cells: Iterable[ColumnRef], first: bytes | None = None, delimiter:
     return tuple(parts)
 
 
-def json_key(table: TableId, schema: TableSchema) -> Segments:
+@dataclass(frozen=True, slots=True)
+class KeyForm:
+    """The columns that the keys of a table's records have, and their names there."""
+
+    columns: tuple[str, ...] = ()
+    """None: those of the primary key."""
+    prefix: str = ""
+    """The beginning of the columns' names that keys do without."""
+    table_id: bool = True
+    """True if keys begin with the table's id."""
+
+    def of(self, schema: TableSchema) -> tuple[str, ...]:
+        """Return the columns that the keys of a table have."""
+        return self.columns or schema.primary_key
+
+    def name(self, column: str) -> str:
+        """Return the name that a column has in keys."""
+        return column.removeprefix(self.prefix) or column
+
+
+def json_key(table: TableId, schema: TableSchema, form: KeyForm = KeyForm()) -> Segments:
     """Return the pattern of keys like `{"TableId":"shop.orders","id":1}`."""
-    first = b'"TableId":' + msgspec.json.encode(show(table))
-    return json_cells(((name, ColumnRef(name)) for name in schema.primary_key), first)
+    first = b'"TableId":' + msgspec.json.encode(show(table)) if form.table_id else b""
+    return json_cells(((form.name(name), ColumnRef(name)) for name in form.of(schema)), first)
+
+
+def without(value: Value, left_out: Collection[str], schema: TableSchema) -> Value:
+    """Return a function that makes the same values without some columns of a table's rows."""
+    if not left_out:
+        return value
+    kept = [column.name for column in schema.columns if column.name not in left_out]
+    if isinstance(value, ValueTemplate) and not any(
+        piece is ImageRef.BEFORE for pieces in value.patterns for piece in pieces or ()
+    ):
+        row = json_cells((name, ColumnRef(name)) for name in kept)
+        insert, update, alone = (_replaced(pieces, row) for pieces in (value.insert, value.update, value.alone))
+        return ValueTemplate(insert, update, alone, value.delete and _replaced(value.delete, row))
+
+    def cut(image: Image | None) -> Image | None:
+        return None if image is None else {name: text for name, text in image.items() if name not in left_out}
+
+    def made(kind: Kind, before: Image | None, after: Image | None) -> bytes | None:
+        return value(kind, cut(before), cut(after))
+
+    return made
+
+
+def _replaced(pieces: Segments, row: Segments) -> Segments:
+    """Return a pattern with the pieces of a row in place of the whole row."""
+    return tuple(part for piece in pieces for part in (row if piece is ImageRef.AFTER else (piece,)))
 
 
 def csv_field(value: bytes) -> bytes:

@@ -33,7 +33,8 @@ Split: TypeAlias = tuple[str, int]
 """Topic and partition."""
 Encoded: TypeAlias = "Sequence[tuple[Any, bytes | None, Any]]"
 """Records to be written: destination, key, value. A destination is a topic, headers or None, and a partition: -1 for
-that of the key, four bytes for that of a hash. Native code's `EncodedBatch` is one."""
+that of the key, four bytes for that of a hash. That of one record alone also has its time in milliseconds since 1970,
+or None. Native code's `EncodedBatch` is one."""
 
 
 class Client(Protocol):

@@ -175,8 +175,10 @@ class Producer(_Events):
     def write(self, records: Encoded, start: int = 0) -> int:
         """See handle.Producer."""
         for at in range(start, len(records)):
-            (topic, headers, partition), key, value = records[at]
+            (topic, headers, partition, *rest), key, value = records[at]
             more = {"partition": self._partition(topic, partition), "headers": None if headers is None else [*headers]}
+            if rest and rest[0] is not None:
+                more["timestamp"] = rest[0]
             if not self._produce(topic, value, key, **more):
                 return at
         return len(records)

@@ -256,6 +256,10 @@ class TransactionalWriter:
         if records:
             self._writer().write(records)
 
+    def partitions(self, topic: str) -> int:
+        """Return how many partitions a topic has; raises IngestError."""
+        return self._writer().partitions(topic)
+
     def send(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers, timestamp: int | None) -> None:
         """Queue one record with headers and a time, in the transaction in hand; raises as `write` does."""
         self._writer().send(topic, key, value, headers, timestamp)

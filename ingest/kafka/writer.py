@@ -46,6 +46,7 @@ partitions; it delays nothing, as a commit flushes at once.
 FLUSH_S: Final = 1.0
 ABORT_S: Final = 5.0
 CLOSE_S: Final = 1.0
+METADATA_S: Final = 10.0
 
 
 class KafkaWriter:
@@ -115,6 +116,13 @@ class KafkaWriter:
             self.check()
             if done == len(records):
                 return
+
+    def partitions(self, topic: str) -> int:
+        """Return how many partitions a topic has; raises IngestError."""
+        try:
+            return max(1, self._producer.partitions(topic, METADATA_S))
+        except KafkaException as exc:
+            raise explain(exc, f"ask for the partitions of {topic}", self._servers) from exc
 
     def send(self, topic: str, key: bytes | None, value: bytes | None, headers: Headers, timestamp: int | None) -> None:
         """Queue one record with headers and a time (milliseconds since 1970); raises IngestError as `write` does."""

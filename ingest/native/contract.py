@@ -211,6 +211,10 @@ class ExtraColumnsSpec(msgspec.Struct, frozen=True):
     """True if the fields of the message's key are columns, the first ones."""
     key_is_primary: bool = False
     """True if they are the primary key as well, where the message does not say what that is."""
+    key_fields: tuple[bytes, ...] = ()
+    """Names of those fields of the key that are columns, in this order. None: all of them."""
+    except_key: bool = False
+    """True if a column that is in the key and in the value is the key's."""
     key_prefix: bytes = b""
     """The text before the names of the key's columns."""
     value_prefix: bytes = b""

@@ -8,6 +8,7 @@ from ingest.native.messages cimport Change
 from ingest.native.metadata cimport MetadataColumns, RecordColumns
 from ingest.native.records cimport RawRecord
 from ingest.native.scan cimport Row, Text
+from ingest.native.table cimport MAX_KEYS
 from ingest.native.workspace cimport Typing, Workspace
 
 
@@ -15,12 +16,16 @@ from ingest.native.workspace cimport Typing, Workspace
 cdef class ExtraColumns:
     cdef bint key             # the fields of the message's key are columns
     cdef bint key_is_primary
+    cdef bint except_key      # a column that is in the key and in the value is the key's
+    cdef Text[MAX_KEYS] key_fields
+    cdef int key_field_count  # of the fields of keys that are columns; 0: all of them
     cdef Text key_prefix
     cdef Text value_prefix
     cdef MetadataColumns metadata
-    cdef list kept            # owns the texts of prefixes
+    cdef list kept            # owns the texts of prefixes and names
 
     cdef bint extend(self, Workspace *ws, InlineSchema said, const RawRecord *record, Change *change) except -1
+    cdef bint choose_fields(self, Row *key, const Change *change) noexcept nogil
     cdef size_t room(self, Workspace *ws, const RawRecord *record, const Change *change) noexcept nogil
     cdef char *put_key(self, Workspace *ws, Change *change, char *to) noexcept nogil
     cdef bint is_plain(self, const Row *row, const Typing *typing) noexcept nogil

@@ -17,7 +17,7 @@ from ingest.native.messages cimport Change
 from ingest.native.metadata cimport MetadataColumns, RecordColumns, add_columns
 from ingest.native.records cimport RawRecord
 from ingest.native.rows cimport is_compact
-from ingest.native.scan cimport MAX_FIELDS, Field, Row, Text, skip_space
+from ingest.native.scan cimport MAX_FIELDS, Field, Row, Text, is_named, skip_space
 from ingest.native.table cimport MAX_KEYS, text_of_bytes
 from ingest.native.workspace cimport Typing, Workspace, room_for
 
@@ -84,11 +84,13 @@ cdef bint is_among(int i, const int *places, int count) noexcept nogil:
 
 
 cdef char *put_fields(
-    char *to, Row *made, const Row *row, const Typing *typing, int32_t *types, const Row *key, const int *places
+    char *to, Row *made, const Row *row, const Typing *typing, int32_t *types, const Row *key, const int *places,
+    bint except_key,
 ) noexcept nogil:
     """Write the fields of a key and of a row, without the last brace; return where they end.
 
-    What both have stands where the key has it, with the row's value. `types`: the numbers of the values' types.
+    What both have stands where the key has it, with the row's value, or with `except_key` the key's. `types`: the
+    numbers of the values' types.
     """
     cdef const Field *field
     cdef int i, k, keys = key.count if key != NULL else 0
@@ -96,7 +98,7 @@ cdef char *put_fields(
         i = places[k]
         field = &key.fields[k]
         types[made.count] = 0
-        if i >= 0:
+        if i >= 0 and not except_key:
             field = &row.fields[i]
             types[made.count] = typing.types[i]
         to = put_field(to, made, field)
@@ -183,7 +185,13 @@ cdef class ExtraColumns:
         self.kept = [spec.key_prefix, spec.value_prefix]
         text_of_bytes(spec.key_prefix, &self.key_prefix)
         text_of_bytes(spec.value_prefix, &self.value_prefix)
-        self.key, self.key_is_primary = spec.key, spec.key_is_primary
+        self.key, self.key_is_primary, self.except_key = spec.key, spec.key_is_primary, spec.except_key
+        if len(spec.key_fields) > MAX_KEYS:
+            raise ValueError("too many fields of a key")
+        for name in spec.key_fields:
+            text_of_bytes(name, &self.key_fields[self.key_field_count])
+            self.kept.append(name)
+            self.key_field_count += 1
         self.metadata = MetadataColumns(spec.metadata, spec.separator)
 
     cdef bint extend(self, Workspace *ws, InlineSchema said, const RawRecord *record, Change *change) except -1:
@@ -203,6 +211,8 @@ cdef class ExtraColumns:
         if record.key != NULL and (self.key or (self.value_prefix.size and change.message_key.text != NULL)):
             if not read_key(record, &ws.message_key):
                 return False
+            if self.key_field_count and not self.choose_fields(&ws.message_key, change):
+                return False
         if old != NULL and not old.size and not (self.key and lacks_image(ws, said, record, change)):
             return False
         # Canal's row before an update is read late, with the key's columns in it
@@ -219,6 +229,23 @@ cdef class ExtraColumns:
             to = self.rewrite(&ws.composed, row, &ws.typing, key, False, &about, to)
         change.typed = change.declared = change.composed = change.extended = True
         return to != NULL
+
+    cdef bint choose_fields(self, Row *key, const Change *change) noexcept nogil:
+        """Leave only those fields of a key that are columns, in the order of the option; False for a fallback."""
+        cdef Field[MAX_KEYS] chosen
+        cdef int i, k
+        if self.value_prefix.size and change.message_key.text != NULL:
+            return False  # the message's key has to be written as well, with all of its fields
+        for k in range(self.key_field_count):
+            for i in range(key.count):
+                if is_named(&key.fields[i], self.key_fields[k].text, self.key_fields[k].size):
+                    chosen[k] = key.fields[i]
+                    break
+            else:
+                return False
+        key.count = self.key_field_count
+        memcpy(key.fields, chosen, <size_t> key.count * sizeof(Field))
+        return True
 
     cdef size_t room(self, Workspace *ws, const RawRecord *record, const Change *change) noexcept nogil:
         """Return how many bytes at most are written for a message."""
@@ -289,11 +316,11 @@ cdef class ExtraColumns:
         if row.count + about.count + (key.count if key != NULL else 0) > MAX_FIELDS:
             return NULL
         to = prefix_names(to, &self.value_prefix, row)
-        if key != NULL and not match_key(key, row, is_old, places):
+        if key != NULL and not match_key(key, row, is_old or self.except_key, places):
             return NULL
         made.text, made.count = to, 0
         if is_compact(row) or not self.is_plain(row, typing):
-            to = put_fields(to, made, row, typing, types, key, places)
+            to = put_fields(to, made, row, typing, types, key, places, self.except_key)
         else:
             to = put_as_it_is(to, made, row)
             memcpy(types, typing.types, <size_t> row.count * sizeof(int32_t))

@@ -177,10 +177,14 @@ def template_spec(encoder: ChangeEncoder, template: RecordTemplate) -> TemplateS
     cells = [piece for piece in template.key or () if isinstance(piece, ColumnRef)]
     if not isinstance(template.value, ValueTemplate) or any(name not in own for name in key):
         return None
+    if template.metadata is not None:
+        return None
     value = template.value
     pieces = (*(template.key or ()), *value.insert, *value.update, *value.alone, *(value.delete or ()))
     if any(isinstance(piece, ColumnRef) and piece.write is not None for piece in pieces):
         return None
+    if template.moves and cells and len(cells) < len(key):
+        return None  # native code compares whole primary keys
     if any(cell.name not in key for cell in cells) or not all(plain_name(c.name) for c in encoder.sink.columns):
         return None
     if ImageRef.BEFORE in (*value.insert, *value.alone):
@@ -326,6 +330,8 @@ def extra_columns_spec(extra: ExtraColumns) -> ExtraColumnsSpec:
         metadata,
         key=extra.key,
         key_is_primary=extra.key_is_primary,
+        key_fields=tuple(_text(name) for name in extra.key_fields),
+        except_key=extra.except_key,
         key_prefix=_text(extra.key_prefix),
         value_prefix=_text(extra.value_prefix),
         separator=" " if extra.standard == temporal.SQL else "T",

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self
 import msgspec
 from pydantic import Field, field_validator
 
+from ingest.component.options import Synonym
 from ingest.encode.change_encoder import ChangeEncoder
 from ingest.errors import ConfigError, Unavailable
 from ingest.formats import FORMATS, OF_ROWS, WrittenFormatName, has_schemas, value_of
@@ -48,6 +49,7 @@ class FileSink(SinkOptions):
     needs_key: ClassVar[bool] = False
     formats: ClassVar[str | None] = "value.format"
     codes: ClassVar[Mapping[str, str]] = {"no-line": "a value that cannot stand on one line of a file"}
+    synonyms: ClassVar[Mapping[str, Synonym]] = {"format": Synonym("value.format")}
 
     type: Literal["file"]
     """`file`."""

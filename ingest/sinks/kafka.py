@@ -5,23 +5,29 @@ Rules: docs/spec/sinks.md#kafka.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 from zlib import crc32
 
 import msgspec
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, PrivateAttr, field_validator, model_validator
 
-from ingest.component.options import OptionErrors
+from ingest.component.key_fields import KeyFields, unprefixed
+from ingest.component.options import OptionErrors, Synonym
 from ingest.encode.change_encoder import ChangeEncoder, RecordTemplate
 from ingest.encode.typed_records import TypedKey, TypedRecords
-from ingest.formats import OF_ROWS, WrittenFormatName, value_of
-from ingest.formats.template import ValueTemplate, fill, json_key
+from ingest.expressions.user_code import CodeError
+from ingest.formats import FORMATS, OF_ROWS, WrittenFormatName, has_schemas, value_of
+from ingest.formats.template import KeyForm, fill, json_key, without
+from ingest.model.reject import RowError
 from ingest.model.table import Selector, SelectorError, selector, show
+from ingest.sinks.partitioner import NAMES, Partitioner, load, packed
 from ingest.sinks.topics import Destination, TopicsOptions, topic_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
     from ingest.encode.change_encoder import RowChange
     from ingest.encode.upsert_encoder import Record
@@ -31,13 +37,19 @@ if TYPE_CHECKING:
     from ingest.model.table import TableId
     from ingest.schema.evolve import SourceTable
     from ingest.schema.infer import Inference
+    from ingest.sinks import Writer
 
 
 class KafkaSink(TopicsOptions):
     """Options of `sink:` with `type: kafka`."""
 
     needs_key: ClassVar[bool] = False
+    synonyms: ClassVar[Mapping[str, Synonym]] = {**TopicsOptions.synonyms, "format": Synonym("value.format")}
     cleanup: ClassVar[str] = "delete"
+    codes: ClassVar[Mapping[str, str]] = {
+        **TopicsOptions.codes,
+        "no-key-column": "the table lacks a column that `key.fields` names",
+    }
 
     type: Literal["kafka"]
     """`kafka`."""
@@ -56,6 +68,20 @@ class KafkaSink(TopicsOptions):
     columns, `protobuf` and `protobuf-confluent` a message of them. Options of the format are `key.csv.*` and so on, or
     else those of the values. Default: no keys."""
 
+    key_fields: KeyFields = Field((), alias="key.fields")
+    """The columns that keys have, separated by `;`, instead of the primary key. Keys do not have the table's id then,
+    unless `sink.add-tableId-to-key-enabled` is true. A table that lacks one of them is a reject."""
+
+    key_prefix: str = Field("", alias="key.fields-prefix")
+    """What the keys' columns begin with in the table, and not in the keys that are written. Needs
+    `value.fields-include: EXCEPT_KEY`."""
+
+    fields_include: Literal["ALL", "EXCEPT_KEY"] = Field("ALL", alias="value.fields-include")
+    """`ALL`: rows have all columns. `EXCEPT_KEY`: without those of the keys."""
+
+    table_id_key: bool | None = Field(None, alias="sink.add-tableId-to-key-enabled")
+    """Keys begin with the table's id, `"TableId":"shop.orders"`. Default: `true`, and `false` with `key.fields`."""
+
     include_schema: bool = Field(False, alias="debezium-json.include-schema.enabled")
     """With `debezium-json`: each value is `{"schema":…,"payload":…}`, and the payload's values are as the schema says:
     dates and times are counts, decimals are bytes."""
@@ -70,6 +96,14 @@ class KafkaSink(TopicsOptions):
     strategy: Literal["all-to-zero", "hash-by-key"] = Field("all-to-zero", alias="partition.strategy")
     """`all-to-zero`: everything goes to partition 0, in one order. `hash-by-key`: changes of one primary key go to one
     partition; by the key's hash as the Java client takes it, where records have keys."""
+
+    partitioner: Partitioner | None = Field(None, alias="sink.partitioner")
+    """Instead of `partition.strategy`. `default`: by the key's hash as the Java client takes it; at random where
+    records have no keys. `fixed`: each task that writes has one partition of a topic. `round-robin`: a task writes to
+    the partitions of a topic in turn. `module:Class`: a class of your own in Python, with a method
+    `partition(topic, key, value, partitions)`."""
+
+    _partitioner_code: bytes | None = PrivateAttr(None)
 
     @field_validator("topic")
     @classmethod
@@ -87,6 +121,26 @@ class KafkaSink(TopicsOptions):
         if self.include_schema and self.value_format != "debezium-json":
             key = "debezium-json.include-schema.enabled"
             raise OptionErrors((key, f"{key} needs value.format: debezium-json"))
+        return self
+
+    @model_validator(mode="after")
+    def _check_keys(self) -> KafkaSink:
+        given = (
+            ("key.fields", bool(self.key_fields)), ("key.fields-prefix", bool(self.key_prefix)),
+            ("value.fields-include", self.fields_include == "EXCEPT_KEY"),
+            ("sink.add-tableId-to-key-enabled", self.table_id_key is not None),
+        )  # fmt: skip
+        problems = [(key, f"{key} needs key.format") for key, is_given in given if is_given and self.key_format is None]
+        problems += unprefixed(self.key_fields, self.key_prefix)
+        if self.key_fields and has_schemas(FORMATS.find(self.key_format or "")):
+            text = f"key.fields is not possible with key.format: {self.key_format}: its keys are the primary key"
+            problems.append(("key.fields", text))
+        if self.key_prefix and self.fields_include != "EXCEPT_KEY":
+            problems.append(("key.fields-prefix", "key.fields-prefix needs value.fields-include: EXCEPT_KEY"))
+        if self.partitioner is not None and "strategy" in self.model_fields_set:
+            problems.append(("sink.partitioner", "sink.partitioner and partition.strategy: give one of them"))
+        if problems:
+            raise OptionErrors(*problems)
         return self
 
     def warnings(self) -> list[tuple[str, str]]:
@@ -120,30 +174,72 @@ class KafkaSink(TopicsOptions):
         return self.key_format is not None or self.strategy == "hash-by-key"
 
     @property
+    def names_code(self) -> bool:
+        """True if the partitioner is a class of the user's."""
+        return self.partitioner is not None and self.partitioner not in NAMES
+
+    def load_code(self) -> list[tuple[str, str]]:
+        """Import the user's partitioner. Return what is wrong with it: the option, and the reason."""
+        if self.partitioner is None or self.partitioner in NAMES:
+            return []
+        try:
+            load(self.partitioner)
+        except CodeError as exc:
+            return [("sink.partitioner", str(exc))]
+        return []
+
+    def packed(self, folder: Path | None) -> Self:
+        """Return these options with the user's partitioner, for workers. Raise ConfigError."""
+        if self.partitioner is None or self.partitioner in NAMES:
+            return self
+        made = self.model_copy()
+        made._partitioner_code = packed(self.partitioner, folder)  # noqa: SLF001  (an attribute of the same class)
+        return made
+
+    def writer(self, pipeline: str, run: int) -> Writer:
+        """Return a task's side."""
+        if self.partitioner in {None, "default"}:
+            return super().writer(pipeline, run)
+        from ingest.sinks.partitioning import PartitioningWriter  # noqa: PLC0415  (few pipelines need it)
+
+        return PartitioningWriter(self.kafka_writer(pipeline), self.partitioner or "", self._partitioner_code)
+
+    @property
     def changelog(self) -> bool:
-        """True if an insert is written otherwise than an update, or the row before a change is shown."""
-        return self.value_format not in OF_ROWS
+        """True if an insert is written otherwise than an update, or the row before a change is needed."""
+        return self.value_format not in OF_ROWS or bool(self.key_fields)
+
+    @property
+    def _key_form(self) -> KeyForm:
+        """The columns of keys."""
+        named = not self.key_fields if self.table_id_key is None else self.table_id_key
+        return KeyForm(self.key_fields, self.key_prefix, named)
 
     def encoder(
         self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference
     ) -> ChangeEncoder:
         """Return how changes of a table are written; raises RowError for an id that cannot be a topic's name."""
-        to = self.destination(target)
-        if self.strategy == "all-to-zero":
+        to, form = self.destination(target), self._key_form
+        self._check_key(sink)
+        left_out = self._left_out(sink)
+        to_zero = self.partitioner is None and self.strategy == "all-to-zero"
+        if to_zero:
             to = Destination(to.topic, to.headers, 0)
-        keyed = source.key_from_message
+        keyed, metadata = source.key_from_message, self.record_metadata(sink)
         typed_key, typed_value = self.typed(target, sink)
-        value = typed_value or value_of(
-            self.value_format, target, sink, include_schema=self.include_schema, options=self.format
-        )
+        value = typed_value
+        if value is None:
+            rest = replace(sink, columns=tuple(column for column in sink.columns if column.name not in left_out))
+            made = value_of(self.value_format, target, rest, include_schema=self.include_schema, options=self.format)
+            value = without(made, left_out, sink)
         moves, coarse = self.value_format in OF_ROWS, self.include_schema or typed_value is not None
         template: RecordTemplate | TypedRecords
         if typed_key is not None:
-            template = TypedRecords(to, TypedKey(sink, typed_key), value, moves)
+            template = TypedRecords(to, TypedKey(sink, typed_key), value, moves, metadata)
         else:
-            template = RecordTemplate(to, self._key(target, sink), value, moves)
-        if self.strategy == "all-to-zero" or template.key is not None:
-            written = template if isinstance(template, RecordTemplate) and isinstance(value, ValueTemplate) else None
+            template = RecordTemplate(to, self._key(target, sink, form), value, moves, metadata)
+        if to_zero or self.partitioner is not None or template.key is not None:
+            written = template if isinstance(template, RecordTemplate) else None
             return ChangeEncoder(
                 table, source.schema, sink, template.render, inference, key_from_message=keyed, template=written,
                 coarse=coarse,
@@ -151,27 +247,41 @@ class KafkaSink(TopicsOptions):
         hashed = json_key(target, sink)
 
         def render(change: RowChange) -> Iterator[Record]:
-            for _, none, made in template.render(change):
+            for at, none, made in template.render(change):
                 place = crc32(fill(hashed, None, change.key)).to_bytes(4, "big")
-                yield (Destination(to.topic, to.headers, place), none, made)
+                yield (at._replace(partition=place), none, made)
 
         return ChangeEncoder(table, source.schema, sink, render, inference, key_from_message=keyed, coarse=coarse)
 
-    def _key(self, target: TableId, sink: TableSchema) -> Segments | None:
+    def _check_key(self, sink: TableSchema) -> None:
+        """Raise RowError for a table that lacks a column of the keys."""
+        missing = next((name for name in self.key_fields if all(c.name != name for c in sink.columns)), None)
+        if missing is not None:
+            msg = f"the table has no column {missing[:100]!r}, which key.fields names"
+            raise RowError("no-key-column", msg)
+
+    def _left_out(self, sink: TableSchema) -> tuple[str, ...]:
+        """Return the columns that rows in values do not have."""
+        of_key = self._key_form.of(sink) if self.fields_include == "EXCEPT_KEY" else ()
+        return (*of_key, *self.metadata_names)
+
+    def _key(self, target: TableId, sink: TableSchema, form: KeyForm) -> Segments | None:
         """Return the pattern of keys; None where records have none. Raise RowError."""
-        if self.key_format is None:
+        if self.key_format is None or not (form.table_id or form.of(sink)):
             return None
         if self.key_format == "json":
-            return json_key(target, sink)
-        return self.key_by_options(self.key_format, target, sink, msgspec.json.encode(show(target)))
+            return json_key(target, sink, form)
+        first = msgspec.json.encode(show(target)) if form.table_id else None
+        return self.key_by_options(self.key_format, target, sink, form.of(sink), first)
 
     def typed(self, table: TableId, schema: TableSchema) -> tuple[RowBytes | None, Upserts | ChangeBytes | None]:
         """Return what makes keys and values of a sink table, where their formats have schemas. Raise RowError."""
         if not self.declares:
             return None, None
-        columns = {column.name: column for column in schema.columns}
-        key = {name: columns[name] for name in schema.primary_key}
-        return self.typed_key(table, key), self.typed_value(table, columns)
+        columns, form, left_out = {c.name: c for c in schema.columns}, self._key_form, self._left_out(schema)
+        key = {form.name(name): columns[name] for name in schema.primary_key}
+        value = {name: column for name, column in columns.items() if name not in left_out}
+        return self.typed_key(table, key), self.typed_value(table, value)
 
 
 @lru_cache(maxsize=16)

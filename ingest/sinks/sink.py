@@ -13,6 +13,7 @@ from ingest.component.options import Labelled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from pathlib import Path
 
     from ingest.component.files import Files
     from ingest.kafka.admin import Split
@@ -79,6 +80,22 @@ class SinkOptions(Labelled):
     def writes_keys(self) -> bool:
         """True if records are found again by their key, so that a row has to keep it."""
         return self.needs_key
+
+    @property
+    def names_code(self) -> bool:
+        """True if an option names code of the user's."""
+        return False
+
+    def load_code(self) -> list[tuple[str, str]]:
+        """Import the code that options name. Return what is wrong with it: the option, and the reason."""
+        return []
+
+    def packed(self, _folder: Path | None) -> Self:
+        """Return these options with the code that they name, for workers, which have no files of the user's.
+
+        `_folder`: the directory of the pipeline file. Raise ConfigError.
+        """
+        return self
 
     def prefix(self, _pipeline: str) -> str | None:
         """Return what the names of its transactions begin with; None where it has none."""

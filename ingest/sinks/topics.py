@@ -9,19 +9,22 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, NamedTuple, Self
 
-from pydantic import BeforeValidator, Field, PrivateAttr, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, Field, PrivateAttr, WithJsonSchema, field_validator, model_validator
 
-from ingest.component.options import OptionErrors
+from ingest.component.metadata_list import metadata_names
+from ingest.component.options import OptionErrors, Synonym
+from ingest.encode.record_metadata import WRITABLE, RecordMetadata
 from ingest.formats import FORMATS, has_schemas
 from ingest.formats.written import Place, Upserts
 from ingest.kafka.connection import KafkaConnection
 from ingest.kafka.properties import CREATE, FALSE
+from ingest.model.record import METADATA
 from ingest.model.reject import RowError
 from ingest.model.table import TableId, show
 from ingest.sinks.sink import SinkOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from ingest.component.files import Files
     from ingest.formats.template import Segments
@@ -84,7 +87,11 @@ class TopicsOptions(KafkaConnection, SinkOptions):
     scope: ClassVar[Literal["C", "P"]] = "P"
     formats: ClassVar[str | None] = "value.format"
     codes: ClassVar[Mapping[str, str]] = {
+        "bad-metadata": "a column of `metadata.list` of the sink holds no headers, or no time of a record",
         "bad-topic-name": "the table's id cannot be a topic's name; route it to one that can",
+    }
+    synonyms: ClassVar[Mapping[str, Synonym]] = {
+        "sink.semantic": Synonym("sink.delivery-guarantee", deprecated=True),
     }
     cleanup: ClassVar[str]
     """`cleanup.policy` of the topics that it makes."""
@@ -106,6 +113,12 @@ class TopicsOptions(KafkaConnection, SinkOptions):
     custom_headers: Headers = Field((), alias="sink.custom-header")
     """More headers of each record: `name:value,name:value`."""
 
+    metadata: str | None = Field(None, alias="metadata.list")
+    """Columns that are no part of the values that are written, but of the record, separated by commas: `headers`, a
+    MAP<STRING, BYTES> or MAP<STRING, STRING>, is added to its headers, and `timestamp`, a TIMESTAMP or TIMESTAMP_LTZ,
+    is its time. With the same option of the source, what a record came with is passed on. Records of a table without
+    such a column have none of it."""
+
     create: bool = Field(True, alias="sink.topic.create")
     """Create missing topics. If not, a table whose topic is missing stops the run. `false` where
     `properties.allow.auto.create.topics` is."""
@@ -121,6 +134,13 @@ class TopicsOptions(KafkaConnection, SinkOptions):
 
     _key_options: Any = PrivateAttr(None)
     _asks: bool = PrivateAttr(default=True)
+
+    @field_validator("metadata")
+    @classmethod
+    def _check_metadata(cls, value: str | None) -> str | None:
+        if value is not None:
+            metadata_names(value, WRITABLE, dict.fromkeys(METADATA, "can be read, not written"))
+        return value
 
     @model_validator(mode="after")
     def _check_create(self) -> TopicsOptions:
@@ -160,14 +180,16 @@ class TopicsOptions(KafkaConnection, SinkOptions):
         of_keys = made._key_options  # noqa: SLF001  (an attribute of the same class)
         return made if of_keys is None else made.with_key_format(of_keys.with_files(files))
 
-    def key_by_options(self, name: str, table: TableId, sink: TableSchema, first: bytes | None) -> Segments:
+    def key_by_options(
+        self, name: str, table: TableId, sink: TableSchema, columns: Sequence[str], first: bytes | None
+    ) -> Segments:
         """Return the pattern of keys of a table, in a format with options. Raise RowError.
 
-        `first` is the JSON text of what keys begin with, or None.
+        `columns` are those of the keys. `first` is the JSON text of what keys begin with, or None.
         """
         types = {column.name: column.type for column in sink.columns}
         options: Any = FORMATS[name]() if self._key_options is None else self._key_options
-        made: Segments = options.key_of(table, {column: types[column] for column in sink.primary_key}, first)
+        made: Segments = options.key_of(table, {column: types[column] for column in columns}, first)
         return made
 
     def unregistered(self) -> Self:
@@ -205,6 +227,16 @@ class TopicsOptions(KafkaConnection, SinkOptions):
     def typed(self, _table: TableId, _schema: TableSchema) -> tuple[RowBytes | None, Upserts | ChangeBytes | None]:
         """Return what makes keys and values of a sink table, where their formats have schemas. Raise RowError."""
         return None, None
+
+    @property
+    def metadata_names(self) -> tuple[str, ...]:
+        """The columns that records' headers and times are taken from."""
+        return metadata_names(self.metadata or "", WRITABLE, {})
+
+    def record_metadata(self, sink: TableSchema) -> RecordMetadata | None:
+        """Return where records of a table have their headers and times from; None if from no column. Raise RowError."""
+        names = self.metadata_names
+        return RecordMetadata(names, sink) if names else None
 
     @property
     def uncreated(self) -> str:

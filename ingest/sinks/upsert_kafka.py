@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from pydantic import Field, model_validator
 
-from ingest.component.options import Duration, OptionErrors
+from ingest.component.options import Duration, OptionErrors, Synonym
 from ingest.encode.change_encoder import ChangeEncoder, RecordTemplate
 from ingest.encode.typed_records import TextKey, TypedKey, TypedRecords
 from ingest.encode.upsert_encoder import UpsertEncoder
@@ -41,6 +41,7 @@ class UpsertKafka(TopicsOptions):
     """Options of `sink:` with `type: upsert-kafka`."""
 
     needs_key: ClassVar[bool] = True
+    synonyms: ClassVar[Mapping[str, Synonym]] = {**TopicsOptions.synonyms, "format": Synonym("value.format")}
     cleanup: ClassVar[str] = "compact"
 
     type: Literal["upsert-kafka"]
@@ -107,7 +108,8 @@ class UpsertKafka(TopicsOptions):
     @property
     def _as_it_came(self) -> bool:
         """True if a row that fits can be written as the very bytes it came in."""
-        return (self.key_format, self.value_format, self.fields_include) == ("json", "json", "ALL")
+        plain = (self.key_format, self.value_format, self.fields_include) == ("json", "json", "ALL")
+        return plain and not self.metadata_names
 
     def encoder(
         self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference
@@ -121,12 +123,12 @@ class UpsertKafka(TopicsOptions):
         value = typed_value or self._value(target, sink)
         if typed_key is not None or typed_value is not None:
             key = TextKey(self._key(target, sink)) if typed_key is None else TypedKey(sink, typed_key)
-            made = TypedRecords(to, key, value, moves=True)
+            made = TypedRecords(to, key, value, True, self.record_metadata(sink))
             return ChangeEncoder(
                 table, source.schema, sink, made.render, inference, key_from_message=keyed,
                 coarse=typed_value is not None,
             )  # fmt: skip
-        template = RecordTemplate(to, self._key(target, sink), value, moves=True)
+        template = RecordTemplate(to, self._key(target, sink), value, True, self.record_metadata(sink))
         return ChangeEncoder(
             table, source.schema, sink, template.render, inference, key_from_message=keyed, template=template
         )
@@ -137,19 +139,19 @@ class UpsertKafka(TopicsOptions):
             return None, None
         columns = {column.name: column for column in schema.columns}
         key = {name.removeprefix(self.key_prefix) or name: columns[name] for name in schema.primary_key}
-        left_out = set(schema.primary_key) if self.fields_include == "EXCEPT_KEY" else set()
+        left_out = {*self.metadata_names, *(schema.primary_key if self.fields_include == "EXCEPT_KEY" else ())}
         value = {name: column for name, column in columns.items() if name not in left_out}
         return self.typed_key(table, key), self.typed_value(table, value)
 
     def _key(self, target: TableId, sink: TableSchema) -> Segments:
         """Return the pattern of keys. Raise RowError."""
         if self.key_format != "json":
-            return self.key_by_options(self.key_format, target, sink, None)
+            return self.key_by_options(self.key_format, target, sink, sink.primary_key, None)
         return json_cells((name.removeprefix(self.key_prefix) or name, ColumnRef(name)) for name in sink.primary_key)
 
     def _value(self, target: TableId, sink: TableSchema) -> Value:
         """Return the function that makes rows. Raise RowError."""
-        left_out = set(sink.primary_key) if self.fields_include == "EXCEPT_KEY" else set()
+        left_out = {*self.metadata_names, *(sink.primary_key if self.fields_include == "EXCEPT_KEY" else ())}
         columns = tuple(column for column in sink.columns if column.name not in left_out)
         if self.value_format != "json":
             return value_of(self.value_format, target, TableSchema(columns, ()), options=self.format)

@@ -5,12 +5,15 @@ Rules: docs/spec/columns.md and docs/spec/dirty-data.md.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self
 
 from pydantic import Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
-from ingest.component.options import InlineSchemaOptions, OptionErrors, Options
+from ingest.component.key_fields import KeyFields, unprefixed
+from ingest.component.metadata_list import metadata_names
+from ingest.component.options import InlineSchemaOptions, OptionErrors, Options, Synonym
 from ingest.formats import FORMATS, OF_ROWS, FormatName
 from ingest.formats.debezium_json import DebeziumJson
 from ingest.formats.metadata_columns import ExtraColumns
@@ -18,19 +21,17 @@ from ingest.formats.positional import PositionalOptions
 from ingest.model import types
 from ingest.model.data_type import BinaryType
 from ingest.model.record import METADATA
-from ingest.model.text import TextError
 from ingest.schema.ddl import parse_tables, remarks
 from ingest.schema.infer import Inference
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from ingest.component.files import Files
     from ingest.formats import Decoder, Format
     from ingest.kafka.admin import Split
     from ingest.model.data_type import DataType
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
+    from ingest.model.text import TextError
 
 _RAW: Final = frozenset({"__raw_key__", "__raw_value__"})
 
@@ -40,6 +41,8 @@ class RecordOptions(Options):
 
     formats: ClassVar[str | None] = "value.format"
     """The option that chooses the format whose own options may stand beside these."""
+
+    synonyms: ClassVar[Mapping[str, Synonym]] = {"format": Synonym("value.format")}
 
     upserts: ClassVar[bool] = False
     """True if its records are rows by their keys, so that an insert may be an update."""
@@ -59,9 +62,18 @@ class RecordOptions(Options):
     `raw`, `avro`, `avro-confluent`, `protobuf`, `protobuf-confluent`), they are the table's primary key, and a record
     without a value is a delete."""
 
+    key_fields: KeyFields = Field((), alias="key.fields")
+    """The columns that come from the key, separated by `;`, each with the prefix of `key.fields-prefix`. Other fields
+    of the key are left out. They are the primary key where all fields of the key would be. Default: all fields of the
+    key."""
+
     key_prefix: str = Field("", alias="key.fields-prefix")
     """A text in front of the names of columns that come from the key. It must not be the beginning of
     `value.fields-prefix`, nor the other way round."""
+
+    fields_include: Literal["ALL", "EXCEPT_KEY"] = Field("ALL", alias="value.fields-include")
+    """`ALL`: a column that the key and the value have is one column, if both say the same. `EXCEPT_KEY`: such a column
+    is the key's, whatever the value says."""
 
     value_prefix: str = Field("", alias="value.fields-prefix")
     """A text in front of the names of columns that come from the value."""
@@ -98,16 +110,7 @@ class RecordOptions(Options):
     @field_validator("metadata")
     @classmethod
     def _check_metadata(cls, value: str | None) -> str | None:
-        at = 0
-        seen = set()
-        for part in (value or "").split(","):
-            name = part.strip()
-            if name and (name not in METADATA or name in seen):
-                what = "is there twice" if name in METADATA else f"is none of {', '.join(METADATA)}"
-                msg = f"{name[:100]!r} {what}"
-                raise TextError(msg, at + part.index(name), len(name))
-            seen.add(name)
-            at += len(part) + 1
+        metadata_names(value or "", METADATA, {})
         return value
 
     @field_validator("ddls")
@@ -128,14 +131,18 @@ class RecordOptions(Options):
 
     @model_validator(mode="after")
     def _check_columns(self) -> RecordOptions:
-        if self.key_prefix and self.key_format is None:
-            raise OptionErrors(("key.fields-prefix", "key.fields-prefix needs key.format"))
-        by_position = None if self.key_format is None else FORMATS[self.key_format]
+        given = (
+            ("key.fields", bool(self.key_fields)), ("key.fields-prefix", bool(self.key_prefix)),
+            ("value.fields-include", self.fields_include == "EXCEPT_KEY"),
+        )  # fmt: skip
+        problems = [(key, f"{key} needs key.format") for key, is_given in given if is_given and self.key_format is None]
+        problems += unprefixed(self.key_fields, self.key_prefix)
+        by_position = None if self.key_format is None else FORMATS.find(self.key_format)
         if by_position is not None and issubclass(by_position, PositionalOptions):
             found = (by_position().unreadable(table, columns) for table, columns in self._columns_of_keys().items())
-            problems = [("key.format", f"key.format: {why}") for why in found if why is not None]
-            if problems:
-                raise OptionErrors(*problems)
+            problems += [("key.format", f"key.format: {why}") for why in found if why is not None]
+        if problems:
+            raise OptionErrors(*problems)
         return self
 
     def with_key_format(self, chosen: Format) -> Self:
@@ -236,7 +243,7 @@ class RecordOptions(Options):
     @property
     def metadata_names(self) -> tuple[str, ...]:
         """The metadata columns."""
-        return tuple(part.strip() for part in (self.metadata or "").split(",") if part.strip())
+        return metadata_names(self.metadata or "", METADATA, {})
 
     @property
     def extra(self) -> ExtraColumns:
@@ -250,6 +257,8 @@ class RecordOptions(Options):
             self.metadata_names,
             self.format.reading.standard,
             self.format.reading.as_string,
+            tuple(name.removeprefix(self.key_prefix) for name in self.key_fields),
+            self.fields_include == "EXCEPT_KEY",
             as_bytes=frozenset(
                 column.name
                 for schema in self._initial.values()

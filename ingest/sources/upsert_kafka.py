@@ -88,9 +88,10 @@ class UpsertKafkaSource(KafkaSource):
         return self
 
     @model_validator(mode="after")
-    def _check_prefix(self) -> UpsertKafkaSource:
-        if self.key_prefix and self.fields_include != "EXCEPT_KEY":
-            raise OptionErrors(("key.fields-prefix", "key.fields-prefix needs value.fields-include: EXCEPT_KEY"))
+    def _check_fields(self) -> UpsertKafkaSource:
+        given = (("key.fields", self.key_fields), ("key.fields-prefix", self.key_prefix))
+        if self.fields_include != "EXCEPT_KEY" and any(value for _, value in given):
+            raise OptionErrors(*((k, f"{k} needs value.fields-include: EXCEPT_KEY") for k, value in given if value))
         return self
 
     def with_format(self, chosen: Format) -> tuple[RecordOptions, list[tuple[str, str]]]:

@@ -73,7 +73,7 @@ def _written_natively(setup: Setup) -> bool:
     source = SourceTable(_ROW, (_TRIAL,), key_from_message=True)
     try:
         return native.writes(setup.sink.encoder(_TRIAL, source, _TRIAL, _ROW, setup.inference))
-    except RowError:  # the sink takes other tables only: a format with a given schema
+    except RowError:  # a format with a given schema, or keys of columns that this table lacks
         return False
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from ingest.errors import PartitionerError
 from ingest.task import worker
 from ingest.task.assignment import TaskResult
 from ingest.task.attempt import Stopwatch, attempt
@@ -138,7 +139,11 @@ class TransformWriteStage:
         first = self._positions[chunk.split]
         merged = self._merger.merge(retained, results, chunk, first)
         for part in merged.parts or [()]:  # a writer is asked at least once for each chunk whether it can write
-            self._writer.write(part)
+            try:
+                self._writer.write(part)
+            except PartitionerError as exc:
+                end = chunk.end if merged.stop == NEVER else merged.stop
+                raise exc.read_from(*chunk.split, first, end) from exc
         for reject in merged.rejects:
             self._rejects.add(chunk.split, reject)
         for at, reason in chunk.skipped:

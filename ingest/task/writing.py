@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ingest.errors import PartitionerError
+from ingest.model.record import offset_of
+
 if TYPE_CHECKING:
     from ingest.kafka.admin import Split
     from ingest.sinks import Writer
@@ -31,13 +34,21 @@ class WriteStage:
 
     def write(self, split: Split, part: EncodedPart) -> None:
         """Write the records of a part, and account for the rest. Raises IngestError."""
-        self._writer.write(part.records)
+        try:
+            self._writer.write(part.records)
+        except PartitionerError as exc:
+            raise exc.read_from(*split, self._first(part), part.position) from exc
         for reject in part.rejects:
             self._rejects.add(split, reject)
         for reason, count in part.skipped.items():
             self._result.skip(reason, count)
         self._result.read += part.stop - part.start
         self._positions[split] = part.position
+
+    @staticmethod
+    def _first(part: EncodedPart) -> int:
+        """Return the offset of the first message of a part."""
+        return offset_of(part.messages[part.start]) if part.start < part.stop else part.position - 1
 
     def leave_out(self, chunk: ReadChunk) -> None:
         """Account for the records of a chunk that are not wanted, as far as its split is written."""

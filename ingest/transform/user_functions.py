@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_type
 
-from ingest.expressions.functions import message_of
+from ingest.expressions.user_code import message_of
 from ingest.model.data_type import DataType, DecimalType
 from ingest.transform.spark_types import to_spark
 

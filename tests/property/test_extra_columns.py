@@ -91,6 +91,9 @@ SOME_METADATA = st.one_of(
 )
 
 
+KEY_FIELDS = st.sampled_from([(), (), (), ("id",), ("k", "id"), ("id", "d")])
+
+
 @st.composite
 def some_extra(draw: Any, form: Any) -> ExtraColumns:
     """Options that ask for columns."""
@@ -99,7 +102,8 @@ def some_extra(draw: Any, form: Any) -> ExtraColumns:
     metadata = draw(SOME_METADATA)
     made = ExtraColumns(
         key, form.name == "json", None, of_key if key else "", of_value, metadata, form.reading.standard,
-        form.reading.as_string, as_bytes=frozenset(draw(st.sets(st.sampled_from(["__raw_key__", "__raw_value__"])))),
+        form.reading.as_string, draw(KEY_FIELDS) if key else (), key and draw(st.booleans()),
+        frozenset(draw(st.sets(st.sampled_from(["__raw_key__", "__raw_value__"])))),
     )  # fmt: skip
     return made or ExtraColumns(metadata=("offset",))
 
@@ -301,7 +305,13 @@ BOTH = ExtraColumns(key=True, key_prefix="k_", value_prefix="v_", metadata=("off
 HEADERS: Any = [("trace", b"\x00\xff\x10"), ("none", None), ("ключ", b"")]
 
 
-@pytest.mark.parametrize("extra", [ALL, BOTH, ExtraColumns(key=True), ExtraColumns(key=True, value_prefix="v_")])
+@pytest.mark.parametrize(
+    "extra",
+    [
+        ALL, BOTH, ExtraColumns(key=True), ExtraColumns(key=True, value_prefix="v_"),
+        ExtraColumns(key=True, key_fields=("id",)), ExtraColumns(key=True, except_key=True),
+    ],
+)  # fmt: skip
 @pytest.mark.parametrize(
     "value",
     [
@@ -339,6 +349,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"value.fields-prefix": "v_"},
     {"metadata.list": "offset,headers", "scan.value.initial-schemas.ddls": DDL.format("", "topic")},
     {"key.format": "json", "value.fields-prefix": "v_", "scan.value.initial-schemas.ddls": DDL.format("v_", "topic")},
+    {"key.format": "json", "key.fields": "id"}, {"key.format": "json", "value.fields-include": "EXCEPT_KEY"},
 ]  # fmt: skip
 
 

@@ -27,6 +27,14 @@ SINKS: list[dict[str, Any]] = [
     {"value.fields-include": "EXCEPT_KEY", "value.format": "csv", "key.format": "csv"},
     {"type": "kafka", "properties.bootstrap.servers": "memory:1", "value.format": "json", "key.format": "json"},
     {"type": "kafka", "properties.bootstrap.servers": "memory:1", "value.format": "json", "key.format": "csv"},
+    {
+        "type": "kafka",
+        "properties.bootstrap.servers": "memory:1",
+        "value.format": "json",
+        "key.format": "json",
+        "key.fields": "id",
+        "value.fields-include": "EXCEPT_KEY",
+    },
 ]
 TYPES = {
     '"int64"': ["41", "-7", "0"], '"string"': ['"41"', '"A-77"', '""'], '"double"': ["41.0", "1.5", "0.0"],

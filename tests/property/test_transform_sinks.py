@@ -35,6 +35,7 @@ SINKS: dict[str, dict[str, Any]] = {
     "canal": {**KAFKA, "value.format": "canal-json", "key.format": "json"},
     "json": {**KAFKA, "value.format": "json"},
     "json-key": {**KAFKA, "value.format": "json", "key.format": "json"},
+    "json-except-key": {**KAFKA, "value.format": "json", "key.format": "json", "value.fields-include": "EXCEPT_KEY"},
 }
 """Sinks whose records are rows, or are put together of pieces."""
 PYTHON_SINKS: dict[str, dict[str, Any]] = {

@@ -29,6 +29,10 @@ LAID_OUT: list[Any] = [
         {"value.format": "canal-json"}, {"value.format": "canal-json", "key.format": "json"}, {"value.format": "json"},
         {"value.format": "maxwell-json", "key.format": "json"}, {"value.format": "ogg-json"},
         {"value.format": "json", "key.format": "json"},
+        {"value.format": "json", "key.format": "json", "sink.add-tableId-to-key-enabled": False},
+        {"value.format": "json", "key.format": "csv", "value.fields-include": "EXCEPT_KEY"},
+        {"value.format": "canal-json", "key.format": "json", "key.fields": "id"},
+        {"value.format": "json", "key.format": "json", "key.fields": "id", "value.fields-include": "EXCEPT_KEY"},
     )
 ]  # fmt: skip
 """Sinks whose records are put together of pieces."""

@@ -318,6 +318,11 @@ cdef class Producer(Client):
         cdef Py_ssize_t at = start, place
         while at < len(records):  # its length may change while a destination is compared
             destination, key, value = records[at]
+            if len(destination) > 3:
+                if not self.give_alone(rk, destination, key, value):
+                    break
+                at += 1
+                continue
             if self.count >= MAX_TARGETS:
                 self.forget_targets()
             place = self.place_of(destination)
@@ -325,6 +330,24 @@ cdef class Producer(Client):
                 break
             at += 1
         return at
+
+    cdef bint give_alone(self, rd_kafka_t *rk, destination, key, value) except -1:
+        """Give a record whose destination has a time and is no other record's; returns as `give` does."""
+        cdef bytes name
+        cdef Target to
+        topic, headers, partition, millis = destination
+        memset(&to, 0, sizeof(Target))
+        try:
+            name = c_text(topic)
+            to.name = name
+            to.partition = self.partition_of(topic, partition)
+            to.millis = 0 if millis is None else millis
+            if headers is not None:
+                to.headers = headers_of(headers)
+            return self.give(rk, &to, key, value)
+        finally:
+            if to.headers:
+                rd.headers_destroy(to.headers)
 
     cdef bint give(self, rd_kafka_t *rk, const Target *to, key, value) except -1:
         """Give one record of Python's to librdkafka; return whether it has it, or there is something to look at."""
@@ -354,21 +377,10 @@ cdef class Producer(Client):
         Returns whether it is queued; where not, there is something to look at, see `write`.
         """
         cdef rd_kafka_t *rk = self.begin()
-        cdef bytes name
-        cdef Target to
-        memset(&to, 0, sizeof(Target))
         try:
-            name = c_text(topic)
-            to.name = name
-            to.partition = -1
-            to.millis = 0 if millis is None else millis
-            if headers is not None:
-                to.headers = headers_of(headers)
-            return self.give(rk, &to, key, value)
+            return self.give_alone(rk, (topic, headers, -1, millis), key, value)
         finally:
             self.writing = False
-            if to.headers:
-                rd.headers_destroy(to.headers)
 
     # -- Deliveries
 

@@ -1,0 +1,219 @@
+"""The keys of records and their partitions, as options of the kafka sink and source choose them, on a real broker."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from harness import message
+
+if TYPE_CHECKING:
+    from harness import Kafka, Pipeline
+
+EXACTLY = "  sink.delivery-guarantee: exactly-once\n"
+OFF = {"INGEST_NATIVE": "off"}
+
+
+def as_kafka(pipeline: Pipeline, sink: str, source: str = "", rest: str = "") -> None:
+    pipeline.write(source=source, sink="  sink.topic.partitions: 3\n" + sink, rest=rest)
+    pipeline.file.write_text(pipeline.file.read_text().replace("type: upsert-kafka", "type: kafka"))
+
+
+def partitions_of(kafka: Kafka, topic: str) -> dict[int, set[int]]:
+    """The partitions that the records of each id are in."""
+    found: dict[int, set[int]] = {}
+    for record in kafka.read(topic):
+        row = json.loads(record.value or b"")["after"]
+        found.setdefault(row["id"], set()).add(record.partition)
+    return found
+
+
+@pytest.mark.parametrize("env", [None, OFF], ids=["native", "reference"])
+@pytest.mark.parametrize("more", ["", EXACTLY], ids=["at-least-once", "exactly-once"])
+def test_round_robin_takes_the_partitions_in_turn(
+    kafka: Kafka, pipeline: Pipeline, more: str, env: dict[str, str] | None
+) -> None:
+    as_kafka(pipeline, f"  sink.partitioner: round-robin\n  key.format: json\n{more}")
+    kafka.send(pipeline.topic, *[message("c", None, {"id": i}) for i in range(300)])
+    done = pipeline.run(env=env)
+    assert done.code == 0, done.err
+    records = kafka.read(pipeline.out("orders"))
+    assert Counter(record.partition for record in records) == {0: 100, 1: 100, 2: 100}
+
+
+def test_a_task_has_one_partition_with_fixed(kafka: Kafka, pipeline: Pipeline) -> None:
+    as_kafka(pipeline, "  sink.partitioner: fixed\n  sink.semantic: exactly-once\n")
+    for partition in range(2):
+        kafka.send(
+            pipeline.topic, *[message("c", None, {"id": i}) for i in range(partition, 200, 2)], partition=partition
+        )
+    done = pipeline.run()
+    assert done.code == 0, done.err
+    assert "sink.semantic is an old name of sink.delivery-guarantee" in done.err
+    where = partitions_of(kafka, pipeline.out("orders"))
+    assert {frozenset(where[i]) for i in range(0, 200, 2)} != {frozenset(where[i]) for i in range(1, 200, 2)}
+    assert {len({p for i in range(start, 200, 2) for p in where[i]}) for start in range(2)} == {1}
+
+
+def test_the_default_partitioner_goes_by_the_key(kafka: Kafka, pipeline: Pipeline) -> None:
+    as_kafka(pipeline, "  sink.partitioner: default\n  key.format: json\n  sink.add-tableId-to-key-enabled: false\n")
+    kafka.send(pipeline.topic, *[message("u", None, {"id": i, "n": n}) for n in range(2) for i in range(60)])
+    assert pipeline.run().code == 0
+    where = partitions_of(kafka, pipeline.out("orders"))
+    assert {len(partitions) for partitions in where.values()} == {1}
+    assert {p for partitions in where.values() for p in partitions} == {0, 1, 2}
+    java = kafka.create(f"{kafka.name}.java", 3)
+    producer = kafka.producer(partitioner="murmur2_random")
+    for i in range(60):
+        producer.produce(java, b"{}", b'{"id":%d}' % i)
+    assert producer.flush(20) == 0
+    assert {(r.key, r.partition) for r in kafka.read(java)} == {
+        (r.key, r.partition) for r in kafka.read(pipeline.out("orders"))
+    }
+
+
+PARTITIONERS = """
+import by_remainder
+
+class ByRemainder:
+    def __init__(self):
+        self.topics = set()
+
+    def partition(self, topic, key, value, partitions):
+        self.topics.add(topic)
+        return by_remainder.remainder(key, partitions)
+
+class Wrong:
+    def partition(self, topic, key, value, partitions):
+        if key == b'{"id":7}':
+            raise LookupError("no region 7")
+        return 0 if key != b'{"id":8}' else partitions
+"""
+
+
+@pytest.mark.parametrize("env", [None, OFF], ids=["native", "reference"])
+def test_a_class_of_the_users_chooses_partitions(kafka: Kafka, pipeline: Pipeline, env: dict[str, str] | None) -> None:
+    name = f"partitioners_{kafka.name}"
+    (pipeline.file.parent / f"{name}.py").write_text(PARTITIONERS)
+    (pipeline.file.parent / "by_remainder.py").write_text(
+        "import json\n\ndef remainder(key, partitions):\n    return json.loads(key)['id'] % partitions\n"
+    )
+    as_kafka(pipeline, f"  sink.partitioner: {name}:ByRemainder\n  key.format: json\n  key.fields: id\n")
+    kafka.send(pipeline.topic, *[message("c", None, {"id": i}) for i in range(60)])
+    done = pipeline.run(env=env)
+    assert done.code == 0, done.err
+    assert partitions_of(kafka, pipeline.out("orders")) == {i: {i % 3} for i in range(60)}
+
+
+@pytest.mark.parametrize(
+    ("at", "why"),
+    [
+        (7, 'failed: LookupError: no region 7, for a record to {topic} with the key {{"id":7}}'),
+        (8, 'gave 3, and the topic has the partitions 0 to 2, for a record to {topic} with the key {{"id":8}}'),
+    ],
+)
+def test_an_error_of_a_partitioner_stops_the_run_and_says_where(
+    kafka: Kafka, pipeline: Pipeline, at: int, why: str
+) -> None:
+    name = f"wrong_{kafka.name}"
+    (pipeline.file.parent / f"{name}.py").write_text(PARTITIONERS)
+    (pipeline.file.parent / "by_remainder.py").write_text("")
+    as_kafka(pipeline, f"  sink.partitioner: {name}:Wrong\n  key.format: json\n  key.fields: id\n")
+    kafka.send(pipeline.topic, *[message("c", None, {"id": at})])
+    done = pipeline.run()
+    assert done.code == 78, done.err
+    assert f"sink.partitioner {name}:Wrong {why.format(topic=pipeline.out('orders'))}" in done.err.replace('\\"', '"')
+    assert f"it was read from {pipeline.topic}[0] at offset 0" in done.err
+    assert not kafka.read(pipeline.out("orders"))
+
+
+@pytest.mark.parametrize("env", [None, OFF], ids=["native", "reference"])
+def test_keys_and_values_that_share_no_column_come_back_as_rows(
+    kafka: Kafka, pipeline: Pipeline, env: dict[str, str] | None
+) -> None:
+    topic = f"{kafka.name}.rows"
+    as_kafka(
+        pipeline,
+        f"  topic: {topic}\n  format: json\n  key.format: json\n  key.fields: k_user;k_id\n"
+        "  key.fields-prefix: k_\n  value.fields-include: EXCEPT_KEY\n  sink.partitioner: default\n",
+    )  # fmt: skip
+    rows = [{"k_id": i, "k_user": f"u{i % 3}", "id": "mine", "n": i} for i in range(5)]
+    kafka.send(pipeline.topic, *[message("c", None, row) for row in rows])
+    done = pipeline.run(env=env)
+    assert done.code == 0, done.err
+    written = {record.key: record.value for record in kafka.read(topic)}
+    assert written == {b'{"user":"u%d","id":%d}' % (i % 3, i): b'{"id":"mine","n":%d}' % i for i in range(5)}
+    again = f"{kafka.name}.again"
+    pipeline.file.write_text(
+        f"source:\n  type: kafka\n  properties.bootstrap.servers: {kafka.bootstrap}\n  topic: {topic}\n"
+        "  scan.startup.mode: earliest-offset\n  format: json\n  key.format: json\n  key.fields: k_user;k_id\n"
+        "  key.fields-prefix: k_\n  value.fields-include: EXCEPT_KEY\npipeline: {name: again}\n"
+        f"sink:\n  type: upsert-kafka\n  properties.bootstrap.servers: {kafka.bootstrap}\n"
+        f"route:\n  - {{source-table: '\\.*', sink-table: {again}}}\n"
+    )
+    pipeline.checkpoint = pipeline.checkpoint.with_name("again")
+    done = pipeline.run(env=env)
+    assert done.code == 0, done.err
+    assert sorted(kafka.table(again).values(), key=lambda row: row["n"]) == [
+        {"k_user": row["k_user"], "k_id": row["k_id"], "id": "mine", "n": row["n"]} for row in rows
+    ]
+
+
+@pytest.mark.parametrize("env", [None, OFF], ids=["native", "reference"])
+@pytest.mark.parametrize("kind", ["kafka", "upsert-kafka"])
+def test_headers_and_times_are_passed_on(
+    kafka: Kafka, pipeline: Pipeline, kind: str, env: dict[str, str] | None
+) -> None:
+    pipeline.write(
+        source="  metadata.list: headers,timestamp\n",
+        sink="  metadata.list: headers,timestamp\n  sink.custom-header: origin:test\n  sink.topic.partitions: 3\n"
+        f"{'  sink.partitioner: round-robin' if kind == 'kafka' else ''}\n",
+    )
+    pipeline.file.write_text(pipeline.file.read_text().replace("type: upsert-kafka", f"type: {kind}"))
+    producer = kafka.producer()
+    now = time.time_ns() // 1_000_000 - 60_000
+    for i in range(30):
+        headers: list[tuple[str, Any]] = [("n", b"%d" % i), ("none", None), ("bytes", b"\xff\0"), ("empty", b"")]
+        producer.produce(
+            pipeline.topic, message("c", None, {"id": i})[1], b'{"id":%d}' % i, 0, timestamp=now + i, headers=headers
+        )
+    producer.produce(pipeline.topic, message("d", {"id": 3}, None)[1], b'{"id":3}', 0, timestamp=now + 99)
+    assert producer.flush(20) == 0
+    done = pipeline.run(env=env)
+    assert done.code == 0, done.err
+    records = kafka.read(pipeline.out("orders"))
+    assert len(records) >= 30  # a compacted topic may have lost the row that is deleted
+    if kind == "kafka":
+        assert len(records) == 31
+        assert {record.partition for record in records} == {0, 1, 2}
+    for record in records:
+        value = None if record.value is None else json.loads(record.value)
+        row = (value or {}).get("after") if kind == "kafka" else value
+        if row is None:
+            assert (record.headers, record.timestamp) == ([("origin", b"test")], now + 99)
+            continue
+        i = row["id"]
+        assert row == {"id": i}
+        assert record.timestamp == now + i
+        assert record.headers == [
+            ("origin", b"test"), ("n", b"%d" % i), ("none", None), ("bytes", b"\xff\0"), ("empty", b""),
+        ]  # fmt: skip
+
+
+@pytest.mark.parametrize("env", [None, OFF], ids=["native", "reference"])
+def test_a_projection_makes_headers_and_times(kafka: Kafka, pipeline: Pipeline, env: dict[str, str] | None) -> None:
+    pipeline.write(
+        sink="  metadata.list: headers,timestamp\n",
+        rest="transform:\n  - source-table: \\.*\n    projection: |-\n"
+        "      id, map('name', name) AS headers, TIMESTAMP '2024-02-29 00:00:00.5' AS `timestamp`\n",
+    )
+    kafka.send(pipeline.topic, *[message("c", None, {"id": i, "name": f"é{i}"}) for i in range(5)])
+    done = pipeline.run(env=env)
+    assert done.code == 0, done.err
+    records = kafka.read(pipeline.out("orders"))
+    assert {(r.key, r.value, r.timestamp, *r.headers) for r in records} == {
+        (b'{"id":%d}' % i, b'{"id":%d}' % i, 1_709_164_800_500, ("name", f"é{i}".encode())) for i in range(5)
+    }
