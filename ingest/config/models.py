@@ -96,6 +96,8 @@ class ModelReader:
         if connects:
             self._filling.reveal(value)
         chosen = None if cls.formats is None else self._chosen(cls, value)
+        given = value.items.get("key.format")
+        of_key = given.value if isinstance(given, Scalar) else None
         own: dict[str, Any] = {}
         formats: dict[str, Value] = {}
         of_keys = Mapping({}, value.keys.get("key.format", value.span))
@@ -110,7 +112,7 @@ class ModelReader:
                 properties[key.removeprefix(PREFIX)] = self._text(item, value.keys[key])
             elif self._of_format(cls, key, chosen):
                 formats[key] = item
-            elif key.startswith(_KEY) and self._of_format(cls, key.removeprefix(_KEY), None):
+            elif key.startswith(_KEY) and self._of_format(cls, key.removeprefix(_KEY), of_key):
                 short = key.removeprefix(_KEY)
                 of_keys.items[short], of_keys.keys[short] = item, value.keys[key]
             else:
@@ -134,13 +136,21 @@ class ModelReader:
 
     @staticmethod
     def _of_format(component: Any, key: str, chosen: str | None) -> bool:  # noqa: ANN401  (an options model)
-        """Return whether an option of a component is one of a format: for a sink, of one that is written by options."""
+        """Return whether an option of a component is one of a format: for a sink, of one that is written by options.
+
+        `chosen`: the format that the file names, which may be of another package.
+        """
         name = key.split(".", 1)[0]
         if component.formats is None or key in {field.alias for field in component.model_fields.values()}:
             return False
-        if issubclass(component, SinkOptions):
-            return name in FORMATS and is_written_by_options(FORMATS[name])
-        return name in FORMATS or key.startswith(f"{chosen}.")
+        others = chosen is not None and key.startswith(f"{chosen}.")
+        if not issubclass(component, SinkOptions):
+            return name in FORMATS or others
+        try:
+            found = FORMATS[name] if name in FORMATS else FORMATS.find(chosen or "") if others else None
+        except ComponentError:  # the check of the option that names it reports this error
+            return False
+        return is_written_by_options(found)
 
     def _shortened(self, component: Any, value: Mapping, section: str) -> Mapping:  # noqa: ANN401
         """Return a component's options, those of the values' format without `value.`, as Flink spells them."""

@@ -93,6 +93,11 @@ OF_ROWS: Final = frozenset({"json", "csv", "raw", "avro", "avro-confluent", "pro
 """Formats whose values are rows. The fields of the keys are then the primary key, where the keys are read."""
 
 
+def is_of_rows(name: str) -> bool:
+    """Return whether the values of a format are rows: of ours, or of another package that says so."""
+    return name in OF_ROWS or bool(getattr(FORMATS.find(name), "of_rows", False))
+
+
 def is_written_by_options(chosen: object) -> bool:
     """Return whether a sink that writes a format takes options of it."""
     return hasattr(chosen, "key_of") or has_schemas(chosen)
@@ -118,11 +123,54 @@ def _written(value: str) -> str:
     return value
 
 
+def _able(value: str, *needed: str) -> str:
+    """Return the name of one of our formats, or of one of another package that has what is needed.
+
+    `needed`: names of attributes, of which one has to be there and be true.
+    """
+
+    def able(name: str) -> bool:
+        return name not in FORMATS and any(getattr(FORMATS.find(name), attribute, False) for attribute in needed)
+
+    if value not in _OURS and not able(value):
+        *most, last = (repr(name) for name in (*_OURS, *filter(able, FORMATS.names())))
+        raise PydanticCustomError("literal_error", "no such format", {"expected": f"{', '.join(most)} or {last}"})
+    return value
+
+
+def _reads_keys(value: str) -> str:
+    return _able(value, "reader")
+
+
+def _reads_upserts(value: str) -> str:
+    return _able(value, "of_rows")
+
+
+def _writes_keys(value: str) -> str:
+    return _able(value, "key_of", "row_writer")
+
+
+def _writes_upserts(value: str) -> str:
+    found = _able(value, "of_rows")
+    return found if found in _OURS else _written(found)
+
+
+_OURS: Final = ("json", "csv", "raw", "avro", "avro-confluent")
+"""Our formats of keys, and of the rows of upsert topics."""
 _SCHEMA: Final = WithJsonSchema({"enum": list(FORMATS), "type": "string"})
 FormatName = Annotated[str, AfterValidator(_name), _SCHEMA]
 """The name of a format of this or another package."""
 WrittenFormatName = Annotated[str, AfterValidator(_written), _SCHEMA]
 """The name of a format that can also be written."""
+_OURS_SCHEMA: Final = WithJsonSchema({"enum": list(_OURS), "type": "string"})
+ReadKeyFormatName = Annotated[str, AfterValidator(_reads_keys), _OURS_SCHEMA]
+"""The name of a format of keys that a source reads."""
+ReadUpsertFormatName = Annotated[str, AfterValidator(_reads_upserts), _OURS_SCHEMA]
+"""The name of a format of the rows that an upsert topic holds."""
+WrittenKeyFormatName = Annotated[str, AfterValidator(_writes_keys), _OURS_SCHEMA]
+"""The name of a format of keys that a sink writes."""
+WrittenUpsertFormatName = Annotated[str, AfterValidator(_writes_upserts), _OURS_SCHEMA]
+"""The name of a format of the rows that a sink writes to an upsert topic."""
 
 
 def value_of(

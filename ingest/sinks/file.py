@@ -18,7 +18,7 @@ from pydantic import Field, field_validator
 from ingest.component.options import Synonym
 from ingest.encode.change_encoder import ChangeEncoder
 from ingest.errors import ConfigError, Unavailable
-from ingest.formats import FORMATS, OF_ROWS, WrittenFormatName, has_schemas, value_of
+from ingest.formats import FORMATS, WrittenFormatName, has_schemas, is_of_rows, value_of
 from ingest.model.jsontext import object_of
 from ingest.model.reject import RowError
 from ingest.model.table import TableId, show
@@ -89,7 +89,7 @@ class FileSink(SinkOptions):
     @property
     def changelog(self) -> bool:
         """True if an insert is written otherwise than an update, or the row before a change is shown."""
-        return self.value_format not in OF_ROWS
+        return not is_of_rows(self.value_format)
 
     def encoder(
         self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference

@@ -18,7 +18,7 @@ from ingest.component.options import OptionErrors, Synonym
 from ingest.encode.change_encoder import ChangeEncoder, RecordTemplate
 from ingest.encode.typed_records import TypedKey, TypedRecords
 from ingest.expressions.user_code import CodeError
-from ingest.formats import FORMATS, OF_ROWS, WrittenFormatName, has_schemas, value_of
+from ingest.formats import FORMATS, WrittenFormatName, WrittenKeyFormatName, has_schemas, is_of_rows, value_of
 from ingest.formats.template import KeyForm, fill, json_key, without
 from ingest.model.reject import RowError
 from ingest.model.table import Selector, SelectorError, selector, show
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from ingest.encode.change_encoder import RowChange
     from ingest.encode.upsert_encoder import Record
-    from ingest.formats.template import Segments
+    from ingest.formats.template import Segments, Value
     from ingest.formats.written import ChangeBytes, RowBytes, Upserts
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
@@ -60,9 +60,7 @@ class KafkaSink(TopicsOptions):
     `avro-confluent`, `protobuf`, `protobuf-confluent`: the row after an insert or update; a delete is a null value
     under its key, and cannot be said without `key.format`: it is left out and counted."""
 
-    key_format: Literal["json", "csv", "raw", "avro", "avro-confluent", "protobuf", "protobuf-confluent"] | None = (
-        Field(None, alias="key.format")
-    )
+    key_format: WrittenKeyFormatName | None = Field(None, alias="key.format")
     """Records have keys of the table and its primary key: `json` is `{"TableId":"shop.orders","id":1}`, `csv` is
     `"shop.orders",1`; `raw` is the one column of the primary key alone, `avro` and `avro-confluent` are a record of its
     columns, `protobuf` and `protobuf-confluent` a message of them. Options of the format are `key.csv.*` and so on, or
@@ -146,7 +144,7 @@ class KafkaSink(TopicsOptions):
     def warnings(self) -> list[tuple[str, str]]:
         """Return options that the file sets and that do nothing, each with the reason."""
         found = super().warnings()
-        if self.value_format in OF_ROWS and self.key_format is None:
+        if is_of_rows(self.value_format) and self.key_format is None:
             text = f"value.format: {self.value_format} has no way to say a delete without key.format"
             found.append(("value.format", text))
         if self.topic is not None and self.mapping is not None:
@@ -207,7 +205,7 @@ class KafkaSink(TopicsOptions):
     @property
     def changelog(self) -> bool:
         """True if an insert is written otherwise than an update, or the row before a change is needed."""
-        return self.value_format not in OF_ROWS or bool(self.key_fields)
+        return not is_of_rows(self.value_format) or bool(self.key_fields)
 
     @property
     def _key_form(self) -> KeyForm:
@@ -227,12 +225,8 @@ class KafkaSink(TopicsOptions):
             to = Destination(to.topic, to.headers, 0)
         keyed, metadata = source.key_from_message, self.record_metadata(sink)
         typed_key, typed_value = self.typed(target, sink)
-        value = typed_value
-        if value is None:
-            rest = replace(sink, columns=tuple(column for column in sink.columns if column.name not in left_out))
-            made = value_of(self.value_format, target, rest, include_schema=self.include_schema, options=self.format)
-            value = without(made, left_out, sink)
-        moves, coarse = self.value_format in OF_ROWS, self.include_schema or typed_value is not None
+        value = typed_value or self._value(target, sink, left_out)
+        moves, coarse = is_of_rows(self.value_format), self.include_schema or typed_value is not None
         template: RecordTemplate | TypedRecords
         if typed_key is not None:
             template = TypedRecords(to, TypedKey(sink, typed_key), value, moves, metadata)
@@ -264,6 +258,12 @@ class KafkaSink(TopicsOptions):
         """Return the columns that rows in values do not have."""
         of_key = self._key_form.of(sink) if self.fields_include == "EXCEPT_KEY" else ()
         return (*of_key, *self.metadata_names)
+
+    def _value(self, target: TableId, sink: TableSchema, left_out: tuple[str, ...]) -> Value:
+        """Return the function that makes values, of a format without schemas. Raise RowError."""
+        rest = replace(sink, columns=tuple(column for column in sink.columns if column.name not in left_out))
+        made = value_of(self.value_format, target, rest, include_schema=self.include_schema, options=self.format)
+        return without(made, left_out, sink)
 
     def _key(self, target: TableId, sink: TableSchema, form: KeyForm) -> Segments | None:
         """Return the pattern of keys; None where records have none. Raise RowError."""

@@ -14,6 +14,7 @@ from pydantic import BeforeValidator, Field, PrivateAttr, WithJsonSchema, field_
 from ingest.component.metadata_list import metadata_names
 from ingest.component.options import OptionErrors, Synonym
 from ingest.encode.record_metadata import WRITABLE, RecordMetadata
+from ingest.errors import ConfigError
 from ingest.formats import FORMATS, has_schemas
 from ingest.formats.written import Place, Upserts
 from ingest.kafka.connection import KafkaConnection
@@ -188,7 +189,13 @@ class TopicsOptions(KafkaConnection, SinkOptions):
         `columns` are those of the keys. `first` is the JSON text of what keys begin with, or None.
         """
         types = {column.name: column.type for column in sink.columns}
-        options: Any = FORMATS[name]() if self._key_options is None else self._key_options
+        options: Any = self._key_options
+        if options is None:
+            found: Any = FORMATS.find(name)
+            if found is None:
+                msg = f"the format {name!r} is not installed on the machine of this worker"
+                raise ConfigError(msg, "install its package where the workers run")
+            options = found()
         made: Segments = options.key_of(table, {column: types[column] for column in columns}, first)
         return made
 

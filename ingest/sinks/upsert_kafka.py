@@ -14,7 +14,7 @@ from ingest.component.options import Duration, OptionErrors, Synonym
 from ingest.encode.change_encoder import ChangeEncoder, RecordTemplate
 from ingest.encode.typed_records import TextKey, TypedKey, TypedRecords
 from ingest.encode.upsert_encoder import UpsertEncoder
-from ingest.formats import value_of
+from ingest.formats import WrittenKeyFormatName, WrittenUpsertFormatName, value_of
 from ingest.formats.template import ColumnRef, ValueTemplate, json_cells
 from ingest.model.schema import TableSchema
 from ingest.sinks.topics import TopicsOptions
@@ -47,17 +47,13 @@ class UpsertKafka(TopicsOptions):
     type: Literal["upsert-kafka"]
     """`upsert-kafka`."""
 
-    key_format: Literal["json", "csv", "raw", "avro", "avro-confluent", "protobuf", "protobuf-confluent"] = Field(
-        "json", alias="key.format"
-    )
+    key_format: WrittenKeyFormatName = Field("json", alias="key.format")
     """How keys are written: `json` is `{"id":1}`, `csv` the columns of the primary key in their order, texts in
     quotes, `raw` the one column of the primary key, `avro` and `avro-confluent` a record of its columns,
     `protobuf` and `protobuf-confluent` a message of them. Options are `key.csv.*` and so on, or else those of the
     values."""
 
-    value_format: Literal["json", "csv", "raw", "avro", "avro-confluent", "protobuf", "protobuf-confluent"] = Field(
-        "json", alias="value.format"
-    )
+    value_format: WrittenUpsertFormatName = Field("json", alias="value.format")
     """How rows are written: `json` as an object, `csv` as the columns in the order of the table, in which new ones are
     last, null being empty, `raw` as the one column that there is, `avro` and `avro-confluent` as a record, of a schema
     that is derived from the table, `protobuf` as the message that its options name, `protobuf-confluent` as one that is

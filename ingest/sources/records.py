@@ -14,7 +14,7 @@ from pydantic import Field, PrivateAttr, ValidationInfo, field_validator, model_
 from ingest.component.key_fields import KeyFields, unprefixed
 from ingest.component.metadata_list import metadata_names
 from ingest.component.options import InlineSchemaOptions, OptionErrors, Options, Synonym
-from ingest.formats import FORMATS, OF_ROWS, FormatName
+from ingest.formats import FORMATS, FormatName, ReadKeyFormatName, is_of_rows
 from ingest.formats.debezium_json import DebeziumJson
 from ingest.formats.metadata_columns import ExtraColumns
 from ingest.formats.positional import PositionalOptions
@@ -53,14 +53,12 @@ class RecordOptions(Options):
     value_format: FormatName = Field("debezium-json", alias="value.format")
     """The format of the records' values."""
 
-    key_format: Literal["json", "csv", "raw", "avro", "avro-confluent", "protobuf", "protobuf-confluent"] | None = (
-        Field(None, alias="key.format")
-    )
+    key_format: ReadKeyFormatName | None = Field(None, alias="key.format")
     """The fields of the records' keys become columns, in front of the others: `json`, or a format with options of its
     own, which are `key.csv.*`, `key.raw.*`, `key.avro.*`, `key.avro-confluent.*`, `key.protobuf.*` and
     `key.protobuf-confluent.*`, or else those of the values. Where the messages are rows (`value.format` `json`, `csv`,
-    `raw`, `avro`, `avro-confluent`, `protobuf`, `protobuf-confluent`), they are the table's primary key, and a record
-    without a value is a delete."""
+    `raw`, `avro`, `avro-confluent`, `protobuf`, `protobuf-confluent`, or a format of another package that says so),
+    they are the table's primary key, and a record without a value is a delete."""
 
     key_fields: KeyFields = Field((), alias="key.fields")
     """The columns that come from the key, separated by `;`, each with the prefix of `key.fields-prefix`. Other fields
@@ -250,7 +248,7 @@ class RecordOptions(Options):
         """The columns that come from elsewhere than the value."""
         return ExtraColumns(
             self.key_format is not None,
-            self.value_format in OF_ROWS,
+            is_of_rows(self.value_format),
             self._key_options,
             self.key_prefix,
             self.value_prefix,

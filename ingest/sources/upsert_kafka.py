@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, get_args
 from pydantic import Field, field_validator, model_validator
 
 from ingest.component.options import OptionErrors
+from ingest.formats import ReadKeyFormatName, ReadUpsertFormatName
 from ingest.formats.json import Json
 from ingest.formats.upsert_rows import UpsertRows
 from ingest.sources.kafka import KafkaSource
@@ -38,14 +39,10 @@ class UpsertKafkaSource(KafkaSource):
     type: Literal["upsert-kafka"]  # type: ignore[assignment]
     """`upsert-kafka`."""
 
-    value_format: Literal["json", "csv", "raw", "avro", "avro-confluent", "protobuf", "protobuf-confluent"] = Field(
-        "json", alias="value.format"
-    )
+    value_format: ReadUpsertFormatName = Field("json", alias="value.format")
     """The format of the rows."""
 
-    key_format: Literal["json", "csv", "raw", "avro", "avro-confluent", "protobuf", "protobuf-confluent"] = Field(
-        "json", alias="key.format"
-    )
+    key_format: ReadKeyFormatName = Field("json", alias="key.format")
     """The format of the keys, whose fields are the primary key. Options are `key.csv.*`, `key.raw.*`, `key.avro.*` and
     so on, or else those of the values. The fields of `csv` and `raw` are called as the primary key in
     `scan.value.initial-schemas.ddls`."""

@@ -19,6 +19,8 @@ from ingest.component.registry import ComponentError, Registry
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from harness import Kafka, Pipeline
+
 DOCS = Path(__file__).parent.parent.parent / "docs" / "extending.md"
 PIPELINE = """\
 source: {type: file, path: in.jsonl, value.format: databus-json, scan.max.pre.fetch.records: 0}
@@ -258,3 +260,159 @@ def test_a_package_that_is_broken_is_named(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.syspath_prepend(str(tmp_path / "4"))
     with pytest.raises(ComponentError, match="'f' of the package lacking lacks fetch: lacking:F"):
         other.find("f")
+
+
+PAIRS = '''
+import msgspec
+
+from ingest.api import TOMBSTONE, ColumnRef, InlineSchema, Kind, Options, Reject, RowError, TypeHints
+from pydantic import Field
+from typing import ClassVar
+
+
+def texts(text):
+    pairs = [pair.split("=", 1) for pair in text.decode().split(";")]
+    return {name: value for name, value in pairs}
+
+
+class Pairs(Options):
+    """Options of `value.format: pairs`: rows like `id=1;name=tea`."""
+
+    name: ClassVar[str] = "pairs"
+    form: ClassVar[None] = None
+    of_rows: ClassVar[bool] = True
+
+    ignore_parse_errors: bool = Field(False, alias="pairs.ignore-parse-errors")
+    """Skip and count messages that cannot be parsed."""
+
+    sign: str = Field("=", alias="pairs.sign", max_length=1)
+    """What is between a name and its value."""
+
+    @property
+    def reading(self):
+        return TypeHints()
+
+    def reader(self):
+        def read(text):
+            try:
+                found = dict(pair.split(self.sign, 1) for pair in text.decode().split(";"))
+            except ValueError as exc:
+                return Reject("malformed", f"no pairs: {exc}")
+            return msgspec.Raw(msgspec.json.encode(found)), InlineSchema()
+
+        return read
+
+    def decoder(self, topic, *, keyed=False):
+        return PairsDecoder(self.reader(), topic, keyed)
+
+    def value_of(self, table, schema, *, include_schema=False):
+        def value(kind, before, after):
+            if kind is Kind.DELETE:
+                return None
+            return b";".join(name.encode() + self.sign.encode() + text_of(text) for name, text in after.items())
+
+        return value
+
+    def key_of(self, table, columns, first):
+        pieces = []
+        for name in columns:
+            begin = (";" if pieces else "") + name + self.sign
+            pieces += [begin.encode(), ColumnRef(name, write=text_of)]
+        return tuple(pieces)
+
+
+def text_of(text):
+    value = msgspec.json.decode(text)
+    if isinstance(value, str) and ";" in value:
+        raise RowError("not-in-pairs", "a text with ';'")
+    return str(value).encode()
+
+
+class PairsDecoder:
+    def __init__(self, read, topic, keyed):
+        self._read, self._table, self._keyed = read, (topic,), keyed
+
+    def decode(self, keys, values):
+        return [self._one(value) for value in values]
+
+    def _one(self, value):
+        if value is None:
+            return (self._table, Kind.DELETE, None, None, None, None) if self._keyed else TOMBSTONE
+        found = self._read(value)
+        return found if isinstance(found, Reject) else (self._table, Kind.INSERT, None, found[0], None, found[1])
+'''
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    install(tmp_path / "site", "acme_pairs", {"ingest.formats": {"pairs": "acme_pairs:Pairs"}}, PAIRS)
+    return tmp_path / "site"
+
+
+def test_a_format_of_keys_and_rows_reads_and_writes_upsert_topics(
+    kafka: Kafka, pipeline: Pipeline, pairs: Path
+) -> None:
+    env = {"PYTHONPATH": str(pairs)}
+    kafka.send(
+        pipeline.topic,
+        *[(b"id=%d;shop=eu" % i, b"n=%d;name=tea" % i) for i in range(20)],
+        (b"id=3;shop=eu", None), (b"id=4;shop=eu", b"n=4;name=coffee"), (b"id", b"n=1;name=tea"),
+    )  # fmt: skip
+    pipeline.write(
+        source="  format: pairs\n  key.format: pairs\n  ingestion.ignore-errors: true\n",
+        sink="  format: pairs\n  key.format: pairs\n  key.pairs.sign: ':'\n",
+    )
+    done = pipeline.run(env=env)
+    assert done.code == 0, done.err
+    assert "malformed-key" in done.err
+    records = kafka.read(pipeline.out(pipeline.topic))
+    last = {record.key: record.value for record in records}
+    assert last == {
+        **{b"id:%d;shop:eu" % i: b"id=%d;shop=eu;n=%d;name=tea" % (i, i) for i in range(20)},
+        b"id:3;shop:eu": None,
+        b"id:4;shop:eu": b"id=4;shop=eu;n=4;name=coffee",
+    }
+    again = f"{kafka.name}.again"
+    pipeline.file.write_text(
+        f"source:\n  type: upsert-kafka\n  properties.bootstrap.servers: {kafka.bootstrap}\n"
+        f"  topic: {pipeline.out(pipeline.topic)}\n  format: pairs\n  key.format: pairs\n  key.pairs.sign: ':'\n"
+        f"pipeline: {{name: again}}\nsink:\n  type: kafka\n  properties.bootstrap.servers: {kafka.bootstrap}\n"
+        f"  topic: {again}\n  format: pairs\n  key.format: pairs\n  key.fields: name;id\n"
+        "  value.fields-include: EXCEPT_KEY\n"
+    )
+    pipeline.checkpoint = pipeline.checkpoint.with_name("again")
+    done = pipeline.run(env=env)
+    assert done.code == 0, done.err
+    rows = {record.key: record.value for record in kafka.read(again)}
+    assert rows == {
+        **{b"name=tea;id=%d" % i: b"shop=eu;n=%d" % i for i in range(20) if i not in {3, 4}},
+        b"name=coffee;id=4": b"shop=eu;n=4",
+    }
+
+
+def test_what_a_format_of_another_package_cannot_be_is_refused(tmp_path: Path, site: Path, pairs: Path) -> None:
+    (tmp_path / "a.yaml").write_text(
+        'source: {type: upsert-kafka, properties.bootstrap.servers: "h:1", topic: t, format: databus-json}\n'
+        'sink: {type: upsert-kafka, properties.bootstrap.servers: "h:1", key.format: databus-json, format: pair}\n'
+    )
+    (tmp_path / "b.yaml").write_text(
+        'source: {type: kafka, properties.bootstrap.servers: "h:1", topic: t, key.format: pairs, key.pairs.sgn: x}\n'
+        'sink: {type: kafka, properties.bootstrap.servers: "h:1", format: pairs, key.format: databus-json}\n'
+    )
+    (tmp_path / "c.yaml").write_text(
+        'source: {type: kafka, properties.bootstrap.servers: "h:1", topic: t, key.format: pairs, key.pairs.sign: "~"}\n'
+        'sink: {type: kafka, properties.bootstrap.servers: "h:1", format: pairs, key.format: pairs, pairs.sign: abc}\n'
+    )
+    assert site == pairs
+    found = ingest(tmp_path, site, "check", "a.yaml", "b.yaml", "c.yaml")
+    assert found.code == 78
+    for text in (
+        "a.yaml:1:85: error: format: 'databus-json' is not possible (possible: 'json', 'csv', 'raw' or 'pairs')",
+        "a.yaml:2:77: error: key.format: 'databus-json' is not possible (possible: 'json', 'csv', 'raw' or 'pairs')",
+        "a.yaml:2:99: error: format: 'pair' is not possible, did you mean 'pairs'?",
+        "b.yaml:1:89: error: unknown option 'pairs.sgn' in key.pairs, did you mean 'pairs.sign'?",
+        "b.yaml:2:85: error: key.format: 'databus-json' is not possible",
+        "c.yaml:2:104: error: pairs.sign: ",
+    ):
+        assert text in found.out + found.err
+    assert "c.yaml:1" not in found.out + found.err
