@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from harness import debezium
 
 if TYPE_CHECKING:
     from harness import Kafka, Pipeline, Result
 
 PAGE = Path(__file__).parents[2] / "docs" / "csv.md"
-COPY, TIME, DIALECT, UPSERTS, UPSERTED, RAW, FILES = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+COPY, TIME, DIALECT, UPSERTS, UPSERTED, AVRO, RAW, FILES = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
 
 
 @pytest.fixture
@@ -77,6 +78,20 @@ def test_upserts_with_keys_in_csv_are_written_and_read(kafka: Kafka, ran: Any) -
     assert [line for line in lines if "[2," in line] == [
         "UpsertTopic> +I[2, appshop, 500.0]", "UpsertTopic> -D[2, appshop, 500.0]",
     ]  # fmt: skip
+
+
+def test_changes_become_rows_in_avro_under_keys_in_csv(kafka: Kafka, ran: Any) -> None:
+    kafka.create("dbz_users")
+    users = [{"user_id": 100, "user_name": "Bob", "region": "Beijing"}, {"user_id": 103, "user_name": "Richard"}]
+    key = [b'{"user_id":%d}' % user["user_id"] for user in users]
+    kafka.send(
+        "dbz_users", (key[0], debezium("c", None, users[0], "users")), (key[1], debezium("c", None, users[1], "users")),
+        (key[1], debezium("d", users[1], None, "users")),
+    )  # fmt: skip
+    ran(AVRO)
+    records = [(record.key, record.value) for record in kafka.read("users") if record.key == b"100"]
+    assert records == [(b"100", b"\xc8\x01\x02\x06Bob\x02\x0eBeijing")]
+    assert [record.value for record in kafka.read("users") if record.key == b"103"][-1] is None
 
 
 def test_plain_texts_are_keys_and_values(kafka: Kafka, ran: Any) -> None:
