@@ -215,7 +215,7 @@ class CanalDecoder:
         member, columns_of = self._said_in or (None, None)
         said = b"" if member is None else bytes(getattr(message, member))
         spared = self._options.declared(table)
-        key = (self._flags, spared, tuple(dict.fromkeys(message.pkNames or ())), said)
+        key = (self._flags, spared, tuple(message.pkNames or ()), said)
         found = _INLINE_SCHEMAS.get(key)
         if found is None:
             columns = {} if columns_of is None else columns_of(said)

@@ -99,7 +99,7 @@ def observe(change: Change, inference: Inference, known: TableSchema | None, *, 
             f"the table would have {len(expected) + len(new)} columns, more than pipeline.max-columns "
             f"({inference.max_columns})",
         )
-    key_names = tuple(key_row) or (() if declared is None else declared.primary_key)
+    key_names = tuple(dict.fromkeys(key_row or (() if declared is None else declared.primary_key)))
     given = inference.declared(table)
     _check_names(table if known is None else (), () if fixed else (*new, *key_names))
     columns = []
