@@ -83,7 +83,7 @@ def test_upserts_with_keys_in_csv_are_written_and_read(kafka: Kafka, ran: Any) -
 def test_changes_become_rows_in_avro_under_keys_in_csv(kafka: Kafka, ran: Any) -> None:
     kafka.create("dbz_users")
     users = [{"user_id": 100, "user_name": "Bob", "region": "Beijing"}, {"user_id": 103, "user_name": "Richard"}]
-    key = [b'{"user_id":%d}' % user["user_id"] for user in users]
+    key = [f'{{"user_id":{user["user_id"]}}}'.encode() for user in users]
     kafka.send(
         "dbz_users", (key[0], debezium("c", None, users[0], "users")), (key[1], debezium("c", None, users[1], "users")),
         (key[1], debezium("d", users[1], None, "users")),
