@@ -44,7 +44,7 @@ def test_changes_of_maxwell_become_upserts(kafka: Kafka, pipeline: Pipeline) -> 
         b'{"orderId":4}': None,
     }
     assert done.events[-1]["rejected"] == 1
-    assert done.events[-1]["skipped"] == {"bootstrap": 1, "ddl": 1}
+    assert "skipped: 1 bootstrap, 1 ddl" in done.out
 
 
 def test_changes_of_goldengate_become_upserts(kafka: Kafka, pipeline: Pipeline) -> None:
@@ -57,4 +57,4 @@ def test_changes_of_goldengate_become_upserts(kafka: Kafka, pipeline: Pipeline) 
     values = {record.key: json.loads(record.value or b"null") for record in kafka.read(pipeline.out("EMP"))}
     assert values == {b'{"ID":1}': None, b'{"ID":2}': None, b'{"ID":3}': {"ID": 3, "N": "a"}}
     assert done.events[-1]["rejected"] == 1
-    assert done.events[-1]["skipped"] == {"truncate": 1}
+    assert "skipped: 1 truncate" in done.out
