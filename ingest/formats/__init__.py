@@ -155,7 +155,7 @@ def _writes_upserts(value: str) -> str:
     return found if found in _OURS else _written(found)
 
 
-_OURS: Final = ("json", "csv", "raw", "avro", "avro-confluent")
+_OURS: Final = ("json", "csv", "raw", "avro", "avro-confluent", "protobuf", "protobuf-confluent")
 """Our formats of keys, and of the rows of upsert topics."""
 _SCHEMA: Final = WithJsonSchema({"enum": list(FORMATS), "type": "string"})
 FormatName = Annotated[str, AfterValidator(_name), _SCHEMA]
