@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ingest.encode.coercer import RowCoercer, check_key
 from ingest.formats.template import ColumnRef, fill
-from ingest.model import temporal
 from ingest.model.change import Kind
-from ingest.model.data_type import TimestampNTZType, TimeType
 from ingest.model.keytext import key_text
 from ingest.model.reject import RowError
 from ingest.model.rowtext import key_image, parse_row
+from ingest.model.values import coarse as coarse_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from ingest.encode.upsert_encoder import Record
     from ingest.formats.template import Image, Segments, Value
     from ingest.model.change import InlineSchema
+    from ingest.model.data_type import DataType
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.schema.infer import Inference
@@ -91,11 +91,11 @@ class ChangeEncoder:
         *,
         key_from_message: bool,
         template: RecordTemplate | None = None,
-        coarse: bool = False,
+        coarse: Callable[[DataType], bool] | None = None,
     ) -> None:
         """`render`: the sink's records for a change; `template`: where it is what that renders.
 
-        `coarse`: that writes times in microseconds.
+        `coarse`: whether that writes the times of a type in microseconds; None: it writes all times as they are.
         """
         self.table = table
         self.source, self.sink, self.template = source, sink, template
@@ -104,8 +104,8 @@ class ChangeEncoder:
         self.withheld = self._coercer.withheld
         self.strings_in_keys = self._coercer.strings_in_keys
         self.declared = self._coercer.declared
-        times = [c.name for c in sink.columns if isinstance(c.type, (TimestampNTZType, TimeType))]
-        self._fine = [name for name in times if coarse and name in self.declared]
+        of = {column.name: column.type for column in sink.columns if coarse is not None and coarse(column.type)}
+        self._fine = {name: data_type for name, data_type in of.items() if name in self.declared}
         """Times that may be finer than what is written."""
         self.cut: dict[str, int] = {}
         """By column: values that were written without what is finer than a microsecond."""
@@ -150,8 +150,8 @@ class ChangeEncoder:
                 old, old_key = {**row, **old}, {**key, **old_key}
         for record in self._render(RowChange(kind, old, row, key, old_key)):
             emit(record)
-        for name in self._fine:
-            if temporal.coarse(row[name].decode())[1]:
+        for name, data_type in self._fine.items():
+            if coarse_of(data_type, row[name].decode())[1]:
                 self.cut[name] = self.cut.get(name, 0) + 1
         if kind is Kind.UPDATE:
             self.updated += 1

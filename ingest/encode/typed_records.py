@@ -8,7 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ingest.formats.template import ColumnRef, fill
+from ingest.model.reject import RowError
 from ingest.model.types import is_text
+from ingest.model.values import coarse, has_times
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,13 +29,19 @@ class TypedKey:
         """`rows` makes the bytes of a row of the primary key's columns."""
         of = {column.name: column.type for column in schema.columns}
         self._names = {name: is_text(of[name]) for name in schema.primary_key}
+        self._times = [(name, of[name]) for name in schema.primary_key if has_times(of[name])]
         self._rows = rows
 
     def of(self, row: Image, key: Image) -> bytes:
         """Return the bytes of a row's key. `key` has the key's texts: those count for columns of texts.
 
-        A number in a column of texts is one text, however it was spelled. Raise as the format's function does.
+        A number in a column of texts is one text, however it was spelled. Raise as the format's function does, and
+        RowError for a time that is finer than a microsecond: without its end it would be another row's key.
         """
+        for name, data_type in self._times:
+            if coarse(data_type, row[name].decode())[1]:
+                msg = f"key column {name!r} holds {row[name][:60].decode()}, finer than the microsecond that is written"
+                raise RowError("type-mismatch", msg)
         return self._rows({name: key[name] if text else row[name] for name, text in self._names.items()})
 
     def before(self, change: RowChange) -> bytes | None:

@@ -20,8 +20,10 @@ from ingest.encode.typed_records import TypedKey, TypedRecords
 from ingest.expressions.user_code import CodeError
 from ingest.formats import FORMATS, WrittenFormatName, WrittenKeyFormatName, has_schemas, is_of_rows, value_of
 from ingest.formats.template import KeyForm, fill, json_key, without
+from ingest.model.data_type import TimestampNTZType, TimeType
 from ingest.model.reject import RowError
 from ingest.model.table import Selector, SelectorError, selector, show
+from ingest.model.values import has_times
 from ingest.sinks.partitioner import NAMES, Partitioner, load, packed
 from ingest.sinks.topics import Destination, TopicsOptions, topic_name
 
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from ingest.encode.upsert_encoder import Record
     from ingest.formats.template import Segments, Value
     from ingest.formats.written import ChangeBytes, RowBytes, Upserts
+    from ingest.model.data_type import DataType
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.schema.evolve import SourceTable
@@ -226,7 +229,8 @@ class KafkaSink(TopicsOptions):
         keyed, metadata = source.key_from_message, self.record_metadata(sink)
         typed_key, typed_value = self.typed(target, sink)
         value = typed_value or self._value(target, sink, left_out)
-        moves, coarse = is_of_rows(self.value_format), self.include_schema or typed_value is not None
+        moves = is_of_rows(self.value_format)
+        coarse = has_times if typed_value is not None else _counted if self.include_schema else None
         template: RecordTemplate | TypedRecords
         if typed_key is not None:
             template = TypedRecords(to, TypedKey(sink, typed_key), value, moves, metadata)
@@ -282,6 +286,11 @@ class KafkaSink(TopicsOptions):
         key = {form.name(name): columns[name] for name in schema.primary_key}
         value = {name: column for name, column in columns.items() if name not in left_out}
         return self.typed_key(table, key), self.typed_value(table, value)
+
+
+def _counted(data_type: DataType) -> bool:
+    """Return whether the schema of `debezium-json` declares a type's times as counts of microseconds."""
+    return isinstance(data_type, (TimestampNTZType, TimeType))
 
 
 @lru_cache(maxsize=16)

@@ -17,6 +17,7 @@ from ingest.encode.upsert_encoder import UpsertEncoder
 from ingest.formats import WrittenKeyFormatName, WrittenUpsertFormatName, value_of
 from ingest.formats.template import ColumnRef, ValueTemplate, json_cells
 from ingest.model.schema import TableSchema
+from ingest.model.values import has_times
 from ingest.sinks.topics import TopicsOptions
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ class UpsertKafka(TopicsOptions):
             made = TypedRecords(to, key, value, True, self.record_metadata(sink))
             return ChangeEncoder(
                 table, source.schema, sink, made.render, inference, key_from_message=keyed,
-                coarse=typed_value is not None,
+                coarse=None if typed_value is None else has_times,
             )  # fmt: skip
         template = RecordTemplate(to, self._key(target, sink), value, True, self.record_metadata(sink))
         return ChangeEncoder(
