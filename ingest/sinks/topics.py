@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from ingest.component.files import Files
     from ingest.formats.template import Segments
-    from ingest.formats.written import ChangeBytes, RowBytes
+    from ingest.formats.written import ChangeBytes, RowBytes, WrittenFormat
     from ingest.kafka.transactions import TransactionalWriter
     from ingest.kafka.writer import KafkaWriter
     from ingest.model.schema import Column, TableSchema
@@ -220,8 +220,8 @@ class TopicsOptions(KafkaConnection, SinkOptions):
         """
         if not hasattr(self._key_options, "row_writer"):
             return None
-        made: RowBytes = self._key_options.row_writer(self._place("key", table), columns)
-        return made
+        chosen: WrittenFormat = self._key_options
+        return chosen.row_writer(self._place("key", table), columns)
 
     def typed_value(self, table: TableId, columns: Mapping[str, Column]) -> Upserts | ChangeBytes | None:
         """Return the function that makes values of a format with schemas; None for another format. Raise RowError."""
