@@ -8,11 +8,7 @@ Rules: docs/spec/avro.md#messages.
 
 from __future__ import annotations
 
-from math import isfinite
-from struct import Struct
 from typing import TYPE_CHECKING, Any, TypeAlias
-
-from ingest.model.floats import shortest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,14 +19,6 @@ if TYPE_CHECKING:
 
 class AvroError(Exception):
     """Error about a message whose bytes do not follow its schema."""
-
-
-class NotANumber(ValueError):
-    """Error about a number that JSON cannot say."""
-
-
-_FLOAT = Struct("<f")
-_DOUBLE = Struct("<d")
 
 
 def read_null(_: bytes, at: int) -> tuple[None, int]:
@@ -79,29 +67,6 @@ def read_int(data: bytes, at: int) -> tuple[int, int]:
         msg = "an int has more than 32 bits"
         raise AvroError(msg)
     return value, at
-
-
-def read_float(data: bytes, at: int) -> tuple[float, int]:
-    """Read a number of 32 bits, as the number of the fewest digits that reads back to it. Raise NotANumber."""
-    piece = data[at : at + 4]
-    if len(piece) < 4:
-        raise IndexError
-    return shortest(_finite(_FLOAT.unpack(piece)[0])), at + 4
-
-
-def read_double(data: bytes, at: int) -> tuple[float, int]:
-    """Read a number of 64 bits. Raise NotANumber."""
-    piece = data[at : at + 8]
-    if len(piece) < 8:
-        raise IndexError
-    return _finite(_DOUBLE.unpack(piece)[0]), at + 8
-
-
-def _finite(value: float) -> float:
-    if not isfinite(value):
-        msg = f"{value}, which JSON cannot say"
-        raise NotANumber(msg)
-    return value
 
 
 def read_bytes(data: bytes, at: int) -> tuple[bytes, int]:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from ingest.avro import primitives
 from ingest.avro.logical import logical, small_integer
-from ingest.avro.primitives import AvroError, NotANumber
+from ingest.avro.primitives import AvroError
 from ingest.avro.schema import SchemaError, smallest
-from ingest.model import types
+from ingest.model import floats, types
 from ingest.model.data_type import DecimalType, NullType
+from ingest.model.floats import NotANumber
 from ingest.model.reject import Contradiction, RowError
 
 if TYPE_CHECKING:
@@ -26,8 +27,8 @@ _PLAIN: dict[str, tuple[DataType, Read]] = {
     "boolean": (types.BOOLEAN, primitives.read_boolean),
     "int": (types.INT, primitives.read_int),
     "long": (types.BIGINT, primitives.read_long),
-    "float": (types.FLOAT, primitives.read_float),
-    "double": (types.DOUBLE, primitives.read_double),
+    "float": (types.FLOAT, floats.read_float),
+    "double": (types.DOUBLE, floats.read_double),
     "bytes": (types.BYTES, primitives.read_bytes),
     "string": (types.STRING, primitives.read_string),
 }

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
 import msgspec
 from pydantic import AfterValidator, Field
 
-from ingest.avro.primitives import NotANumber
 from ingest.formats.positional import PositionalOptions
 from ingest.formats.raw_values import READABLE, charset_of, codec_of
 from ingest.formats.template import ColumnRef
 from ingest.model import types
 from ingest.model.change import TOMBSTONE, InlineSchema, Kind, Reject
+from ingest.model.floats import NotANumber
 from ingest.model.reject import RowError
 from ingest.model.table import show
 

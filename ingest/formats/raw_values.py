@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
-from ingest.avro.primitives import read_double, read_float
 from ingest.model.data_type import (
     BinaryType,
     BooleanType,
@@ -25,6 +24,7 @@ from ingest.model.data_type import (
     NullType,
     ShortType,
 )
+from ingest.model.floats import read_double, read_float
 from ingest.model.types import is_text
 
 if TYPE_CHECKING:
