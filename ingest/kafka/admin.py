@@ -33,6 +33,7 @@ from confluent_kafka.admin import (
 from ingest.errors import IngestError, TopicMissing, Unavailable
 from ingest.kafka.admin_connection import REQUEST_S, AdminConnection
 from ingest.kafka.client import close
+from ingest.kafka.committed_note import note_of
 from ingest.kafka.failures import error_of, is_settling, refuse
 from ingest.kafka.properties import CREATE, FALSE
 
@@ -182,7 +183,7 @@ class Cluster:
         for tp in found:
             if tp.error is not None:
                 raise self._link.explain(tp.error, what) from KafkaException(tp.error)
-        return {(tp.topic, tp.partition): (tp.offset, tp.metadata or "") for tp in found if tp.offset >= 0}
+        return {(tp.topic, tp.partition): (tp.offset, note_of(tp)) for tp in found if tp.offset >= 0}
 
     def _member(self, group: str) -> Consumer:
         """Return a consumer with this group id. It never joins the group and reads nothing."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+from ingest.kafka.committed_note import note_of
 from ingest.kafka.failures import ClientError
 from ingest.kafka.waiting import in_time
 
@@ -154,7 +155,7 @@ class Consumer(_Events):
         (found,) = self.client.committed([TopicPartition(topic, partition)], timeout=seconds)
         if found.error is not None:
             raise KafkaException(found.error)
-        return found.offset, found.metadata or ""
+        return found.offset, note_of(found)
 
     def close(self, seconds: float) -> bool:
         """See handle.Client."""

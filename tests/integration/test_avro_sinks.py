@@ -75,19 +75,20 @@ def test_upserts_in_avro_with_the_schema_of_each_version(
     done = pipeline.run()
     assert done.code == 0, done.err
     topic = pipeline.out("orders")
-    records = kafka.read(topic)
+    # Keys are in several partitions; of one key the order counts
+    records = sorted(kafka.read(topic), key=lambda one: reader.value(one.key)["id"])
     assert [(reader.value(one.key), reader.value(one.value)) for one in records] == [
         ({"id": 1}, {"id": 1, "name": "a"}),
-        ({"id": 2}, {"id": 2, "name": None}),
         ({"id": 1}, {"id": 1, "name": "b", "n": 1.5}),
+        ({"id": 1}, None),
+        ({"id": 2}, {"id": 2, "name": None}),
         ({"id": 2}, None),
         ({"id": 3}, {"id": 3, "name": "c", "n": None}),
-        ({"id": 1}, None),
     ]
     assert reader.subject(f"{topic}-value") == [1, 2]
     assert reader.subject(f"{topic}-key") == [1]
     assert len({one.key for one in records}) == 3
-    assert reader.schema(records[2].value or b"")["fields"] == [
+    assert reader.schema(records[1].value or b"")["fields"] == [
         {"name": "id", "type": "long"},
         {"name": "name", "type": ["null", "string"], "default": None},
         {"name": "n", "type": ["null", "double"], "default": None},
@@ -150,13 +151,14 @@ def test_a_schema_that_the_registry_refuses_stops_the_run(
     assert refused.code == 78
     assert f"refuses the schema for subject '{topic}-value'" in refused.err
     assert "change the compatibility that the registry demands" in refused.err
-    assert [reader.value(one.value) for one in kafka.read(topic)] == [{"id": 1, "n": 1}, {"id": 2, "n": 2}]
+    found = [reader.value(one.value) for one in kafka.read(topic)]
+    assert sorted(found, key=lambda row: row["id"]) == [{"id": 1, "n": 1}, {"id": 2, "n": 2}]
     assert reader.subject(f"{topic}-value") == [1]
     assert pipeline.run().code == 78
     ask(config, {"compatibility": "NONE"}, method="PUT")
     done = pipeline.run()
     assert done.code == 0, done.err
-    assert reader.value(kafka.read(topic)[-1].value) == {"id": 3, "n": "three"}
+    assert {"id": 3, "n": "three"} in [reader.value(one.value) for one in kafka.read(topic)]
 
 
 def test_a_sink_that_may_not_register_needs_the_schema_there(
@@ -218,7 +220,8 @@ def test_tables_of_one_topic_have_subjects_of_their_own(
     done = pipeline.run()
     assert done.code == 0, done.err
     records = kafka.read(all_of_them)
-    assert [reader.value(one.value)["after"] for one in records] == [{"id": 1}, {"id": "x"}]
+    rows = [reader.value(one.value)["after"] for one in records]
+    assert sorted(rows, key=str) == [{"id": "x"}, {"id": 1}]
     for name in ("orders", "users"):
         assert reader.subject(f"{all_of_them}-shop.{name}.Envelope") == [1]
 

@@ -36,7 +36,7 @@ def test_rows_go_from_one_topic_to_another(kafka: Kafka, ran: Any) -> None:
     with pytest.raises(AssertionError, match="malformed"):
         ran(COPY)
     ran(COPY.replace("  value.format: csv\n  scan", "  value.format: csv\n  csv.ignore-parse-errors: true\n  scan", 1))
-    assert [record.value for record in kafka.read("csv-sink")] == [b'2,"Alice, A.",', b'1,"Bob",42']
+    assert sorted(record.value or b"" for record in kafka.read("csv-sink")) == [b'1,"Bob",42', b'2,"Alice, A.",']
 
 
 def test_the_time_of_a_record_is_a_column(kafka: Kafka, ran: Any) -> None:
@@ -59,7 +59,7 @@ def test_messages_of_one_field_come_with_what_kafka_knows_of_them(kafka: Kafka, 
     assert (row["topic"], row["partition"], row["offset"], row["headers"]) == ("SourceKafkaTopic", 0, 0, {})
 
 
-def test_upserts_with_keys_in_csv_are_written_and_read(kafka: Kafka, ran: Any) -> None:
+def test_upserts_with_keys_in_csv_are_written_and_read(kafka: Kafka, ran: Any, tmp_path: Path) -> None:
     kafka.create("KafkaTopic")
     orders = [("1", "miniAppShop", 60.0), ("2", "appshop", 500.0), ("1", "miniAppShop", 61.0)]
     rows = [dict(zip(("order_id", "order_channel", "pay_amount"), order, strict=True)) for order in orders]
@@ -69,7 +69,8 @@ def test_upserts_with_keys_in_csv_are_written_and_read(kafka: Kafka, ran: Any) -
     assert sorted(record.key or b"" for record in written) == [b'"1"', b'"1"', b'"2"']
     (place,) = (record.partition for record in written if record.key == b'"2"')
     kafka.send("UpsertTopic", (b'"2"', None), partition=place)
-    lines = [line for line in ran(UPSERTED, "--checkpoint", "upserted").out.splitlines() if "> " in line]
+    kept = tmp_path / "upserted"
+    lines = [line for line in ran(UPSERTED, "--checkpoint", str(kept)).out.splitlines() if "> " in line]
     # Keys are in several partitions; of one key the order counts
     assert [line for line in lines if "[1," in line] == [
         "UpsertTopic> +I[1, miniAppShop, 60.0]", "UpsertTopic> -U[1, miniAppShop, 60.0]",

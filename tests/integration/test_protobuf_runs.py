@@ -89,13 +89,14 @@ def test_schemas_of_tables_are_registered_and_grow(kafka: Kafka, pipeline: Pipel
     topic = pipeline.out("orders")
     records = kafka.read(topic)
     keys, values = rows(registry, [one.key for one in records]), rows(registry, [one.value for one in records])
-    assert list(zip(keys, values, strict=True)) == [
+    # Keys are in several partitions; of one key the order counts
+    assert sorted(zip(keys, values, strict=True), key=lambda pair: pair[0]["id"]) == [
         ({"id": 1}, {"id": 1, "name": "a"}),
-        ({"id": 2}, {"id": 2, "name": None}),
         ({"id": 1}, {"id": 1, "name": "b", "n": 1.5}),
+        ({"id": 1}, None),
+        ({"id": 2}, {"id": 2, "name": None}),
         ({"id": 2}, None),
         ({"id": 3}, {"id": 3, "name": "c", "n": None}),
-        ({"id": 1}, None),
     ]
     assert len({one.key for one in records}) == 3
     versions = f"{registry}/subjects/{topic}-value/versions"
