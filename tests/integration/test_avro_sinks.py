@@ -77,7 +77,8 @@ def test_upserts_in_avro_with_the_schema_of_each_version(
     topic = pipeline.out("orders")
     # Keys are in several partitions; of one key the order counts
     records = sorted(kafka.read(topic), key=lambda one: reader.value(one.key)["id"])
-    assert [(reader.value(one.key), reader.value(one.value)) for one in records] == [
+    written: list[Any] = [(reader.value(one.key), reader.value(one.value)) for one in records]
+    assert written == [
         ({"id": 1}, {"id": 1, "name": "a"}),
         ({"id": 1}, {"id": 1, "name": "b", "n": 1.5}),
         ({"id": 1}, None),

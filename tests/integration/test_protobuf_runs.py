@@ -90,7 +90,8 @@ def test_schemas_of_tables_are_registered_and_grow(kafka: Kafka, pipeline: Pipel
     records = kafka.read(topic)
     keys, values = rows(registry, [one.key for one in records]), rows(registry, [one.value for one in records])
     # Keys are in several partitions; of one key the order counts
-    assert sorted(zip(keys, values, strict=True), key=lambda pair: pair[0]["id"]) == [
+    written: list[Any] = sorted(zip(keys, values, strict=True), key=lambda pair: pair[0]["id"])
+    assert written == [
         ({"id": 1}, {"id": 1, "name": "a"}),
         ({"id": 1}, {"id": 1, "name": "b", "n": 1.5}),
         ({"id": 1}, None),
