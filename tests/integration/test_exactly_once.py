@@ -285,3 +285,13 @@ def test_source_and_sink_may_be_different_clusters(kafka: Kafka, pipeline: Pipel
         assert not kafka.cluster.topics([pipeline.out("orders")])
     finally:
         sandbox.down(folder, wipe=True)
+
+
+def test_runs_with_native_code_and_without_take_over_from_each_other(kafka: Kafka, pipeline: Pipeline) -> None:
+    pipeline.write(sink="  sink.delivery-guarantee: exactly-once\n")
+    for i in range(4):
+        kafka.send(pipeline.topic, message("c", None, {"id": i}))
+        done = pipeline.run(env={"INGEST_NATIVE": "off"} if i % 2 else None)
+        assert done.code == 0, done.err
+    records = kafka.read(pipeline.out("orders"))
+    assert sorted(json.loads(record.value or b"")["id"] for record in records) == [0, 1, 2, 3]
