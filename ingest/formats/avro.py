@@ -13,24 +13,21 @@ from typing import TYPE_CHECKING, ClassVar, Final, Self
 from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 
 from ingest.component.options import OptionErrors, Options, is_written
-from ingest.formats.row_decoder import RowDecoder
-from ingest.schema.type_hints import TypeHints
+from ingest.formats.row_decoder import RowFormat
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    import msgspec
+    from collections.abc import Mapping
 
     from ingest.avro.messages import RowSchema
+    from ingest.formats.row_decoder import ReadRow
     from ingest.formats.written import Place, RowBytes
-    from ingest.model.change import InlineSchema, Reject
     from ingest.model.schema import Column
 
 _SCHEMA: Final = "avro.schema"
 _FILE: Final = "avro.schema-file"
 
 
-class Avro(Options):
+class Avro(RowFormat, Options):
     """Options of `value.format: avro`."""
 
     name: ClassVar[str] = "avro"
@@ -45,8 +42,6 @@ class Avro(Options):
     ignore_parse_errors: bool = Field(False, alias="avro.ignore-parse-errors")
     """Skip and count messages that cannot be parsed, without counting them as errors."""
 
-    form: ClassVar[None] = None
-    said: ClassVar[None] = None
     _text: str = PrivateAttr("")
 
     @model_validator(mode="after")
@@ -68,16 +63,7 @@ class Avro(Options):
             raise OptionErrors((key, f"{key}: the schema cannot be used: {exc}")) from exc
         return self
 
-    @property
-    def reading(self) -> TypeHints:
-        """The types and hints that inference goes by."""
-        return TypeHints()
-
-    def decoder(self, topic: str, *, keyed: bool = False) -> RowDecoder:
-        """Return a decoder for one split's records; `keyed`: it reads their keys, too: a null value is a delete."""
-        return RowDecoder(self.reader(), topic, keyed=keyed)
-
-    def reader(self) -> Callable[[bytes], tuple[msgspec.Raw, InlineSchema] | Reject]:
+    def reader(self) -> ReadRow:
         """Return a function that reads a key or a value: its row as JSON text with what it declares, or its reject."""
         return partial(_row_schema(self._text).decode, at=0)
 

@@ -12,47 +12,29 @@ from typing import TYPE_CHECKING, ClassVar, Self
 from pydantic import model_validator
 
 from ingest.formats.given_schema import check_given
-from ingest.formats.row_decoder import RowDecoder
+from ingest.formats.row_decoder import RowFormat
 from ingest.registry.options import RegistryOptions, keys_behind
-from ingest.schema.type_hints import TypeHints
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
-    import msgspec
-
+    from ingest.formats.row_decoder import ReadRow
     from ingest.formats.written import Place, RowBytes
-    from ingest.model.change import InlineSchema, Reject
     from ingest.model.schema import Column
 
 
-class AvroConfluent(RegistryOptions):
+class AvroConfluent(RowFormat, RegistryOptions):
     """Options of `value.format: avro-confluent`."""
 
     name: ClassVar[str] = "avro-confluent"
     model_config = keys_behind(name)
-
-    form: ClassVar[None] = None
-    said: ClassVar[None] = None
 
     @model_validator(mode="after")
     def _check_given(self) -> Self:
         check_given(self)
         return self
 
-    @property
-    def reading(self) -> TypeHints:
-        """The types and hints that inference goes by."""
-        return TypeHints()
-
-    def decoder(self, topic: str, *, keyed: bool = False) -> RowDecoder:
-        """Return a decoder for one split's records; `keyed`: it reads their keys, too: a null value is a delete.
-
-        Raise ConfigError. The decoder raises IngestError where the registry gives no answer.
-        """
-        return RowDecoder(self.reader(), topic, keyed=keyed)
-
-    def reader(self) -> Callable[[bytes], tuple[msgspec.Raw, InlineSchema] | Reject]:
+    def reader(self) -> ReadRow:
         """Return a function that reads a key or a value: its row as JSON text with what it declares, or its reject.
 
         Raise ConfigError. The function raises IngestError where the registry gives no answer.

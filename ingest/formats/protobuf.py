@@ -14,17 +14,14 @@ from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 
 from ingest.component.options import OptionErrors, Options, is_written
 from ingest.errors import IngestError
-from ingest.formats.row_decoder import RowDecoder
-from ingest.schema.type_hints import TypeHints
+from ingest.formats.row_decoder import RowFormat
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    import msgspec
+    from collections.abc import Iterable, Mapping
 
     from ingest.formats.protobuf_writing import ProtobufRows
+    from ingest.formats.row_decoder import ReadRow
     from ingest.formats.written import Place
-    from ingest.model.change import InlineSchema, Reject
     from ingest.model.schema import Column
     from ingest.protobuf.messages import RowSchema
 
@@ -35,7 +32,7 @@ CODES: Final = {"unknown-field": "a message of Protocol Buffers has a field that
 """Codes of rejects that only formats of Protocol Buffers have."""
 
 
-class Protobuf(Options):
+class Protobuf(RowFormat, Options):
     """Options of `value.format: protobuf`."""
 
     name: ClassVar[str] = "protobuf"
@@ -64,8 +61,6 @@ class Protobuf(Options):
     ignore_parse_errors: bool = Field(False, alias="protobuf.ignore-parse-errors")
     """Skip and count messages that cannot be parsed, without counting them as errors."""
 
-    form: ClassVar[None] = None
-    said: ClassVar[None] = None
     _content: bytes = PrivateAttr(b"")
     _written: bool = PrivateAttr(default=False)
     """True if a sink writes the format."""
@@ -101,16 +96,7 @@ class Protobuf(Options):
     def _schema(self) -> RowSchema:
         return _row_schema(self._content, self.message_name, self.read_defaults, self.unknown_fields == "ignore")
 
-    @property
-    def reading(self) -> TypeHints:
-        """The types and hints that inference goes by."""
-        return TypeHints()
-
-    def decoder(self, topic: str, *, keyed: bool = False) -> RowDecoder:
-        """Return a decoder for one split's records; `keyed`: it reads their keys, too: a null value is a delete."""
-        return RowDecoder(self.reader(), topic, keyed=keyed)
-
-    def reader(self) -> Callable[[bytes], tuple[msgspec.Raw, InlineSchema] | Reject]:
+    def reader(self) -> ReadRow:
         """Return a function that reads a key or a value: its row as JSON text with what it declares, or its reject."""
         return self._schema().decode
 

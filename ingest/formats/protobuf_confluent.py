@@ -13,24 +13,21 @@ from pydantic import Field, ValidationInfo, model_validator
 from ingest.component.options import OptionErrors, is_written
 from ingest.errors import IngestError
 from ingest.formats.protobuf import CODES, compiled, idle_options
-from ingest.formats.row_decoder import RowDecoder
+from ingest.formats.row_decoder import RowFormat
 from ingest.registry.options import RegistryOptions, keys_behind
-from ingest.schema.type_hints import TypeHints
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    import msgspec
+    from collections.abc import Mapping
 
     from ingest.formats.protobuf_writing import RegisteredRows
+    from ingest.formats.row_decoder import ReadRow
     from ingest.formats.written import Place
-    from ingest.model.change import InlineSchema, Reject
     from ingest.model.schema import Column
     from ingest.protobuf.message_types import MessageTypes
     from ingest.registry.client import Found
 
 
-class ProtobufConfluent(RegistryOptions):
+class ProtobufConfluent(RowFormat, RegistryOptions):
     """Options of `value.format: protobuf-confluent`."""
 
     name: ClassVar[str] = "protobuf-confluent"
@@ -72,22 +69,7 @@ class ProtobufConfluent(RegistryOptions):
         what = "sink" if self._written else "source"
         return [*super().warnings(), *((key, f"{key} has no effect for a {what}") for key in names)]
 
-    form: ClassVar[None] = None
-    said: ClassVar[None] = None
-
-    @property
-    def reading(self) -> TypeHints:
-        """The types and hints that inference goes by."""
-        return TypeHints()
-
-    def decoder(self, topic: str, *, keyed: bool = False) -> RowDecoder:
-        """Return a decoder for one split's records; `keyed`: it reads their keys, too: a null value is a delete.
-
-        Raise ConfigError. The decoder raises IngestError where the registry gives no answer.
-        """
-        return RowDecoder(self.reader(), topic, keyed=keyed)
-
-    def reader(self) -> Callable[[bytes], tuple[msgspec.Raw, InlineSchema] | Reject]:
+    def reader(self) -> ReadRow:
         """Return a function that reads a key or a value: its row as JSON text with what it declares, or its reject.
 
         Raise ConfigError. The function raises IngestError where the registry gives no answer.

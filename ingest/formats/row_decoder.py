@@ -1,10 +1,12 @@
-"""The decoder of formats whose values are rows: the topic is the table, and each value is an insert."""
+"""The part that formats share whose values are rows: the topic is the table, and each value is an insert."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from ingest.model.change import TOMBSTONE, Kind, Reject
+from ingest.schema.type_hints import TypeHints
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,3 +38,29 @@ class RowDecoder:
             return found
         row, declared = found
         return (self._table, Kind.INSERT, None, row, None, declared)
+
+
+class RowFormat(ABC):
+    """The part of an options model that is alike in formats whose messages say the types of their columns."""
+
+    form: ClassVar[None] = None
+    said: ClassVar[None] = None
+
+    @property
+    def reading(self) -> TypeHints:
+        """The types and hints that inference goes by."""
+        return TypeHints()
+
+    def decoder(self, topic: str, *, keyed: bool = False) -> RowDecoder:
+        """Return a decoder for one split's records; `keyed`: it reads their keys, too: a null value is a delete.
+
+        Raise as `reader` does. The decoder raises as the function that `reader` returns.
+        """
+        return RowDecoder(self.reader(), topic, keyed=keyed)
+
+    @abstractmethod
+    def reader(self) -> ReadRow:
+        """Return a function that reads a key or a value: its row as JSON text with what it declares, or its reject.
+
+        Where there is a schema registry, raise ConfigError; the function raises IngestError if that gives no answer.
+        """
