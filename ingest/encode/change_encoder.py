@@ -66,16 +66,27 @@ class RecordTemplate(NamedTuple):
 
     def _made(self, change: RowChange) -> Iterator[Record]:
         value = self.value(change.kind, change.before, change.after)
-        if self.key is None:
-            if value is not None:
-                yield (self.destination, None, value)
-            return
-        key = fill(self.key, None, change.key)
-        if self.moves and all(cell.name in change.old_key for cell in self.key if isinstance(cell, ColumnRef)):
-            old = fill(self.key, None, change.old_key)
-            if old != key:
-                yield (self.destination, old, None)
-        yield (self.destination, key, value)
+        key = old = None
+        if self.key is not None:
+            key = fill(self.key, None, change.key)
+            if self.moves and all(cell.name in change.old_key for cell in self.key if isinstance(cell, ColumnRef)):
+                old = fill(self.key, None, change.old_key)
+        return records_of(self.destination, value, key, old)
+
+
+def records_of(destination: object, value: bytes | None, key: bytes | None, old: bytes | None) -> Iterator[Record]:
+    """Yield the records for a change.
+
+    `key` is None where records have no keys: then a change without a value has no record. `old` is the key that the
+    row had before, which then gets a null value; None where it is not known, or stays.
+    """
+    if key is None:
+        if value is not None:
+            yield (destination, None, value)
+        return
+    if old is not None and old != key:
+        yield (destination, old, None)
+    yield (destination, key, value)
 
 
 class ChangeEncoder:

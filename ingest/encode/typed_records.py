@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ingest.encode.change_encoder import records_of
 from ingest.formats.template import ColumnRef, fill
 from ingest.model.reject import RowError
 from ingest.model.types import is_text
@@ -89,14 +90,9 @@ class TypedRecords(NamedTuple):
 
     def _made(self, change: RowChange) -> Iterator[Record]:
         value = self.value(change.kind, change.before, change.after)
-        if self.key is None:
-            if value is not None:
-                yield (self.destination, None, value)
-            return
-        row = change.before if change.after is None else change.after
-        key = self.key.of(row or {}, change.key)
-        if self.moves and change.after is not None:
-            old = self.key.before(change)
-            if old is not None and old != key:
-                yield (self.destination, old, None)
-        yield (self.destination, key, value)
+        key = old = None
+        if self.key is not None:
+            row = change.before if change.after is None else change.after
+            key = self.key.of(row or {}, change.key)
+            old = self.key.before(change) if self.moves and change.after is not None else None
+        return records_of(self.destination, value, key, old)
