@@ -59,6 +59,10 @@ class Options(BaseModel):
         """Return the options whose files are not on this machine: for each its key, and why a run would stop."""
         return []
 
+    def for_keys(self) -> Self:
+        """Return the options of a format of values for keys that have no options of their own."""
+        return self
+
     def with_files(self, _files: Files) -> Self:
         """Return these options with what is in the files that they name; raises IngestError.
 

@@ -18,8 +18,6 @@ from ingest.config.filling import PREFIX
 from ingest.config.visible import shown_key
 from ingest.config.wording import names
 from ingest.formats import FORMATS, is_written_by_options
-from ingest.formats.positional import PositionalOptions
-from ingest.registry.options import RegistryOptions
 from ingest.sinks.sink import SinkOptions
 
 if TYPE_CHECKING:
@@ -199,8 +197,7 @@ class ModelReader:
                 self._document.report(span, f"{shown_key(_KEY + key)!r} is not possible {what}")
             return None if given.items else model
         if not given.items and isinstance(fmt, cls):
-            own = isinstance(fmt, PositionalOptions | RegistryOptions)
-            return model.with_key_format(fmt.for_keys() if own else fmt)
+            return model.with_key_format(fmt.for_keys())
         made = self.model(cls, given, plain_map(given), f"key.{name}", written=written)
         return None if made is None else model.with_key_format(made)
 
