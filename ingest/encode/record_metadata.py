@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 HEADERS: Final = "headers"
 TIMESTAMP: Final = "timestamp"
 WRITABLE: Final = (HEADERS, TIMESTAMP)
-"""What of a record a column may say (`metadata.list` of a sink)."""
+"""The facts of a record that a column may say (`metadata.list` of a sink)."""
 _NULL: Final = b"null"
 _WRONG: Final = "bad-metadata"
 

@@ -75,11 +75,11 @@ class ExtraColumns:
     as_string: bool = False
     """True if the format's options say that every value is a text."""
     key_fields: tuple[str, ...] = ()
-    """Those of the key's fields that are columns, in this order, without the prefix. None: all of them."""
+    """The fields of the key that are columns, in this order, without the prefix. None: all of them."""
     except_key: bool = False
     """True if a column that is in the key and in the value is the key's."""
     as_bytes: frozenset[str] = frozenset()
-    """Those of `__raw_key__` and `__raw_value__` that are BYTES."""
+    """The columns among `__raw_key__` and `__raw_value__` that are BYTES."""
 
     def __bool__(self) -> bool:
         """Return whether there is anything to do."""

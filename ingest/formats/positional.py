@@ -57,4 +57,4 @@ class PositionalOptions(Options):
 
     def reader_of(self, table: TableId) -> Callable[[bytes], tuple[msgspec.Raw, InlineSchema] | Reject]:
         """Return a function that reads the keys of a table: a row as JSON text with what it declares, or a reject."""
-        raise NotImplementedError
+        raise NotImplementedError  # each such format has its own, and a parent is no format

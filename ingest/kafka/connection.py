@@ -86,7 +86,8 @@ class KafkaConnection(Labelled):
         return self
 
     _contents: Mapping[str, str | bytes] = PrivateAttr(default_factory=dict)
-    """What is in the files that the driver has read, by librdkafka's properties. No checkpoint and no event has it."""
+    """The contents of the files that the driver has read, by librdkafka's properties. No checkpoint and no event has
+    them."""
 
     def with_files(self, files: Files) -> Self:
         """Return these options with what is in the files that their properties name; raises IngestError."""

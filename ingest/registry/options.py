@@ -121,7 +121,7 @@ class RegistryOptions(Options):
     """Skip and count messages that cannot be parsed, without counting them as errors."""
 
     _contents: Mapping[str, str] = PrivateAttr(default_factory=dict)
-    """What was in the stores that the driver has read, by properties of the registry's client."""
+    """The contents of the stores that the driver has read, by properties of the registry's client."""
 
     _written: bool = PrivateAttr(default=False)
     """True if a sink writes the format."""

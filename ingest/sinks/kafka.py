@@ -74,7 +74,7 @@ class KafkaSink(TopicsOptions):
     unless `sink.add-tableId-to-key-enabled` is true. A table that lacks one of them is a reject."""
 
     key_prefix: str = Field("", alias="key.fields-prefix")
-    """What the keys' columns begin with in the table, and not in the keys that are written. Needs
+    """The beginning of the names of the keys' columns in the table, which the keys that are written do not have. Needs
     `value.fields-include: EXCEPT_KEY`."""
 
     fields_include: Literal["ALL", "EXCEPT_KEY"] = Field("ALL", alias="value.fields-include")
