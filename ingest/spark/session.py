@@ -70,6 +70,7 @@ class Session:
         `sql`: whether rows will go through Spark SQL, so that Java has more to do than to hand tasks out.
         """
         self._log = log
+        self._ended = False
         self._submitted = SUBMITTED in os.environ
         log.parent.mkdir(parents=True, exist_ok=True)
         if log.exists() and log.stat().st_size > _MAX_LOG:
@@ -231,7 +232,13 @@ class Session:
         _forget()
 
     def stop(self) -> None:
-        """End Spark and its Java process."""
+        """End Spark and its Java process, if they have not been ended.
+
+        A Java that this process has joined may still listen when it is ended, and answer nobody.
+        """
+        if self._ended:
+            return
+        self._ended = True
         with suppress(Exception):  # Java may be gone already; that was the error then, not this
             self._sc.stop()
         _forget()

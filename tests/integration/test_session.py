@@ -44,3 +44,28 @@ def test_a_session_does_not_look_for_the_java_of_the_one_before(tmp_path: Path) 
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert done.stdout.splitlines() == ["1", "2", "Cannot run multiple SparkContexts at once", "still here", "3"]
     assert "ResourceWarning" not in done.stderr
+
+
+_TWICE = """\
+import sys
+from pathlib import Path
+
+from ingest.spark.session import Session
+
+if __name__ == "__main__":
+    session = Session("test", "local[1]", {}, lock=None, log=Path(sys.argv[1]) / "spark.log")
+    end, ended = session._end, []
+    session._end = lambda gateway: ended.append(end(gateway))
+    session.stop()
+    session.stop()
+    print(len(ended))
+"""
+
+
+@pytest.mark.usefixtures("java")
+def test_a_session_is_ended_once(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(_TWICE)
+    command = [sys.executable, str(program), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    assert done.stdout == "1\n"
