@@ -51,8 +51,9 @@ def without_nulls(line: str) -> str:
     topic, rest = line.split(" ", 1)
     end = json.JSONDecoder().raw_decode(rest)[1] if rest.startswith("{") else rest.index(" ")  # keys may have blanks
     key, value = rest[:end], rest[end + 1 :]
-    row = json.loads(value)
-    return f"{topic} {key} {value if row is None else json.dumps({k: v for k, v in row.items() if v is not None})}"
+    if not value.startswith("{"):
+        return line
+    return f"{topic} {key} {json.dumps({k: v for k, v in json.loads(value).items() if v is not None})}"
 
 
 @pytest.fixture

@@ -174,7 +174,12 @@ class Background(subprocess.Popen[str]):
     def communicate(self, input: str | None = None, timeout: float | None = None) -> tuple[str, str]:  # noqa: A002
         """Wait for the end; stdout and stderr as text."""
         assert input is None
-        self.wait(timeout)
+        try:
+            self.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.kill()  # it would slow the tests after this one
+            self.wait()
+            raise
         out, err = (file.read_text() for file in self._files)
         return out, err
 
