@@ -8,6 +8,8 @@
 /* Most digits behind a decimal's point, and most zeros before it: with all else that is no more than MAX_MADE */
 #define MAX_SCALE 38
 #define MAX_ZEROS 16
+/* Most bytes of an integer */
+#define MAX_BYTES 16
 
 typedef struct {
     char room[40];
@@ -16,14 +18,10 @@ typedef struct {
     bool minus;
 } Unscaled;
 
-/* Read an integer by its bytes, most significant first, in base64. */
-static bool read_integer_bytes(const Field *field, Unscaled *made)
+/* Read an integer by its bytes, most significant first. */
+static bool read_integer(const uint8_t *bytes, int64_t count, Unscaled *made)
 {
-    uint8_t bytes[16];
-    if (field->kind != JSON_STRING || field->flags)
-        return false;
-    int64_t count = read_base64(field->text + 1, field->size - 2, bytes, sizeof bytes);
-    if (count < 1 || count > (int64_t)sizeof bytes)
+    if (count < 1 || count > MAX_BYTES)
         return false;
     made->minus = bytes[0] >> 7;
     unsigned __int128 value = made->minus ? ~(unsigned __int128)0 : 0;
@@ -37,6 +35,15 @@ static bool read_integer_bytes(const Field *field, Unscaled *made)
     made->digits = start;
     made->size = end - start;
     return true;
+}
+
+/* Read an integer by its bytes in base64. */
+static bool read_integer_bytes(const Field *field, Unscaled *made)
+{
+    uint8_t bytes[MAX_BYTES];
+    if (field->kind != JSON_STRING || field->flags)
+        return false;
+    return read_integer(bytes, read_base64(field->text + 1, field->size - 2, bytes, MAX_BYTES), made);
 }
 
 /* Write a number with all its digits, `scale` of them behind its point, and return where that ends. */
@@ -68,6 +75,19 @@ static char *put_decimal(char *p, const Unscaled *number, int64_t scale)
     int64_t rest = whole > 0 ? scale : size;
     memcpy(p, number->digits + (size - rest), (size_t)rest);
     return p + rest;
+}
+
+/* Write a number by its bytes, most significant first, and return where that ends; NULL for what the reference has to look
+   at. Without digits that it may have at most (`precision` 0) a scale that is no type's is right, too. `to` has MAX_MADE
+   bytes of room. */
+char *put_unscaled(char *to, const uint8_t *bytes, size_t count, int64_t precision, int64_t scale)
+{
+    Unscaled number;
+    if (scale > MAX_SCALE || scale < -MAX_ZEROS || count > MAX_BYTES || !read_integer(bytes, (int64_t)count, &number))
+        return NULL;
+    if (precision && (scale < 0 || scale > precision || number.size > precision))
+        return NULL;
+    return put_decimal(to, &number, scale);
 }
 
 /* Read a number, or one by its bytes. */

@@ -9,8 +9,8 @@ from libc.string cimport memcpy
 
 from ingest.native.codes cimport CSV_BOOLEAN, CSV_KINDS, CSV_NUMBER, CSV_TEXT
 from ingest.native.messages cimport Change
-from ingest.native.metadata cimport MAX_ESCAPE, MAX_TEXT, put_escaped
-from ingest.native.scan cimport MAX_FIELDS, is_same, scan_number, scan_row
+from ingest.native.metadata cimport MAX_TEXT
+from ingest.native.scan cimport MAX_ESCAPE, MAX_FIELDS, is_same, put_escaped, put_quoted_text, scan_number, scan_row
 from ingest.native.table cimport text_of_bytes
 from ingest.native.workspace cimport Workspace, room_for
 
@@ -83,7 +83,6 @@ cdef bint put_typed(int kind, const char *p, const char *end, char **to) noexcep
 cdef const char *put_field(CsvForm form, int kind, const char *p, const char *end, char **to) noexcept nogil:
     """Write a field as JSON has its value, and return where it ends; NULL for a fallback."""
     cdef const char *stop
-    cdef char *out
     if p < end and form.quote and p[0] == form.quote:
         return put_quoted(form, p, end, to) if kind == CSV_TEXT else NULL
     stop = end_of_plain(form, p, end)
@@ -93,14 +92,7 @@ cdef const char *put_field(CsvForm form, int kind, const char *p, const char *en
         return stop
     if kind != CSV_TEXT:
         return stop if put_typed(kind, p, stop, to) else NULL
-    out = to[0]
-    out[0] = b'"'
-    out += 1
-    while p < stop:
-        out = put_escaped(out, <uint8_t> p[0])
-        p += 1
-    out[0] = b'"'
-    to[0] = out + 1
+    to[0] = put_quoted_text(to[0], p, <size_t> (stop - p))
     return stop
 
 

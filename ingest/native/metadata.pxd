@@ -3,7 +3,7 @@
 
 cimport cython
 
-from libc.stdint cimport int32_t, uint8_t
+from libc.stdint cimport int32_t
 
 from ingest.native.records cimport RawRecord
 from ingest.native.scan cimport Field, Row, Text
@@ -11,7 +11,6 @@ from ingest.native.scan cimport Field, Row, Text
 cdef enum:
     MAX_HEADERS = 32          # of a record, as columns: each is compared with the others
     MAX_COLUMNS = 16
-    MAX_ESCAPE = 6            # bytes of a character that JSON has with an escape
     MAX_TEXT = 1 << 24        # bytes of a text that is written with escapes; there is room for six times as many
 
 
@@ -47,5 +46,4 @@ cdef class MetadataColumns:
     cdef bint is_in(self, const Row *row) noexcept nogil
     cdef bint clashes(self, const Row *row) noexcept nogil
 
-cdef char *put_escaped(char *to, uint8_t byte) noexcept nogil
 cdef char *add_columns(const RecordColumns *about, Row *row, int32_t *types, char *to) noexcept nogil

@@ -10,8 +10,8 @@ from ingest.native.codes cimport (
 )
 from ingest.native.records cimport Header, RawRecord, RecordMetadata
 from ingest.native.scan cimport (
-    BASE64_SIZE, HAS_ESCAPES, JSON_INT, JSON_NULL, JSON_OBJECT, JSON_STRING, Field, Row, Text, has_text, is_named, is_utf8,
-    put_base64, put_int, put_timestamp, scan_plain,
+    BASE64_SIZE, HAS_ESCAPES, JSON_INT, JSON_NULL, JSON_OBJECT, JSON_STRING, MAX_ESCAPE, Field, Row, Text, has_text,
+    is_named, is_utf8, put_base64, put_int, put_quoted_text, put_timestamp, scan_plain,
 )
 from ingest.native.table cimport text_of_bytes
 
@@ -32,47 +32,13 @@ cdef char *put_text(char *to, const char *text, size_t size) noexcept nogil:
     return to + size + 2
 
 
-cdef char *put_escaped(char *to, uint8_t byte) noexcept nogil:
-    """Write a character of one byte as JSON has it within a text, and return where that ends."""
-    cdef const char *hex = "0123456789abcdef"
-    cdef char short = 0
-    if byte == b'"' or byte == b'\\':
-        short = <char> byte
-    elif byte == 8:
-        short = b'b'
-    elif byte == 9:
-        short = b't'
-    elif byte == 10:
-        short = b'n'
-    elif byte == 12:
-        short = b'f'
-    elif byte == 13:
-        short = b'r'
-    elif byte >= 32:
-        to[0] = <char> byte
-        return to + 1
-    to[0] = b'\\'
-    if short:
-        to[1] = short
-        return to + 2
-    memcpy(to + 1, b"u00", 3)
-    to[4], to[5] = hex[byte >> 4], hex[byte & 15]
-    return to + MAX_ESCAPE
-
-
 cdef char *put_any_text(char *to, const char *text, size_t size) noexcept nogil:
     """Write a text with its quotes, or null, and return where that ends; NULL for what is no UTF-8."""
-    cdef size_t i
     if text == NULL:
         return put_null(to)
     if size > <size_t> MAX_TEXT or not is_utf8(text, size):
         return NULL
-    to[0] = b'"'
-    to += 1
-    for i in range(size):
-        to = put_escaped(to, <uint8_t> text[i])
-    to[0] = b'"'
-    return to + 1
+    return put_quoted_text(to, text, size)
 
 
 cdef char *put_null(char *to) noexcept nogil:

@@ -1,7 +1,7 @@
 # cython: language_level=3
 """The leaf functions in C: scan.h and values.h."""
 
-from libc.stdint cimport int64_t, uint8_t, uint32_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 
 cdef extern from "scan.h" nogil:
@@ -58,6 +58,7 @@ cdef extern from "scan.h" nogil:
 cdef extern from "values.h" nogil:
     enum:
         MAX_MADE
+        MAX_ESCAPE
 
     bint is_number(const Field *field)
     bint fits_int(const Field *field, int64_t bits)
@@ -70,11 +71,16 @@ cdef extern from "values.h" nogil:
     bint fits_fine_timestamp(const Field *field, char separator, bint zoned)
     bint fits_fine_time(const Field *field)
     int64_t read_base64(const char *text, uint32_t size, uint8_t *to, uint32_t most)
+    char *put_date(char *to, int64_t days)
+    char *put_time(char *to, uint64_t micros)
     char *put_timestamp(char *to, int64_t micros, char separator)
     char *put_int(char *to, int64_t value)
     char *put_base64(char *to, const char *from_, size_t size)
     size_t BASE64_SIZE(size_t size)
     char *put_json_text(char *to, const char *p, uint32_t size)
+    char *put_escaped(char *to, uint8_t byte)
+    char *put_quoted_text(char *to, const char *p, size_t size)
+    char *put_unscaled(char *to, const uint8_t *bytes, size_t count, int64_t precision, int64_t scale)
     int64_t int_of(const Field *field)
     bint key_text(const Field *field, Text *text)
     bint read_unquoted(Field *field)

@@ -258,6 +258,48 @@ int64_t read_base64(const char *text, uint32_t size, uint8_t *to, uint32_t most)
     return made;
 }
 
+/* -- Texts --------------------------------------------------------------------------------------------------------- */
+
+/* Write a character of one byte as JSON has it within a text, and return where that ends. */
+char *put_escaped(char *to, uint8_t byte)
+{
+    static const char hex[] = "0123456789abcdef", names[] = "btn?fr"; /* from 8 on; 11 has no short name */
+    if (byte >= 0x20 && byte != '"' && byte != '\\') {
+        *to++ = (char)byte;
+        return to;
+    }
+    *to++ = '\\';
+    if (byte >= 0x20)
+        *to++ = (char)byte;
+    else if (byte >= '\b' && byte <= '\r' && byte != '\v')
+        *to++ = names[byte - '\b'];
+    else {
+        memcpy(to, "u00", 3);
+        to[3] = hex[byte >> 4];
+        to[4] = hex[byte & 15];
+        to += 5;
+    }
+    return to;
+}
+
+/* Write a text as JSON has it, in quotes, and return where that ends. `to` has room for MAX_ESCAPE times its size, two
+   quotes. The text is UTF-8. */
+char *put_quoted_text(char *to, const char *p, size_t size)
+{
+    const char *end = p + size;
+    *to++ = '"';
+    while (p < end) {
+        const char *stop = scan_plain(p, end);
+        memcpy(to, p, (size_t)(stop - p));
+        to += stop - p;
+        p = stop;
+        if (p < end)
+            to = put_escaped(to, (uint8_t)*p++);
+    }
+    *to++ = '"';
+    return to;
+}
+
 /* -- JSON in JSON, and keys ---------------------------------------------------------------------------------------- */
 
 /* Write JSON as a text that holds it, without its white space, and return where that ends. `to` has room for twice its

@@ -13,6 +13,8 @@
 #define MAX_MADE 64
 /* Microseconds of a day */
 #define DAY 86400000000LL
+/* Most bytes of a character that JSON has with an escape */
+#define MAX_ESCAPE 6
 /* Most bytes that base64 has of so many bytes, with two quotes */
 #define BASE64_SIZE(size) (((size) + 2) / 3 * 4 + 2)
 /* Most characters of a number in a key; the limit of zeros in model/keytext.py is no lower */
@@ -54,6 +56,9 @@ char *put_timestamp(char *to, int64_t micros, char separator);
 char *put_int(char *to, int64_t value);
 char *put_base64(char *to, const char *from, size_t size);
 char *put_json_text(char *to, const char *p, uint32_t size);
+char *put_escaped(char *to, uint8_t byte);
+char *put_quoted_text(char *to, const char *p, size_t size);
+char *put_unscaled(char *to, const uint8_t *bytes, size_t count, int64_t precision, int64_t scale);
 int64_t int_of(const Field *field);
 
 bool key_text(const Field *field, Text *text);
