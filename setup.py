@@ -10,21 +10,28 @@ from setuptools import Extension, setup
 
 NATIVE = Path("ingest/native")
 KAFKA = Path("ingest/kafka/native")
+AVRO = Path("ingest/avro/native")
 LEAVES = ["ingest/native/scan.c", "ingest/native/values.c", "ingest/native/readings.c", "ingest/native/bytes.c"]
 # What a module includes or cimports may be any of them: a change of one builds all anew
-SOURCES = [str(path) for kind in ("*.pxd", "*.h") for folder in (NATIVE, KAFKA) for path in sorted(folder.glob(kind))]
+SOURCES = [
+    str(path) for kind in ("*.pxd", "*.h") for folder in (NATIVE, KAFKA, AVRO) for path in sorted(folder.glob(kind))
+]
 WITHOUT_LEAVES = {"codes", "records", "workspace", "table", "arrow", "object_record", "row_encoder", "transform_rows"}
 FLAGS = ["-O3", "-std=gnu11"]
 
 
 def native() -> list[Extension]:
-    """Return an extension for each Cython module of `ingest.native`."""
+    """Return an extension for each Cython module of `ingest.native` and of `ingest.avro.native`."""
     made = []
-    for path in sorted(NATIVE.glob("*.pyx")):
+    for path in sorted([*NATIVE.glob("*.pyx"), *AVRO.glob("*.pyx")]):
         sources = [str(path)] if path.stem in WITHOUT_LEAVES else [str(path), *LEAVES]
         depends = [*SOURCES, *LEAVES]
-        name = f"ingest.native.{path.stem}"
-        made.append(Extension(name, sources, depends=depends, extra_compile_args=FLAGS, optional=True))
+        name = ".".join(path.with_suffix("").parts)
+        made.append(
+            Extension(
+                name, sources, depends=depends, include_dirs=[str(NATIVE)], extra_compile_args=FLAGS, optional=True
+            )
+        )
     return made
 
 

@@ -14,6 +14,7 @@ from harness import INGEST, Kafka, Pipeline, free_port
 from hypothesis import HealthCheck, settings
 from shared_java import SharedJava
 
+from ingest.avro import native_nodes
 from ingest.config.masking import SEEN
 from ingest.kafka import handle
 from ingest.native import native
@@ -83,6 +84,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     missing = [] if native.BUILT else ["ingest.native"]
     if "client" in mark.args and (why := handle.unusable()):
         missing.append(f"ingest.kafka.native ({why})")
+    if "avro" in mark.args and not native_nodes.BUILT:
+        missing.append("ingest.avro.native")
     if missing:
         said = f"not compiled, or not in use: {', '.join(missing)}"
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(said)

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from ingest.avro.schema import Node
     from ingest.model.data_type import DataType
 
-_IMAGES: Final = ("before", "after")
-_TABLE: Final = ("db", "schema", "table")
+IMAGES: Final = ("before", "after")
+TABLE: Final = ("db", "schema", "table")
 """The members of `source` that say which table a row is of."""
 
 
@@ -36,17 +36,24 @@ class EnvelopeReader:
             raise SchemaError(msg)
         self.names = frozenset(one.name for one in node.fields)
         """Names of the envelope's members."""
+        self.node = node
+        """Schema of the envelope."""
         compiler = Compiler()
+        self.wanted: dict[str, Node] = {}
+        """Schemas of the members that are asked for, in their order."""
         rows: dict[int, RowReader] = {}
         fields: list[tuple[str | None, Read]] = []
         for one in node.fields:
-            row = _row_of(one.node) if one.name in _IMAGES and "op" in self.names else None
+            row = _row_of(one.node) if one.name in IMAGES and "op" in self.names else None
             if row is not None:
                 reader = rows.setdefault(id(row), RowReader(row, compiler))
+                self.wanted[one.name] = one.node
                 fields.append((one.name, _image(one.node, reader)))
             elif one.name == "source" and one.node.kind == "record":
-                fields.append((one.name, _some(one.node, _TABLE, compiler)))
+                self.wanted[one.name] = one.node
+                fields.append((one.name, _some(one.node, TABLE, compiler)))
             elif one.name == "op":
+                self.wanted[one.name] = one.node
                 fields.append((one.name, compiler.compile(one.node)[1]))
             else:
                 fields.append((None, compiler.passed(one.node)))

@@ -12,7 +12,7 @@ from uuid import UUID
 
 import msgspec
 
-from ingest.avro.primitives import AvroError, converted, read_bytes, read_int, read_long
+from ingest.avro.primitives import AvroError, converted, read_bytes, read_int, read_long, read_null
 from ingest.avro.schema import LOGICAL
 from ingest.model import temporal, types
 from ingest.model.data_type import DecimalType, TimeType
@@ -200,8 +200,26 @@ _CONNECT: Final[dict[str, Logical]] = {
 }
 
 
+_IN_MILLIS: Final = frozenset({
+    "time-millis", "timestamp-millis", "local-timestamp-millis", "io.debezium.time.Time", "io.debezium.time.Timestamp",
+    "org.apache.kafka.connect.data.Time", "org.apache.kafka.connect.data.Timestamp",
+})  # fmt: skip
+
+
+def counts_millis(node: Node) -> bool:
+    """Return whether a time or a time stamp is counted in milliseconds; others are in microseconds."""
+    found = _known(node, read_null)
+    return found is not None and found[0] in _IN_MILLIS
+
+
 def logical(node: Node, read: Read) -> tuple[DataType, Read] | None:
-    """Return the column type and the reader of a node with a logical type that is known; else None.
+    """Return the column type and the reader of a node with a logical type that is known; else None."""
+    found = _known(node, read)
+    return None if found is None else found[1]
+
+
+def _known(node: Node, read: Read) -> tuple[str, tuple[DataType, Read]] | None:
+    """Return the logical type of a node by its name, with its column type and reader; None where none is known.
 
     What Connect says (`connect.name`) comes first: it is what the source meant, and the same as in Debezium's JSON.
     """
@@ -210,7 +228,7 @@ def logical(node: Node, read: Read) -> tuple[DataType, Read] | None:
         found = names.get(name) if isinstance(name, str) else None
         made = None if found is None else found(node, read)
         if made is not None:
-            return made
+            return str(name), made
     return None
 
 

@@ -6,11 +6,12 @@ Rules: docs/spec/avro.md#messages.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from ingest.avro.envelopes import EnvelopeReader
+from ingest.avro.native_nodes import members_reader, row_reader
 from ingest.avro.resolution import Resolver
 from ingest.avro.rows import MALFORMED, Compiler, RowReader, ended, why_malformed
 from ingest.model.change import InlineSchema, Reject, Skip
@@ -30,6 +31,7 @@ class RowSchema:
     def __init__(self, node: Node, given: Node | None = None) -> None:
         """Compile a record's schema. `given`: the schema that the messages are read as. Raise SchemaError."""
         self.reader = RowReader(node if given is None else given, Compiler())
+        self._native = row_reader(node if given is None else given)
         self._resolve = None if given is None else Resolver().resolve(node, given)
         self.declared = InlineSchema(self.reader.types)
         """The types of columns, as messages declare them."""
@@ -37,6 +39,9 @@ class RowSchema:
     def row(self, message: bytes, at: int) -> msgspec.Raw:
         """Return the row from a place to the end of a message, as JSON text. Raise one of FAILURES."""
         message, at = _resolved(self._resolve, message, at)
+        text = None if self._native is None else self._native.read(message, at)
+        if text is not None:
+            return msgspec.Raw(text)
         row, at = self.reader.read(message, at)
         ended(message, at)
         return msgspec.Raw(msgspec.json.encode(row))
@@ -58,17 +63,24 @@ class EnvelopeSchema:
         self._resolve = None
         if given is not None and "op" in self._reader.names:
             self._reader, self._resolve = EnvelopeReader(given), Resolver().resolve(node, given)
+        self._native = members_reader(self._reader.node, self._reader.wanted)
         self.other = None if "op" in self._reader.names else _no_op(self._reader.names)
         """The result of decoding a message without `op`; None for an envelope."""
         self.declared = InlineSchema(self._reader.types)
         """The types of the rows' columns, as messages declare them."""
 
-    def read(self, message: bytes, at: int) -> dict[str, Any]:
-        """Return the members from a place to the end of a message. Raise one of FAILURES."""
+    def read(self, message: bytes, at: int) -> dict[str, bytes | None]:
+        """Return the members from a place to the end of a message, as JSON texts. A null is None.
+
+        They are the rows, `op` and the table's names in `source`, as far as the schema has them. Raise one of FAILURES.
+        """
         message, at = _resolved(self._resolve, message, at)
+        texts = None if self._native is None else self._native.read_members(message, at)
+        if texts is not None:
+            return dict(zip(self._reader.wanted, texts, strict=True))
         envelope, at = self._reader.read(message, at)
         ended(message, at)
-        return envelope
+        return {name: None if value is None else msgspec.json.encode(value) for name, value in envelope.items()}
 
 
 def _resolved(resolve: Resolve | None, message: bytes, at: int) -> tuple[bytes, int]:

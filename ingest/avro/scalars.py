@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import msgspec
 
 from ingest.avro.defaults import number_bytes
+from ingest.avro.logical import counts_millis
 from ingest.avro.schema import LOGICAL, SchemaError
 from ingest.model import temporal, types
 from ingest.model.data_type import DecimalType, TimeType
@@ -35,11 +36,6 @@ _FLOAT = Struct("<f")
 _DOUBLE = Struct("<d")
 _is_decimal: Final = re.compile(rb"-?[0-9]{1,60}(?:\.[0-9]{1,60})?").fullmatch
 _is_whole: Final = re.compile(rb"-?[0-9]{1,20}").fullmatch
-_MILLIS: Final = frozenset({
-    "time-millis", "timestamp-millis", "local-timestamp-millis", "io.debezium.time.Time", "io.debezium.time.Timestamp",
-    "org.apache.kafka.connect.data.Time", "org.apache.kafka.connect.data.Timestamp",
-})  # fmt: skip
-"""Logical types that count milliseconds; others count microseconds."""
 
 
 def wrong(what: str) -> ValueError:
@@ -210,7 +206,7 @@ def scalar(node: Node, data_type: Any) -> Write:  # noqa: ANN401  (a column type
         if kind == "fixed":
             return partial(_write_fixed_decimal, precision=data_type.precision, scale=data_type.scale, size=node.size)
         return partial(_write_decimal, precision=data_type.precision, scale=data_type.scale)
-    unit = 1000 if {node.properties.get(LOGICAL), node.properties.get("connect.name")} & _MILLIS else 1
+    unit = 1000 if counts_millis(node) else 1
     if data_type == types.DATE:
         return _write_date
     if isinstance(data_type, TimeType):

@@ -7,7 +7,7 @@ their schema says. Rules: docs/spec/avro.md#debezium.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, Self
 
 import msgspec
 from pydantic import model_validator
@@ -18,6 +18,7 @@ from ingest.formats.metadata_columns import read_key
 from ingest.formats.unavailable import is_placeholder, may_hold_in_avro
 from ingest.model.cache import Cache
 from ingest.model.change import TOMBSTONE, Kind, Reject, Skip
+from ingest.model.jsontext import fields_of, object_of
 from ingest.registry.options import RegistryOptions, keys_behind
 from ingest.schema.type_hints import TypeHints
 
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
 
 HEAD: Final = 5
 """Bytes in front of the value: a zero and the id."""
-_KINDS: Final = {"c": Kind.INSERT, "r": Kind.INSERT, "u": Kind.UPDATE, "d": Kind.DELETE}
-_OTHER_OPS: Final = {"t": Skip("truncate"), "m": Skip("logical-decoding-message")}
+_KINDS: Final = {b'"c"': Kind.INSERT, b'"r"': Kind.INSERT, b'"u"': Kind.UPDATE, b'"d"': Kind.DELETE}
+_OTHER_OPS: Final = {b'"t"': Skip("truncate"), b'"m"': Skip("logical-decoding-message")}
 
 
 class DebeziumAvroConfluent(RegistryOptions):
@@ -73,6 +74,10 @@ class DebeziumAvroConfluent(RegistryOptions):
         return AvroChanges(rows, place.table)
 
 
+def _shown(op: bytes) -> str:
+    return repr(str(msgspec.json.decode(op))[:20])
+
+
 class DebeziumAvroDecoder:
     """Decodes one split."""
 
@@ -86,7 +91,7 @@ class DebeziumAvroDecoder:
         self._read_key = partial(read_row, schemas_of(options, RowSchema))
         self._envelopes = schemas_of(options, EnvelopeSchema, options.schema_text)
         self._failures, self._reject = FAILURES, reject
-        self._tables: Cache[tuple[Any, ...], TableId] = Cache(10_000, 4 << 20)
+        self._tables: Cache[bytes, TableId] = Cache(10_000, 4 << 20)
 
     def decode(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> list[Decoded]:
         """One result per value, in order. Raise IngestError where the registry gives no answer."""
@@ -101,10 +106,10 @@ class DebeziumAvroDecoder:
             return found.other
         try:
             envelope = found.read(value, HEAD)
-            op = envelope["op"]
-            kind = _KINDS.get(op) if isinstance(op, str) else None
+            op = envelope["op"] or b"null"
+            kind = _KINDS.get(op)
             if kind is None:
-                return _OTHER_OPS.get(str(op)) or Reject("unknown-op", f"op {str(op)[:20]!r} is none of c, r, u, d, t")
+                return _OTHER_OPS.get(op) or Reject("unknown-op", f"op {_shown(op)} is none of c, r, u, d, t")
             table = self._table_of(envelope.get("source"))
             if table is None:
                 return Reject("no-table", "source.table is missing, so the table is unknown")
@@ -112,11 +117,14 @@ class DebeziumAvroDecoder:
             if kind is Kind.DELETE:
                 after = None
             elif after is None:
-                return Reject("no-after", f"op {op!r} needs an after image", table)
-            elif may_hold_in_avro(value) and (column := self._restore(before, after)) is not None:
-                why = f"column {column!r} was not sent (it is unchanged) and the before image lacks it"
-                return Reject("unavailable-value", why, table)
-            images = [None if row is None else msgspec.Raw(msgspec.json.encode(row)) for row in (before, after)]
+                return Reject("no-after", f"op {_shown(op)} needs an after image", table)
+            elif may_hold_in_avro(value):
+                restored = self._restore(before, after)
+                if isinstance(restored, str):
+                    why = f"column {restored!r} was not sent (it is unchanged) and the before image lacks it"
+                    return Reject("unavailable-value", why, table)
+                after = restored
+            images = [None if row is None else msgspec.Raw(row) for row in (before, after)]
         except self._failures as exc:
             return self._reject(exc)
         fields = self._key(key)
@@ -133,30 +141,28 @@ class DebeziumAvroDecoder:
         found = read_key(self._read_key, key)
         return found if isinstance(found, Reject) else bytes(found[0])
 
-    def _table_of(self, source: Any) -> TableId | None:  # noqa: ANN401  (what the envelope has there)
-        if not isinstance(source, dict):
+    def _table_of(self, source: bytes | None) -> TableId | None:
+        known = None if source is None else self._tables.get(source)
+        if known is not None or source is None:
+            return known
+        members = msgspec.json.decode(source)
+        name = [members.get(part) for part in ("db", "schema", "table")]
+        if not name[2] or not all(part is None or isinstance(part, str) for part in name):
             return None
-        name = (source.get("db"), source.get("schema"), source.get("table"))
-        if not all(part is None or isinstance(part, str) for part in name):
-            return None
-        known = self._tables.get(name)
-        if known is None:
-            if not name[2]:
-                return None
-            known = tuple(part for part in name if part)
-            self._tables.put(name, known, 300 + 4 * sum(map(len, known)))
-        return known
+        return self._tables.put(source, tuple(part for part in name if part), 300 + 2 * len(source))
 
-    def _restore(self, before: dict[str, Any] | None, after: dict[str, Any]) -> str | None:
-        """Put values that the database did not send into a row; return the column of one that is not known, or None."""
+    def _restore(self, before: bytes | None, after: bytes) -> bytes | str:
+        """Return a row with the values that the database did not send; or the column of one that is not known."""
         policy = self._options.unavailable_value
-        for column, value in after.items() if policy != "keep" else ():
-            if is_placeholder(msgspec.json.encode(value)):
-                known = None if before is None else before.get(column, value)
-                if before is not None and not is_placeholder(msgspec.json.encode(known)):
-                    after[column] = known
-                elif policy == "null":
-                    after[column] = None
-                else:
-                    return column
-        return None
+        rows = [{} if row is None else dict(fields_of(row)) for row in (before, after)]
+        for column, value in rows[1].items() if policy != "keep" else ():
+            if not is_placeholder(bytes(value)):
+                continue
+            known = rows[0].get(column, value)
+            if not is_placeholder(bytes(known)):
+                rows[1][column] = known
+            elif policy == "null":
+                rows[1][column] = msgspec.Raw(b"null")
+            else:
+                return column
+        return object_of({column: bytes(value) for column, value in rows[1].items()})

@@ -12,6 +12,7 @@ from typing import Any
 import fastavro
 import msgspec
 import pytest
+from avro_schemas import Names, possible, records, written
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,97 +24,6 @@ from ingest.model import types
 from ingest.model.change import Reject
 from ingest.model.reject import Contradiction, RowError
 from ingest.model.values import fits
-
-TEXTS = st.text(st.characters(codec="utf-8"), max_size=20)
-FLOATS = st.floats(allow_nan=False, allow_infinity=False)
-PRIMITIVES: dict[str, st.SearchStrategy[Any]] = {
-    "null": st.none(),
-    "boolean": st.booleans(),
-    "int": st.integers(-(2**31), 2**31 - 1),
-    "long": st.integers(-(2**63), 2**63 - 1),
-    "float": st.floats(width=32, allow_nan=False, allow_infinity=False),
-    "double": FLOATS,
-    "bytes": st.binary(max_size=20),
-    "string": TEXTS,
-}
-NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,6}", fullmatch=True)
-
-
-class Names:
-    """Full names, each once: a schema has no type twice."""
-
-    def __init__(self) -> None:
-        self._count = 0
-
-    def next(self) -> str:
-        self._count += 1
-        return f"t{self._count}"
-
-
-@st.composite
-def schemas(draw: st.DrawFn, names: Names, depth: int = 3) -> tuple[Any, st.SearchStrategy[Any]]:
-    """A schema, and its values as fastavro takes them."""
-    kinds = [*PRIMITIVES, "enum", "fixed", *(["record", "array", "map", "union"] if depth else [])]
-    kind = draw(st.sampled_from(kinds))
-    if kind in PRIMITIVES:
-        return kind, PRIMITIVES[kind]
-    if kind == "enum":
-        symbols = draw(st.lists(NAMES, min_size=1, max_size=4, unique=True))
-        return {"type": "enum", "name": names.next(), "symbols": symbols}, st.sampled_from(symbols)
-    if kind == "fixed":
-        size = draw(st.integers(1, 9))
-        return {"type": "fixed", "name": names.next(), "size": size}, st.binary(min_size=size, max_size=size)
-    if kind == "record":
-        return draw(records(names, depth - 1))
-    if kind == "union":
-        schema, values = draw(schemas(names, depth - 1))
-        if isinstance(schema, list) or schema == "null":
-            return ["null"], st.none()
-        return draw(st.permutations(["null", schema])), st.none() | values
-    schema, values = draw(schemas(names, depth - 1))
-    if kind == "map":
-        return {"type": "map", "values": schema}, st.dictionaries(TEXTS, values, max_size=3)
-    return {"type": "array", "items": schema}, st.lists(values, max_size=3)
-
-
-@st.composite
-def records(draw: st.DrawFn, names: Names, depth: int = 3) -> tuple[Any, st.SearchStrategy[Any]]:
-    fields = {name: draw(schemas(names, depth)) for name in draw(st.lists(NAMES, max_size=6, unique=True))}
-    schema = {
-        "type": "record",
-        "name": names.next(),
-        "fields": [{"name": name, "type": one} for name, (one, _) in fields.items()],
-    }
-    return schema, st.fixed_dictionaries({name: values for name, (_, values) in fields.items()})
-
-
-def empty_items(schema: Any) -> bool:
-    """Whether a schema has an array of items that take no bytes."""
-    if isinstance(schema, list):
-        return any(map(empty_items, schema))
-    if not isinstance(schema, dict):
-        return False
-    inner = [schema[key] for key in ("items", "values") if key in schema] + [
-        f["type"] for f in schema.get("fields", ())
-    ]
-    return ("items" in schema and takes_nothing(schema["items"])) or any(map(empty_items, inner))
-
-
-def takes_nothing(schema: Any) -> bool:
-    if isinstance(schema, dict) and schema["type"] == "record":
-        return all(takes_nothing(field["type"]) for field in schema["fields"])
-    return bool(schema == "null")
-
-
-def possible(schema: Any) -> bool:
-    """Whether rows of a schema can be read: arrays whose items take no bytes cannot."""
-    return not empty_items(schema)
-
-
-def written(schema: Any, value: Any) -> bytes:
-    file = io.BytesIO()
-    fastavro.schemaless_writer(file, fastavro.parse_schema(schema), value)
-    return file.getvalue()
 
 
 def same(read: Any, value: Any) -> bool:

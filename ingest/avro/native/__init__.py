@@ -1,0 +1,1 @@
+"""The native reading of Avro messages. Absent where the package was installed without a compiler."""

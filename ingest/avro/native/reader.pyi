@@ -1,0 +1,21 @@
+from collections.abc import Sequence
+
+from ingest.avro.native_nodes import AvroNodeSpec
+
+class AvroReader:
+    """Reads messages of one schema, a record."""
+
+    def __init__(self, nodes: Sequence[AvroNodeSpec], /) -> None:
+        """The first node is the record. Raise ValueError or TypeError for nodes that do not fit each other."""
+
+    def read(self, message: bytes, at: int, /) -> bytes | None:
+        """Return the record from a place to the end of a message, as JSON text; None where the reference has to look.
+
+        That may be a message that is not right, or one that is rare.
+        """
+
+    def read_members(self, message: bytes, at: int, /) -> tuple[bytes | None, ...] | None:
+        """Return the JSON texts of the record's members that are not passed over; None as in `read`.
+
+        A member that is null is None.
+        """

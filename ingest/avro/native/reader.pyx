@@ -1,0 +1,221 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""The reading of Avro's binary encoding: a message becomes the JSON text of its row. The reference is avro/rows.py.
+
+What is not plainly right, and what is rare, is a fallback: the reference reads that message.
+"""
+
+cimport cython
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.mem cimport PyMem_Free
+from libc.stdint cimport INT64_MIN, int64_t, uint8_t
+from libc.string cimport memcmp
+
+from ingest.avro.native.nodes cimport AVRO_ARRAY, AVRO_RECORD, AVRO_UNION, AvroNode, AvroNodes
+from ingest.avro.native.scalars cimport JsonText, ended, more, put, read_scalar, scan_long, scan_size
+from ingest.native.scan cimport MAX_ESCAPE, Text, is_utf8, put_quoted_text
+
+cdef enum:
+    MAX_DEPTH = 64            # values within values
+    MAX_KEYS = 64             # of a map: each is compared with the others
+    MAX_MESSAGE = 1 << 24     # bytes
+    MAX_KEPT = 1 << 20        # bytes of room that are kept for the next message
+
+
+@cython.final
+cdef class AvroReader:
+    """The reader of one schema; see reader.pyi."""
+
+    cdef AvroNodes kept       # owns what `nodes` are
+    cdef const AvroNode *nodes
+    cdef JsonText made
+    cdef Py_ssize_t size      # bytes of the message
+    cdef bint busy
+
+    def __cinit__(self, nodes):
+        self.kept = AvroNodes(nodes)
+        self.nodes = self.kept.nodes
+
+    def __dealloc__(self):
+        PyMem_Free(self.made.text)
+
+    # -- Values with others in them ------------------------------------------------------------------------------------
+
+    cdef const uint8_t *read_record(
+        self, const AvroNode *node, const uint8_t *p, const uint8_t *end, int depth
+    ) except? NULL:
+        cdef bint first = True
+        cdef size_t before
+        cdef int i
+        if not put(&self.made, b"{", 1):
+            return NULL
+        for i in range(node.count):
+            before = self.made.used
+            if not first and not put(&self.made, b",", 1):
+                return NULL
+            if not put(&self.made, node.texts[i].text, node.texts[i].size):
+                return NULL
+            p = self.read_value(node.nodes[i], p, end, depth)
+            if p == NULL:
+                return NULL
+            if node.texts[i].size:
+                first = False
+            else:
+                self.made.used = before
+        return p if put(&self.made, b"}", 1) else NULL
+
+    cdef const uint8_t *read_count(
+        self, const uint8_t *p, const uint8_t *end, int64_t so_far, int64_t *count
+    ) noexcept nogil:
+        """Read how many items come next, each of which takes a byte at least; NULL for a fallback."""
+        cdef int64_t size
+        p = scan_long(p, end, count)
+        if p != NULL and count[0] < 0:
+            if count[0] == INT64_MIN:
+                return NULL
+            count[0] = -count[0]
+            p = scan_long(p, end, &size)
+        return p if p != NULL and count[0] <= self.size - so_far else NULL
+
+    cdef const uint8_t *read_array(
+        self, const AvroNode *node, const uint8_t *p, const uint8_t *end, int depth
+    ) except? NULL:
+        cdef int64_t count = 0, seen = 0
+        if not put(&self.made, b"[", 1):
+            return NULL
+        while True:
+            p = self.read_count(p, end, seen, &count)
+            if p == NULL:
+                return NULL
+            if not count:
+                return p if put(&self.made, b"]", 1) else NULL
+            while count:
+                if seen and not put(&self.made, b",", 1):
+                    return NULL
+                p = self.read_value(node.nodes[0], p, end, depth)
+                if p == NULL:
+                    return NULL
+                seen += 1
+                count -= 1
+
+    cdef const uint8_t *read_key(
+        self, const uint8_t *p, const uint8_t *end, Text *keys, int64_t seen
+    ) except? NULL:
+        """Read a key that is not one of those before it; NULL for a fallback."""
+        cdef int64_t size = 0, i
+        cdef char *to
+        p = scan_size(p, end, &size)
+        if p == NULL or seen == MAX_KEYS or not is_utf8(<const char *> p, <size_t> size):
+            return NULL
+        keys[seen].text, keys[seen].size = <const char *> p, <size_t> size
+        for i in range(seen):
+            if keys[i].size == keys[seen].size and not memcmp(keys[i].text, p, keys[i].size):
+                return NULL
+        to = more(&self.made, <size_t> size * MAX_ESCAPE + 4)
+        if to == NULL:
+            return NULL
+        if seen:
+            to[0] = b','
+            to += 1
+        to = put_quoted_text(to, <const char *> p, <size_t> size)
+        to[0] = b':'
+        return ended(&self.made, to + 1, p + size)
+
+    cdef const uint8_t *read_map(
+        self, const AvroNode *node, const uint8_t *p, const uint8_t *end, int depth
+    ) except? NULL:
+        cdef Text keys[MAX_KEYS]
+        cdef int64_t count = 0, seen = 0
+        if not put(&self.made, b"{", 1):
+            return NULL
+        while True:
+            p = self.read_count(p, end, seen, &count)
+            if p == NULL:
+                return NULL
+            if not count:
+                return p if put(&self.made, b"}", 1) else NULL
+            while count:
+                p = self.read_key(p, end, keys, seen)
+                if p != NULL:
+                    p = self.read_value(node.nodes[0], p, end, depth)
+                if p == NULL:
+                    return NULL
+                seen += 1
+                count -= 1
+
+    cdef const uint8_t *read_value(self, int place, const uint8_t *p, const uint8_t *end, int depth) except? NULL:
+        """Read a value, and return where it ends; NULL for a fallback."""
+        cdef const AvroNode *node = &self.nodes[place]
+        cdef int codec = node.codec
+        if codec == AVRO_UNION:
+            if p >= end or p[0] & 1 or p[0] >> 1 >= node.count or p[0] >= 128 or depth >= MAX_DEPTH:
+                return NULL
+            return self.read_value(node.nodes[p[0] >> 1], p + 1, end, depth + 1)
+        if codec < <int> AVRO_RECORD:
+            return read_scalar(&self.made, node, p, end)
+        if depth >= MAX_DEPTH:
+            return NULL
+        if codec == AVRO_RECORD:
+            return self.read_record(node, p, end, depth + 1)
+        if codec == AVRO_ARRAY:
+            return self.read_array(node, p, end, depth + 1)
+        return self.read_map(node, p, end, depth + 1)
+
+    # -- Messages ------------------------------------------------------------------------------------------------------
+
+    cdef bint begin(self, bytes message, Py_ssize_t at) except -1:
+        """Begin a message; False for a fallback. Another thread may come while a number's digits are looked for."""
+        if not 0 <= at <= PyBytes_GET_SIZE(message):
+            raise ValueError("no such place in the message")
+        if self.busy or PyBytes_GET_SIZE(message) > MAX_MESSAGE:
+            return False
+        self.busy, self.made.used, self.size = True, 0, PyBytes_GET_SIZE(message)
+        return True
+
+    cdef int leave(self) noexcept:
+        """Give back the room that one large message needed."""
+        self.busy = False
+        if self.made.room > <size_t> MAX_KEPT:
+            PyMem_Free(self.made.text)
+            self.made.text = NULL
+            self.made.room = 0
+        return 0
+
+    def read(self, bytes message not None, Py_ssize_t at):
+        cdef const uint8_t *p
+        cdef const uint8_t *end
+        if not self.begin(message, at):
+            return None
+        try:
+            p = <const uint8_t *> PyBytes_AS_STRING(message)
+            end = p + self.size
+            if self.read_value(0, p + at, end, 0) != end:
+                return None
+            return PyBytes_FromStringAndSize(self.made.text, <Py_ssize_t> self.made.used)
+        finally:
+            self.leave()
+
+    def read_members(self, bytes message not None, Py_ssize_t at):
+        cdef const AvroNode *node = &self.nodes[0]
+        cdef const uint8_t *p
+        cdef const uint8_t *end
+        cdef int i
+        if not self.begin(message, at):
+            return None
+        try:
+            p = <const uint8_t *> PyBytes_AS_STRING(message)
+            end = p + self.size
+            p += at
+            found = []
+            for i in range(node.count):
+                self.made.used = 0
+                p = self.read_value(node.nodes[i], p, end, 1)
+                if p == NULL:
+                    return None
+                if node.texts[i].size and self.made.used == 4 and not memcmp(self.made.text, b"null", 4):
+                    found.append(None)
+                elif node.texts[i].size:
+                    found.append(PyBytes_FromStringAndSize(self.made.text, <Py_ssize_t> self.made.used))
+            return tuple(found) if p == end else None
+        finally:
+            self.leave()
