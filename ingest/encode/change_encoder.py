@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ingest.model.data_type import DataType
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
+    from ingest.schema.evolve import SourceTable
     from ingest.schema.infer import Inference
 
 
@@ -95,23 +96,24 @@ class ChangeEncoder:
     def __init__(
         self,
         table: TableId,
-        source: TableSchema,
+        source: SourceTable,
         sink: TableSchema,
         render: Callable[[RowChange], Iterable[Record]],
         inference: Inference,
         *,
-        key_from_message: bool,
         template: RecordTemplate | None = None,
         coarse: Callable[[DataType], bool] | None = None,
+        key_columns: Iterable[str] = (),
     ) -> None:
         """`render`: the sink's records for a change; `template`: where it is what that renders.
 
         `coarse`: whether that writes the times of a type in microseconds; None: it writes all times as they are.
+        `key_columns`: the columns of records' keys, where these are not the primary key.
         """
         self.table = table
-        self.source, self.sink, self.template = source, sink, template
+        self.source, self.sink, self.template = source.schema, sink, template
         self.inserted = self.updated = self.deleted = self.unrepresentable = 0
-        self._coercer = RowCoercer(table, source, sink, inference)
+        self._coercer = RowCoercer(table, source.schema, sink, inference)
         self.withheld = self._coercer.withheld
         self.strings_in_keys = self._coercer.strings_in_keys
         self.declared = self._coercer.declared
@@ -121,12 +123,11 @@ class ChangeEncoder:
         self.cut: dict[str, int] = {}
         """By column: values that were written without what is finer than a microsecond."""
         self._primary_key = sink.primary_key
-        cells = [] if template is None else [c.name for c in template.key or () if isinstance(c, ColumnRef)]
-        self._more_of_key = tuple(name for name in cells if name not in sink.primary_key)
-        """Columns of records' keys that are not of the primary key: their values may be null."""
+        self._more_of_key = tuple(name for name in key_columns if name not in sink.primary_key)
+        """Those that are not of the primary key: their values may be null."""
         self._columns = [column.name for column in sink.columns]
         self._render = render
-        self.key_from_message = key_from_message
+        self.key_from_message = source.key_from_message
 
     @property
     def standard(self) -> str:

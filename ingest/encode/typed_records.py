@@ -5,7 +5,7 @@ In: a change, with its images in the sink's types. Out: the sink's records.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ingest.encode.change_encoder import records_of
 from ingest.formats.template import ColumnRef, fill
@@ -14,7 +14,7 @@ from ingest.model.types import is_text
 from ingest.model.values import coarse, has_times
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from ingest.encode.change_encoder import RowChange
     from ingest.encode.record_metadata import RecordMetadata
@@ -23,14 +23,17 @@ if TYPE_CHECKING:
     from ingest.model.schema import TableSchema
 
 
+_NULL: Final = b"null"
+
+
 class TypedKey:
     """The key of a table's rows, in a format with a schema: its values have the types of the sink's columns."""
 
-    def __init__(self, schema: TableSchema, rows: Callable[[Image], bytes]) -> None:
-        """`rows` makes the bytes of a row of the primary key's columns."""
+    def __init__(self, schema: TableSchema, columns: Sequence[str], rows: Callable[[Image], bytes]) -> None:
+        """`columns` are those of the key. `rows` makes the bytes of a row of them."""
         of = {column.name: column.type for column in schema.columns}
-        self._names = {name: is_text(of[name]) for name in schema.primary_key}
-        self._times = [(name, of[name]) for name in schema.primary_key if has_times(of[name])]
+        self._names = {name: is_text(of[name]) for name in columns}
+        self._times = [(name, of[name]) for name in columns if has_times(of[name])]
         self._rows = rows
 
     def of(self, row: Image, key: Image) -> bytes:
@@ -40,7 +43,7 @@ class TypedKey:
         RowError for a time that is finer than a microsecond: without its end it would be another row's key.
         """
         for name, data_type in self._times:
-            if coarse(data_type, row[name].decode())[1]:
+            if row[name] != _NULL and coarse(data_type, row[name].decode())[1]:
                 msg = f"key column {name!r} holds {row[name][:60].decode()}, finer than the microsecond that is written"
                 raise RowError("type-mismatch", msg)
         return self._rows({name: key[name] if text else row[name] for name, text in self._names.items()})
@@ -48,7 +51,7 @@ class TypedKey:
     def before(self, change: RowChange) -> bytes | None:
         """Return the bytes of the key before an update; None where it is not known."""
         row = change.before or {}
-        if not all(name in change.old_key and row.get(name, b"null") != b"null" for name in self._names):
+        if not all(name in change.old_key and name in row for name in self._names):
             return None
         return self.of(row, change.old_key)
 

@@ -109,7 +109,7 @@ class FileSink(SinkOptions):
                 raise RowError("no-line", "the value has several lines, and a line is a record: set file.envelope")
             yield (name, b"", value or b"")
 
-        return ChangeEncoder(table, source.schema, sink, render, inference, key_from_message=source.key_from_message)
+        return ChangeEncoder(table, source, sink, render, inference)
 
     def example(self) -> str:
         """Return a file that it may write."""

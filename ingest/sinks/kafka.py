@@ -18,7 +18,7 @@ from ingest.component.options import OptionErrors, Synonym
 from ingest.encode.change_encoder import ChangeEncoder, RecordTemplate
 from ingest.encode.typed_records import TypedKey, TypedRecords
 from ingest.expressions.user_code import CodeError
-from ingest.formats import FORMATS, WrittenFormatName, WrittenKeyFormatName, has_schemas, is_of_rows, value_of
+from ingest.formats import WrittenFormatName, WrittenKeyFormatName, is_of_rows, value_of
 from ingest.formats.template import KeyForm, fill, json_key, without
 from ingest.model.data_type import TimestampNTZType, TimeType
 from ingest.model.reject import RowError
@@ -133,9 +133,6 @@ class KafkaSink(TopicsOptions):
         )  # fmt: skip
         problems = [(key, f"{key} needs key.format") for key, is_given in given if is_given and self.key_format is None]
         problems += unprefixed(self.key_fields, self.key_prefix)
-        if self.key_fields and has_schemas(FORMATS.find(self.key_format or "")):
-            text = f"key.fields is not possible with key.format: {self.key_format}: its keys are the primary key"
-            problems.append(("key.fields", text))
         if self.key_prefix and self.fields_include != "EXCEPT_KEY":
             problems.append(("key.fields-prefix", "key.fields-prefix needs value.fields-include: EXCEPT_KEY"))
         if self.partitioner is not None and "strategy" in self.model_fields_set:
@@ -226,21 +223,21 @@ class KafkaSink(TopicsOptions):
         to_zero = self.partitioner is None and self.strategy == "all-to-zero"
         if to_zero:
             to = Destination(to.topic, to.headers, 0)
-        keyed, metadata = source.key_from_message, self.record_metadata(sink)
+        metadata = self.record_metadata(sink)
         typed_key, typed_value = self.typed(target, sink)
         value = typed_value or self._value(target, sink, left_out)
         moves = is_of_rows(self.value_format)
         coarse = has_times if typed_value is not None else _counted if self.include_schema else None
         template: RecordTemplate | TypedRecords
         if typed_key is not None:
-            template = TypedRecords(to, TypedKey(sink, typed_key), value, moves, metadata)
+            template = TypedRecords(to, TypedKey(sink, form.of(sink), typed_key), value, moves, metadata)
         else:
             template = RecordTemplate(to, self._key(target, sink, form), value, moves, metadata)
         if to_zero or self.partitioner is not None or template.key is not None:
             written = template if isinstance(template, RecordTemplate) else None
             return ChangeEncoder(
-                table, source.schema, sink, template.render, inference, key_from_message=keyed, template=written,
-                coarse=coarse,
+                table, source, sink, template.render, inference, template=written, coarse=coarse,
+                key_columns=self.key_fields,
             )  # fmt: skip
         hashed = json_key(target, sink)
 
@@ -249,7 +246,7 @@ class KafkaSink(TopicsOptions):
                 place = crc32(fill(hashed, None, change.key)).to_bytes(4, "big")
                 yield (at._replace(partition=place), none, made)
 
-        return ChangeEncoder(table, source.schema, sink, render, inference, key_from_message=keyed, coarse=coarse)
+        return ChangeEncoder(table, source, sink, render, inference, coarse=coarse)
 
     def _check_key(self, sink: TableSchema) -> None:
         """Raise RowError for a table that lacks a column of the keys."""
@@ -282,8 +279,9 @@ class KafkaSink(TopicsOptions):
         """Return what makes keys and values of a sink table, where their formats have schemas. Raise RowError."""
         if not self.declares:
             return None, None
+        self._check_key(schema)
         columns, form, left_out = {c.name: c for c in schema.columns}, self._key_form, self._left_out(schema)
-        key = {form.name(name): columns[name] for name in schema.primary_key}
+        key = {form.name(name): columns[name] for name in form.of(schema)}
         value = {name: column for name, column in columns.items() if name not in left_out}
         return self.typed_key(table, key), self.typed_value(table, value)
 

@@ -60,7 +60,7 @@ class PrintSink(SinkOptions):
             image = change.before if change.after is None else change.after
             yield line(change.kind, image or {})
 
-        return ChangeEncoder(table, source.schema, sink, render, inference, key_from_message=source.key_from_message)
+        return ChangeEncoder(table, source, sink, render, inference)
 
     def coordinator(self, _pipeline: str, _warn: Callable[[str], None]) -> PrintCoordinator:
         """Return the driver's side."""

@@ -113,22 +113,18 @@ class UpsertKafka(TopicsOptions):
     ) -> TableEncoder:
         """Return how rows of a table become keyed rows; raises RowError for an id that cannot be a topic's name."""
         to = self.destination(target)
-        keyed = source.key_from_message
         if self._as_it_came:
+            keyed = source.key_from_message
             return UpsertEncoder(table, source.schema, sink, to, inference, key_from_message=keyed)
         typed_key, typed_value = self.typed(target, sink)
         value = typed_value or self._value(target, sink)
         if typed_key is not None or typed_value is not None:
-            key = TextKey(self._key(target, sink)) if typed_key is None else TypedKey(sink, typed_key)
+            key = TextKey(self._key(target, sink)) if typed_key is None else TypedKey(sink, sink.primary_key, typed_key)
             made = TypedRecords(to, key, value, True, self.record_metadata(sink))
-            return ChangeEncoder(
-                table, source.schema, sink, made.render, inference, key_from_message=keyed,
-                coarse=None if typed_value is None else has_times,
-            )  # fmt: skip
+            coarse = None if typed_value is None else has_times
+            return ChangeEncoder(table, source, sink, made.render, inference, coarse=coarse)
         template = RecordTemplate(to, self._key(target, sink), value, True, self.record_metadata(sink))
-        return ChangeEncoder(
-            table, source.schema, sink, template.render, inference, key_from_message=keyed, template=template
-        )
+        return ChangeEncoder(table, source, sink, template.render, inference, template=template)
 
     def typed(self, table: TableId, schema: TableSchema) -> tuple[RowBytes | None, Upserts | ChangeBytes | None]:
         """Return what makes keys and values of a sink table, where their formats have schemas. Raise RowError."""
