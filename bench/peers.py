@@ -29,6 +29,7 @@ from ingest.paths import cache, java
 
 FLINK: Final = "2.0.1"
 CONNECTOR: Final = ("org.apache.flink", "flink-sql-connector-kafka", "4.0.1-2.0")
+AVRO: Final = ("org.apache.flink", "flink-sql-avro-confluent-registry", "2.0.0")
 PARTITIONS: Final = 4
 SLOTS: Final = 2
 _COLUMNS: Final = (
@@ -39,10 +40,10 @@ _FLINK_JOB: Final = """\
 import sys
 from pyflink.table import EnvironmentSettings, TableEnvironment
 
-jar, bootstrap, source, sink, query = sys.argv[1:]
+jars, bootstrap, source, sink, query, source_format = sys.argv[1:]
 env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
 settings = {{
-    "pipeline.jars": "file://" + jar, "parallelism.default": "{slots}", "execution.checkpointing.interval": "1 s",
+    "pipeline.jars": jars, "parallelism.default": "{slots}", "execution.checkpointing.interval": "1 s",
     "table.exec.sink.upsert-materialize": "NONE", "taskmanager.memory.task.heap.size": "2g",
     "pipeline.object-reuse": "true",
 }}
@@ -52,7 +53,7 @@ kafka = f"'properties.bootstrap.servers'='{{bootstrap}}'"
 env.execute_sql(
     f"CREATE TABLE src ({columns}) WITH ('connector'='kafka','topic'='{{source}}',{{kafka}},"
     "'properties.group.id'='flink','scan.startup.mode'='earliest-offset','scan.bounded.mode'='latest-offset',"
-    "'format'='debezium-json')"
+    f"{{source_format}})"
 )
 env.execute_sql(
     f"CREATE TABLE dst ({columns}, PRIMARY KEY(id) NOT ENFORCED) WITH ('connector'='upsert-kafka',"
@@ -63,7 +64,7 @@ env.execute_sql("INSERT INTO dst " + query).wait()
 """
 
 
-_AS_IT_IS: Final = "SELECT * FROM src"
+AS_IT_IS: Final = "SELECT * FROM src"
 _CHANGED: Final = (
     "SELECT id, customer_id, UPPER(status) AS status, amount * quantity AS amount, quantity, sku, note, created_at, "
     "updated_at, active, address FROM src WHERE quantity >= 0"
@@ -102,17 +103,24 @@ def flink_python() -> Path:
     return python
 
 
-def connector() -> Path:
-    """Flink's connector for Kafka, by the Ivy that ships inside pyspark's jars."""
+def flink_job(folder: Path) -> Path:
+    """A program that copies a topic to keyed upserts by Flink SQL."""
+    job = folder / "flink_job.py"
+    job.write_text(_FLINK_JOB.format(slots=SLOTS, columns=_COLUMNS))
+    return job
+
+
+def jar_of(artifact: tuple[str, str, str]) -> Path:
+    """A jar for Flink from Maven Central, by the Ivy that ships inside pyspark's jars."""
     folder = cache() / f"flink-{FLINK}" / "jars"
-    _, name, version = CONNECTOR
+    _, name, version = artifact
     jar = folder / f"{name}-{version}.jar"
     if not jar.is_file():
         ivy = Path(next(iter(pyspark.__path__))) / "jars" / "*"
         settings = os.environ.get("INGEST_IVY_SETTINGS")
         command = [
             java(), "-cp", str(ivy), "org.apache.ivy.Main", *(["-settings", settings] if settings else []),
-            "-dependency", *CONNECTOR, "-confs", "default", "-retrieve", str(folder / "[artifact]-[revision].[ext]"),
+            "-dependency", *artifact, "-confs", "default", "-retrieve", str(folder / "[artifact]-[revision].[ext]"),
         ]  # fmt: skip
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return jar
@@ -173,14 +181,13 @@ def main() -> None:
     """Measure, and print."""
     options = options_of(messages=4_000_000, rounds=3).parse_args()
     found: dict[str, list[float]] = {}
-    python, jar = flink_python(), connector()
+    python, jar = flink_python(), jar_of(CONNECTOR)
     results: dict[str, list[Result]] = {name: [] for name in JOBS}
     with own_broker() as (bootstrap, folder):
         create(bootstrap, "large", partitions=PARTITIONS)
         load = messages.Load(tables=1, drift=False)
         messages.write(bootstrap, "large", options.messages, PARTITIONS, load=load)
-        job = folder / "flink_job.py"
-        job.write_text(_FLINK_JOB.format(slots=SLOTS, columns=_COLUMNS))
+        job = flink_job(folder)
         print(f"{options.messages:,} messages of one table, {PARTITIONS} partitions, {SLOTS} slots\n")
         print(f"{'round':<7}{'':<20}{'whole s':>9}{'steady k/s':>12}{'CPU µs':>9}")
         for i in range(options.rounds):
@@ -195,8 +202,17 @@ def main() -> None:
                     command = [INGEST, "run", str(file), "--once", "--checkpoint", str(folder / f"ck{number}x{i}")]
                     command += ["--master", f"local[{SLOTS}]"]
                 else:
-                    query = _CHANGED if changed else _AS_IT_IS
-                    command = [str(python), str(job), str(jar), bootstrap, "large", sink, query]
+                    query = _CHANGED if changed else AS_IT_IS
+                    command = [
+                        str(python),
+                        str(job),
+                        jar.as_uri(),
+                        bootstrap,
+                        "large",
+                        sink,
+                        query,
+                        "'format'='debezium-json'",
+                    ]
                 done = measure(command, bootstrap, sink, options.messages, folder / f"{number}.log")
                 results[name].append(done)
                 drop(bootstrap, sink)

@@ -47,6 +47,8 @@ class Result:
     messages: int = 0
     bytes: int = 0
     """Of keys and values, where they were counted."""
+    late_rate: float = 0.0
+    """Messages a second in the second half of the messages, where Java has long been warm."""
 
 
 def raw_worker(bootstrap: str, topic: str, to: str, part: int, parts: int, results: Any) -> None:  # noqa: ANN401
@@ -115,6 +117,8 @@ def pipeline(bootstrap: str, topic: str, prefix: str, folder: Path, *, program: 
     ends = [_epoch(b["time"]) for b in batches]
     seconds = ends[-1] - ends[writing[0]]
     total = sum(b["records"] for b in batches)
+    half = next(i for i in range(len(batches)) if sum(b["records"] for b in batches[: i + 1]) * 2 >= total)
+    late = sum(b["records"] for b in batches[half + 1 :])
     return Result(
         rate=count / seconds if seconds else 0.0,
         cpu_us=sum(b["cpu_s"] for b in steady) / max(count, 1) * 1e6,
@@ -122,6 +126,7 @@ def pipeline(bootstrap: str, topic: str, prefix: str, folder: Path, *, program: 
         rss_mib=max(b["worker_rss_mib"] for b in batches),
         wall=wall,
         messages=total,
+        late_rate=late / (ends[-1] - ends[half]) if late else 0.0,
     )
 
 

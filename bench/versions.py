@@ -1,8 +1,8 @@
 """`.venv/bin/python bench/versions.py OTHER`: this version against another one, interleaved, on one topic, in one run.
 
 OTHER is a checkout of that version in which `make setup` was run. With `--transform` each table has a projection and a
-filter of its own. Prints steady throughput, worker CPU per message and
-the time to the first record of both, and the ratios of this one to the other pair by pair: what a change costs.
+filter of its own. Prints throughput (steady, and in the second half of the messages), worker CPU per message and the
+time to the first record of both, and the ratios of this one to the other pair by pair: what a change costs.
 """
 
 from __future__ import annotations
@@ -35,9 +35,8 @@ def main() -> None:
         throughput.create(bootstrap, "large")
         load = messages.Load(drift=not more)  # a rule of one type for the column whose type drifts would end in rejects
         messages.write(bootstrap, "large", options.messages, throughput.PARTITIONS, load=load)
-        print(
-            f"{options.messages:,} messages\n{'round':<8}{'version':<9}{'k/s':>8}{'µs':>8}{'first s':>9}{'whole s':>9}"
-        )
+        print(f"{options.messages:,} messages")
+        print(f"{'round':<8}{'version':<9}{'k/s':>8}{'late':>8}{'µs':>8}{'first s':>9}{'whole s':>9}")
         for i in range(options.rounds):
             pair = {}
             for name in ("other", "this") if i % 2 else ("this", "other"):
@@ -46,10 +45,18 @@ def main() -> None:
                     bootstrap, "large", prefix, folder, program=ingest[name], more=more
                 )
                 throughput.drop(bootstrap, prefix)
-                figures = f"{found.rate / 1e3:>8.1f}{found.cpu_us:>8.2f}{found.first_ack:>9.2f}{found.wall:>9.1f}"
+                rates = f"{found.rate / 1e3:>8.1f}{found.late_rate / 1e3:>8.1f}{found.cpu_us:>8.2f}"
+                figures = f"{rates}{found.first_ack:>9.2f}{found.wall:>9.1f}"
                 print(f"{i + 1:<8}{name:<9}{figures}", flush=True)
             pairs.append(pair)
-    for label, figure in (("throughput", "rate"), ("CPU", "cpu_us"), ("first record", "first_ack"), ("whole", "wall")):
+    figures_of = {
+        "throughput": "rate",
+        "throughput in the second half": "late_rate",
+        "CPU": "cpu_us",
+        "first record": "first_ack",
+        "whole": "wall",
+    }
+    for label, figure in figures_of.items():
         ratios = sorted(getattr(pair["this"], figure) / getattr(pair["other"], figure) for pair in pairs)
         print(f"{label}, this by other: median {median(ratios):.3f} ({ratios[0]:.2f} to {ratios[-1]:.2f})")
         saved = {f"{label}{' with transforms' if more else ''}, this by other": ratios}
