@@ -14,6 +14,7 @@ import msgspec
 
 from ingest.model.change import Kind
 from ingest.model.jsontext import object_of
+from ingest.model.reject import RowError
 from ingest.model.table import show
 
 if TYPE_CHECKING:
@@ -134,6 +135,10 @@ def csv_cells(cells: Iterable[ColumnRef], first: bytes | None = None, delimiter:
     return tuple(parts)
 
 
+TABLE_ID: Final = "TableId"
+"""The member of keys that has the table's id."""
+
+
 @dataclass(frozen=True, slots=True)
 class KeyForm:
     """The columns that the keys of a table's records have, and their names there."""
@@ -149,15 +154,30 @@ class KeyForm:
         """Return the columns that the keys of a table have."""
         return self.columns or schema.primary_key
 
-    def name(self, column: str) -> str:
-        """Return the name that a column has in keys."""
-        return column.removeprefix(self.prefix) or column
+    def named(self, schema: TableSchema) -> list[tuple[str, str]]:
+        """Return the columns that the keys of a table have, each behind its name there.
+
+        Raise RowError where two members of the keys would have one name.
+        """
+        named = [(name.removeprefix(self.prefix) or name, name) for name in self.of(schema)]
+        taken = {TABLE_ID} if self.table_id else set()
+        for name, _ in named:
+            if name in taken:
+                msg = f"keys would have two members {name[:100]!r}; rename a column in a transform, or write other keys"
+                raise RowError("unwritable-table", msg)
+            taken.add(name)
+        return named
 
 
-def json_key(table: TableId, schema: TableSchema, form: KeyForm = KeyForm()) -> Segments:
-    """Return the pattern of keys like `{"TableId":"shop.orders","id":1}`."""
-    first = b'"TableId":' + msgspec.json.encode(show(table)) if form.table_id else b""
-    return json_cells(((form.name(name), ColumnRef(name)) for name in form.of(schema)), first)
+def table_member(table: TableId) -> bytes:
+    """Return the member of keys that has the table's id, `"TableId":"shop.orders"`."""
+    return b'"%b":%b' % (TABLE_ID.encode(), msgspec.json.encode(show(table)))
+
+
+def json_key(table: TableId, schema: TableSchema, form: KeyForm) -> Segments:
+    """Return the pattern of keys like `{"TableId":"shop.orders","id":1}`. Raise RowError as `KeyForm.named` does."""
+    first = table_member(table) if form.table_id else b""
+    return json_cells(((name, ColumnRef(column)) for name, column in form.named(schema)), first)
 
 
 def without(value: Value, left_out: Collection[str], schema: TableSchema) -> Value:

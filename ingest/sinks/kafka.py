@@ -19,7 +19,7 @@ from ingest.encode.change_encoder import ChangeEncoder, RecordTemplate
 from ingest.encode.typed_records import TypedKey, TypedRecords
 from ingest.expressions.user_code import CodeError
 from ingest.formats import WrittenFormatName, WrittenKeyFormatName, is_of_rows, value_of
-from ingest.formats.template import KeyForm, fill, json_key, without
+from ingest.formats.template import ColumnRef, KeyForm, fill, json_cells, json_key, table_member, without
 from ingest.model.data_type import TimestampNTZType, TimeType
 from ingest.model.reject import RowError
 from ingest.model.table import Selector, SelectorError, selector, show
@@ -239,7 +239,7 @@ class KafkaSink(TopicsOptions):
                 table, source, sink, template.render, inference, template=written, coarse=coarse,
                 key_columns=self.key_fields,
             )  # fmt: skip
-        hashed = json_key(target, sink)
+        hashed = json_cells(((name, ColumnRef(name)) for name in sink.primary_key), table_member(target))
 
         def render(change: RowChange) -> Iterator[Record]:
             for at, none, made in template.render(change):
@@ -281,7 +281,7 @@ class KafkaSink(TopicsOptions):
             return None, None
         self._check_key(schema)
         columns, form, left_out = {c.name: c for c in schema.columns}, self._key_form, self._left_out(schema)
-        key = {form.name(name): columns[name] for name in form.of(schema)}
+        key = {name: columns[column] for name, column in replace(form, table_id=False).named(schema)}
         value = {name: column for name, column in columns.items() if name not in left_out}
         return self.typed_key(table, key), self.typed_value(table, value)
 

@@ -15,7 +15,7 @@ from ingest.encode.change_encoder import ChangeEncoder, RecordTemplate
 from ingest.encode.typed_records import TextKey, TypedKey, TypedRecords
 from ingest.encode.upsert_encoder import UpsertEncoder
 from ingest.formats import WrittenKeyFormatName, WrittenUpsertFormatName, value_of
-from ingest.formats.template import ColumnRef, ValueTemplate, json_cells
+from ingest.formats.template import ColumnRef, KeyForm, ValueTemplate, json_cells, json_key
 from ingest.model.schema import TableSchema
 from ingest.model.values import has_times
 from ingest.sinks.topics import TopicsOptions
@@ -126,12 +126,17 @@ class UpsertKafka(TopicsOptions):
         template = RecordTemplate(to, self._key(target, sink), value, True, self.record_metadata(sink))
         return ChangeEncoder(table, source, sink, template.render, inference, template=template)
 
+    @property
+    def _key_form(self) -> KeyForm:
+        """The names of the keys' columns."""
+        return KeyForm(prefix=self.key_prefix, table_id=False)
+
     def typed(self, table: TableId, schema: TableSchema) -> tuple[RowBytes | None, Upserts | ChangeBytes | None]:
         """Return what makes keys and values of a sink table, where their formats have schemas. Raise RowError."""
         if not self.declares:
             return None, None
         columns = {column.name: column for column in schema.columns}
-        key = {name.removeprefix(self.key_prefix) or name: columns[name] for name in schema.primary_key}
+        key = {name: columns[column] for name, column in self._key_form.named(schema)}
         left_out = {*self.metadata_names, *(schema.primary_key if self.fields_include == "EXCEPT_KEY" else ())}
         value = {name: column for name, column in columns.items() if name not in left_out}
         return self.typed_key(table, key), self.typed_value(table, value)
@@ -140,7 +145,7 @@ class UpsertKafka(TopicsOptions):
         """Return the pattern of keys. Raise RowError."""
         if self.key_format != "json":
             return self.key_by_options(self.key_format, target, sink, sink.primary_key, None)
-        return json_cells((name.removeprefix(self.key_prefix) or name, ColumnRef(name)) for name in sink.primary_key)
+        return json_key(target, sink, self._key_form)
 
     def _value(self, target: TableId, sink: TableSchema) -> Value:
         """Return the function that makes rows. Raise RowError."""
