@@ -80,6 +80,8 @@ class ExtraColumns:
     """True if a column that is in the key and in the value is the key's."""
     as_bytes: frozenset[str] = frozenset()
     """The columns among `__raw_key__` and `__raw_value__` that are BYTES."""
+    compact: bool = False
+    """True if rows are made from messages that are no JSON: without white space, and with each column once."""
 
     def __bool__(self) -> bool:
         """Return whether there is anything to do."""
@@ -118,6 +120,9 @@ class MetadataColumns:
         self._types = {name: extra.type_of(name) for name in extra.metadata}
         self._readers: dict[TableId, ReadKey | None] = {}
         self._simple = not extra.key and not extra.value_prefix
+        self._as_they_are = extra.compact and not (extra.metadata or extra.key_prefix or extra.value_prefix)
+        self._last: tuple[_Said, _Said, tuple[str, ...], InlineSchema] | None = None
+        """Arguments and result of the last call of `_declared`: those of the next one are mostly the same."""
 
     def add(self, changes: Sequence[Decoded], records: Sequence[Record]) -> list[Decoded]:
         """One result per record, in order."""
@@ -128,7 +133,7 @@ class MetadataColumns:
 
     def _of(self, change: Change | list[Change], record: Record) -> Decoded:
         parts: list[Change] = change if isinstance(change, list) else [change]
-        table = parts[0][0]
+        table, out = parts[0][0], []
         try:
             metadata = b"".join(b + value(record) for b, value in zip(self._begins, self._values, strict=True))
         except UnicodeDecodeError:
@@ -150,7 +155,6 @@ class MetadataColumns:
             except MALFORMED as exc:
                 return Reject("malformed-key", f"the key is not a JSON object (key.format): {reason(exc)}", table)
         try:
-            out: list[Change] = []
             for one in parts:
                 made = self._extend(one, key_fields, of_key, metadata)
                 if isinstance(made, Reject):
@@ -185,6 +189,8 @@ class MetadataColumns:
             text = bytes(image)
             if self._simple and text[:1] == b"{" and not self._may_clash(text):
                 made = text[:-1] + (metadata if text[1:].strip() != b"}" else metadata[1:]) + b"}"
+            elif self._as_they_are and _begins_with(text, key_fields):
+                made = text
             else:
                 is_old = image is before and after is not None
                 found = self._rebuild(text, key_fields, metadata, declared, is_old=is_old)
@@ -252,7 +258,14 @@ class MetadataColumns:
         return said is not None and not fits(said, in_key, self._extra.standard)
 
     def _declared(self, declared: _Said, of_key: _Said, key_names: Iterable[str]) -> InlineSchema:
-        """Return what a message declares, now that its columns have other names and there are more of them.
+        """Return what a message declares, now that its columns have other names and there are more of them."""
+        names, last = tuple(key_names), self._last
+        if last is None or last[0] is not declared or last[1] is not of_key or last[2] != names:
+            last = self._last = (declared, of_key, names, self._with_key(declared, of_key, names))
+        return last[3]
+
+    def _with_key(self, declared: _Said, of_key: _Said, key_names: tuple[str, ...]) -> InlineSchema:
+        """Return what a message with a key of these fields declares.
 
         For a column of the value and the key, the word of the one counts that the column is taken from.
         """
@@ -273,6 +286,12 @@ class MetadataColumns:
         read = None if declared is None else declared.read_before
         sparse = declared is not None and declared.sparse
         return InlineSchema({**renamed, **self._types}, primary, overlay, self._reader(read, theirs), sparse)
+
+
+def _begins_with(text: bytes, fields: Mapping[str, bytes]) -> bool:
+    """Return whether a compact row begins with these columns, so that it is the same with them in front."""
+    begin = object_of(fields)[:-1]
+    return bool(fields) and text.startswith(begin) and text[len(begin) : len(begin) + 1] in {b",", b"}"}
 
 
 def _shown(value: bytes) -> str:

@@ -18,6 +18,7 @@ from ingest.formats import FORMATS, FormatName, ReadKeyFormatName, is_of_rows
 from ingest.formats.debezium_json import DebeziumJson
 from ingest.formats.metadata_columns import ExtraColumns
 from ingest.formats.positional import PositionalOptions
+from ingest.formats.row_decoder import RowFormat
 from ingest.model import types
 from ingest.model.data_type import BinaryType
 from ingest.model.record import METADATA
@@ -263,6 +264,7 @@ class RecordOptions(Options):
                 for column in schema.columns
                 if column.name in _RAW and isinstance(column.type, BinaryType)
             ),
+            compact=isinstance(self.format, RowFormat),
         )
 
     def inference(self, max_columns: int) -> Inference:
