@@ -174,7 +174,7 @@ def table_member(table: TableId) -> bytes:
     return b'"%b":%b' % (TABLE_ID.encode(), msgspec.json.encode(show(table)))
 
 
-def json_key(table: TableId, schema: TableSchema, form: KeyForm) -> Segments:
+def json_key(table: TableId, schema: TableSchema, form: KeyForm = KeyForm()) -> Segments:
     """Return the pattern of keys like `{"TableId":"shop.orders","id":1}`. Raise RowError as `KeyForm.named` does."""
     first = table_member(table) if form.table_id else b""
     return json_cells(((name, ColumnRef(column)) for name, column in form.named(schema)), first)
