@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import grimp
@@ -65,12 +67,30 @@ def loaded_with(*modules: str) -> set[str]:
     return set(done.stdout.split())
 
 
+@cache
+def loaded_from_below() -> dict[str, set[str]]:
+    """Return, by package, the packages that one process has after it has loaded this one and all that come before.
+
+    It loads the lowest layer first. So a package of a layer above is there only where one that is loaded already has
+    loaded it. A process for each package would load the same libraries each time.
+    """
+    order = [package for layer in reversed(LAYERS) for package in sorted(layer)]
+    modules = {p: sorted(m for m in GRAPH.modules if f"{m}.".startswith(f"ingest.{p}.")) for p in order}
+    code = (
+        "import importlib, json, sys\nfor package, modules in json.loads(sys.argv[1]).items():\n"
+        "    for name in modules: importlib.import_module(name)\n"
+        "    print(package, *{name.split('.')[1] for name in sys.modules if name.startswith('ingest.')})"
+    )
+    command = [sys.executable, "-c", code, json.dumps(modules)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    return {package: set(there) for package, *there in map(str.split, done.stdout.splitlines())}
+
+
 @pytest.mark.parametrize("package", sorted(set.union(*LAYERS)))
 def test_a_package_loads_nothing_of_those_above_it(package: str) -> None:
     place = next(i for i, layer in enumerate(LAYERS) if package in layer)
     above = {name for layer in LAYERS[:place] for name in layer}
-    modules = sorted(m for m in GRAPH.modules if m == f"ingest.{package}" or m.startswith(f"ingest.{package}."))
-    packages = {name.split(".")[1] for name in loaded_with(*modules) if name.startswith("ingest.")}
+    packages = loaded_from_below()[package]
     assert package in packages
     assert packages & above == set()
 
