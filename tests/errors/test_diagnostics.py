@@ -7,12 +7,15 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import chdir
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
-from harness import INGEST
+from commands import called
+from harness import INGEST, Result
 from ruamel.yaml import YAML
 
 from ingest.config.diagnostics import render
@@ -51,11 +54,20 @@ def test_golden(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert text == golden.read_text()
 
 
+@cache
+def validator() -> jsonschema.protocols.Validator:
+    """Return the editor's schema, ready to validate; it is checked itself."""
+    schema = json.loads(SCHEMA.read_text())
+    found = jsonschema.validators.validator_for(schema)
+    found.check_schema(schema)
+    return found(schema)
+
+
 @pytest.mark.parametrize("file", sorted((ROOT / "pipelines").glob("*.yaml")), ids=lambda file: file.stem)
 def test_examples_are_right_and_carry_the_modeline(file: Path) -> None:
     assert load(file).diagnostics == []
     assert file.read_text().startswith("# yaml-language-server: $schema=../schemas/pipeline.schema.json\n")
-    jsonschema.validate(YAML(typ="safe").load(file), json.loads(SCHEMA.read_text()))
+    validator().validate(YAML(typ="safe").load(file))
 
 
 def test_the_editor_schema_refuses_unknown_options() -> None:
@@ -64,43 +76,44 @@ def test_the_editor_schema_refuses_unknown_options() -> None:
         "sink": {"type": "upsert-kafka", "properties.bootstrap.servers": "${b}", "sink.topic.partitions": "${n}"},
         "pipeline": {"schema": {"change.behavior": "lenient"}, "parallelism": 3},
     }
-    schema = json.loads(SCHEMA.read_text())
-    jsonschema.validate(good, schema)
+    validator().validate(good)
     good["source"]["topicc"] = "x"
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(good, schema)
+        validator().validate(good)
 
 
-def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([INGEST, *arguments], check=False, capture_output=True, text=True, cwd=HERE / "files")
+def command(*arguments: str) -> Result:
+    with chdir(HERE / "files"):
+        return called(*arguments)
 
 
 def test_check_has_its_exit_codes_and_formats() -> None:
     good = str(ROOT / "pipelines" / "shop.yaml")
-    assert command("check", good).returncode == 0
-    bad = command("check", good, "unknown-keys.yaml")
+    assert command("check", good).code == 0
+    check = [INGEST, "check", good, "unknown-keys.yaml"]
+    bad = subprocess.run(check, check=False, capture_output=True, text=True, cwd=HERE / "files")
     assert bad.returncode == 78
     assert "unknown-keys.yaml:4:3: error: unknown option 'topicc' in source, did you mean 'topic'?" in bad.stdout
-    found = json.loads(command("check", "--format", "json", "unknown-keys.yaml").stdout)
+    found = json.loads(command("check", "--format", "json", "unknown-keys.yaml").out)
     assert {"file", "line", "column", "severity", "message"} <= found[0].keys()
-    github = command("check", "--format", "github", "unknown-keys.yaml").stdout
+    github = command("check", "--format", "github", "unknown-keys.yaml").out
     assert "::error file=unknown-keys.yaml,line=4,col=3::" in github
 
 
 def test_unset_placeholders_are_notes_unless_denied_and_stop_a_run() -> None:
-    assert command("check", "placeholders.yaml").returncode == 0
-    assert command("check", "--deny-warnings", "placeholders.yaml").returncode == 78
+    assert command("check", "placeholders.yaml").code == 0
+    assert command("check", "--deny-warnings", "placeholders.yaml").code == 78
     refused = command("run", "placeholders.yaml")
-    assert refused.returncode == 78
-    assert "looked in --set" in refused.stderr
-    assert "Traceback" not in refused.stderr
+    assert refused.code == 78
+    assert "looked in --set" in refused.err
+    assert "Traceback" not in refused.err
 
 
 def test_usage_errors_are_2_and_help_helps() -> None:
-    assert command("run").returncode == 2
-    assert command("nope").returncode == 2
-    assert command("check", "--set", "x", "placeholders.yaml").returncode == 2
-    assert "--checkpoint" in command("run", "--help").stdout
+    assert command("run").code == 2
+    assert command("nope").code == 2
+    assert command("check", "--set", "x", "placeholders.yaml").code == 2
+    assert "--checkpoint" in command("run", "--help").out
 
 
 def test_the_golden_files_show_no_secret() -> None:
@@ -115,9 +128,9 @@ def test_unset_secrets_are_notes_that_stop_a_run_with_their_places() -> None:
         assert {d.severity for d in load(HERE / "files" / name).diagnostics} == {"note"}
         for arguments in (["run", name], ["plan", name], ["check", "--deny-warnings", name]):
             refused = command(*arguments)
-            assert refused.returncode == 78
-            assert f"{name}:6:" in refused.stdout + refused.stderr
-            assert ("error: " in refused.stderr) is (arguments[0] != "check")
+            assert refused.code == 78
+            assert f"{name}:6:" in refused.out + refused.err
+            assert ("error: " in refused.err) is (arguments[0] != "check")
 
 
 def test_the_examples_of_the_documentation_need_no_secrets() -> None:
@@ -155,14 +168,14 @@ def test_check_loads_nothing_that_it_does_not_need(tmp_path: Path) -> None:
 
 def test_an_upsert_topic_is_not_read_from_a_time(tmp_path: Path) -> None:
     refused = command("run", "start-time.yaml", "--from-timestamp", "0", "--checkpoint", str(tmp_path))
-    assert refused.returncode == 78
+    assert refused.code == 78
     assert (
-        "--from-timestamp is not possible: an upsert-kafka source is always read from its beginning" in refused.stderr
+        "--from-timestamp is not possible: an upsert-kafka source is always read from its beginning" in refused.err
     )
 
 
 def test_settings_without_effect_are_warnings_unless_denied() -> None:
     found = command("check", "no-effect.yaml")
-    assert found.returncode == 0
-    assert "no-effect.yaml:12:3: warning: scan.startup.timestamp-millis has no effect without" in found.stdout
-    assert command("check", "--deny-warnings", "no-effect.yaml").returncode == 78
+    assert found.code == 0
+    assert "no-effect.yaml:12:3: warning: scan.startup.timestamp-millis has no effect without" in found.out
+    assert command("check", "--deny-warnings", "no-effect.yaml").code == 78

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
-from harness import INGEST
+from commands import called
 from inmemory import pipeline, run
 
 from ingest.checkpoint.checkpoint import Checkpoint
@@ -39,9 +38,9 @@ def place(tmp_path: Path) -> str:
 
 
 def ask(*arguments: str, code: int = 0) -> str:
-    done = subprocess.run([INGEST, "schema", *arguments], capture_output=True, text=True, check=False)
-    assert done.returncode == code, done.stderr
-    return done.stdout + done.stderr
+    done = called("schema", *arguments)
+    assert done.code == code, done.err
+    return done.out + done.err
 
 
 def test_schemas_are_shown_as_they_are_and_as_they_were(place: str) -> None:
