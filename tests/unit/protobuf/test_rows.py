@@ -40,7 +40,7 @@ def read(text: str, value: str, name: str = "M", **options: bool) -> Any:
     return {column: types.name(one) for column, one in declared.types.items()}, bytes(row).decode()
 
 
-@pytest.mark.parametrize(("field", "value", "expected"), [
+TYPES_AND_TEXTS = [
     ("sfixed32", "-5", "INT -5"),
     ("sint32", "-2147483648", "INT -2147483648"),
     ("fixed32", "4294967295", "BIGINT 4294967295"),
@@ -66,19 +66,8 @@ def read(text: str, value: str, name: str = "M", **options: bool) -> Any:
     ("google.type.TimeOfDay", "{hours: 23 minutes: 59 seconds: 59 nanos: 1000}", 'TIME(6) "23:59:59.000001"'),
     ("google.type.TimeOfDay", "{hours: 24}", 'STRING "24:00:00"'),
     ("confluent.type.Decimal", r'{value: "\377" scale: 3}', 'STRING "-0.001"'),
-])  # fmt: skip
-def test_types_and_texts(field: str, value: str, expected: str) -> None:
-    text = f"{HEAD} message M {{ {field} f = 1; }}"
-    declared, row = read(text, f"f: {value}")
-    assert f"{declared['f']} {row[5:-1]}" == expected
-    inside = f"{HEAD} message M {{ repeated R f = 1; }} message R {{ {field} f = 1; }}"
-    declared, row = read(inside, f"f {{f: {value}}}")
-    data_type, _, json = expected.partition(" ")
-    assert declared == {"f": f"ARRAY<ROW<f {data_type}>>"}
-    assert row == f'{{"f":[{{"f":{json}}}]}}'
-
-
-@pytest.mark.parametrize(("field", "value", "code"), [
+]  # fmt: skip
+NO_VALUES_OF_COLUMNS = [
     ("float", "inf", "not-a-number"), ("double", "nan", "not-a-number"),
     ("google.protobuf.Timestamp", "{seconds: 253402300800}", "type-mismatch"),
     ("google.protobuf.Timestamp", "{nanos: -1}", "type-mismatch"),
@@ -89,10 +78,31 @@ def test_types_and_texts(field: str, value: str, expected: str) -> None:
     ("google.type.TimeOfDay", "{hours: 25}", "type-mismatch"),
     ("confluent.type.Decimal", r'{value: "\377" scale: 2000}', "type-mismatch"),
     ("google.protobuf.Value", "{number_value: inf}", "not-a-number"),
-])  # fmt: skip
+]  # fmt: skip
+FIELDS = {field: f"M{i}" for i, (field, _, _) in enumerate([*TYPES_AND_TEXTS, *NO_VALUES_OF_COLUMNS])}
+"""The name of a message with one field of a type, by the type; its rows are those of `Of…`, its values of `List…`."""
+ALL = HEAD + " ".join(
+    f"message {name} {{ {field} f = 1; }} message Of{name} {{ repeated {name} f = 1; }} "
+    f"message List{name} {{ repeated {field} f = 1; }}"
+    for field, name in FIELDS.items()
+)
+"""A schema of all of them: protoc reads it in a process of its own, once."""
+
+
+@pytest.mark.parametrize(("field", "value", "expected"), TYPES_AND_TEXTS)
+def test_types_and_texts(field: str, value: str, expected: str) -> None:
+    declared, row = read(ALL, f"f: {value}", FIELDS[field])
+    assert f"{declared['f']} {row[5:-1]}" == expected
+    declared, row = read(ALL, f"f {{f: {value}}}", f"Of{FIELDS[field]}")
+    data_type, _, json = expected.partition(" ")
+    assert declared == {"f": f"ARRAY<ROW<f {data_type}>>"}
+    assert row == f'{{"f":[{{"f":{json}}}]}}'
+
+
+@pytest.mark.parametrize(("field", "value", "code"), NO_VALUES_OF_COLUMNS)
 def test_values_that_no_column_has(field: str, value: str, code: str) -> None:
-    assert read(f"{HEAD} message M {{ {field} f = 1; }}", f"f: {value}") == code
-    assert read(f"{HEAD} message M {{ repeated {field} f = 1; }}", f"f: {value}") == code
+    assert read(ALL, f"f: {value}", FIELDS[field]) == code
+    assert read(ALL, f"f: {value}", f"List{FIELDS[field]}") == code
 
 
 def test_messages_that_hold_themselves_are_json_texts() -> None:
