@@ -133,12 +133,12 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
 def test_hostile_files_cost_no_more_than_large_ones(tmp_path: Path, large: float, text: str, says: str) -> None:
     file = tmp_path / "p.yaml"
     file.write_text(text)
-    loaded, costs = load(file), []
-    for _ in range(3):  # the least of them is the file's own cost
+    for _ in range(4):  # another process or a collection of garbage may disturb one; the least is the file's own cost
         started = time.process_time()
-        load(file)
-        costs.append(time.process_time() - started)
-    assert min(costs) < 2 * large
+        loaded = load(file)
+        if (cost := time.process_time() - started) < 2 * large:
+            break
+    assert cost < 2 * large
     assert loaded.pipeline is None
     assert any(says in d.message for d in loaded.diagnostics), loaded.diagnostics
     assert all(d.line >= 1 and d.column >= 1 for d in loaded.diagnostics)
