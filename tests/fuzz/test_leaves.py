@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from examples import examples
 
 pytestmark = pytest.mark.compiled
 ROOT = Path(__file__).parents[2]
@@ -25,6 +26,7 @@ def test_what_is_to_hold_holds_for_the_corpus(form: str, tmp_path: Path) -> None
     subprocess.run([compiler, *flags, f"-I{ROOT / 'ingest/native'}", source, *leaves, "-o", str(program)], check=True)
     corpus = sorted(str(path) for path in (HERE / "corpus").iterdir())
     assert len(corpus) > 100
-    done = subprocess.run([program, "500", *corpus], capture_output=True, text=True, check=False)
+    changes = examples(500)
+    done = subprocess.run([program, str(changes), *corpus], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout == f"{len(corpus)} files, each as it is and with 500 changes\n"
+    assert done.stdout == f"{len(corpus)} files, each as it is and with {changes} changes\n"

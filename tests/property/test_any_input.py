@@ -118,7 +118,7 @@ def test_a_decoder_gives_events_or_a_reject(name: str, values: list[bytes | None
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: "-".join(str(v) for v in variant.values())[:50])
 @pytest.mark.parametrize("sink", ["upsert-kafka", "print", "kafka"])
-@settings(patiently, max_examples=max(20, EXAMPLES // 5))
+@settings(patiently, max_examples=examples(20))
 @given(st.lists(st.tuples(st.none() | st.just(b'{"id":1}') | broken(), st.none() | broken()), min_size=1, max_size=6))
 def test_every_message_becomes_records_a_reject_or_is_counted(
     variant: dict[str, Any], sink: str, messages: list[tuple[bytes | None, bytes | None]]
