@@ -4,6 +4,9 @@ BIN := .venv/bin
 # auto: tests/conftest.py counts processors and memory
 TESTS_AT_ONCE ?= auto
 
+# Tests start hundreds of processes: Python is to keep what it has compiled, and pytest the assertions it has rewritten
+unexport PYTHONDONTWRITEBYTECODE
+
 # make bench SAVE=--save puts the figures into bench/results
 SAVE ?=
 
