@@ -86,7 +86,7 @@ def test_a_header_filter_takes_time_by_headers_plus_terms() -> None:
         for _ in range(20):
             assert not filters[size](headers[size])
 
-    assert growth(look, 125) < 3  # every header with every term is 8
+    assert growth(look, 125, 3) < 3  # every header with every term is 8
 
 
 def test_named_offsets() -> None:

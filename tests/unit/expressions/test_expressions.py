@@ -143,7 +143,7 @@ def test_long_texts_are_read_in_time_by_their_length(head: str, again: str, tail
         with pytest.raises(TextError):
             condition(head + again * times + tail)
 
-    assert growth(read, 1000) < 3
+    assert growth(read, 1000, 3) < 3
 
 
 def test_many_unknown_functions_are_found_in_time_by_their_number() -> None:
@@ -151,7 +151,7 @@ def test_many_unknown_functions_are_found_in_time_by_their_number() -> None:
         text = " + ".join(f"unknown_{i}(a)" for i in range(count))
         assert len([str(error) for error in unknown_functions(text, ())]) == count
 
-    assert growth(find, 250) < 3
+    assert growth(find, 250, 3) < 3
     assert "did you mean 'UPPER'?" in str(next(unknown_functions("UPER(a)", ())))
 
 
