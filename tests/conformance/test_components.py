@@ -5,7 +5,6 @@ A format's own messages are those of its scenarios: of the files in tests/scenar
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -38,8 +37,11 @@ ALONE = {name: cls for name, cls in FORMATS.items() if not issubclass(cls, Regis
 """Formats that need no registry. For the others, tests with a registry try the same."""
 
 
-@cache
-def scenarios() -> list[tuple[Scenario, Pipeline]]:
+Scenarios = list[tuple["Scenario", "Pipeline"]]
+
+
+@pytest.fixture(scope="module")
+def scenarios() -> Scenarios:
     """The scenarios whose pipelines are valid, with these."""
     found = [read(file) for file in FILES]
     return [(scenario, scenario.loaded.pipeline) for scenario in found if scenario.loaded.pipeline is not None]
@@ -73,10 +75,12 @@ def test_a_format_owns_its_prefix(format_name: str, cls: Any) -> None:
 
 
 @pytest.mark.parametrize(("format_name", "cls"), ALONE.items(), ids=ALONE)
-def test_a_decoder_never_raises_and_learns_nothing_wrong_from_garbage(format_name: str, cls: Any) -> None:
+def test_a_decoder_never_raises_and_learns_nothing_wrong_from_garbage(
+    scenarios: Scenarios, format_name: str, cls: Any
+) -> None:
     """The messages of each scenario of the format give the same after garbage as without it."""
     changes = 0
-    for scenario, pipeline in scenarios():
+    for scenario, pipeline in scenarios:
         source = pipeline.source
         if source.format.name != format_name:
             continue
@@ -107,5 +111,5 @@ def test_a_component_is_registered_under_its_type(registry: dict[str, Any]) -> N
 
 
 @pytest.mark.parametrize("type_name", SINKS)
-def test_a_sink_has_a_scenario(type_name: str) -> None:
-    assert any(pipeline.sink.type == type_name for _, pipeline in scenarios())
+def test_a_sink_has_a_scenario(scenarios: Scenarios, type_name: str) -> None:
+    assert any(pipeline.sink.type == type_name for _, pipeline in scenarios)

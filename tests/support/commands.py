@@ -17,4 +17,5 @@ def called(*arguments: str) -> Result:
     out, err = (io.TextIOWrapper(stream, "utf-8", write_through=True) for stream in written)
     with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as ended:
         main(arguments)
-    return Result(int(ended.value.code or 0), *(stream.getvalue().decode() for stream in written))
+    said = [stream.getvalue().decode() for stream in written]
+    return Result(int(ended.value.code or 0), said[0], said[1])

@@ -6,11 +6,14 @@ import json
 import subprocess
 import sys
 import tomllib
-from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import grimp
 import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 ROOT = next(folder for folder in Path(__file__).parents if (folder / "pyproject.toml").is_file())
 GRAPH = grimp.build_graph("ingest", exclude_type_checking_imports=True)
@@ -60,14 +63,18 @@ def test_no_modules_import_each_other() -> None:
     assert circles() == []
 
 
-def loaded_with(*modules: str) -> set[str]:
-    """Return the names of all modules that a new process has when it has imported these."""
-    code = "import importlib, sys\nfor name in sys.argv[1:]: importlib.import_module(name)\nprint(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code, *modules], capture_output=True, text=True, check=True, cwd=ROOT)
-    return set(done.stdout.split())
+def loaded_with(*steps: Sequence[str]) -> list[set[str]]:
+    """Return the names of all modules that one new process has after each step, in which it imports these modules."""
+    code = (
+        "import importlib, json, sys\nfor modules in json.loads(sys.argv[1]):\n"
+        "    for name in modules: importlib.import_module(name)\n    print(*sys.modules)"
+    )
+    command = [sys.executable, "-c", code, json.dumps(steps)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    return [set(line.split()) for line in done.stdout.splitlines()]
 
 
-@cache
+@pytest.fixture(scope="module")
 def loaded_from_below() -> dict[str, set[str]]:
     """Return, by package, the packages that one process has after it has loaded this one and all that come before.
 
@@ -76,28 +83,26 @@ def loaded_from_below() -> dict[str, set[str]]:
     """
     order = [package for layer in reversed(LAYERS) for package in sorted(layer)]
     modules = {p: sorted(m for m in GRAPH.modules if f"{m}.".startswith(f"ingest.{p}.")) for p in order}
-    code = (
-        "import importlib, json, sys\nfor package, modules in json.loads(sys.argv[1]).items():\n"
-        "    for name in modules: importlib.import_module(name)\n"
-        "    print(package, *{name.split('.')[1] for name in sys.modules if name.startswith('ingest.')})"
-    )
-    command = [sys.executable, "-c", code, json.dumps(modules)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
-    return {package: set(there) for package, *there in map(str.split, done.stdout.splitlines())}
+    there = loaded_with(*modules.values())
+    return {
+        package: {name.split(".")[1] for name in names if name.startswith("ingest.")}
+        for package, names in zip(modules, there, strict=True)
+    }
 
 
 @pytest.mark.parametrize("package", sorted(set.union(*LAYERS)))
-def test_a_package_loads_nothing_of_those_above_it(package: str) -> None:
+def test_a_package_loads_nothing_of_those_above_it(loaded_from_below: dict[str, set[str]], package: str) -> None:
     place = next(i for i, layer in enumerate(LAYERS) if package in layer)
     above = {name for layer in LAYERS[:place] for name in layer}
-    packages = loaded_from_below()[package]
+    packages = loaded_from_below[package]
     assert package in packages
     assert packages & above == set()
 
 
 def test_a_worker_without_transforms_starts_without_arrow() -> None:
-    assert loaded_with("ingest.task.pipeline") & {"pyarrow", "numpy", "pandas"} == set()
-    assert "pyarrow" in loaded_with("ingest.task.transform_pipeline")
+    plain, transforming = loaded_with(["ingest.task.pipeline"], ["ingest.task.transform_pipeline"])
+    assert plain & {"pyarrow", "numpy", "pandas"} == set()
+    assert "pyarrow" in transforming
 
 
 def test_few_modules_import_others_by_name() -> None:

@@ -135,11 +135,20 @@ def setters(owner: str, key: str) -> list[str]:
     return sorted({name for name, text in texts() if word.search(text)})
 
 
+@pytest.fixture(scope="module")
+def searched() -> None:
+    """All files of the tests, read."""
+    in_files()
+    texts()
+
+
+@pytest.mark.usefixtures("searched")
 @pytest.mark.parametrize(("owner", "key"), OPTIONS, ids=lambda part: part)
 def test_every_option_of_the_reference_is_set_by_a_test(owner: str, key: str) -> None:
     assert setters(owner, key), f"no test sets {key} of {owner}: write a scenario that shows what it does"
 
 
+@pytest.mark.usefixtures("searched")
 def test_an_option_that_no_test_sets_would_be_found() -> None:
     assert not setters("KafkaSource", "scan.no-such" + ".option")
     assert setters("Route", "sink-table")

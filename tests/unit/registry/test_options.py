@@ -276,15 +276,16 @@ UNWANTED = ("fastavro", "google.protobuf", "confluent_kafka", "httpx2", "ingest.
 def test_a_pipeline_without_avro_imports_nothing_of_it(tmp_path: Path) -> None:
     """Nor does a check of a pipeline with Avro talk to a registry, or load a client."""
     program = (
-        "import sys; from ingest.config.loader import load, load_text; text = open(sys.argv[1]).read();"
-        "assert load_text('p', text, 'p').pipeline;"
-        f"NAMES = {UNWANTED}; print([m for m in NAMES if m in sys.modules])"
+        f"import sys\nfrom ingest.config.loader import load, load_text\nNAMES = {UNWANTED}\n"
+        "for name in sys.argv[1:]:\n"
+        "    assert load_text('p', open(name).read(), 'p').pipeline\n"
+        "    print([m for m in NAMES if m in sys.modules])"
     )
     files = [(FOLDER / f"{name}.yaml").read_text() for name in ("avro-confluent", "protobuf-confluent")]
-    for text in (PIPELINE.format(name="json", options=""), *files):
-        file = tmp_path / "p.yaml"
-        file.write_text(text)
-        found = subprocess.run(
-            [sys.executable, "-c", program, file], capture_output=True, text=True, check=True, env=dict(os.environ)
-        )
-        assert found.stdout == "[]\n"
+    texts = [PIPELINE.format(name="json", options=""), *files]
+    paths = [tmp_path / f"{number}.yaml" for number in range(len(texts))]
+    for path, text in zip(paths, texts, strict=True):
+        path.write_text(text)
+    command = [sys.executable, "-c", program, *map(str, paths)]
+    found = subprocess.run(command, capture_output=True, text=True, check=True, env=dict(os.environ))
+    assert found.stdout == "[]\n" * len(texts)
