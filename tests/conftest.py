@@ -36,12 +36,13 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
 _NO_JAVA = Path(__file__).parent / "support" / "no-java"
-_OF_A_MODULE = {"own", "secure", "found"}
+_OF_A_MODULE = {"own", "secure", "found", "scenarios", "searched", "loaded_from_below"}
 """Fixtures that are made once for a module, and take long: each worker of pytest-xdist would make them."""
 _ROOM = 3 << 30
 """Bytes that a worker may need: a broker, a Java that runs share, Spark in memory, and a run with its own Java."""
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist, which has read the groups after that
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests that may start Java, for `make test-fast`; keep those together that share a module's broker."""
     for item in items:
