@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
 _NO_JAVA = Path(__file__).parent / "support" / "no-java"
-_OF_A_MODULE = {"own", "secure", "found", "scenarios", "searched", "loaded_from_below"}
+_OF_A_MODULE = {"secure", "found", "scenarios", "searched", "loaded_from_below"}
 """Fixtures that are made once for a module, and take long: each worker of pytest-xdist would make them."""
 _ROOM = 3 << 30
 """Bytes that a worker may need: a broker, a Java that runs share, Spark in memory, and a run with its own Java."""

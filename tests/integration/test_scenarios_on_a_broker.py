@@ -10,8 +10,6 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka.admin import AdminClient
-from harness import Kafka, free_port
 from scenario_files import FILES, name
 
 from ingest.config.loader import load_text
@@ -19,24 +17,17 @@ from ingest.config.pipeline import Route
 from ingest.config.scenario import read
 from ingest.driver.parts import Sides
 from ingest.observe.events import SchemaChanged
-from ingest.sandbox import broker as sandbox
 from ingest.testing.in_memory_run import run_in_process
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
+
+    from harness import Kafka
 
 OF_ROWS = {"debezium", "inference", "keys", "routes"}
 """Topics of scenarios in which nothing depends on where messages come from."""
 SERVERS = "memory:1"
 """What scenarios have for a broker's address."""
-
-
-@pytest.fixture(scope="module")
-def own(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:  # noqa: ARG001
-    folder = tmp_path_factory.mktemp("own")
-    yield Kafka(sandbox.up(folder, free_port(), heap="384m").bootstrap)
-    sandbox.down(folder, wipe=True)
 
 
 def about_options(file: Path) -> bool:
@@ -57,16 +48,16 @@ def without_nulls(line: str) -> str:
 
 
 @pytest.fixture
-def empty(own: Kafka) -> Kafka:
-    """The broker without any topic: scenarios name theirs as they like."""
-    admin = AdminClient({"bootstrap.servers": own.bootstrap})
+def empty(kafka: Kafka) -> Kafka:
+    """The broker without any topic: scenarios name theirs as they like, and nobody needs those of other tests."""
+    admin = kafka.admin
     deadline = time.monotonic() + 30
     while names := [name for name in admin.list_topics(timeout=10).topics if not name.startswith("__")]:
         for future in admin.delete_topics(names).values():
             future.exception(10)
         assert time.monotonic() < deadline, names
         time.sleep(0.05)
-    return own
+    return kafka
 
 
 @pytest.mark.parametrize("file", [f for f in FILES if about_options(f)], ids=name)
@@ -103,7 +94,7 @@ def test_scenario_on_a_broker(file: Path, empty: Kafka, monkeypatch: pytest.Monk
     expected = scenario.expected
     assert (run.error is None) == ("error" not in expected), run.error
     happened = []
-    for topic in set(AdminClient({"bootstrap.servers": empty.bootstrap}).list_topics(timeout=10).topics) - topics:
+    for topic in set(empty.admin.list_topics(timeout=10).topics) - topics:
         if topic.startswith("__") or topic == "dead":
             continue
         for record in empty.read(topic):
