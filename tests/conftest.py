@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
+from brokers import broker
 from examples import examples
 from harness import INGEST, Kafka, Pipeline, free_port
 from hypothesis import HealthCheck, settings
@@ -123,7 +124,7 @@ def sandbox_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def bootstrap(java: None, sandbox_folder: Path) -> Iterator[str]:  # noqa: ARG001
     """The test run's own broker, on a port of its own."""
-    yield sandbox.up(sandbox_folder, free_port(), heap="512m").bootstrap
+    yield broker(sandbox_folder).bootstrap
     sandbox.down(sandbox_folder, wipe=True)
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
+from brokers import broker as small_broker
 from clusters import Nodes, Standalone
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
@@ -46,7 +47,7 @@ def broker(folder: Path, extra: str = "") -> Iterator[str]:
     """A broker of the fault's own."""
     place = folder / "kafka"
     try:
-        yield sandbox.up(place, free_port(), heap="512m", extra=extra).bootstrap
+        yield small_broker(place, extra=extra).bootstrap
     finally:
         sandbox.down(place, wipe=True)
 

@@ -12,6 +12,7 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 import pyspark
+from brokers import FOR_MINUTES
 from harness import Kafka, free_port
 
 from ingest.paths import java
@@ -70,6 +71,7 @@ class Nodes:
         return [
             java(),
             "-Xmx384m",
+            *FOR_MINUTES,
             "-cp",
             f"{jars()}/*",
             *arguments,
