@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from harness import INGEST, Result, finish
+from harness import INGEST, Result, finish, finished
 
 from ingest.component.registry import ComponentError, Registry
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from harness import Kafka, Pipeline
+    from shared_java import SharedJava
 
 DOCS = Path(__file__).parent.parent.parent / "docs" / "extending.md"
 PIPELINE = """\
@@ -59,8 +60,7 @@ def databus(kind: str, table: str, data: dict[str, Any], old: dict[str, Any] | N
     return json.dumps(message | ({} if old is None else {"old": old})) + "\n"
 
 
-@pytest.mark.usefixtures("java")
-def test_a_format_and_a_sink_of_another_package_run(tmp_path: Path, site: Path) -> None:
+def test_a_format_and_a_sink_of_another_package_run(tmp_path: Path, site: Path, shared_java: SharedJava) -> None:
     (tmp_path / "p.yaml").write_text(PIPELINE)
     source = tmp_path / "in.jsonl"
     source.write_text(
@@ -69,8 +69,12 @@ def test_a_format_and_a_sink_of_another_package_run(tmp_path: Path, site: Path) 
         + databus("insert", "products", {"id": 1, "name": "tea"})
         + databus("update", "orders", {"id": 3, "n": 2}, {"id": 2})
     )
-    run = ("run", "p.yaml", "--once", "--checkpoint", "c", "--master", "local[2]")
-    ran = ingest(tmp_path, site, *run)
+
+    def run() -> Result:
+        command = [INGEST, "run", "p.yaml", "--once", "--checkpoint", "c", "--master", "local[2]"]
+        return finished(command, shared_java, tmp_path, {"PYTHONPATH": str(site)}, tmp_path)
+
+    ran = run()
     assert ran.code == 0, ran.err
 
     def rows() -> dict[str, dict[str, Any]]:
@@ -84,12 +88,12 @@ def test_a_format_and_a_sink_of_another_package_run(tmp_path: Path, site: Path) 
     }
     with source.open("a") as more:
         more.write(databus("delete", "orders", {"id": 1, "n": 1}))
-    assert ingest(tmp_path, site, *run).code == 0
+    assert run().code == 0
     assert '{"TableId":"shop.orders","id":1}' not in rows()
 
     with source.open("a") as more:
         more.write('{"database":"shop"}\n')
-    bad = ingest(tmp_path, site, *run)
+    bad = run()
     assert bad.code == 65, bad.err
     assert "not a message of the bus" in bad.err
 

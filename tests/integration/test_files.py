@@ -6,23 +6,29 @@ import json
 import signal
 import subprocess
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from harness import INGEST, Result, finish
+from commands import called
+from harness import INGEST, finished
 
 from ingest.errors import INTERRUPTED
+
+if TYPE_CHECKING:
+    from harness import Result
+    from shared_java import SharedJava
 
 ROOT = Path(__file__).parent.parent.parent
 
 
-def run(file: Path, checkpoint: Path, folder: Path, *more: str) -> Result:
+def run(file: Path, checkpoint: Path, cwd: Path, java: SharedJava | None, *more: str) -> Result:
     command = [INGEST, "run", str(file), "--once", "--checkpoint", str(checkpoint), "--master", "local[2]", *more]
-    return finish(subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+    return finished(command, java, checkpoint.parent, cwd=cwd)
 
 
 @pytest.mark.usefixtures("java")
 def test_the_quickstart_runs_as_the_readme_says(tmp_path: Path) -> None:
-    ran = run(ROOT / "pipelines" / "quickstart.yaml", tmp_path / "c", ROOT)
+    ran = run(ROOT / "pipelines" / "quickstart.yaml", tmp_path / "c", ROOT, None)
     assert ran.code == 0, ran.err
     assert ran.out.splitlines()[:4] == [
         "shop.orders> CREATE TABLE (id BIGINT NOT NULL, customer STRING, total DOUBLE, note STRING, PRIMARY KEY (id))",
@@ -32,8 +38,9 @@ def test_the_quickstart_runs_as_the_readme_says(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.usefixtures("java")
-def test_a_file_pipeline_goes_on_where_it_stood_and_its_output_reads_back(tmp_path: Path) -> None:
+def test_a_file_pipeline_goes_on_where_it_stood_and_its_output_reads_back(
+    tmp_path: Path, shared_java: SharedJava
+) -> None:
     source, sink = tmp_path / "in", tmp_path / "out"
     source.mkdir()
     first = tmp_path / "first.yaml"
@@ -49,7 +56,7 @@ def test_a_file_pipeline_goes_on_where_it_stood_and_its_output_reads_back(tmp_pa
     ]
     file = source / "a.jsonl"
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    ran = run(first, tmp_path / "c1", tmp_path)
+    ran = run(first, tmp_path / "c1", tmp_path, shared_java)
     assert ran.code == 0, ran.err
     (orders,) = sink.glob("orders.*.jsonl")
     assert [json.loads(line)["after"] for line in orders.read_text().splitlines()] == [
@@ -70,7 +77,7 @@ def test_a_file_pipeline_goes_on_where_it_stood_and_its_output_reads_back(tmp_pa
         added.write(json.dumps({"key": {"id": 1}, "value": None, "topic": "orders"}) + "\n")
     (source / "more").mkdir()
     (source / "more" / "b.jsonl").write_text(json.dumps({"key": {"id": 9}, "value": {"n": 9}}))  # no line end
-    assert run(first, tmp_path / "c1", tmp_path).code == 0
+    assert run(first, tmp_path / "c1", tmp_path, shared_java).code == 0
     assert len([*sink.glob("orders.*.jsonl")]) == 2, "a file for each run"
 
     second = tmp_path / "second.yaml"
@@ -78,59 +85,53 @@ def test_a_file_pipeline_goes_on_where_it_stood_and_its_output_reads_back(tmp_pa
         "source: {type: file, path: 'out/orders.*.jsonl', scan.max.pre.fetch.records: 0}\n"
         "sink: {type: print}\ntransform: [{source-table: orders, primary-keys: id}]\n"
     )
-    back = run(second, tmp_path / "c2", tmp_path)
+    back = run(second, tmp_path / "c2", tmp_path, shared_java)
     assert back.code == 0, back.err
     read = [line.split("> ")[1][:6] for line in back.out.splitlines() if "[" in line]
     assert sorted(read) == ["+I[1, ", "+I[2, ", "-D[1, "]  # files are read side by side, each in its order
     assert read.index("+I[1, ") < read.index("+I[2, ")
 
-    shown = subprocess.run(
-        [INGEST, "checkpoint", "show", "c1", "--format", "json"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    assert {at["topic"]: at["offset"] for at in json.loads(shown)["positions"]} == {
+    shown = called("checkpoint", "show", str(tmp_path / "c1"), "--format", "json")
+    assert {at["topic"]: at["offset"] for at in json.loads(shown.out)["positions"]} == {
         "in/a.jsonl": 4, "in/more/b.jsonl": 1,
     }  # fmt: skip
     file.write_text("")
-    lost = run(first, tmp_path / "c1", tmp_path)
+    lost = run(first, tmp_path / "c1", tmp_path, shared_java)
     assert lost.code == 1
     assert "data loss: in/a.jsonl has 0 lines, and 4 of them were read already" in lost.err
 
 
-def test_the_command_that_tests_pipelines(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_command_that_tests_pipelines(tmp_path: Path) -> None:
     (tmp_path / "pipeline.yaml").write_text(
         "source: {type: kafka, properties.bootstrap.servers: '${servers}', topic: t, value.format: json}\n"
         "sink: {type: print}\n"
     )
     good = "pipeline: pipeline.yaml\nset: {servers: 'x:1'}\nmessages: [{topic: t, value: {id: 1}}]\n"
     (tmp_path / "good.yaml").write_text(f"{good}lines: ['t> CREATE TABLE (id BIGINT)', 't> +I[1]']\n")
-    assert subprocess.run([INGEST, "test", str(tmp_path)], check=False).returncode == 0
-    assert "1 tests, 0 failed" in capfd.readouterr().out
+    passed = subprocess.run([INGEST, "test", str(tmp_path)], check=True, capture_output=True, text=True)
+    assert "1 tests, 0 failed" in passed.stdout
     (tmp_path / "bad.yaml").write_text(f"{good}lines: ['t> CREATE TABLE (id BIGINT)', 't> +I[2]']\nrejects: [0 a/b]\n")
-    assert subprocess.run([INGEST, "test", str(tmp_path)], check=False).returncode == 1
-    out = capfd.readouterr().out
-    assert "-t> +I[2]" in out
-    assert "+t> +I[1]" in out
-    assert "2 tests, 1 failed" in out
+    failed = called("test", str(tmp_path))
+    assert failed.code == 1
+    assert "-t> +I[2]" in failed.out
+    assert "+t> +I[1]" in failed.out
+    assert "2 tests, 1 failed" in failed.out
     (tmp_path / "no.yaml").write_text("messages: [1]\n")
-    assert subprocess.run([INGEST, "test", str(tmp_path)], check=False).returncode == 1
-    assert "FAILED" in (out := capfd.readouterr().out)
-    assert "message 0: a message is a map" in out
+    wrong = called("test", str(tmp_path))
+    assert wrong.code == 1
+    assert "FAILED" in wrong.out
+    assert "message 0: a message is a map" in wrong.out
     for name in ("no.yaml", "pipeline.yaml", "nothing"):
-        assert subprocess.run([INGEST, "test", str(tmp_path / name)], check=False).returncode == 78
+        assert called("test", str(tmp_path / name)).code == 78
 
 
-@pytest.mark.usefixtures("java")
-def test_how_a_run_ended_is_said_whatever_ended_it(tmp_path: Path) -> None:
+def test_how_a_run_ended_is_said_whatever_ended_it(tmp_path: Path, shared_java: SharedJava) -> None:
     row = '{"before":null,"after":{"id":%d},"source":{"db":"shop","table":"orders"},"op":"c"}\n'
     lines = tmp_path / "in.jsonl"
     lines.write_text(row % 1 + "{\n" + row % 2)
     file = tmp_path / "p.yaml"
     file.write_text("source: {type: file, path: in.jsonl}\nsink: {type: file, path: out}\n")
-    failed = run(file, tmp_path / "c", tmp_path)
+    failed = run(file, tmp_path / "c", tmp_path, shared_java)
     assert failed.code == 65
     ended = failed.events[-1]
     assert (ended["event"], ended["level"], ended["exit_code"]) == ("run ended", "error", 65)
@@ -155,7 +156,7 @@ def test_how_a_run_ended_is_said_whatever_ended_it(tmp_path: Path) -> None:
     assert "ended at once" in err
 
     lines.write_text("".join(row % i for i in range(1, 4)))
-    last = run(file, tmp_path / "c", tmp_path, "--conf", "spark.executorEnv.INGEST_NATIVE=off")
+    last = run(file, tmp_path / "c", tmp_path, None, "--conf", "spark.executorEnv.INGEST_NATIVE=off")
     assert last.code == 0, last.err
     (began,) = [event for event in last.events if event["event"] == "run started"]
     assert began["native"] is False

@@ -5,15 +5,15 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import json
-import os
-import subprocess
 import threading
 import time
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
+from brokers import broker
 from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
@@ -21,7 +21,7 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
-from harness import INGEST, Kafka, Pipeline, Result, free_port, message, until
+from harness import INGEST, Kafka, Pipeline, Result, finished, free_port, message, until
 
 from ingest.errors import AccessError, ConfigError
 from ingest.kafka.admin import Cluster
@@ -31,6 +31,8 @@ from ingest.sandbox.secure import Authority, Secure, client_properties
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from shared_java import SharedJava
 
 OAUTH = """\
 listener.name.sasl_ssl.sasl.enabled.mechanisms=SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER
@@ -42,7 +44,7 @@ org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;
 @pytest.fixture(scope="module")
 def secure(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:  # noqa: ARG001
     folder = tmp_path_factory.mktemp("secure")
-    running = sandbox.up(folder, free_port(), heap="512m", secure=True, extra=OAUTH)
+    running = broker(folder, secure=True, extra=OAUTH)
     assert running.secure is not None
     yield Secure(running.secure, str(folder / "secure"))
     sandbox.down(folder, wipe=True)
@@ -70,21 +72,26 @@ def lines(properties: Mapping[str, str]) -> str:
     return "".join(f"  properties.{name}: '{value}'\n" for name, value in properties.items())
 
 
-def run(
-    folder: Path, kafka: Kafka, source: Mapping[str, str], sink: Mapping[str, str], more: str = "", **env: str
-) -> Result:
-    """A pipeline from the topic `in` with other properties for source and sink; `more` is more of its file."""
-    file = folder / "pipe.yaml"
-    file.write_text(
-        f"source:\n  type: kafka\n  topic: {kafka.name}.in\n  scan.startup.mode: earliest-offset\n{lines(source)}"
-        f"  ingestion.ignore-errors: {bool(more)}\n"
-        f"sink:\n  type: upsert-kafka\n{lines(sink)}"
-        f"route:\n  - {{source-table: '\\.*', sink-table: {kafka.name}.out.<>, replace-symbol: <>}}\n{more}"
-    )
-    command = [INGEST, "run", str(file), "--once", "--checkpoint", str(folder / "checkpoint"), "--master", "local[2]"]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, env={**os.environ, **env}, timeout=120)
-    events = [json.loads(line) for line in done.stderr.splitlines() if line.startswith("{")]
-    return Result(done.returncode, done.stdout, done.stderr, events)
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(tmp_path: Path, plain: Kafka, shared_java: SharedJava) -> Run:
+    """A function that runs a pipeline from the topic `in` once, with other properties for source and sink."""
+
+    def run(source: Mapping[str, str], sink: Mapping[str, str], more: str = "", **env: str) -> Result:
+        """`more` is more of the pipeline's file."""
+        file = tmp_path / "pipe.yaml"
+        file.write_text(
+            f"source:\n  type: kafka\n  topic: {plain.name}.in\n  scan.startup.mode: earliest-offset\n{lines(source)}"
+            f"  ingestion.ignore-errors: {bool(more)}\n"
+            f"sink:\n  type: upsert-kafka\n{lines(sink)}"
+            f"route:\n  - {{source-table: '\\.*', sink-table: {plain.name}.out.<>, replace-symbol: <>}}\n{more}"
+        )
+        place = ["--checkpoint", str(tmp_path / "checkpoint"), "--master", "local[2]"]
+        return finished([INGEST, "run", str(file), "--once", *place], None if env else shared_java, tmp_path, env)
+
+    return run
 
 
 def feed(kafka: Kafka) -> None:
@@ -96,16 +103,16 @@ def feed(kafka: Kafka) -> None:
     ("source", "sink"), [("SASL_SSL", "SSL"), ("SSL", "SASL_PLAINTEXT"), ("SASL_PLAINTEXT", "SASL_SSL")]
 )
 def test_pipelines_run_on_each_listener(
-    tmp_path: Path, plain: Kafka, clients: dict[str, dict[str, str]], source: str, sink: str
+    run: Run, plain: Kafka, clients: dict[str, dict[str, str]], source: str, sink: str
 ) -> None:
     feed(plain)
-    done = run(tmp_path, plain, clients[source], clients[sink])
+    done = run(clients[source], clients[sink])
     assert done.code == 0, done.err
     assert len(plain.table(f"{plain.name}.out.orders")) == 5
 
 
 def test_dead_letters_go_where_only_those_get_in_who_may(
-    tmp_path: Path, plain: Kafka, secure: Secure, clients: dict[str, dict[str, str]]
+    tmp_path: Path, run: Run, plain: Kafka, secure: Secure, clients: dict[str, dict[str, str]]
 ) -> None:
     feed(plain)
     plain.send(f"{plain.name}.in", (None, b"{"))
@@ -116,17 +123,17 @@ def test_dead_letters_go_where_only_those_get_in_who_may(
         )
 
     scram = clients["SASL_SSL"]
-    wrong = run(tmp_path, plain, clients["SSL"], clients["SSL"], collector({**scram, "sasl.password": "no"}))
+    wrong = run(clients["SSL"], clients["SSL"], collector({**scram, "sasl.password": "no"}))
     assert wrong.code == 78, wrong.err
     last = [line for line in wrong.err.splitlines() if line and not line.startswith("{")]
     assert last[0].startswith("error: ")
     assert "uthenticat" in last[0]
     assert secure.password not in wrong.err
-    done = run(tmp_path, plain, clients["SSL"], clients["SSL"], collector(scram))
+    done = run(clients["SSL"], clients["SSL"], collector(scram))
     assert done.code == 0, done.err
     assert [letter.value for letter in plain.read(f"{plain.name}.dead")] == [b"{"]
     plain.send(f"{plain.name}.in", (None, b"["))
-    done = run(tmp_path, plain, clients["SSL"], scram, collector({}))  # through the sink's producer
+    done = run(clients["SSL"], scram, collector({}))  # through the sink's producer
     assert done.code == 0, done.err
     assert sorted(letter.value or b"" for letter in plain.read(f"{plain.name}.dead")) == [b"[", b"{"]
     for note in (tmp_path / "checkpoint").rglob("runs/*"):
@@ -134,7 +141,7 @@ def test_dead_letters_go_where_only_those_get_in_who_may(
 
 
 def test_properties_pasted_from_a_java_pipeline(
-    tmp_path: Path, plain: Kafka, secure: Secure, clients: dict[str, dict[str, str]]
+    run: Run, plain: Kafka, secure: Secure, clients: dict[str, dict[str, str]]
 ) -> None:
     feed(plain)
     java = {
@@ -148,7 +155,7 @@ def test_properties_pasted_from_a_java_pipeline(
         "ssl.endpoint.identification.algorithm": "",
         "key.deserializer": "org.apache.kafka.common.serialization.ByteArrayDeserializer",
     }
-    done = run(tmp_path, plain, java, java)
+    done = run(java, java)
     assert done.code == 0, done.err
     assert len(plain.table(f"{plain.name}.out.orders")) == 5
 
@@ -186,7 +193,7 @@ def test_each_wrong_credential_is_one_clear_line(tmp_path: Path, clients: dict[s
 
 
 def test_another_protocol_than_the_listeners_is_said(
-    tmp_path: Path, plain: Kafka, clients: dict[str, dict[str, str]]
+    run: Run, plain: Kafka, clients: dict[str, dict[str, str]]
 ) -> None:
     plaintext = {"bootstrap.servers": plain.bootstrap, "security.protocol": "PLAINTEXT"}
     every = {**clients, "PLAINTEXT": plaintext}
@@ -199,7 +206,7 @@ def test_another_protocol_than_the_listeners_is_said(
         said = refused({**every[ours], "bootstrap.servers": at})
         assert f"security.protocol is {ours}, and the broker's listener at {at} is {theirs}" in said
     feed(plain)
-    whole = run(tmp_path, plain, plaintext, {**plaintext, "bootstrap.servers": clients["SSL"]["bootstrap.servers"]})
+    whole = run(plaintext, {**plaintext, "bootstrap.servers": clients["SSL"]["bootstrap.servers"]})
     assert whole.code == 78, whole.err
     assert "security.protocol is PLAINTEXT" in whole.err
 
@@ -215,7 +222,7 @@ def test_expired_certificates_say_so(tmp_path: Path) -> None:
     key, chain = authority.issue("ingest")
     (folder / "client.key").write_bytes(key)
     (folder / "client.pem").write_bytes(chain)
-    running = sandbox.up(tmp_path / "kafka", free_port(), heap="512m", secure=True)
+    running = broker(tmp_path / "kafka", secure=True)
     try:
         assert running.secure is not None
         expired = client_properties(Secure(running.secure, str(folder)))["SSL"]
@@ -235,7 +242,7 @@ def test_an_expired_client_certificate_says_so(tmp_path: Path, clients: dict[str
 
 
 def test_a_missing_acl_is_one_clear_line(
-    tmp_path: Path, plain: Kafka, secure: Secure, clients: dict[str, dict[str, str]]
+    run: Run, plain: Kafka, secure: Secure, clients: dict[str, dict[str, str]]
 ) -> None:
     feed(plain)
 
@@ -249,19 +256,19 @@ def test_a_missing_acl_is_one_clear_line(
 
     into = plain.create(f"{plain.name}.out.orders", 1)
     only(f"{plain.name}.in", AclOperation.DESCRIBE)
-    denied = run(tmp_path, plain, clients["SASL_SSL"], clients["SASL_SSL"])
+    denied = run(clients["SASL_SSL"], clients["SASL_SSL"])
     assert denied.code == 78, denied.err
     assert f"{plain.name}.in" in denied.err
     assert "grant this user Read" in denied.err
     only(f"{plain.name}.in", AclOperation.READ)
     only(into, AclOperation.DESCRIBE)
-    denied = run(tmp_path, plain, clients["SASL_SSL"], clients["SASL_SSL"])
+    denied = run(clients["SASL_SSL"], clients["SASL_SSL"])
     assert denied.code == 78, denied.err
     assert into in denied.err
     assert "Write on the topic" in denied.err
     assert "Traceback" not in denied.err
     only(into, AclOperation.WRITE)
-    done = run(tmp_path, plain, clients["SASL_SSL"], clients["SASL_SSL"])
+    done = run(clients["SASL_SSL"], clients["SASL_SSL"])
     assert done.code == 0, done.err
     assert len(plain.table(into)) == 5
 
@@ -291,9 +298,7 @@ class Tokens(BaseHTTPRequestHandler):
         pass
 
 
-def test_oauthbearer_only_with_an_allowed_endpoint(
-    tmp_path: Path, plain: Kafka, clients: dict[str, dict[str, str]]
-) -> None:
+def test_oauthbearer_only_with_an_allowed_endpoint(run: Run, plain: Kafka, clients: dict[str, dict[str, str]]) -> None:
     feed(plain)
     server = HTTPServer(("127.0.0.1", 0), Tokens)
     thread = threading.Thread(target=server.serve_forever)
@@ -306,10 +311,10 @@ def test_oauthbearer_only_with_an_allowed_endpoint(
             "sasl.oauthbearer.method": "oidc", "sasl.oauthbearer.client.id": "me",
             "sasl.oauthbearer.client.secret": "oauth-secret", "sasl.oauthbearer.token.endpoint.url": url,
         }  # fmt: skip
-        denied = run(tmp_path, plain, oauth, oauth)
+        denied = run(oauth, oauth)
         assert (denied.code, f"not an allowed endpoint: {url}" in denied.err) == (78, True), denied.err
         assert Tokens.asked == []
-        done = run(tmp_path, plain, oauth, oauth, **{OAUTH_ALLOWED: url})
+        done = run(oauth, oauth, **{OAUTH_ALLOWED: url})
         assert done.code == 0, done.err
         assert len(plain.table(f"{plain.name}.out.orders")) == 5
         assert Tokens.asked[0].startswith("me:oauth-secret ")
@@ -319,7 +324,9 @@ def test_oauthbearer_only_with_an_allowed_endpoint(
         server.server_close()
 
 
-def test_secrets_show_nowhere(tmp_path: Path, plain: Kafka, secure: Secure, clients: dict[str, dict[str, str]]) -> None:
+def test_secrets_show_nowhere(
+    tmp_path: Path, run: Run, plain: Kafka, secure: Secure, clients: dict[str, dict[str, str]]
+) -> None:
     """Every output, log, plan, checkpoint and page of Spark's UI of a run, searched for its pipeline's secrets."""
     feed(plain)
     hidden = {"sandbox": secure.password, "user": "user-name-from-a-secret"}
@@ -372,8 +379,6 @@ def test_secrets_show_nowhere(tmp_path: Path, plain: Kafka, secure: Secure, clie
         for secret in hidden.values():
             assert secret not in text, where
     wrong = run(
-        tmp_path,
-        plain,
         {**pasted, "sasl.jaas.config": jaas.format(user=hidden["user"], sandbox="a-wrong-password")},
         properties,
         INGEST_SECRET_SANDBOX=hidden["sandbox"],

@@ -8,7 +8,8 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
-from harness import INGEST, Kafka, free_port, message
+from brokers import broker
+from harness import INGEST, Kafka, finished, message
 from key_stores import KEY_PASSWORD, PASSWORD, key_store, trust_store
 
 from ingest.sandbox import broker as sandbox
@@ -18,12 +19,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from shared_java import SharedJava
+
 
 class Cluster:
     """A secured broker, and stores of its certificates."""
 
     def __init__(self, folder: Path) -> None:
-        running = sandbox.up(folder, free_port(), heap="512m", secure=True)
+        running = broker(folder, secure=True)
         assert running.secure is not None
         self.kafka = Kafka(running.bootstrap)
         self.folder = folder / "secure"
@@ -81,9 +84,12 @@ class Work:
         folder.mkdir(exist_ok=True)
         return folder
 
-    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def command(self) -> list[str]:
         place = str(self.folder / "checkpoint")
-        return self.ingest("run", str(self.file), "--once", "--checkpoint", place, "--master", "local[2]", *arguments)
+        return [INGEST, "run", str(self.file), "--once", "--checkpoint", place, "--master", "local[2]"]
+
+    def run(self) -> subprocess.CompletedProcess[str]:
+        return self.ingest(*self.command()[1:])
 
 
 @pytest.fixture
@@ -114,7 +120,9 @@ def test_source_sink_and_dead_letters_with_stores(work: Work, secure: Cluster, s
     assert [path.name for path in work.temporary.iterdir() if not path.name.startswith("hsperfdata")] == []
 
 
-def test_stores_and_certificates_on_a_file_system_of_hadoop(work: Work, secure: Cluster) -> None:
+def test_stores_and_certificates_on_a_file_system_of_hadoop(
+    work: Work, secure: Cluster, tmp_path: Path, shared_java: SharedJava
+) -> None:
     def remote(properties: Mapping[str, str]) -> dict[str, str]:
         return {n: v if ".location" not in n else f"file://{v}" for n, v in properties.items()}
 
@@ -134,9 +142,9 @@ def test_stores_and_certificates_on_a_file_system_of_hadoop(work: Work, secure: 
         (f"file://{work.folder}/nope", f"cannot read file://{work.folder}/nope: there is no such file"),
     ):
         work.write({**secure.stores["JKS"], "ssl.truststore.location": place}, secure.plain["SSL"], {})
-        done = work.run()
-        assert done.returncode == 78, done.stderr
-        assert why in done.stderr
+        refused = finished(work.command(), shared_java, tmp_path)
+        assert refused.code == 78, refused.err
+        assert why in refused.err
 
 
 def test_each_wrong_store_is_one_clear_line(work: Work, secure: Cluster, tmp_path: Path) -> None:

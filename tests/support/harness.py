@@ -165,11 +165,11 @@ class Result:
 class Background(subprocess.Popen[str]):
     """A command in the background; its output goes to files: a pipe that nobody reads is soon full."""
 
-    def __init__(self, command: list[str], env: Mapping[str, str], folder: Path) -> None:
+    def __init__(self, command: list[str], env: Mapping[str, str], folder: Path, cwd: Path | None = None) -> None:
         name = uuid.uuid4().hex[:8]
         self._files = [folder / f"{name}.out", folder / f"{name}.err"]
         with self._files[0].open("w") as out, self._files[1].open("w") as err:
-            super().__init__(command, stdout=out, stderr=err, env=env, text=True)
+            super().__init__(command, stdout=out, stderr=err, env=env, text=True, cwd=cwd)
 
     def communicate(self, input: str | None = None, timeout: float | None = None) -> tuple[str, str]:  # noqa: A002
         """Wait for the end; stdout and stderr as text."""
@@ -216,17 +216,12 @@ class Pipeline:
         return Background(self.command(*arguments), {**os.environ, **(env or {})}, self.file.parent)
 
     def run(self, *arguments: str, env: Mapping[str, str] | None = None) -> Result:
-        """Run with --once to the end; without arguments and variables of its own, in the Java that tests share."""
-        return self.finished(self.command("--once", *arguments), None if arguments else self.java, env)
+        """Run with --once to the end; without properties of Spark, in the Java that tests share."""
+        return self.finished(self.command("--once", *arguments), None if "--conf" in arguments else self.java, env)
 
     def finished(self, command: list[str], java: SharedJava | None, env: Mapping[str, str] | None = None) -> Result:
         """Run a command to its end."""
-        if java is None or env:
-            return finish(Background(command, {**os.environ, **(env or {})}, self.file.parent))
-        try:
-            return finish(Background(command, java.joined(), self.file.parent))
-        finally:
-            java.left()
+        return finished(command, java, self.file.parent, env)
 
     def out(self, table: str) -> str:
         """The topic of a table."""
@@ -251,6 +246,23 @@ def finish(process: subprocess.Popen[str], timeout: float = 120) -> Result:
     out, err = process.communicate(timeout=timeout)
     events = [json.loads(line) for line in err.splitlines() if line.startswith("{")]
     return Result(process.returncode, out, err, events)
+
+
+def finished(
+    command: list[str],
+    java: SharedJava | None,
+    folder: Path,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> Result:
+    """Run a command to its end, in the Java that tests share or in its own; what it says is kept in the folder."""
+    if java is None:
+        return finish(Background(command, {**os.environ, **(env or {})}, folder, cwd))
+    shared = java.of(env, cwd)
+    try:
+        return finish(Background(command, shared.joined(), folder, cwd))
+    finally:
+        shared.left()
 
 
 def ids(kafka: Kafka, topic: str, isolation: str = "read_committed") -> list[int]:

@@ -1,7 +1,8 @@
 """A Java that runs of the command share in turn: each joins it, as a driver that `spark-submit` starts does.
 
-To start Java and to load the classes of Spark is most of what a short run costs, and few tests are about it. A run with
-arguments or an environment of its own, one that is to die and one that goes on meanwhile have a Java of their own.
+To start Java and to load the classes of Spark is most of what a short run costs, and few tests are about it. Runs with
+the same variables or directory of their own share one, too. A run with properties of Spark, one that is to die and one
+that goes on meanwhile have a Java of their own.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import subprocess
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from py4j.protocol import Py4JNetworkError
 from pyspark import SparkConf
 from pyspark.java_gateway import launch_gateway
@@ -19,7 +21,7 @@ from ingest.spark import archive
 from ingest.spark.session import SUBMITTED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
 _SECRET = "PYSPARK_GATEWAY_SECRET"  # noqa: S105  (the name of a variable)
@@ -29,11 +31,28 @@ _OF_PYTEST = "PYTEST_CURRENT_TEST"
 class SharedJava:
     """A Java process of the tests; it is started for the first run that joins it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, variables: Mapping[str, str] | None = None, directory: Path | None = None) -> None:
+        self._folder, self._directory = folder, directory
+        self._variables = dict(variables or {})
+        self._other: SharedJava | None = None
         self._log = folder / "shared-java.log"
         self._environment: dict[str, str] = {}
         self._gateway: Any = None
         self._server: Any = None
+
+    def of(self, variables: Mapping[str, str] | None, directory: Path | None) -> SharedJava:
+        """Return the Java of runs with these variables, in this directory: workers have those of Java.
+
+        It is kept until it is asked for another one.
+        """
+        if not variables and directory is None:
+            return self
+        other = self._other
+        if other is None or (other._variables, other._directory) != (dict(variables or {}), directory):
+            if other is not None:
+                other.stop()
+            other = self._other = SharedJava(self._folder, variables, directory)
+        return other
 
     def joined(self) -> dict[str, str]:
         """Return the environment of a run that joins; Java is started anew where the variables are others now."""
@@ -44,7 +63,8 @@ class SharedJava:
         jvm = self._gateway.jvm
         self._server = jvm.org.apache.spark.api.python.Py4JServer(jvm.org.apache.spark.SparkConf())
         self._server.start()  # one for each run: a run ends the one that it has joined
-        return {**os.environ, SUBMITTED: str(self._server.getListeningPort()), _SECRET: self._server.secret()}
+        joins = {SUBMITTED: str(self._server.getListeningPort()), _SECRET: self._server.secret()}
+        return {**os.environ, **self._variables, **joins}
 
     def left(self) -> None:
         """Make ready for the next run; Java goes where the run has left something in it."""
@@ -60,7 +80,10 @@ class SharedJava:
             self.stop()
 
     def stop(self) -> None:
-        """End Java, where it runs."""
+        """End Java, where it runs, and that of runs with variables of their own."""
+        if self._other is not None:
+            self._other.stop()
+            self._other = None
         if self._gateway is None:
             return
         gateway, self._gateway = self._gateway, None
@@ -78,8 +101,10 @@ class SharedJava:
         options = f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 {archive.options()}"
         conf.set("spark.driver.extraJavaOptions", options)
         self._environment = _environment()
-        with self._log.open("ab") as log:
-            popen = {"stdout": log, "stderr": log, "start_new_session": True}
+        with self._log.open("ab") as log, pytest.MonkeyPatch.context() as patch:
+            for name, value in self._variables.items():
+                patch.setenv(name, value)
+            popen = {"stdout": log, "stderr": log, "start_new_session": True, "cwd": self._directory}
             self._gateway = launch_gateway(conf, popen)  # type: ignore[no-untyped-call]
         system = self._gateway.jvm.System
         for name in _names(system):  # what `spark-submit` was told would go before what a run says
