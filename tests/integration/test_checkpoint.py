@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import time
 from typing import TYPE_CHECKING, Any
 
+from commands import called
 from confluent_kafka.admin import NewTopic
-from harness import INGEST, Kafka, Pipeline, finish, message, until
+from harness import INGEST, Kafka, Pipeline, Result, finish, message, until
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
-def command(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([INGEST, "checkpoint", *map(str, arguments)], check=False, capture_output=True, text=True)
+def command(*arguments: object) -> Result:
+    return called("checkpoint", *map(str, arguments))
 
 
-def shown(*arguments: object) -> dict[str, Any]:
-    done = command("show", *arguments, "--format", "json")
-    assert done.returncode == 0, done.stderr
-    value: dict[str, Any] = json.loads(done.stdout)
+def shown(*arguments: object, by: Callable[..., Result] = command) -> dict[str, Any]:
+    done = by("show", *arguments, "--format", "json")
+    assert done.code == 0, done.err
+    value: dict[str, Any] = json.loads(done.out)
     return value
 
 
@@ -33,7 +34,7 @@ def feed(kafka: Kafka, pipeline: Pipeline, first: int, last: int, partition: int
 def test_show_reset_and_export(kafka: Kafka, pipeline: Pipeline) -> None:
     at = ("--checkpoint", pipeline.checkpoint)
     none = command("show", pipeline.checkpoint)
-    assert (none.returncode, "there is no checkpoint at" in none.stderr) == (78, True)
+    assert (none.code, "there is no checkpoint at" in none.err) == (78, True)
     feed(kafka, pipeline, 0, 10)
     feed(kafka, pipeline, 10, 15, partition=1)
     kafka.send(pipeline.topic, (b"{}", b"not JSON"))
@@ -50,15 +51,15 @@ def test_show_reset_and_export(kafka: Kafka, pipeline: Pipeline) -> None:
     assert (value["errors"], value["tables"], value["unfinished_batch"]) == (1, 1, None)
     offline = shown(pipeline.checkpoint)  # without the file there is no way to the cluster
     assert [(p["offset"], p["lag"]) for p in offline["positions"]] == [(11, None), (5, None)]
-    text = command("show", pipeline.file, *at).stdout
+    text = command("show", pipeline.file, *at).out
     assert f"{pipeline.topic}          0      11   14    3" in text
     assert "1 errors counted" in text
 
     before = shown(pipeline.checkpoint)
     one = ("--topic", pipeline.topic, "--partition", 1)
     dry = command("reset", pipeline.file, *at, "--to", "earliest", "--dry-run")
-    assert f"{pipeline.topic}[0]: 11 -> 0, 11 offsets are read again" in dry.stdout
-    assert "nothing was changed" in dry.stdout
+    assert f"{pipeline.topic}[0]: 11 -> 0, 11 offsets are read again" in dry.out
+    assert "nothing was changed" in dry.out
     assert shown(pipeline.checkpoint) == before
     for arguments, why in (
         (("--to", "offset:99", *one), "holds offsets 0 to 5, not 99"),
@@ -66,25 +67,25 @@ def test_show_reset_and_export(kafka: Kafka, pipeline: Pipeline) -> None:
         (("--to", "earliest", "--topic", "nope"), "no position of topic nope"),
     ):
         refused = command("reset", pipeline.file, *at, *arguments)
-        assert (refused.returncode, why in refused.stderr) == (78, True), refused.stderr
-    assert command("reset", pipeline.checkpoint, "--to", "latest").returncode == 78
-    assert command("reset", pipeline.checkpoint).returncode == 2
-    assert command("reset", pipeline.checkpoint, "--to", "soon").returncode == 2
+        assert (refused.code, why in refused.err) == (78, True), refused.err
+    assert command("reset", pipeline.checkpoint, "--to", "latest").code == 78
+    assert command("reset", pipeline.checkpoint).code == 2
+    assert command("reset", pipeline.checkpoint, "--to", "soon").code == 2
 
-    assert command("reset", pipeline.checkpoint, "--to", "offset:3", *one).returncode == 0
+    assert command("reset", pipeline.checkpoint, "--to", "offset:3", *one).code == 0
     assert [p["offset"] for p in shown(pipeline.checkpoint)["positions"]] == [11, 3]
     done = pipeline.run()
     assert (done.code, done.events[-1]["records"]) == (0, 2 + 3)
     assert [p["offset"] for p in shown(pipeline.checkpoint)["positions"]] == [14, 5]
-    assert command("reset", pipeline.checkpoint, "--errors").returncode == 0
+    assert command("reset", pipeline.checkpoint, "--errors").code == 0
     assert shown(pipeline.checkpoint)["errors"] == 0
-    assert command("reset", pipeline.file, *at, "--to", "timestamp:2100-01-01").returncode == 0
+    assert command("reset", pipeline.file, *at, "--to", "timestamp:2100-01-01").code == 0
     assert [p["offset"] for p in shown(pipeline.checkpoint)["positions"]] == [14, 5]
-    assert command("reset", pipeline.file, *at, "--to", "2001-01-01T00:00:00Z").returncode == 0
+    assert command("reset", pipeline.file, *at, "--to", "2001-01-01T00:00:00Z").code == 0
     assert [p["offset"] for p in shown(pipeline.checkpoint)["positions"]] == [0, 0]
-    exported = command("export", pipeline.checkpoint, "--format", "offsets").stdout.strip()
+    exported = command("export", pipeline.checkpoint, "--format", "offsets").out.strip()
     assert exported == f"topic:{pipeline.topic},partition:0,offset:0;topic:{pipeline.topic},partition:1,offset:0"
-    assert json.loads(command("export", pipeline.checkpoint).stdout)["id"] == before["id"]
+    assert json.loads(command("export", pipeline.checkpoint).out)["id"] == before["id"]
 
 
 def test_a_checkpoint_in_use_is_not_reset_and_a_recreated_topic_can_be_accepted(
@@ -95,7 +96,7 @@ def test_a_checkpoint_in_use_is_not_reset_and_a_recreated_topic_can_be_accepted(
     out = pipeline.out("orders")
     until(lambda: out in kafka.cluster.names() and kafka.end(out) >= 5, 60, running)
     refused = command("reset", pipeline.checkpoint, "--errors")
-    assert (refused.returncode, "is in use by another run" in refused.stderr) == (78, True)
+    assert (refused.code, "is in use by another run" in refused.err) == (78, True)
     assert shown(pipeline.checkpoint)["batch"] >= 0  # looking is always possible
     running.terminate()
     assert finish(running).code == 0
@@ -106,7 +107,7 @@ def test_a_checkpoint_in_use_is_not_reset_and_a_recreated_topic_can_be_accepted(
     stopped = pipeline.run()
     assert (stopped.code, "created again" in stopped.err) == (1, True)
     done = command("reset", pipeline.file, "--checkpoint", pipeline.checkpoint, "--to", "earliest")
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.err
     again = pipeline.run()
     assert again.code == 0, again.err
     assert again.events[-1]["records"] == 3
@@ -156,31 +157,38 @@ def test_a_checkpoint_on_a_file_system_of_hadoop(tmp_path: Path, kafka: Kafka, p
     (tmp_path / "mounted").mkdir()
     place = "viewfs://c/ck/pipe"
     where = ("--checkpoint", place, *conf)
+
+    def run() -> Result:
+        return pipeline.finished(pipeline.command("--once", *where), pipeline.java)
+
+    def with_spark(*arguments: object) -> Result:
+        return pipeline.finished([INGEST, "checkpoint", *map(str, arguments)], pipeline.java)
+
     feed(kafka, pipeline, 0, 5)
-    first = pipeline.run(*where)
+    first = run()
     assert first.code == 0, first.err
     feed(kafka, pipeline, 5, 7)
-    second = pipeline.run(*where)
+    second = run()
     assert (second.code, second.events[-1]["records"]) == (0, 2), second.err
     assert not pipeline.checkpoint.exists()
     assert (tmp_path / "mounted" / "pipe" / "checkpoint.json").is_file()
-    value = shown(pipeline.file, *where)
+    value = shown(pipeline.file, *where, by=with_spark)
     assert [(p["offset"], p["lag"]) for p in value["positions"]] == [(7, 0), (0, 0)]
     # Nobody can be kept out there: the newer run takes over, and the older one notices before it plans
     old = pipeline.start(*where)
     until(lambda: shown_runs(tmp_path) >= 3, 60, old)
     time.sleep(3)
-    new = pipeline.run(*where)
+    new = run()
     assert new.code == 0, new.err
     feed(kafka, pipeline, 7, 9)
     fenced = finish(old)
     assert (fenced.code, "taken over by a newer run" in fenced.err) == (78, True), fenced.err
-    last = pipeline.run(*where)
+    last = run()
     assert (last.code, last.events[-1]["records"]) == (0, 2)
-    gone = command("show", "viewfs://c/ck/nothing", *conf)
-    assert (gone.returncode, "there is no checkpoint" in gone.stderr) == (78, True), gone.stderr
-    unknown = command("show", "nope://c/ck")
-    assert (unknown.returncode, "Spark has no file system 'nope'" in unknown.stderr) == (78, True), unknown.stderr
+    gone = with_spark("show", "viewfs://c/ck/nothing", *conf)
+    assert (gone.code, "there is no checkpoint" in gone.err) == (78, True), gone.err
+    unknown = with_spark("show", "nope://c/ck")
+    assert (unknown.code, "Spark has no file system 'nope'" in unknown.err) == (78, True), unknown.err
 
 
 def shown_runs(tmp_path: Path) -> int:

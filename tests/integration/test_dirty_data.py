@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import time
 from typing import Any
 
+from commands import called
 from harness import INGEST, Kafka, Pipeline, debezium, finish, message, until
 
 PREFIX = "__ingest.errors."
@@ -45,11 +45,9 @@ def checkpoint(pipeline: Pipeline) -> list[str]:
 
 def command(pipeline: Pipeline, *arguments: str) -> Any:
     """What a command says of the pipeline, in JSON."""
-    done = subprocess.run(
-        [INGEST, *arguments, str(pipeline.file), "--format", "json"], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    done = called(*arguments, str(pipeline.file), "--format", "json")
+    assert done.code == 0, done.err
+    return json.loads(done.out)
 
 
 def look(pipeline: Pipeline) -> None:
@@ -64,23 +62,16 @@ def look(pipeline: Pipeline) -> None:
     assert (one["topic"], one["partition"], one["offset"]) == (pipeline.topic, 1, 0)
     assert command(pipeline, "letters", "list", "--until", "2020-01-01") == []
     assert len(command(pipeline, "letters", "list", "--table", r"shop.\.*", "--limit", "1")) == 1
-    shown = subprocess.run(
-        [INGEST, "letters", "show", str(pipeline.file), one["letter"]], capture_output=True, text=True, check=True
-    ).stdout
+    show = ["letters", "show", str(pipeline.file)]
+    shown = called(*show, one["letter"]).out
     assert f"from:      {pipeline.topic}[1] at offset 0\n" in shown
     assert "header:    h: v\nkey:       \\x00key\nvalue:     {\n" in shown
-    exact = json.loads(
-        subprocess.run(
-            [INGEST, "letters", "show", str(pipeline.file), one["letter"], "--format", "json"],
-            capture_output=True, text=True, check=True,
-        ).stdout
-    )  # fmt: skip
+    exact = json.loads(called(*show, one["letter"], "--format", "json").out)
     assert (exact["key"], exact["key_base64"]) == ("\x00key", "AGtleQ==")
     assert exact["headers"] == [{"name": "h", "value": "v", "value_base64": "dg=="}]
-    no_such = [INGEST, "letters", "show", str(pipeline.file), "0:999"]
-    refused = subprocess.run(no_such, capture_output=True, text=True, check=False)
-    assert refused.returncode == 78
-    assert "no dead letter of pipeline pipe at offset 999" in refused.stderr
+    refused = called(*show, "0:999")
+    assert refused.code == 78
+    assert "no dead letter of pipeline pipe at offset 999" in refused.err
     before = sorted(path.name for path in pipeline.checkpoint.rglob("*"))
     counts = command(pipeline, "replay", "--dry-run", *checkpoint(pipeline))
     assert {(found["table"], found["code"], found["topic"], found["count"]) for found in counts} == {
@@ -152,17 +143,12 @@ def test_dead_letters_are_the_records_as_they_were_and_can_be_replayed_once(kafk
     assert rest.code == 0, rest.err
     assert len(kafka.read(f"{kafka.name}.dead")) == 5, "only the broken one was left, and is broken still"
 
-    shown = subprocess.run(
-        [INGEST, "schema", "history", str(pipeline.checkpoint), f"{pipeline.out('orders')}"],
-        capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
-    assert "ADD COLUMN offset BIGINT" in shown
+    assert (
+        "ADD COLUMN offset BIGINT" in called("schema", "history", str(pipeline.checkpoint), pipeline.out("orders")).out
+    )
     found = json.loads(
-        subprocess.run(
-            [INGEST, "schema", "show", str(pipeline.checkpoint), "shop.users", "--observed", "--format", "json"],
-            capture_output=True, text=True, check=True,
-        ).stdout
-    )  # fmt: skip
+        called("schema", "show", str(pipeline.checkpoint), "shop.users", "--observed", "--format", "json").out
+    )
     assert found[0]["primary_key"] == ["id"]
     assert {"name": "offset", "type": "BIGINT", "nullable": True} in found[0]["columns"]
 

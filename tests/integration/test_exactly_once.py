@@ -8,8 +8,10 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
+from brokers import broker
+from commands import called
 from confluent_kafka import Producer, TopicPartition
-from harness import EXACTLY, INGEST, Kafka, debezium, faulty, finish, free_port, ids, message, until
+from harness import EXACTLY, Kafka, debezium, faulty, finish, ids, message, until
 
 from ingest.sandbox import broker as sandbox
 
@@ -194,8 +196,7 @@ def test_an_operator_finds_and_ends_what_was_left_open(kafka: Kafka, pipeline: P
     file = ["--pipeline", str(pipeline.file)]
 
     def transactions(*arguments: str) -> Result:
-        command = [INGEST, "transactions", *arguments]
-        return finish(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        return called("transactions", *arguments)
 
     listed = transactions("list", *file)
     assert listed.code == 0, listed.err
@@ -220,11 +221,11 @@ def test_a_reset_does_not_forget_what_only_the_sink_knows(kafka: Kafka, pipeline
     pipeline.write(sink=EXACTLY)
     fill(kafka, pipeline, 0, 1000)
     assert faulty(pipeline, tmp_path, driver="before-done:2").code == -9
-    reset = [INGEST, "checkpoint", "reset", str(pipeline.checkpoint), "--errors"]
-    refused = subprocess.run(reset, capture_output=True, text=True, check=False)
-    assert refused.returncode == 78
-    assert "only the sink knows how far it came" in refused.stderr
-    assert subprocess.run([*reset, "--drop-batch"], capture_output=True, check=False).returncode == 0
+    reset = ["checkpoint", "reset", str(pipeline.checkpoint), "--errors"]
+    refused = called(*reset)
+    assert refused.code == 78
+    assert "only the sink knows how far it came" in refused.err
+    assert called(*reset, "--drop-batch").code == 0
     assert pipeline.run().code == 0
     assert sorted(ids(kafka, pipeline.out("orders"))) == sorted([*range(1000)] * 2)
 
@@ -270,7 +271,7 @@ def test_a_dead_letter_is_applied_once_whatever_dies(
 def test_source_and_sink_may_be_different_clusters(kafka: Kafka, pipeline: Pipeline, tmp_path: Path) -> None:
     folder = tmp_path / "other"
     try:
-        other = Kafka(sandbox.up(folder, free_port(), heap="384m").bootstrap)
+        other = Kafka(broker(folder, heap="384m").bootstrap)
         pipeline.write(sink=EXACTLY)
         text = pipeline.file.read_text()
         head, sink = text.split("sink:", 1)
