@@ -13,6 +13,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from brokers import broker
 from harness import INGEST, Kafka, Pipeline, debezium, finish, free_port, message, until
 
 from ingest.sandbox import broker as sandbox
@@ -63,35 +64,42 @@ def test_the_tolerance_counts_over_runs(kafka: Kafka, pipeline: Pipeline) -> Non
     assert ids(kafka, pipeline.out("orders")) == {1, 2}
 
 
-@pytest.mark.parametrize(
-    ("broken", "code"),
-    [
-        (b'{"op":"c","after":null,"source":{"db":"shop","table":"orders"}}', "no-after"),
-        (b'{"op":"x","after":{"id":1},"source":{"db":"shop","table":"orders"}}', "unknown-op"),
-        (b'{"op":"c","after":{"id":1},"source":{"db":"shop"}}', "no-table"),
-        (b'{"op":"c","after":{"id":null,"v":1},"source":{"db":"shop","table":"orders"}}', "null-key"),
-        (b'{"op":"c","after":{"id":2,"v":"\xff"},"source":{"db":"shop","table":"orders"}}', "malformed"),
-        (b'{"op":"c","after":{"id":2,"v":NaN},"source":{"db":"shop","table":"orders"}}', "malformed"),
-        (b'{"op":"c","after":{"id":2,"v":"\\ud800"},"source":{"db":"shop","table":"orders"}}', "malformed"),
-        (b'{"op":"c","after":[1],"source":{"db":"shop","table":"orders"}}', "malformed"),
-        (b'{"op":"d","before":null,"source":{"db":"shop","table":"orders"}}', "no-key"),
-        (b'{"op":"c","after":{"id":1},"source":{"db":"a/b","table":"c d"}}', "bad-topic-name"),
-        (b"[" * 100_000, "malformed"),
-        (b"", "malformed"),
-    ],
-)
-def test_each_kind_of_reject_has_its_code(kafka: Kafka, pipeline: Pipeline, broken: bytes, code: str) -> None:
-    pipeline.write(source="  ingestion.ignore-errors: true\n", route=code != "bad-topic-name")
-    if code == "bad-topic-name":
-        key, name = b'{"id":1}', f"{kafka.name}.plain"
-        kafka.send(pipeline.topic, (key, debezium("c", None, {"id": 1}, name, db="")), (key, broken))
-    else:
-        name = pipeline.out("orders")
-        kafka.send(pipeline.topic, message("c", None, {"id": 1, "v": None}), (None, broken))
+BROKEN = [
+    (b'{"op":"c","after":null,"source":{"db":"shop","table":"orders"}}', "no-after"),
+    (b'{"op":"x","after":{"id":1},"source":{"db":"shop","table":"orders"}}', "unknown-op"),
+    (b'{"op":"c","after":{"id":1},"source":{"db":"shop"}}', "no-table"),
+    (b'{"op":"c","after":{"id":null,"v":1},"source":{"db":"shop","table":"orders"}}', "null-key"),
+    (b'{"op":"c","after":{"id":2,"v":"\xff"},"source":{"db":"shop","table":"orders"}}', "malformed"),
+    (b'{"op":"c","after":{"id":2,"v":NaN},"source":{"db":"shop","table":"orders"}}', "malformed"),
+    (b'{"op":"c","after":{"id":2,"v":"\\ud800"},"source":{"db":"shop","table":"orders"}}', "malformed"),
+    (b'{"op":"c","after":[1],"source":{"db":"shop","table":"orders"}}', "malformed"),
+    (b'{"op":"d","before":null,"source":{"db":"shop","table":"orders"}}', "no-key"),
+    (b"[" * 100_000, "malformed"),
+    (b"", "malformed"),
+]
+
+
+def test_each_kind_of_reject_has_its_code(kafka: Kafka, pipeline: Pipeline) -> None:
+    pipeline.write(source="  ingestion.ignore-errors: true\n")
+    kafka.send(pipeline.topic, message("c", None, {"id": 1, "v": None}), *[(None, broken) for broken, _ in BROKEN])
+    done = pipeline.run()
+    assert done.code == 0, done.err
+    reasons = [event["reason"] for event in done.events if event["event"] == "record rejected"]
+    for offset, (reason, (_, code)) in enumerate(zip(reasons, BROKEN, strict=True), 1):
+        assert f"/{code}:" in reason
+        assert f"{pipeline.topic}[0] at offset {offset}:" in reason
+    assert len(kafka.read(pipeline.out("orders"))) == 1
+
+
+def test_a_table_whose_topic_cannot_have_its_name_is_rejected(kafka: Kafka, pipeline: Pipeline) -> None:
+    pipeline.write(source="  ingestion.ignore-errors: true\n", route=False)
+    key, name = b'{"id":1}', f"{kafka.name}.plain"
+    broken = b'{"op":"c","after":{"id":1},"source":{"db":"a/b","table":"c d"}}'
+    kafka.send(pipeline.topic, (key, debezium("c", None, {"id": 1}, name, db="")), (key, broken))
     done = pipeline.run()
     assert done.code == 0, done.err
     (rejected,) = [event for event in done.events if event["event"] == "record rejected"]
-    assert f"/{code}:" in rejected["reason"]
+    assert "/bad-topic-name:" in rejected["reason"]
     assert f"{pipeline.topic}[0] at offset 1" in rejected["reason"]
     assert len(kafka.read(name)) == 1
 
@@ -377,7 +385,7 @@ def test_kill_9_at_20_random_moments_loses_nothing(
 def test_a_broker_restarted_in_the_middle_of_a_run_loses_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "kafka"
     port = free_port()
-    own = Kafka(sandbox.up(folder, port, heap="512m").bootstrap)
+    own = Kafka(broker(folder, port).bootstrap)
     pipeline = Pipeline(tmp_path, own, own.create(f"{own.name}.in", 2))
     count = 30_000
     stop = threading.Event()
@@ -389,7 +397,7 @@ def test_a_broker_restarted_in_the_middle_of_a_run_loses_nothing(tmp_path: Path)
         until(lambda: out in own.cluster.names() and own.end(out) > 1000, 60, process)
         sandbox.down(folder)
         time.sleep(2)
-        sandbox.up(folder, port, heap="512m")
+        broker(folder, port)
         feeder.join()
         until(lambda: own.end(out) >= count, 120, process)
         process.send_signal(signal.SIGTERM)
