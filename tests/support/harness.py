@@ -84,21 +84,20 @@ class Kafka:
         })  # fmt: skip
         out = []
         try:
-            for partition in consumer.list_topics(topic, timeout=10).topics[topic].partitions:
-                split = TopicPartition(topic, partition)
-                first, end = watermarks(consumer, split)
-                if first == end:
-                    continue
-                consumer.assign([TopicPartition(topic, partition, first)])
-                while consumer.position([split])[0].offset < end:
-                    for message in consumer.consume(10_000, 0.2):
-                        assert message.error() is None
-                        headers = message.headers() or []
-                        at = partition, message.offset() or 0
-                        out.append(Record(*at, message.key(), message.value(), list(headers), message.timestamp()[1]))
+            partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+            found = {p: watermarks(consumer, TopicPartition(topic, p)) for p in partitions}
+            ends = {p: end for p, (first, end) in found.items() if first < end}
+            splits = [TopicPartition(topic, p, found[p][0]) for p in ends]
+            consumer.assign(splits)
+            while any(split.offset < ends[split.partition] for split in consumer.position(splits)):
+                for message in consumer.consume(10_000, 0.05):
+                    assert message.error() is None
+                    headers = message.headers() or []
+                    at = message.partition() or 0, message.offset() or 0
+                    out.append(Record(*at, message.key(), message.value(), list(headers), message.timestamp()[1]))
         finally:
             consumer.close()
-        return out
+        return sorted(out, key=lambda record: (record.partition, record.offset))
 
     def table(self, topic: str) -> dict[str, Row]:
         """What a compacted topic holds: by key, the last value."""
