@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 PRIMITIVES: Final = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
+_COMPLEX: Final = frozenset({"record", "error", "enum", "fixed", "array", "map"})
+"""Types that are made of others. A schema without a namespace may have the name of one, as older ones of Flink do."""
 LOGICAL: Final = "logical-type"
 """The property of a node that names its logical type."""
 _MAX_DEPTH: Final = 200
@@ -131,7 +133,7 @@ class _Builder:
                 return known
             return Node(schema) if schema in PRIMITIVES else self.node(self._named[schema], depth + 1)
         kind = schema["type"]
-        if not isinstance(kind, str) or kind in self._named:
+        if not isinstance(kind, str) or (kind in self._named and kind not in _COMPLEX):
             return self.node(kind, depth + 1)
         return self._of(kind, schema, depth + 1)
 

@@ -50,6 +50,17 @@ def connect(kind: str, name: str, /, **more: Any) -> dict[str, Any]:
     return {"type": kind, "connect.name": name, **more}
 
 
+@pytest.mark.parametrize("name", ["record", "array", "map", "enum", "fixed", "error"])
+def test_a_record_may_have_the_name_of_a_type_that_is_made_of_others(name: str) -> None:
+    inner = {
+        "type": "record",
+        "name": f"{name}_c",
+        "fields": [{"name": "list", "type": {"type": "array", "items": "int"}}],
+    }
+    found = RowReader(parse(json.dumps(record(name, c=inner, d="int"))), Compiler())
+    assert {column: types.name(kind) for column, kind in found.types.items()} == {"c": "STRING", "d": "INT"}
+
+
 @pytest.mark.parametrize(("kind", "value", "expected"), [
     ("long", 2**63 - 1, "BIGINT 9223372036854775807"),
     ("float", struct.unpack("<f", struct.pack("<f", 0.1))[0], "FLOAT 0.1"),
