@@ -6,7 +6,6 @@ Spark is left out, as it has no part in what an option means; the other tests of
 from __future__ import annotations
 
 import json
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -50,13 +49,7 @@ def without_nulls(line: str) -> str:
 @pytest.fixture
 def empty(kafka: Kafka) -> Kafka:
     """The broker without any topic: scenarios name theirs as they like, and nobody needs those of other tests."""
-    admin = kafka.admin
-    deadline = time.monotonic() + 30
-    while names := [name for name in admin.list_topics(timeout=10).topics if not name.startswith("__")]:
-        for future in admin.delete_topics(names).values():
-            future.exception(10)
-        assert time.monotonic() < deadline, names
-        time.sleep(0.05)
+    kafka.clear()
     return kafka
 
 

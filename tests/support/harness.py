@@ -67,6 +67,15 @@ class Kafka:
         assert self.cluster.wait_until(lambda: topic in self.cluster.topics([topic]), 10)
         return topic
 
+    def clear(self) -> None:
+        """Delete every topic of the broker."""
+        deadline = time.monotonic() + 30
+        while names := [name for name in self.admin.list_topics(timeout=10).topics if not name.startswith("__")]:
+            for future in self.admin.delete_topics(names).values():
+                future.exception(10)
+            assert time.monotonic() < deadline, names
+            time.sleep(0.05)
+
     def producer(self, **conf: Any) -> Producer:
         return Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 5, **conf})
 
