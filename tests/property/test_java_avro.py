@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from avro_pairs import READ, REFUSED
 from avro_readers import readers_of_records
@@ -89,6 +90,8 @@ def test_rows_that_java_wrote_are_read(java_avro: JavaAvro, schema: Any, seed: i
     for message in java_avro.make(schema, seed, 20).messages:
         assert message.error is None
         assert same(bytes(rows.row(message.content, 0)), message.value)
+        by_reference, _ = rows.reader.read(message.content, 0)
+        assert same(msgspec.json.encode(by_reference), message.value)
 
 
 @settings(max_examples=examples(20))
