@@ -2,9 +2,7 @@
 """The reading of Canal's messages. What is not plainly right is for the reference."""
 
 from ingest.native.messages cimport Change, Said
-from ingest.native.scan cimport Text
 from ingest.native.workspace cimport Workspace
 
-cdef int read_names(const char **at, const char *end, Text *names) noexcept nogil
 cdef bint read_canal(Workspace *ws, Said said, const char *p, const char *end, Change *change) except -1
 cdef bint read_next_row(Workspace *ws, Change *change) noexcept nogil

@@ -5,46 +5,12 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport uint8_t, uint32_t
 from libc.string cimport memcmp
 
-from ingest.native.messages cimport Change, RowList, Said, read_part
+from ingest.native.messages cimport PART_AFTER, PART_BEFORE, PART_NAMES, Change, RowList, Said, read_names, read_part
 from ingest.native.scan cimport (
-    JSON_BOOL, JSON_NULL, JSON_STRING, Field, Row, Text, is_named, next_field, open_object, scan_field, scan_name,
-    scan_row, scan_string, scan_value, skip_space,
+    JSON_BOOL, JSON_NULL, JSON_STRING, Field, Row, is_named, next_field, open_object, scan_field, scan_name, scan_row,
+    scan_value, skip_space,
 )
-from ingest.native.table cimport MAX_KEYS
 from ingest.native.workspace cimport Workspace
-
-
-cdef int read_names(const char **at, const char *end, Text *names) noexcept nogil:
-    """Read an array of strings without escapes, or null; return how many, or -1 for a fallback."""
-    cdef const char *p = at[0]
-    cdef int count = 0
-    cdef uint8_t kind, flags = 0
-    if p < end and p[0] == b'n':
-        at[0] = scan_value(p, end, 1, &kind, &flags)
-        return 0 if at[0] != NULL else -1
-    if p >= end or p[0] != b'[':
-        return -1
-    p = skip_space(p + 1, end)
-    while p < end and p[0] == b'"':
-        if count == MAX_KEYS:
-            return -1
-        p += 1
-        names[count].text = p
-        p = scan_string(p, end, &flags)
-        if p == NULL or flags:
-            return -1
-        names[count].size = <size_t> (p - names[count].text)
-        count += 1
-        p = skip_space(p + 1, end)
-        if p >= end or p[0] != b',':
-            break
-        p = skip_space(p + 1, end)
-        if p >= end or p[0] != b'"':
-            return -1
-    if p >= end or p[0] != b']':
-        return -1
-    at[0] = p + 1
-    return count
 
 
 cdef const char *scan_element(const char *p, const char *end, Row *row) noexcept nogil:
@@ -116,18 +82,12 @@ cdef bint read_canal_field(const Field *field, Change *change) noexcept nogil:
     return True
 
 
-cdef enum:
-    SEEN_DATA = 1
-    SEEN_OLD = 2
-    SEEN_NAMES = 4
-
-
 cdef int part_of_canal(const Field *field) noexcept nogil:
     if is_named(field, b"data", 4):
-        return SEEN_DATA
+        return PART_AFTER
     if is_named(field, b"old", 3):
-        return SEEN_OLD
-    return SEEN_NAMES if is_named(field, b"pkNames", 7) else 0
+        return PART_BEFORE
+    return PART_NAMES if is_named(field, b"pkNames", 7) else 0
 
 
 cdef bint read_canal(Workspace *ws, Said said, const char *p, const char *end, Change *change) except -1:
@@ -149,12 +109,12 @@ cdef bint read_canal(Workspace *ws, Said said, const char *p, const char *end, C
         if seen & part:
             return False
         seen |= part
-        if part == SEEN_NAMES:
+        if part == PART_NAMES:
             change.named = read_names(&p, end, change.names)
             if change.named < 0:
                 return False
         elif part:
-            if part == SEEN_DATA:
+            if part == PART_AFTER:
                 p = scan_rows(p, end, &ws.after, &change.data)
             else:
                 p = scan_rows(p, end, &ws.before, &change.old)

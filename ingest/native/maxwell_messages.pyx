@@ -4,29 +4,22 @@
 from libc.stdint cimport uint8_t, uint32_t
 from libc.string cimport memcmp
 
-from ingest.native.canal_messages cimport read_names
-from ingest.native.messages cimport Change, read_part
-from ingest.native.scan cimport (
-    Field, Row, Text, is_named, is_utf8, next_field, open_object, scan_field, scan_name, scan_row,
-    scan_value, skip_space,
-)
+from ingest.native.messages cimport PART_AFTER, PART_BEFORE, PART_NAMES, Change, read_members, read_part
+from ingest.native.scan cimport Field, Row, Text, is_named, is_utf8, scan_row, scan_value, skip_space
 from ingest.native.table cimport MAX_KEYS
 from ingest.native.workspace cimport Workspace
 
 
 cdef enum:
-    SEEN_DATA = 1
-    SEEN_OLD = 2
-    SEEN_NAMES = 4
     PREFIX = 3                # characters of `pk.`
 
 
 cdef int part_of_maxwell(const Field *field) noexcept nogil:
     if is_named(field, b"data", 4):
-        return SEEN_DATA
+        return PART_AFTER
     if is_named(field, b"old", 3):
-        return SEEN_OLD
-    return SEEN_NAMES if is_named(field, b"primary_key_columns", 19) else 0
+        return PART_BEFORE
+    return PART_NAMES if is_named(field, b"primary_key_columns", 19) else 0
 
 
 cdef bint is_text(const Field *field, const char *text, uint32_t size) noexcept nogil:
@@ -192,32 +185,6 @@ cdef bint read_key(Workspace *ws, const Text *key, Change *change) noexcept nogi
 
 cdef bint read_maxwell(Workspace *ws, const char *p, const char *end, const Text *key, Change *change) noexcept nogil:
     """Read a message; `key` is the record's. False for a fallback."""
-    cdef Field field
-    cdef int seen = 0, part
-    cdef bint last = False
-    ws.before.size = ws.after.size = 0
-    p = open_object(skip_space(p, end), end, &last)
-    while p != NULL and not last:
-        p = scan_name(p, end, &field)
-        if p == NULL or p >= end:
-            return False
-        part = part_of_maxwell(&field)
-        if seen & part:
-            return False
-        seen |= part
-        if part == SEEN_NAMES:
-            change.named = read_names(&p, end, change.names)
-            if change.named < 0:
-                return False
-        elif part and p[0] != b'n':
-            p = scan_row(p, end, &ws.after if part == SEEN_DATA else &ws.before, NULL)
-        else:
-            p = scan_field(p, end, &field)
-            if p == NULL or (not part and not read_maxwell_field(&field, change)):
-                return False
-        if p == NULL:
-            return False
-        p = next_field(p, end, &last)
-    if p == NULL or skip_space(p, end) != end or not change.op or not change.parts[2].size or not ws.after.size:
+    if not read_members(ws, p, end, change, part_of_maxwell, read_maxwell_field) or not ws.after.size:
         return False
     return change.named > 0 or read_key(ws, key, change)

@@ -4,8 +4,11 @@
 cimport cython
 
 from ingest.native.inline_schema cimport InlineSchema, SchemaCache
-from ingest.native.scan cimport JSON_NULL, JSON_STRING, Field, Text
+from ingest.native.scan cimport (
+    JSON_NULL, JSON_STRING, Field, Text, next_field, open_object, scan_field, scan_name, scan_row, skip_space,
+)
 from ingest.native.table cimport MAX_KEYS
+from ingest.native.workspace cimport Workspace
 
 cdef enum:
     ID_PARTS = 3
@@ -41,6 +44,18 @@ cdef class Said:              # where a message says what columns' types are
     cdef InlineSchema found   # by the message that was read last, or None
 
 
+cdef enum:                    # members of a message that are no values: each may be there once
+    PART_BEFORE = 1
+    PART_AFTER = 2
+    PART_NAMES = 4            # of the primary key's columns
+
+ctypedef int (*PartOf)(const Field *) noexcept nogil
+ctypedef bint (*ReadMember)(const Field *, Change *) noexcept nogil
+
+
+cdef int read_names(const char **at, const char *end, Text *names) noexcept nogil
+
+
 cdef inline bint read_part(const Field *field, Text *part) noexcept nogil:
     """Read a part of a table's id: null and empty are the same, and a text with escapes is a fallback."""
     if part.text != NULL or (field.kind != JSON_STRING and field.kind != JSON_NULL) or field.flags:
@@ -50,3 +65,43 @@ cdef inline bint read_part(const Field *field, Text *part) noexcept nogil:
     else:
         part.text, part.size = field.text + 1, field.size - 2
     return True
+
+
+cdef inline bint read_members(
+    Workspace *ws, const char *p, const char *end, Change *change, PartOf part_of, ReadMember read_member
+) noexcept nogil:
+    """Read a message of one row, whose images and names are members of it; False for a fallback.
+
+    `part_of` returns which of them a member is, or 0; `read_member` reads one of the others, and returns False for a
+    fallback. All of it is here, so that the C compiler puts these two into the loop of each form.
+    """
+    cdef Field field
+    cdef int seen = 0, part
+    cdef bint last = False
+    ws.before.size = ws.after.size = 0
+    p = open_object(skip_space(p, end), end, &last)
+    while p != NULL and not last:
+        p = scan_name(p, end, &field)
+        if p == NULL or p >= end:
+            return False
+        part = part_of(&field)
+        if seen & part:
+            return False
+        seen |= part
+        if part == PART_NAMES:
+            change.named = read_names(&p, end, change.names)
+            if change.named < 0:
+                return False
+        elif part and p[0] != b'n':
+            if part == PART_BEFORE:
+                p = scan_row(p, end, &ws.before, NULL)
+            else:
+                p = scan_row(p, end, &ws.after, &ws.before if ws.before.size else NULL)
+        else:
+            p = scan_field(p, end, &field)
+            if p == NULL or (not part and not read_member(&field, change)):
+                return False
+        if p == NULL:
+            return False
+        p = next_field(p, end, &last)
+    return p != NULL and skip_space(p, end) == end and change.op != 0 and change.parts[2].size != 0

@@ -3,27 +3,21 @@
 
 from libc.string cimport memcmp
 
-from ingest.native.canal_messages cimport read_names
-from ingest.native.messages cimport Change, read_part
-from ingest.native.scan cimport (
-    JSON_STRING, Field, Row, is_named, next_field, open_object, scan_field, scan_name, scan_row, skip_space,
-)
+from ingest.native.messages cimport PART_AFTER, PART_BEFORE, PART_NAMES, Change, read_members, read_part
+from ingest.native.scan cimport JSON_STRING, Field, Row, is_named
 from ingest.native.workspace cimport Workspace
 
 
 cdef enum:
-    SEEN_BEFORE = 1
-    SEEN_AFTER = 2
-    SEEN_NAMES = 4
     MARK = 10                 # characters of `_isMissing`
 
 
 cdef int part_of_ogg(const Field *field) noexcept nogil:
     if is_named(field, b"before", 6):
-        return SEEN_BEFORE
+        return PART_BEFORE
     if is_named(field, b"after", 5):
-        return SEEN_AFTER
-    return SEEN_NAMES if is_named(field, b"primary_keys", 12) else 0
+        return PART_AFTER
+    return PART_NAMES if is_named(field, b"primary_keys", 12) else 0
 
 
 cdef bint read_ogg_field(const Field *field, Change *change) noexcept nogil:
@@ -90,35 +84,4 @@ cdef bint choose_images(Workspace *ws, Change *change) noexcept nogil:
 
 cdef bint read_ogg(Workspace *ws, const char *p, const char *end, Change *change) noexcept nogil:
     """Read a message; False for a fallback. The whole id of the table is in the part of its name."""
-    cdef Field field
-    cdef int seen = 0, part
-    cdef bint last = False
-    ws.before.size = ws.after.size = 0
-    p = open_object(skip_space(p, end), end, &last)
-    while p != NULL and not last:
-        p = scan_name(p, end, &field)
-        if p == NULL or p >= end:
-            return False
-        part = part_of_ogg(&field)
-        if seen & part:
-            return False
-        seen |= part
-        if part == SEEN_NAMES:
-            change.named = read_names(&p, end, change.names)
-            if change.named < 0:
-                return False
-        elif part and p[0] != b'n':
-            if part == SEEN_BEFORE:
-                p = scan_row(p, end, &ws.before, NULL)
-            else:
-                p = scan_row(p, end, &ws.after, &ws.before if ws.before.size else NULL)
-        else:
-            p = scan_field(p, end, &field)
-            if p == NULL or (not part and not read_ogg_field(&field, change)):
-                return False
-        if p == NULL:
-            return False
-        p = next_field(p, end, &last)
-    if p == NULL or skip_space(p, end) != end or not change.op or not change.parts[2].size:
-        return False
-    return choose_images(ws, change)
+    return read_members(ws, p, end, change, part_of_ogg, read_ogg_field) and choose_images(ws, change)
