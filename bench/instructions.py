@@ -91,7 +91,7 @@ def main() -> None:
     if valgrind is None:
         sys.exit("valgrind is not here: install it (Debian: apt-get install valgrind)")
     with tempfile.TemporaryDirectory() as folder:
-        counting = ["--tool=callgrind", "--toggle-collect=*encode_one*", f"--callgrind-out-file={Path(folder) / 'out'}"]
+        counting = ["--tool=callgrind", "--toggle-collect=*add_message*", f"--callgrind-out-file={Path(folder) / 'out'}"]
         command = [valgrind, *counting, sys.executable, __file__, "take"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     found = re.search(r"Collected : (\d+)", done.stderr)

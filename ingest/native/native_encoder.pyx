@@ -21,6 +21,7 @@ from ingest.native.codes cimport FORM_CANAL, FORM_CSV, FORM_DEBEZIUM, FORM_MAXWE
 from ingest.native.csv_messages cimport CsvForm, read_csv_message
 from ingest.native.debezium_messages cimport read_debezium
 from ingest.native.extra_columns cimport ExtraColumns
+from ingest.native.inline_schema cimport InlineSchema
 from ingest.native.maxwell_messages cimport read_maxwell
 from ingest.native.messages cimport ID_PARTS, Change, Said
 from ingest.native.object_record cimport ObjectRecord
@@ -137,8 +138,44 @@ cdef class NativeEncoder:
         self.skips.append((self.at, reason))
         return 1
 
-    cdef int encode_one(self, Workspace *ws, const RawRecord *record, EncodedBatch batch) except -1:
-        """Add the records of a message, all or none: returns 1, or 0 for a fallback."""
+    cdef int add_row(
+        self, Workspace *ws, RowEncoder encoder, const RawRecord *record, Change *change, EncodedBatch batch,
+        TransformRows rows
+    ) except -1:
+        """Add the records of the row in hand, or its rows for expressions, all or none: 1, or 0 for a fallback."""
+        cdef Change extended
+        cdef InlineSchema said = self.said.found
+        if self.extra is not None:
+            extended = change[0]
+            if not self.extra.extend(ws, said, record, &extended):
+                return 0
+            change, said = &extended, None
+        if rows is None:
+            return encode_change(ws, encoder, said, change, batch)
+        return feed_change(ws, encoder, said, change, rows)
+
+    cdef int add_rows(
+        self, Workspace *ws, RowEncoder encoder, const RawRecord *record, Change *change, EncodedBatch batch,
+        TransformRows rows
+    ) except -1:
+        """Do the same for a message of several rows, of which the first is in hand; `take_one` takes rows back."""
+        cdef Py_ssize_t count = 0 if batch is None else batch.count, i
+        cdef long inserted = encoder.inserted, updated = encoder.updated, deleted = encoder.deleted
+        for i in range(change.data.count):
+            if (i and not read_next_row(ws, change)) or not self.add_row(ws, encoder, record, change, batch, rows):
+                if batch is not None:
+                    batch.count = count
+                encoder.inserted, encoder.updated, encoder.deleted = inserted, updated, deleted
+                return 0
+        return 1
+
+    cdef int add_message(
+        self, Workspace *ws, const RawRecord *record, EncodedBatch batch, TransformRows rows
+    ) except -1:
+        """Add the records of a message to `batch`, or its rows to `rows` if that is not None.
+
+        Returns 1, or 0 for a fallback: then nothing is in `batch`, but some of the rows may be in `rows`.
+        """
         cdef Change change
         if record.value == NULL and not self.keyed:
             return self.skip(TOMBSTONE.reason)
@@ -146,74 +183,21 @@ cdef class NativeEncoder:
         if type(found) is not RowEncoder:
             return self.skip(found)
         if change.data.count > 1:
-            return self.encode_rows(ws, <RowEncoder> found, record, &change, batch)
-        return self.encode_row(ws, <RowEncoder> found, record, &change, batch)
-
-    cdef int encode_row(
-        self, Workspace *ws, RowEncoder encoder, const RawRecord *record, Change *change, EncodedBatch batch
-    ) except -1:
-        """Add the records of the row in hand, all or none: returns 1, or 0 for a fallback."""
-        cdef Change extended
-        if self.extra is None:
-            return encode_change(ws, encoder, self.said.found, change, batch)
-        extended = change[0]
-        if not self.extra.extend(ws, self.said.found, record, &extended):
-            return 0
-        return encode_change(ws, encoder, None, &extended, batch)
-
-    cdef int encode_rows(
-        self, Workspace *ws, RowEncoder encoder, const RawRecord *record, Change *change, EncodedBatch batch
-    ) except -1:
-        """Add the records of a message of several rows, all or none, of which the first row is in hand."""
-        cdef Py_ssize_t count = batch.count, i
-        cdef long inserted = encoder.inserted, updated = encoder.updated, deleted = encoder.deleted
-        for i in range(change.data.count):
-            if (i and not read_next_row(ws, change)) or not self.encode_row(ws, encoder, record, change, batch):
-                batch.count = count
-                encoder.inserted, encoder.updated, encoder.deleted = inserted, updated, deleted
-                return 0
-        return 1
-
-    cdef int feed_one(self, Workspace *ws, const RawRecord *record, TransformRows rows) except -1:
-        """Add the rows of a message: returns 1, or 0 for a fallback, and then some of them may be there."""
-        cdef Change change
-        cdef Py_ssize_t i = 0
-        if record.value == NULL and not self.keyed:
-            return self.skip(TOMBSTONE.reason)
-        found = self.read_change(ws, record, &change)
-        if type(found) is not RowEncoder:
-            return self.skip(found)
-        while self.feed_row(ws, <RowEncoder> found, record, &change, rows):
-            i += 1
-            if i >= change.data.count:
-                return 1
-            if not read_next_row(ws, &change):
-                break
-        return 0
-
-    cdef int feed_row(
-        self, Workspace *ws, RowEncoder encoder, const RawRecord *record, Change *change, TransformRows rows
-    ) except -1:
-        """Add the rows for expressions of the row in hand, all or none: returns 1, or 0 for a fallback."""
-        cdef Change extended
-        if self.extra is None:
-            return feed_change(ws, encoder, self.said.found, change, rows)
-        extended = change[0]
-        if not self.extra.extend(ws, self.said.found, record, &extended):
-            return 0
-        return feed_change(ws, encoder, None, &extended, rows)
+            return self.add_rows(ws, <RowEncoder> found, record, &change, batch, rows)
+        return self.add_row(ws, <RowEncoder> found, record, &change, batch, rows)
 
     # -- Many messages -------------------------------------------------------------------------------------------------
 
     cdef int take_one(self, Workspace *ws, const RawRecord *record, EncodedBatch batch, TransformRows rows) except -1:
+        """Add a message as `add_message` does, all of it or nothing: returns 1, or 0 for a fallback."""
         cdef Py_ssize_t count, sent
         cdef int taken = 0
         if rows is None:
-            return self.encode_one(ws, record, batch)
+            return self.add_message(ws, record, batch, None)
         rows.offset = record.offset
         count, sent = rows.count, rows.sent
         try:
-            taken = self.feed_one(ws, record, rows)
+            taken = self.add_message(ws, record, None, rows)
         finally:
             if not taken:
                 rows.count, rows.sent = count, sent
