@@ -5,7 +5,9 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport uint8_t, uint32_t
 from libc.string cimport memcmp
 
-from ingest.native.messages cimport PART_AFTER, PART_BEFORE, PART_NAMES, Change, RowList, Said, read_names, read_part
+from ingest.native.messages cimport (
+    PART_AFTER, PART_BEFORE, PART_NAMES, Change, InlineSchemas, RowList, read_names, read_part,
+)
 from ingest.native.scan cimport (
     JSON_BOOL, JSON_NULL, JSON_STRING, Field, Row, is_named, next_field, open_object, scan_field, scan_name, scan_row,
     scan_value, skip_space,
@@ -90,15 +92,15 @@ cdef int part_of_canal(const Field *field) noexcept nogil:
     return PART_NAMES if is_named(field, b"pkNames", 7) else 0
 
 
-cdef bint read_canal(Workspace *ws, Said said, const char *p, const char *end, Change *change) except -1:
+cdef bint read_canal(Workspace *ws, InlineSchemas schemas, const char *p, const char *end, Change *change) except -1:
     """Read a message with its first row; False for a fallback."""
     cdef Field field
     cdef const char *member = NULL
     cdef uint32_t member_size = 0
     cdef int seen = 0, part
     cdef bint last = False
-    if said.member is not None:
-        member, member_size = PyBytes_AS_STRING(said.member), <uint32_t> PyBytes_GET_SIZE(said.member)
+    if schemas.member is not None:
+        member, member_size = PyBytes_AS_STRING(schemas.member), <uint32_t> PyBytes_GET_SIZE(schemas.member)
     ws.before.size = ws.after.size = 0
     p = open_object(skip_space(p, end), end, &last)
     while p != NULL and not last:
@@ -119,10 +121,10 @@ cdef bint read_canal(Workspace *ws, Said said, const char *p, const char *end, C
             else:
                 p = scan_rows(p, end, &ws.before, &change.old)
         elif member != NULL and is_named(&field, member, member_size):
-            if said.found is not None:
+            if schemas.codec is not None:
                 return False
-            said.found = said.schemas.find(&p, end)
-            if said.found is None:
+            schemas.codec = schemas.cache.find(&p, end)
+            if schemas.codec is None:
                 return False
         else:
             p = scan_field(p, end, &field)
@@ -135,4 +137,4 @@ cdef bint read_canal(Workspace *ws, Said said, const char *p, const char *end, C
         return False
     if change.old.count and change.old.count != change.data.count:
         return False
-    return (member == NULL) == (said.found is None)
+    return (member == NULL) == (schemas.codec is None)

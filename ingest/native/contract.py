@@ -181,8 +181,8 @@ class RowEncoderSpec(msgspec.Struct, frozen=True):
     """The targets of records that pass expressions by: their numbers for each `TargetUse`."""
 
 
-class InlineColumnSpec(msgspec.Struct, frozen=True):
-    """The type that a message declares for one column."""
+class ColumnCodecSpec(msgspec.Struct, frozen=True):
+    """The codec of one column, by the type that a message declares for it."""
 
     name: bytes
     codec: ValueCodec

@@ -3,7 +3,7 @@
 
 from libc.string cimport memcmp, memcpy
 
-from ingest.native.messages cimport Change, Said, read_part
+from ingest.native.messages cimport Change, InlineSchemas, read_part
 from ingest.native.scan cimport (
     JSON_STRING, Field, Row, is_named, next_field, open_object, scan_field, scan_name, scan_row, skip_space,
 )
@@ -110,7 +110,7 @@ cdef enum:
     SEEN_PAYLOAD = 2
 
 
-cdef bint read_debezium(Workspace *ws, Said said, const char *p, const char *end, Change *change) except -1:
+cdef bint read_debezium(Workspace *ws, InlineSchemas schemas, const char *p, const char *end, Change *change) except -1:
     """Read a message with a schema envelope, whose schema says what the types are, or without; False for a fallback."""
     cdef Field field
     cdef int seen = 0, part
@@ -137,8 +137,8 @@ cdef bint read_debezium(Workspace *ws, Said said, const char *p, const char *end
         elif p[0] == b'n':
             p = scan_field(p, end, &field)
         else:
-            said.found = said.schemas.find(&p, end)
-            if said.found is None:
+            schemas.codec = schemas.cache.find(&p, end)
+            if schemas.codec is None:
                 return False
         if p == NULL:
             return False

@@ -3,7 +3,7 @@
 
 cimport cython
 
-from ingest.native.inline_schema cimport InlineSchema
+from ingest.native.inline_schema cimport RowCodec
 from ingest.native.messages cimport Change
 from ingest.native.metadata cimport MetadataColumns, RecordColumns
 from ingest.native.records cimport RawRecord
@@ -24,7 +24,7 @@ cdef class ExtraColumns:
     cdef MetadataColumns metadata
     cdef list kept            # owns the texts of prefixes and names
 
-    cdef bint extend(self, Workspace *ws, InlineSchema said, const RawRecord *record, Change *change) except -1
+    cdef bint extend(self, Workspace *ws, RowCodec codec, const RawRecord *record, Change *change) except -1
     cdef bint choose_fields(self, Row *key, const Change *change) noexcept nogil
     cdef size_t room(self, Workspace *ws, const RawRecord *record, const Change *change) noexcept nogil
     cdef char *put_key(self, Workspace *ws, Change *change, char *to) noexcept nogil

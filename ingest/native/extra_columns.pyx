@@ -11,7 +11,7 @@ from libc.string cimport memchr, memcpy
 
 from ingest.native.codes cimport FORM_CANAL, FORM_DEBEZIUM
 from ingest.native.images cimport room_to_read
-from ingest.native.inline_schema cimport InlineSchema
+from ingest.native.inline_schema cimport RowCodec
 from ingest.native.key_columns cimport match_key, read_key
 from ingest.native.messages cimport Change
 from ingest.native.metadata cimport MetadataColumns, RecordColumns, add_columns
@@ -122,18 +122,18 @@ cdef void take_row(Row *row, Typing *typing, const Row *made, const int32_t *typ
         typing.came[i].text = NULL
 
 
-cdef bint read_types(Workspace *ws, InlineSchema said, Row *old, Row *row) except -1:
+cdef bint read_types(Workspace *ws, RowCodec codec, Row *old, Row *row) except -1:
     """Put values in the form of the types that their message declares; False for a fallback.
 
     What is known of the rows is in the workspace then.
     """
     cdef char *to
     cdef int i
-    if said is not None:
+    if codec is not None:
         to = room_for(&ws.made, (room_to_read(old) if old != NULL else 0) + (room_to_read(row) if row != NULL else 0))
-        if old != NULL and not said.read_row(old, &ws.before_typing, &to):
+        if old != NULL and not codec.read_row(old, &ws.before_typing, &to):
             return False
-        return row == NULL or said.read_row(row, &ws.typing, &to)
+        return row == NULL or codec.read_row(row, &ws.typing, &to)
     if old != NULL:
         for i in range(old.count):
             ws.before_typing.types[i], ws.before_typing.came[i].text = 0, NULL
@@ -166,13 +166,13 @@ cdef bint has_images(Workspace *ws, const Change *change, Row **old, Row **row) 
     return row[0] == NULL or row[0].size != 0
 
 
-cdef bint lacks_image(Workspace *ws, InlineSchema said, const RawRecord *record, Change *change) noexcept nogil:
+cdef bint lacks_image(Workspace *ws, RowCodec codec, const RawRecord *record, Change *change) noexcept nogil:
     """Let a delete without an image have an empty one, which the key's columns fill; False for a fallback."""
     if not ws.message_key.count:
         return False
     # Debezium's types are those of the envelope then, its own or the key's
     if change.form == FORM_DEBEZIUM:
-        if said is not None or ws.message_key.text != skip_space(record.key, record.key + record.key_size):
+        if codec is not None or ws.message_key.text != skip_space(record.key, record.key + record.key_size):
             return False
     ws.before.text, ws.before.size, ws.before.count = b"{}", 2, 0
     return True
@@ -194,10 +194,10 @@ cdef class ExtraColumns:
             self.key_field_count += 1
         self.metadata = MetadataColumns(spec.metadata, spec.separator)
 
-    cdef bint extend(self, Workspace *ws, InlineSchema said, const RawRecord *record, Change *change) except -1:
+    cdef bint extend(self, Workspace *ws, RowCodec codec, const RawRecord *record, Change *change) except -1:
         """Write the images of a message anew, with all their columns; False for a fallback.
 
-        `said`: the types that the message declares for its value, or None. Its values are in their form then, and what
+        `codec`: the types that the message declares for its value, or None. Its values are in their form then, and what
         is known of them is in the workspace.
         """
         cdef Row *old
@@ -213,12 +213,12 @@ cdef class ExtraColumns:
                 return False
             if self.key_field_count and not self.choose_fields(&ws.message_key, change):
                 return False
-        if old != NULL and not old.size and not (self.key and lacks_image(ws, said, record, change)):
+        if old != NULL and not old.size and not (self.key and lacks_image(ws, codec, record, change)):
             return False
         # Canal's row before an update is read late, with the key's columns in it
-        if said is not None and change.form == FORM_CANAL and old != NULL and self.key and ws.message_key.count:
+        if codec is not None and change.form == FORM_CANAL and old != NULL and self.key and ws.message_key.count:
             return False
-        if not read_types(ws, said, old, row):
+        if not read_types(ws, codec, old, row):
             return False
         to = room_for(&ws.extended, self.room(ws, record, change))
         to = self.put_key(ws, change, to)

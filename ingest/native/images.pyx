@@ -7,7 +7,7 @@ from libc.string cimport memcpy
 from ingest.native.codes cimport (
     COLUMN_BOOL, COLUMN_DECIMAL, COLUMN_DOUBLE, COLUMN_INT, COLUMN_TIMESTAMP, FORM_CANAL, WRITE_FALLBACK,
 )
-from ingest.native.inline_schema cimport InlineSchema
+from ingest.native.inline_schema cimport RowCodec
 from ingest.native.rows cimport column_of, mode_in_row
 from ingest.native.scan cimport (
     HAS_ESCAPES, MAX_FIELDS, MAX_MADE, Field, Row, Text, is_named, read_spelled_timestamp, read_trimmed_boolean,
@@ -37,10 +37,10 @@ cdef bint respell(const Column *column, Field *field, char **to) noexcept nogil:
     return False
 
 
-cdef bint respell_row(Table table, Row *row, Typing *typing, bint said, char **to, bint *any) noexcept nogil:
+cdef bint respell_row(Table table, Row *row, Typing *typing, bint declared, char **to, bint *any) noexcept nogil:
     """Put values that columns of declared types do not take as they came in their types' texts; False for a fallback.
 
-    `said`: whether the message says something of the row, which `typing` has. `any`: whether there are such values.
+    `declared`: whether the message says something of the row, which `typing` has. `any`: whether there are such values.
     """
     cdef int next = 0, i
     cdef Field *field
@@ -48,7 +48,7 @@ cdef bint respell_row(Table table, Row *row, Typing *typing, bint said, char **t
     cdef Text came
     for i in range(row.count):
         field = &row.fields[i]
-        if not said:
+        if not declared:
             typing.came[i].text = NULL
             typing.types[i] = 0
         column = column_of(table, field, &next)
@@ -172,18 +172,18 @@ cdef bint lay_over(
 
 
 cdef bint read_image(
-    Table table, InlineSchema said, Row *row, Typing *typing, bint known, char **to, bint *typed
+    Table table, RowCodec codec, Row *row, Typing *typing, bint known, char **to, bint *typed
 ) noexcept nogil:
     """Put an image's values in the form of their types; False for a fallback. `known`: `typing` is filled then."""
-    if said is not None and not said.read_row(row, typing, to):
+    if codec is not None and not codec.read_row(row, typing, to):
         return False
     return not table.declares or respell_row(table, row, typing, known, to, typed)
 
 
-cdef bint read_images(Workspace *ws, Table table, InlineSchema said, Change *change, bint fed) except -1:
+cdef bint read_images(Workspace *ws, Table table, RowCodec codec, Change *change, bint fed) except -1:
     """Put the values of the rows before and after in the form of their types, if the message or the pipeline tells them.
 
-    Returns False for a fallback. `said`: None also where that was read already, and the change is `typed`. `fed`: the
+    Returns False for a fallback. `codec`: None also where that was read already, and the change is `typed`. `fed`: the
     rows go to expressions, as if they had come in that form.
     """
     cdef bint canal = change.form == FORM_CANAL
@@ -195,18 +195,18 @@ cdef bint read_images(Workspace *ws, Table table, InlineSchema said, Change *cha
     cdef char *to
     cdef Typing *old_typing = &ws.before_typing
     cdef Typing *typing = &ws.typing
-    cdef bint known = change.extended or said is not None
+    cdef bint known = change.extended or codec is not None
     change.typed = known
-    if said is None and not over and not table.declares:
+    if codec is None and not over and not table.declares:
         return True
     if old != NULL:
         room += room_to_read(old)
     if row != NULL:
         room += room_to_read(row)
     to = room_for(&ws.made, room * 4 if fed else room)
-    if old != NULL and not read_image(table, said, old, old_typing, known, &to, &change.typed):
+    if old != NULL and not read_image(table, codec, old, old_typing, known, &to, &change.typed):
         return False
-    if row != NULL and not read_image(table, said, row, typing, known, &to, &change.typed):
+    if row != NULL and not read_image(table, codec, row, typing, known, &to, &change.typed):
         return False
     if not change.typed:
         old_typing = typing = NULL

@@ -13,7 +13,7 @@ cdef enum:
     RECENT_SCHEMAS = 8
 
 
-cdef struct InlineColumn:
+cdef struct ColumnCodec:
     const char *name
     uint32_t name_size
     int codec                 # ValueCodec
@@ -28,8 +28,8 @@ cdef struct RecentSchema:     # kept by the cache's dictionary
 
 
 @cython.final
-cdef class InlineSchema:
-    cdef InlineColumn *columns
+cdef class RowCodec:
+    cdef ColumnCodec *columns
     cdef int count
     cdef size_t weight        # bytes that it takes
     cdef object spec          # owns the texts of names
@@ -46,7 +46,7 @@ cdef class SchemaCache:
     cdef RecentSchema recent[RECENT_SCHEMAS]  # the last ones first
     cdef object __weakref__
 
-    cdef InlineSchema find(self, const char **at, const char *end)
-    cdef InlineSchema find_text(self, bytes text)
+    cdef RowCodec find(self, const char **at, const char *end)
+    cdef RowCodec find_text(self, bytes text)
     cdef bint keep(self, bytes text, object made) except -1
     cdef void forget(self) noexcept

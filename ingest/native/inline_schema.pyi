@@ -1,7 +1,7 @@
-from ingest.native.contract import InlineColumnSpec
+from ingest.native.contract import ColumnCodecSpec
 
-class InlineSchema:
-    """The types that messages declare for their columns."""
+class RowCodec:
+    """The codecs of a row's columns, as its message declares their types."""
 
-    def __init__(self, columns: tuple[InlineColumnSpec, ...], /) -> None:
+    def __init__(self, columns: tuple[ColumnCodecSpec, ...], /) -> None:
         """Take what is said of each column; raises ValueError for numbers that a codec does not have."""

@@ -35,7 +35,7 @@ cdef enum:
 # -- Values ------------------------------------------------------------------------------------------------------------
 
 
-cdef bint read_counted(const InlineColumn *column, Field *field, char **to) noexcept nogil:
+cdef bint read_counted(const ColumnCodec *column, Field *field, char **to) noexcept nogil:
     """Read days, or microseconds of the day or since 1970."""
     if column.codec == CODEC_DAYS:
         return read_days(field, to)
@@ -44,7 +44,7 @@ cdef bint read_counted(const InlineColumn *column, Field *field, char **to) noex
     return read_moment(field, column.first, to)
 
 
-cdef bint read_quoted(const InlineColumn *column, Field *field) noexcept nogil:
+cdef bint read_quoted(const ColumnCodec *column, Field *field) noexcept nogil:
     """Read a number that may be in a text."""
     if not read_unquoted(field):
         return False
@@ -55,7 +55,7 @@ cdef bint read_quoted(const InlineColumn *column, Field *field) noexcept nogil:
     return fits_decimal(field, column.first, column.second)
 
 
-cdef bint read_bytes(const InlineColumn *column, Field *field, char **to) noexcept nogil:
+cdef bint read_bytes(const ColumnCodec *column, Field *field, char **to) noexcept nogil:
     """Read a decimal by its bytes, or bytes by what stands for them."""
     if column.codec == CODEC_UNSCALED:
         return read_unscaled(field, column.first, column.second, to)
@@ -68,7 +68,7 @@ cdef bint read_bytes(const InlineColumn *column, Field *field, char **to) noexce
     return read_latin(field, to)
 
 
-cdef bint is_text_of(const InlineColumn *column, const Field *field) noexcept nogil:
+cdef bint is_text_of(const ColumnCodec *column, const Field *field) noexcept nogil:
     """Return whether a value is a text of its type."""
     if field.kind != JSON_STRING:
         return False
@@ -83,7 +83,7 @@ cdef bint is_text_of(const InlineColumn *column, const Field *field) noexcept no
     return read_base64(field.text + 1, field.size - 2, NULL, 0) >= 0
 
 
-cdef bint read_value(const InlineColumn *column, Field *field, char **to) noexcept nogil:
+cdef bint read_value(const ColumnCodec *column, Field *field, char **to) noexcept nogil:
     """Check a value against what is said of it, and put in its place what it is; False for a fallback.
 
     That may be at `to`, which goes on behind it then.
@@ -125,13 +125,13 @@ cdef bint read_value(const InlineColumn *column, Field *field, char **to) noexce
 # -- One schema --------------------------------------------------------------------------------------------------------
 
 
-cdef class InlineSchema:
-    """The types that messages declare for their columns, from a tuple of `InlineColumnSpec`."""
+cdef class RowCodec:
+    """The codecs of a row's columns, as its message declares their types: from a tuple of `ColumnCodecSpec`."""
 
     def __cinit__(self, tuple columns):
         cdef Text name
-        cdef InlineColumn *column
-        self.columns = <InlineColumn *> PyMem_Calloc(<size_t> len(columns) + 1, sizeof(InlineColumn))
+        cdef ColumnCodec *column
+        self.columns = <ColumnCodec *> PyMem_Calloc(<size_t> len(columns) + 1, sizeof(ColumnCodec))
         if not self.columns:
             raise MemoryError
         for spec in columns:
@@ -145,7 +145,7 @@ cdef class InlineSchema:
             wide = column.codec == CODEC_BITS and not 1 <= column.first <= MAX_WIDTH
             if wide or (counts and column.first < 1) or (bits and not 1 <= column.first <= 64):
                 raise ValueError("a column with numbers that its way of reading does not have")
-            self.weight += name.size + sizeof(InlineColumn) + OBJECT_WEIGHT * 4
+            self.weight += name.size + sizeof(ColumnCodec) + OBJECT_WEIGHT * 4
             self.count += 1
         self.spec = columns
 
@@ -160,7 +160,7 @@ cdef class InlineSchema:
         cdef int next = 0, unsaid = 0, i
         cdef Field *field
         cdef Text came
-        cdef const InlineColumn *column
+        cdef const ColumnCodec *column
         for i in range(row.count):
             field = &row.fields[i]
             came.text, came.size = field.text, field.size
@@ -183,9 +183,9 @@ cdef class InlineSchema:
         return True
 
 
-cdef const InlineColumn *column_of(InlineSchema schema, const Field *field, int *next) noexcept nogil:
+cdef const ColumnCodec *column_of(RowCodec schema, const Field *field, int *next) noexcept nogil:
     """Return what is said of a field, or NULL; what is behind the last one is looked at first."""
-    cdef const InlineColumn *column
+    cdef const ColumnCodec *column
     cdef int _
     for _ in range(schema.count):
         if next[0] >= schema.count:
@@ -233,8 +233,8 @@ cdef class SchemaCache:
         """
         global all_weight, all_count
         cdef size_t weight = <size_t> PyBytes_GET_SIZE(text) + MAX_MADE * 4  # and the objects' own
-        if type(made) is InlineSchema:
-            weight += (<InlineSchema> made).weight
+        if type(made) is RowCodec:
+            weight += (<RowCodec> made).weight
         if weight > MAX_WEIGHT / 4:
             return False
         if all_weight + weight > MAX_WEIGHT or all_count >= MAX_SCHEMAS:
@@ -247,7 +247,7 @@ cdef class SchemaCache:
         all_count += 1
         return True
 
-    cdef InlineSchema find(self, const char **at, const char *end):
+    cdef RowCodec find(self, const char **at, const char *end):
         """Return what a text says, from its brace on, and put where it ends in `at`; None for a fallback.
 
         Raises what `read` raises.
@@ -268,7 +268,7 @@ cdef class SchemaCache:
             memmove(&self.recent[1], &self.recent[0], <size_t> i * sizeof(RecentSchema))
             self.recent[0] = found
             at[0] = text + size
-            return <InlineSchema> found.schema
+            return <RowCodec> found.schema
         if self.read is None or text >= end or text[0] != b'{':
             return None
         p = scan_value(text, end, 1, &kind, &flags)
@@ -279,7 +279,7 @@ cdef class SchemaCache:
             at[0] = p
         return schema
 
-    cdef InlineSchema find_text(self, bytes text):
+    cdef RowCodec find_text(self, bytes text):
         """Return what a text says that is not one of the last; None for a fallback."""
         cdef tuple kept = self.schemas.get(text)
         if kept is None:
@@ -287,9 +287,9 @@ cdef class SchemaCache:
                 return None
             kept = self.schemas[text]
         made = kept[1]
-        if type(made) is not InlineSchema:
+        if type(made) is not RowCodec:
             return None
         memmove(&self.recent[1], &self.recent[0], (RECENT_SCHEMAS - 1) * sizeof(RecentSchema))
         self.recent[0].text = <PyObject *> kept[0]
         self.recent[0].schema = <PyObject *> made
-        return <InlineSchema> made
+        return <RowCodec> made

@@ -3,7 +3,7 @@
 
 cimport cython
 
-from ingest.native.inline_schema cimport InlineSchema, SchemaCache
+from ingest.native.inline_schema cimport RowCodec, SchemaCache
 from ingest.native.scan cimport (
     JSON_NULL, JSON_STRING, Field, Text, next_field, open_object, scan_field, scan_name, scan_row, skip_space,
 )
@@ -38,10 +38,10 @@ cdef struct Change:           # its images are in the workspace: a size of 0 is 
 
 
 @cython.final
-cdef class Said:              # where a message says what columns' types are
-    cdef bytes member         # the name of what has it in Canal's messages, or None: they do not
-    cdef SchemaCache schemas
-    cdef InlineSchema found   # by the message that was read last, or None
+cdef class InlineSchemas:
+    cdef bytes member         # the name of the member that has them in Canal's messages, or None: they have none
+    cdef SchemaCache cache
+    cdef RowCodec codec       # by the schema of the message that was read last, or None
 
 
 cdef enum:                    # members of a message that are no values: each may be there once

@@ -41,9 +41,9 @@ cdef int read_names(const char **at, const char *end, Text *names) noexcept nogi
     return count
 
 
-cdef class Said:
-    """The place where messages declare their columns' types: in a member of this name, by schemas that `read` makes."""
+cdef class InlineSchemas:
+    """The schemas that messages have for their rows: in a member of this name, as `read` makes codecs of their texts."""
 
     def __cinit__(self, bytes member, read):
         self.member = member
-        self.schemas = SchemaCache(read)
+        self.cache = SchemaCache(read)

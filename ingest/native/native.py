@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ingest.model.table import TableId
     from ingest.native.contract import RowEncoderSpec
     from ingest.native.decoded import DecodedEncoder
-    from ingest.native.inline_schema import InlineSchema
+    from ingest.native.inline_schema import RowCodec
     from ingest.native.native_encoder import NativeEncoder
     from ingest.native.records import EncodedBatch
     from ingest.native.row_encoder import RowEncoder
@@ -146,7 +146,7 @@ class NativeEncoders:
 
         return find
 
-    def _read_schema(self, text: bytes) -> InlineSchema | None:
+    def _read_schema(self, text: bytes) -> RowCodec | None:
         """Return what messages say by this text; None for a fallback."""
         assert self._format.said is not None
         _, columns_of = self._format.said
@@ -154,7 +154,7 @@ class NativeEncoders:
             columns = specs.inline_spec(columns_of(text))
         except MALFORMED:
             return None
-        return None if columns is None else inline_schema.InlineSchema(columns)
+        return None if columns is None else inline_schema.RowCodec(columns)
 
     def _table(self, table: TableId) -> RowEncoder | None:
         """Return what encodes the rows of a table; None where that is the reference."""

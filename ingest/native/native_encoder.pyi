@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from ingest.model.record import Record
 from ingest.native.contract import MessageSpec
 from ingest.native.extra_columns import ExtraColumns
-from ingest.native.inline_schema import InlineSchema
+from ingest.native.inline_schema import RowCodec
 from ingest.native.records import EncodedBatch, Messages
 from ingest.native.row_encoder import RowEncoder
 from ingest.native.transform_rows import TransformRows
@@ -17,7 +17,7 @@ class NativeEncoder:
         self,
         spec: MessageSpec,
         find: Callable[[bytes], RowEncoder | str | None],
-        read: Callable[[bytes], InlineSchema | None],
+        read: Callable[[bytes], RowCodec | None],
         extra: ExtraColumns | None = None,
         /,
     ) -> None:

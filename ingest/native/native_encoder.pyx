@@ -21,9 +21,9 @@ from ingest.native.codes cimport FORM_CANAL, FORM_CSV, FORM_DEBEZIUM, FORM_MAXWE
 from ingest.native.csv_messages cimport CsvForm, read_csv_message
 from ingest.native.debezium_messages cimport read_debezium
 from ingest.native.extra_columns cimport ExtraColumns
-from ingest.native.inline_schema cimport InlineSchema
+from ingest.native.inline_schema cimport RowCodec
 from ingest.native.maxwell_messages cimport read_maxwell
-from ingest.native.messages cimport ID_PARTS, Change, Said
+from ingest.native.messages cimport ID_PARTS, Change, InlineSchemas
 from ingest.native.object_record cimport ObjectRecord
 from ingest.native.ogg_messages cimport read_ogg
 from ingest.native.records cimport BATCH_MESSAGES, EncodedBatch, Messages, RawRecord
@@ -63,13 +63,13 @@ cdef class CapsuleMessages(Messages):
 cdef class NativeEncoder:
     """Messages as a `MessageSpec` says: `find` returns the `RowEncoder` of an id, why it is skipped, or None.
 
-    `read` returns the `InlineSchema` of a text that says what columns' types are, or None. `extra`: the columns that
+    `read` returns the `RowCodec` of a text that says what columns' types are, or None. `extra`: the columns that
     rows have beside those of their values, or None.
     """
 
     cdef int form
     cdef TableCache tables
-    cdef Said said
+    cdef InlineSchemas schemas
     cdef RowForm rows
     cdef CsvForm csv
     cdef ExtraColumns extra
@@ -82,7 +82,7 @@ cdef class NativeEncoder:
         if not 0 <= form <= <int> FORM_CSV:
             raise ValueError("messages are of one of the forms")
         self.form, self.tables, self.skips = form, TableCache(find), []
-        self.said = Said(spec.types_member, read)
+        self.schemas = InlineSchemas(spec.types_member, read)
         self.rows = RowForm(spec.flatten, spec.table_fields)
         self.csv = CsvForm(spec.csv)
         self.extra = extra
@@ -106,7 +106,7 @@ cdef class NativeEncoder:
             change.parts[i].text, change.parts[i].size = NULL, 0
         change.data.count = change.old.count = 0
         change.data.next = change.old.next = NULL
-        self.said.found = None
+        self.schemas.codec = None
         if text != NULL:
             end += record.value_size
         change.end = end
@@ -114,9 +114,9 @@ cdef class NativeEncoder:
             return None
         if self.form == FORM_DEBEZIUM:
             change.message_key.text, change.message_key.size = record.key, record.key_size
-            read = read_debezium(ws, self.said, text, end, change)
+            read = read_debezium(ws, self.schemas, text, end, change)
         elif self.form == FORM_CANAL:
-            read = read_canal(ws, self.said, text, end, change)
+            read = read_canal(ws, self.schemas, text, end, change)
         elif self.form == FORM_OGG:
             change.form = FORM_ROWS
             read = read_ogg(ws, text, end, change)
@@ -144,15 +144,15 @@ cdef class NativeEncoder:
     ) except -1:
         """Add the records of the row in hand, or its rows for expressions, all or none: 1, or 0 for a fallback."""
         cdef Change extended
-        cdef InlineSchema said = self.said.found
+        cdef RowCodec codec = self.schemas.codec
         if self.extra is not None:
             extended = change[0]
-            if not self.extra.extend(ws, said, record, &extended):
+            if not self.extra.extend(ws, codec, record, &extended):
                 return 0
-            change, said = &extended, None
+            change, codec = &extended, None
         if rows is None:
-            return encode_change(ws, encoder, said, change, batch)
-        return feed_change(ws, encoder, said, change, rows)
+            return encode_change(ws, encoder, codec, change, batch)
+        return feed_change(ws, encoder, codec, change, rows)
 
     cdef int add_rows(
         self, Workspace *ws, RowEncoder encoder, const RawRecord *record, Change *change, EncodedBatch batch,

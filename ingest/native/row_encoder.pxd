@@ -6,7 +6,7 @@ cimport cython
 from libc.stdint cimport int32_t
 
 from ingest.native.codes cimport TARGET_USES
-from ingest.native.inline_schema cimport InlineSchema
+from ingest.native.inline_schema cimport RowCodec
 from ingest.native.messages cimport Change
 from ingest.native.records cimport EncodedBatch
 from ingest.native.results cimport ResultRows
@@ -27,8 +27,8 @@ cdef class RowEncoder(Table):
 
 
 cdef int encode_change(
-    Workspace *ws, RowEncoder encoder, InlineSchema said, Change *change, EncodedBatch batch
+    Workspace *ws, RowEncoder encoder, RowCodec codec, Change *change, EncodedBatch batch
 ) except -1
 cdef int feed_change(
-    Workspace *ws, RowEncoder encoder, InlineSchema said, Change *change, TransformRows rows
+    Workspace *ws, RowEncoder encoder, RowCodec codec, Change *change, TransformRows rows
 ) except -1

@@ -6,7 +6,7 @@ Encoding begins here: whatever has decoded a change, it is encoded by `encode_ch
 
 from ingest.native.codes cimport TARGET_OLD_KEY, TARGET_USES
 from ingest.native.images cimport read_images
-from ingest.native.inline_schema cimport InlineSchema
+from ingest.native.inline_schema cimport RowCodec
 from ingest.native.messages cimport Change
 from ingest.native.records cimport EncodedBatch
 from ingest.native.results cimport ResultRows
@@ -40,25 +40,25 @@ cdef class RowEncoder(Table):
             self.has_targets = True
 
 
-cdef bint is_for(Workspace *ws, RowEncoder encoder, InlineSchema said, Change *change) except -1:
+cdef bint is_for(Workspace *ws, RowEncoder encoder, RowCodec codec, Change *change) except -1:
     """Return whether a change can be encoded as far as its key's columns and its values' forms go.
 
-    `said`: what its message says of the types of values that are as they came, or None.
+    `codec`: what its message says of the types of values that are as they came, or None.
     """
     if encoder.key_from_message and change.named and not is_key(encoder, change.names, change.named):
         return False
     if change.sparse and ws.after.count < encoder.own:
         return False  # the reference says what it lacks
-    if said is None and not encoder.declares and encoder.transform is None:
+    if codec is None and not encoder.declares and encoder.transform is None:
         return True  # as it mostly is
-    return read_images(ws, encoder, said, change, encoder.transform is not None)
+    return read_images(ws, encoder, codec, change, encoder.transform is not None)
 
 
 cdef int encode_change(
-    Workspace *ws, RowEncoder encoder, InlineSchema said, Change *change, EncodedBatch batch
+    Workspace *ws, RowEncoder encoder, RowCodec codec, Change *change, EncodedBatch batch
 ) except -1:
-    """Add the records of a change, all or none: returns 1, or 0 for a fallback. `said`: see `is_for`."""
-    if encoder.transform is not None or not is_for(ws, encoder, said, change):
+    """Add the records of a change, all or none: returns 1, or 0 for a fallback. `codec`: see `is_for`."""
+    if encoder.transform is not None or not is_for(ws, encoder, codec, change):
         return 0
     if encoder.template is not None:
         return encoder.template.add(ws, encoder, change, batch)
@@ -66,12 +66,12 @@ cdef int encode_change(
 
 
 cdef int feed_change(
-    Workspace *ws, RowEncoder encoder, InlineSchema said, Change *change, TransformRows rows
+    Workspace *ws, RowEncoder encoder, RowCodec codec, Change *change, TransformRows rows
 ) except -1:
-    """Add the rows of a change for expressions, all or none: returns 1, or 0 for a fallback. `said`: see `is_for`."""
+    """Add the rows of a change for expressions, all or none: returns 1, or 0 for a fallback. `codec`: see `is_for`."""
     if encoder.transform is None and not encoder.has_targets:
         return 0
-    if not is_for(ws, encoder, said, change):
+    if not is_for(ws, encoder, codec, change):
         return 0
     if encoder.transform is not None:
         return encoder.transform.add(ws, encoder, change, rows)

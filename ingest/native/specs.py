@@ -37,7 +37,7 @@ from ingest.native.contract import (
     ColumnSpec,
     CsvSpec,
     ExtraColumnsSpec,
-    InlineColumnSpec,
+    ColumnCodecSpec,
     KeySpec,
     MessageSpec,
     MetadataSpec,
@@ -306,12 +306,12 @@ def _csv_kind(data_type: DataType | None) -> CsvKind:
     return CsvKind.CSV_OTHER if isinstance(data_type, (ArrayType, MapType, StructType)) else CsvKind.CSV_TEXT
 
 
-def inline_spec(columns: Mapping[str, InlineColumn]) -> tuple[InlineColumnSpec, ...] | None:
+def inline_spec(columns: Mapping[str, InlineColumn]) -> tuple[ColumnCodecSpec, ...] | None:
     """Return what messages say of their columns' types."""
     if not columns or not all(plain_name(name) for name in columns):
         return None
     return tuple(
-        InlineColumnSpec(_text(name), ValueCodec[f"CODEC_{how.name}"], min(first, _ENDLESS), second, number)
+        ColumnCodecSpec(_text(name), ValueCodec[f"CODEC_{how.name}"], min(first, _ENDLESS), second, number)
         for name, column in columns.items()
         for (how, first, second), number in ((column.reads, _number_of(column.type)),)
     )

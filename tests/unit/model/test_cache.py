@@ -173,8 +173,8 @@ def test_columns_of_keys_are_not_kept() -> None:
 def test_native_inline_schemas_take_no_more_than_their_room() -> None:
     """Of all encoders together: 128 MiB, where 10,000 texts of a megabyte were 10 GB."""
     from ingest.native.codes import MessageForm, ValueCodec
-    from ingest.native.contract import InlineColumnSpec, MessageSpec
-    from ingest.native.inline_schema import InlineSchema
+    from ingest.native.contract import ColumnCodecSpec, MessageSpec
+    from ingest.native.inline_schema import RowCodec
     from ingest.native.native_encoder import NativeEncoder
 
     asked: list[int] = []
@@ -183,7 +183,7 @@ def test_native_inline_schemas_take_no_more_than_their_room() -> None:
 
     def say(text: bytes) -> Any:
         asked.append(len(text))
-        return InlineSchema((InlineColumnSpec(b"id", ValueCodec.CODEC_INT, 32),))
+        return RowCodec((ColumnCodecSpec(b"id", ValueCodec.CODEC_INT, 32),))
 
     encoders = [NativeEncoder(MessageSpec(MessageForm.FORM_DEBEZIUM), lambda _: table, say) for _ in range(3)]
 

@@ -24,7 +24,7 @@ if native.BUILT:
     from ingest.native.contract import (
         ColumnSpec,
         ExtraColumnsSpec,
-        InlineColumnSpec,
+        ColumnCodecSpec,
         KeySpec,
         MessageSpec,
         MetadataSpec,
@@ -37,7 +37,7 @@ if native.BUILT:
         TransformInputSpec,
     )
     from ingest.native.extra_columns import ExtraColumns
-    from ingest.native.inline_schema import InlineSchema
+    from ingest.native.inline_schema import RowCodec
     from ingest.native.merge import merge_results
     from ingest.native.native_encoder import NativeEncoder, settle
     from ingest.native.row_encoder import RowEncoder
@@ -155,8 +155,8 @@ def test_the_native_code_is_not_entered_again_from_what_it_calls() -> None:
 
     def read(_: bytes) -> Any:
         again()
-        return InlineSchema((
-            InlineColumnSpec(b"id", ValueCodec.CODEC_INT, 64), InlineColumnSpec(b"a", ValueCodec.CODEC_TEXT, -1),
+        return RowCodec((
+            ColumnCodecSpec(b"id", ValueCodec.CODEC_INT, 64), ColumnCodecSpec(b"a", ValueCodec.CODEC_TEXT, -1),
         ))  # fmt: skip
 
     telling = an_encoder(lambda _: a_table(), form=DEBEZIUM, read=read)
@@ -259,7 +259,7 @@ def test_rows_are_not_taken_while_messages_are_on_their_way() -> None:
 
 
 def test_there_is_nothing_half_made() -> None:
-    kinds: list[Any] = [RowEncoder, NativeEncoder, TransformRows, InlineSchema]
+    kinds: list[Any] = [RowEncoder, NativeEncoder, TransformRows, RowCodec]
     for made in kinds:
         with pytest.raises(TypeError):
             made.__new__(made)
@@ -342,7 +342,7 @@ def test_a_key_of_a_table_without_one_has_no_cells() -> None:
 )
 def test_inline_schemas_with_numbers_that_are_none(codec: str, first: int) -> None:
     with pytest.raises(ValueError, match="numbers"):
-        InlineSchema((InlineColumnSpec(b"a", ValueCodec[f"CODEC_{codec}"], first),))
+        RowCodec((ColumnCodecSpec(b"a", ValueCodec[f"CODEC_{codec}"], first),))
 
 
 # -- rows that go ----------------------------------------------------------------------------------------------------
@@ -623,7 +623,7 @@ def test_messages_that_end_anywhere_are_read_no_further(form: str) -> None:
         columns = tuple(ColumnSpec(name, TEXT) for name in (b"id", b"o.a", b"o.p.q", b"o.p.r", b"s"))
     places = tuple(range(len(columns)))
     table = a_table(columns=columns, sink_order=places, source_columns=len(columns))
-    schema = InlineSchema((InlineColumnSpec(b"id", ValueCodec.CODEC_INT, 32),))
+    schema = RowCodec((ColumnCodecSpec(b"id", ValueCodec.CODEC_INT, 32),))
     options = {"flatten": True, "table_fields": (b"o.a", b"id")} if more == "with objects" else {}
     encoder = an_encoder(lambda _: table, form=MessageForm[f"FORM_{name}"], read=lambda _: schema, **options)
     text = WHOLE[form].encode()
