@@ -11,7 +11,7 @@ from ingest.native.messages cimport Change
 from ingest.native.records cimport EncodedBatch
 from ingest.native.results cimport ResultRows
 from ingest.native.table cimport Table
-from ingest.native.template cimport RecordTemplate
+from ingest.native.template cimport RecordAssembler
 from ingest.native.transform_input cimport TransformInput
 from ingest.native.transform_rows cimport TransformRows
 from ingest.native.workspace cimport Workspace
@@ -19,7 +19,7 @@ from ingest.native.workspace cimport Workspace
 
 @cython.final
 cdef class RowEncoder(Table):
-    cdef RecordTemplate template      # None: records are rows
+    cdef RecordAssembler template      # None: records are rows
     cdef TransformInput transform     # None: rows do not go to expressions
     cdef ResultRows results           # None: rows do not come from expressions
     cdef bint has_targets

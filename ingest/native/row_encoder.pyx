@@ -12,7 +12,7 @@ from ingest.native.records cimport EncodedBatch
 from ingest.native.results cimport ResultRows
 from ingest.native.rows cimport MAX_KEY, is_key, write_row, written_size
 from ingest.native.scan cimport Text
-from ingest.native.template cimport RecordTemplate
+from ingest.native.template cimport RecordAssembler
 from ingest.native.transform_input cimport TransformInput
 from ingest.native.transform_rows cimport TransformRows
 from ingest.native.upserts cimport Upsert, add_upsert, check_change
@@ -25,7 +25,7 @@ cdef class RowEncoder(Table):
     def __cinit__(self, spec, plan, destination):
         cdef int use
         if spec.template is not None:
-            self.template = RecordTemplate(self, spec.template)
+            self.template = RecordAssembler(self, spec.template)
         if spec.transform is not None:
             self.transform = TransformInput(self, spec.transform)
         if spec.results is not None:

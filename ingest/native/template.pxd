@@ -28,7 +28,7 @@ cdef struct Segments:
 
 
 @cython.final
-cdef class RecordTemplate:
+cdef class RecordAssembler:
     cdef Segments key
     cdef Segments insert
     cdef Segments update

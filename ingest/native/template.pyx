@@ -92,8 +92,8 @@ cdef int read_segments(given, Segments *made, int columns, bint before) except -
     return 0
 
 
-cdef class RecordTemplate:
-    """The pieces that records of a table are put together of, from a `TemplateSpec`."""
+cdef class RecordAssembler:
+    """Puts the records of a table together, of the segments that a `TemplateSpec` has."""
 
     def __cinit__(self, Table table, spec):
         self.spec = (spec.key, spec.insert, spec.update, spec.update_alone, spec.delete)
@@ -159,7 +159,7 @@ cdef class RecordTemplate:
 
 
 cdef bint assemble(
-    RecordTemplate template, Workspace *ws, Table table, const Change *change, Assembled *made
+    RecordAssembler template, Workspace *ws, Table table, const Change *change, Assembled *made
 ) except -1:
     """Put the records of a change together in `ws.row`; False for a fallback."""
     cdef Images images
@@ -198,7 +198,7 @@ cdef bint assemble(
 # -- Records -----------------------------------------------------------------------------------------------------------
 
 
-cdef bint put_key(RecordTemplate template, Workspace *ws, Table table, const Field **fields, size_t *size) except -1:
+cdef bint put_key(RecordAssembler template, Workspace *ws, Table table, const Field **fields, size_t *size) except -1:
     """Put a key together behind what is there, of these fields; False for a fallback."""
     cdef Segment *segment
     cdef const Field *field
