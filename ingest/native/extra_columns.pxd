@@ -5,7 +5,7 @@ cimport cython
 
 from ingest.native.inline_schema cimport RowCodec
 from ingest.native.messages cimport Change
-from ingest.native.metadata cimport MetadataColumns, RecordColumns
+from ingest.native.metadata cimport MetadataWriter, RecordColumns
 from ingest.native.records cimport RawRecord
 from ingest.native.scan cimport Row, Text
 from ingest.native.table cimport MAX_KEYS
@@ -13,7 +13,7 @@ from ingest.native.workspace cimport Typing, Workspace
 
 
 @cython.final
-cdef class ExtraColumns:
+cdef class RowExtender:
     cdef bint key             # the fields of the message's key are columns
     cdef bint key_is_primary
     cdef bint except_key      # a column that is in the key and in the value is the key's
@@ -21,7 +21,7 @@ cdef class ExtraColumns:
     cdef int key_field_count  # of the fields of keys that are columns; 0: all of them
     cdef Text key_prefix
     cdef Text value_prefix
-    cdef MetadataColumns metadata
+    cdef MetadataWriter metadata
     cdef list kept            # owns the texts of prefixes and names
 
     cdef bint extend(self, Workspace *ws, RowCodec codec, const RawRecord *record, Change *change) except -1

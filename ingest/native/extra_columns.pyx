@@ -14,7 +14,7 @@ from ingest.native.images cimport room_to_read
 from ingest.native.inline_schema cimport RowCodec
 from ingest.native.key_columns cimport match_key, read_key
 from ingest.native.messages cimport Change
-from ingest.native.metadata cimport MetadataColumns, RecordColumns, add_columns
+from ingest.native.metadata cimport MetadataWriter, RecordColumns, add_columns
 from ingest.native.records cimport RawRecord
 from ingest.native.rows cimport is_compact
 from ingest.native.scan cimport MAX_FIELDS, Field, Row, Text, is_named, skip_space
@@ -178,8 +178,8 @@ cdef bint lacks_image(Workspace *ws, RowCodec codec, const RawRecord *record, Ch
     return True
 
 
-cdef class ExtraColumns:
-    """Columns from keys and metadata, and prefixes of names, from an `ExtraColumnsSpec`."""
+cdef class RowExtender:
+    """Adds columns of the key and of the record to rows, and prefixes to names, as an `ExtraColumnsSpec` says."""
 
     def __cinit__(self, spec):
         self.kept = [spec.key_prefix, spec.value_prefix]
@@ -192,7 +192,7 @@ cdef class ExtraColumns:
             text_of_bytes(name, &self.key_fields[self.key_field_count])
             self.kept.append(name)
             self.key_field_count += 1
-        self.metadata = MetadataColumns(spec.metadata, spec.separator)
+        self.metadata = MetadataWriter(spec.metadata, spec.separator)
 
     cdef bint extend(self, Workspace *ws, RowCodec codec, const RawRecord *record, Change *change) except -1:
         """Write the images of a message anew, with all their columns; False for a fallback.

@@ -34,7 +34,7 @@ cdef struct RecordColumns:    # those of one record
 
 
 @cython.final
-cdef class MetadataColumns:
+cdef class MetadataWriter:
     cdef MetadataColumn columns[MAX_COLUMNS]
     cdef int count
     cdef char separator

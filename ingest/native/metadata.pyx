@@ -165,8 +165,8 @@ cdef int kind_of(char first) noexcept nogil:
     return JSON_OBJECT if first == b'{' else JSON_INT
 
 
-cdef class MetadataColumns:
-    """Columns about records, from specs of them."""
+cdef class MetadataWriter:
+    """Writes the columns about records, from specs of them."""
 
     def __cinit__(self, tuple specs, separator):
         cdef MetadataColumn *column

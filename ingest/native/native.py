@@ -89,7 +89,7 @@ class NativeEncoders:
         self._format = messages
         self._cache = cache
         self._targets = targets
-        self._extra = extra_columns.ExtraColumns(specs.extra_columns_spec(extra)) if extra else None
+        self._extra = extra_columns.RowExtender(specs.extra_columns_spec(extra)) if extra else None
         self._encoders: dict[str, NativeEncoder] = {}
         self._changes = decoded.DecodedEncoder(self._table)
         self._tables: dict[TableId, tuple[TableEncoder, RowEncoder | None]] = {}

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from ingest.model.record import Record
 from ingest.native.contract import MessageSpec
-from ingest.native.extra_columns import ExtraColumns
+from ingest.native.extra_columns import RowExtender
 from ingest.native.inline_schema import RowCodec
 from ingest.native.records import EncodedBatch, Messages
 from ingest.native.row_encoder import RowEncoder
@@ -18,7 +18,7 @@ class NativeEncoder:
         spec: MessageSpec,
         find: Callable[[bytes], RowEncoder | str | None],
         read: Callable[[bytes], RowCodec | None],
-        extra: ExtraColumns | None = None,
+        extra: RowExtender | None = None,
         /,
     ) -> None:
         """`find`: returns what encodes the table of an id, or the reason why its messages are skipped.

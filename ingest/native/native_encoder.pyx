@@ -20,7 +20,7 @@ from ingest.native.canal_messages cimport read_canal, read_next_row
 from ingest.native.codes cimport FORM_CANAL, FORM_CSV, FORM_DEBEZIUM, FORM_MAXWELL, FORM_OGG, FORM_ROWS
 from ingest.native.csv_messages cimport CsvForm, read_csv_message
 from ingest.native.debezium_messages cimport read_debezium
-from ingest.native.extra_columns cimport ExtraColumns
+from ingest.native.extra_columns cimport RowExtender
 from ingest.native.inline_schema cimport RowCodec
 from ingest.native.maxwell_messages cimport read_maxwell
 from ingest.native.messages cimport ID_PARTS, Change, InlineSchemas
@@ -72,12 +72,12 @@ cdef class NativeEncoder:
     cdef InlineSchemas schemas
     cdef RowForm rows
     cdef CsvForm csv
-    cdef ExtraColumns extra
+    cdef RowExtender extra
     cdef bint keyed           # a message without a value is a delete
     cdef Py_ssize_t at        # index of the message in hand
     cdef list skips           # those that stand for no row: index and reason
 
-    def __cinit__(self, spec, find, read, ExtraColumns extra=None):
+    def __cinit__(self, spec, find, read, RowExtender extra=None):
         cdef int form = spec.form
         if not 0 <= form <= <int> FORM_CSV:
             raise ValueError("messages are of one of the forms")

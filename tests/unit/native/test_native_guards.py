@@ -36,7 +36,7 @@ if native.BUILT:
         TemplateSpec,
         TransformInputSpec,
     )
-    from ingest.native.extra_columns import ExtraColumns
+    from ingest.native.extra_columns import RowExtender
     from ingest.native.inline_schema import RowCodec
     from ingest.native.merge import merge_results
     from ingest.native.native_encoder import NativeEncoder, settle
@@ -668,7 +668,7 @@ def test_reasons_are_kept_of_few_tables() -> None:
 
 def some_extra(*, metadata: Any = (("__raw_key__", "RAW_KEY"),), **other: Any) -> Any:
     specs = tuple(MetadataSpec(name.encode(), MetadataKind[f"METADATA_{kind}"], 0) for name, kind in metadata)
-    return ExtraColumns(ExtraColumnsSpec(specs, **other))
+    return RowExtender(ExtraColumnsSpec(specs, **other))
 
 
 def test_keys_that_end_anywhere_are_read_no_further() -> None:
