@@ -10,7 +10,7 @@ from ingest.native.rows cimport (
     check_row, column_of, find_key, has_key_columns, key_fields, lacks_values, mode_in_row,
 )
 from ingest.native.scan cimport Field, Row, is_named
-from ingest.native.table cimport Column, Table
+from ingest.native.table cimport TableColumn, Table
 from ingest.native.workspace cimport Typing, Workspace
 
 
@@ -20,7 +20,7 @@ cdef bint check_image(Table table, const Row *row, const Typing *typing, uint8_t
     Its columns are those that `had` the number that table.row has then.
     """
     cdef int next = 0, i
-    cdef Column *column
+    cdef TableColumn *column
     table.row += 1
     for i in range(row.count):
         column = column_of(table, &row.fields[i], &next)

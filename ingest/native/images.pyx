@@ -13,13 +13,13 @@ from ingest.native.scan cimport (
     HAS_ESCAPES, MAX_FIELDS, MAX_MADE, Field, Row, Text, is_named, read_spelled_timestamp, read_trimmed_boolean,
     read_trimmed_integer, read_trimmed_number,
 )
-from ingest.native.table cimport Column, Table
+from ingest.native.table cimport TableColumn, Table
 from ingest.native.workspace cimport Typing, Workspace, room_for
 
 # -- Spellings ---------------------------------------------------------------------------------------------------------
 
 
-cdef bint respell(const Column *column, Field *field, char **to) noexcept nogil:
+cdef bint respell(const TableColumn *column, Field *field, char **to) noexcept nogil:
     """Put a value that its column does not take in the text of the column's type; False for a fallback.
 
     Whether it is of the type then is to be seen.
@@ -44,7 +44,7 @@ cdef bint respell_row(Table table, Row *row, Typing *typing, bint declared, char
     """
     cdef int next = 0, i
     cdef Field *field
-    cdef const Column *column
+    cdef const TableColumn *column
     cdef Text came
     for i in range(row.count):
         field = &row.fields[i]

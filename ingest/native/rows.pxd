@@ -4,16 +4,16 @@
 from libc.stdint cimport uint8_t
 
 from ingest.native.scan cimport Field, Row, Text
-from ingest.native.table cimport Column, Table
+from ingest.native.table cimport TableColumn, Table
 from ingest.native.workspace cimport Typing
 
 cdef enum:
     MAX_KEY = 4096            # most bytes of a key
 
 
-cdef uint8_t mode_of(const Column *column, const Field *field) noexcept nogil
-cdef uint8_t mode_in_row(const Column *column, const Row *row, int i, const Typing *typing) noexcept nogil
-cdef Column *column_of(Table table, const Field *field, int *next) noexcept nogil
+cdef uint8_t mode_of(const TableColumn *column, const Field *field) noexcept nogil
+cdef uint8_t mode_in_row(const TableColumn *column, const Row *row, int i, const Typing *typing) noexcept nogil
+cdef TableColumn *column_of(Table table, const Field *field, int *next) noexcept nogil
 cdef bint is_compact(const Row *row) noexcept nogil
 cdef bint check_row(
     Table table, const Row *row, const Typing *typing, uint8_t *modes, Py_ssize_t *rewritten

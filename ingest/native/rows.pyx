@@ -14,13 +14,13 @@ from ingest.native.scan cimport (
     fits_timestamp, is_named, is_number, is_unavailable, is_utf8, key_text, put_json_text, read_base64, scan_row,
     skip_space,
 )
-from ingest.native.table cimport MAX_KEYS, Column, Table
+from ingest.native.table cimport MAX_KEYS, TableColumn, Table
 from ingest.native.workspace cimport Typing
 
 # -- Values ------------------------------------------------------------------------------------------------------------
 
 
-cdef uint8_t mode_of_text(const Column *column, const Field *field) noexcept nogil:
+cdef uint8_t mode_of_text(const TableColumn *column, const Field *field) noexcept nogil:
     """Return how the value of a text column is written, which need not be a text."""
     if field.kind == JSON_STRING:
         return WRITE_AS_IS if fits_length(field, column.characters) else WRITE_FALLBACK
@@ -31,7 +31,7 @@ cdef uint8_t mode_of_text(const Column *column, const Field *field) noexcept nog
     return WRITE_QUOTED if column.as_text else WRITE_AS_IS
 
 
-cdef bint fits_in_text(const Column *column, const Field *field) noexcept nogil:
+cdef bint fits_in_text(const TableColumn *column, const Field *field) noexcept nogil:
     """Return whether a value fits a column whose values are texts of a certain form."""
     if field.kind != JSON_STRING:
         return False
@@ -46,7 +46,7 @@ cdef bint fits_in_text(const Column *column, const Field *field) noexcept nogil:
     return read_base64(field.text + 1, field.size - 2, NULL, 0) >= 0
 
 
-cdef uint8_t mode_of(const Column *column, const Field *field) noexcept nogil:
+cdef uint8_t mode_of(const TableColumn *column, const Field *field) noexcept nogil:
     """Return how a value is written in its column, or that the reference has to look at it."""
     cdef bint fits = False
     if field.kind == JSON_NULL:
@@ -71,7 +71,7 @@ cdef uint8_t mode_of(const Column *column, const Field *field) noexcept nogil:
     return WRITE_QUOTED if column.as_text else WRITE_AS_IS
 
 
-cdef uint8_t mode_in_row(const Column *column, const Row *row, int i, const Typing *typing) noexcept nogil:
+cdef uint8_t mode_in_row(const TableColumn *column, const Row *row, int i, const Typing *typing) noexcept nogil:
     """Return how a row's field is written; it is not looked at where it surely is of its column's type."""
     if typing != NULL and typing.types[i] and typing.types[i] == column.type:
         return WRITE_AS_IS
@@ -90,10 +90,10 @@ cdef bint is_compact(const Row *row) noexcept nogil:
     return size == row.size
 
 
-cdef Column *column_of(Table table, const Field *field, int *next) noexcept nogil:
+cdef TableColumn *column_of(Table table, const Field *field, int *next) noexcept nogil:
     """Return the column that a field is of, or NULL; the one behind that of the last field is looked at first."""
     cdef int _
-    cdef Column *column
+    cdef TableColumn *column
     for _ in range(table.own):
         if next[0] >= table.own:
             next[0] = 0
@@ -115,7 +115,7 @@ cdef bint check_row(
     cdef Py_ssize_t compact = 1 + (not row.count)  # how long it is without white space between its values
     cdef Py_ssize_t more = 0
     cdef const Field *field
-    cdef Column *column
+    cdef TableColumn *column
     cdef uint8_t mode
     table.row += 1
     rewritten[0] = 0
@@ -191,7 +191,7 @@ cdef size_t write_row(
 ) noexcept nogil:
     """Write the row that was checked last, of which `written_size` is no zero, and return its size."""
     cdef char *start = to
-    cdef const Column *column
+    cdef const TableColumn *column
     cdef int i
     to = write_fields(row, typing, modes, to) if rewritten else put(to, row.text, <size_t> row.size - 1)
     if row.count < table.count:
@@ -218,7 +218,7 @@ cdef bint lacks_values(const Row *row) noexcept nogil:
 cdef bint key_fields(Table table, const Row *row, const Field **fields) noexcept nogil:
     """Put in the fields of a row that was checked last, one for each key column; False where one is missing."""
     cdef int k
-    cdef const Column *column
+    cdef const TableColumn *column
     for k in range(table.keys):
         column = &table.columns[table.key_columns[k]]
         if column.seen != table.row:
@@ -231,7 +231,7 @@ cdef int find_key(Table table, const Row *row, const Field **fields) noexcept no
     """Put in the key columns that an image has; return how many, or -1 for what the reference has to look at."""
     cdef int found = 0, i, k
     cdef const Field *field
-    cdef const Column *column
+    cdef const TableColumn *column
     cdef bint had[MAX_KEYS]
     for k in range(table.keys):
         had[k] = False
@@ -255,7 +255,7 @@ cdef size_t write_key(Table table, const Field **fields, char *to) noexcept nogi
     `to` has room for MAX_KEY bytes.
     """
     cdef char *start = to
-    cdef const Column *column
+    cdef const TableColumn *column
     cdef Text value
     cdef bint quote
     cdef int i
@@ -294,7 +294,7 @@ cdef size_t write_partial_key(Table table, const Row *row, char *to) noexcept no
 
 cdef bint is_key(Table table, const Text *names, int count) noexcept nogil:
     """Return whether these are the primary key's columns, in any order."""
-    cdef const Column *column
+    cdef const TableColumn *column
     cdef int i, k
     if count != table.keys:
         return False

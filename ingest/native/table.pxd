@@ -11,7 +11,7 @@ cdef enum:
     MAX_NAME = 1 << 24
 
 
-cdef struct Column:
+cdef struct TableColumn:
     const char *name
     const char *fill          # `,"name":null`
     uint32_t name_size
@@ -35,7 +35,7 @@ cdef struct Column:
 
 
 cdef class Table:
-    cdef Column *columns
+    cdef TableColumn *columns
     cdef int *order           # the sink's columns in the sink's order
     cdef int count            # columns of the sink
     cdef int own              # so many of them, the first ones, may be in a row

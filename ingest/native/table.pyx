@@ -52,7 +52,7 @@ cdef class Table:
         self.own = spec.source_columns
         if len(key) > MAX_KEYS or not 0 <= self.own <= count or count > INT_MAX // 2 or len(spec.sink_order) != count:
             raise ValueError("too many columns, or not one place for each column")
-        self.columns = <Column *> PyMem_Calloc(<size_t> count + 1, sizeof(Column))
+        self.columns = <TableColumn *> PyMem_Calloc(<size_t> count + 1, sizeof(TableColumn))
         if not self.columns:
             raise MemoryError
         self.order = places_of(spec.sink_order, count)
@@ -75,7 +75,7 @@ cdef class Table:
 
     def add_column(self, given):
         cdef Text name, fill
-        cdef Column *column = &self.columns[self.count]
+        cdef TableColumn *column = &self.columns[self.count]
         text_of_bytes(given.name, &name)
         text_of_bytes(given.fill, &fill)
         column.name, column.name_size = name.text, <uint32_t> name.size

@@ -15,7 +15,7 @@ from ingest.native.records cimport EncodedBatch, add_record, keep, reserve
 from ingest.native.scan cimport (
     HAS_ESCAPES, JSON_ARRAY, JSON_NULL, JSON_OBJECT, JSON_STRING, Field, Text, key_text, put_json_text,
 )
-from ingest.native.table cimport Column, Table, target_in, text_of_bytes
+from ingest.native.table cimport TableColumn, Table, target_in, text_of_bytes
 from ingest.native.transform_rows cimport TransformRows
 from ingest.native.upserts cimport count_change
 from ingest.native.workspace cimport Room, Workspace, room_for
@@ -226,7 +226,7 @@ cdef int put_image(Workspace *ws, Table table, const Images *images, size_t *siz
     """Put an image, by its columns' order; or by the sink's where it is laid over the row."""
     cdef int count = table.count if images.over else images.image.count
     cdef const Field *field
-    cdef const Column *column
+    cdef const TableColumn *column
     cdef uint8_t mode
     cdef int i
     for i in range(count):
@@ -258,7 +258,7 @@ cdef int put_image(Workspace *ws, Table table, const Images *images, size_t *siz
 cdef bint put_body(Workspace *ws, Table table, const Segments *body, const Images *images, size_t *size) except -1:
     """Put a value together behind what is there; False for a fallback."""
     cdef Segment *segment
-    cdef const Column *column
+    cdef const TableColumn *column
     cdef const Field *field
     cdef int i
     for i in range(body.count):

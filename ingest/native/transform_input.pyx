@@ -13,7 +13,7 @@ from ingest.native.change_images cimport begins_with
 from ingest.native.messages cimport Change
 from ingest.native.rows cimport check_row, has_key_columns, is_compact, lacks_values, scan_message_key
 from ingest.native.scan cimport HAS_ESCAPES, JSON_NULL, JSON_STRING, MAX_FIELDS, Field, Row, Text, int_of
-from ingest.native.table cimport Column, Table, places_of
+from ingest.native.table cimport TableColumn, Table, places_of
 from ingest.native.transform_rows cimport (
     AT_KEY, AT_SENT, AT_TEXT, SLOTS, TransformRows, put_meta, put_null, put_text, put_value,
 )
@@ -34,7 +34,7 @@ cdef int32_t BEFORE = compiled_transform.BEFORE
 cdef int32_t BOTH = compiled_transform.BOTH
 
 
-cdef bint is_kind(const Column *column, char kind) noexcept nogil:
+cdef bint is_kind(const TableColumn *column, char kind) noexcept nogil:
     """Return whether a column's values are what goes in slots of a kind."""
     return (
         kind == b's' or (kind == b'l' and column.kind == COLUMN_INT) or (kind == b'd' and column.kind == COLUMN_DOUBLE)
@@ -212,7 +212,7 @@ cdef class TransformInput:
         cdef bint apart = change.typed or change.declared or canal
         cdef Py_ssize_t rewritten
         cdef const Field *field
-        cdef const Column *column
+        cdef const TableColumn *column
         cdef int i
         fed.row = &ws.before if change.op == b'd' and not canal else &ws.after
         fed.old_typing = &ws.before_typing if change.typed else NULL
@@ -255,7 +255,7 @@ cdef class TransformInput:
         Returns 1, or 0 for a fallback. There is room.
         """
         cdef Py_ssize_t at = rows.sent + next
-        cdef const Column *column
+        cdef const TableColumn *column
         cdef const Slot *slot
         cdef int i
         put_meta(rows, rows.count + next, self.program, -1, rows.offset, what)
