@@ -8,7 +8,7 @@ from ingest.native.codes cimport (
     METADATA_HEADERS, METADATA_KEY_TEXT, METADATA_KINDS, METADATA_OFFSET, METADATA_PARTITION, METADATA_RAW_KEY,
     METADATA_RAW_VALUE, METADATA_TIMESTAMP, METADATA_TIMESTAMP_TYPE, METADATA_TOPIC, METADATA_VALUE_TEXT,
 )
-from ingest.native.records cimport Header, RawRecord, RecordMetadata
+from ingest.native.records cimport Header, RawRecord, RawMetadata
 from ingest.native.scan cimport (
     BASE64_SIZE, HAS_ESCAPES, JSON_INT, JSON_NULL, JSON_OBJECT, JSON_STRING, MAX_ESCAPE, Field, Row, Text, has_text,
     is_named, is_utf8, put_base64, put_int, put_quoted_text, put_timestamp, scan_plain,
@@ -56,7 +56,7 @@ cdef char *put_bytes(char *to, const char *text, size_t size) noexcept nogil:
     return to + 1
 
 
-cdef char *put_time_of(char *to, const RecordMetadata *metadata, char separator) noexcept nogil:
+cdef char *put_time_of(char *to, const RawMetadata *metadata, char separator) noexcept nogil:
     """Write when a record was made or appended, or null, and return where that ends."""
     cdef char *end
     if metadata.time_type == 0 or metadata.millis < 0 or metadata.millis > INT64_MAX / 1000:
@@ -69,7 +69,7 @@ cdef char *put_time_of(char *to, const RecordMetadata *metadata, char separator)
     return end + 2
 
 
-cdef char *put_headers(char *to, const RecordMetadata *metadata) noexcept nogil:
+cdef char *put_headers(char *to, const RawMetadata *metadata) noexcept nogil:
     """Write headers as an object, and return where that ends; NULL for what the reference has to look at."""
     cdef const Header *header
     cdef const Header *other
@@ -109,7 +109,7 @@ cdef char *put_time_type(char *to, int time_type) noexcept nogil:
 
 cdef size_t room_of(const MetadataColumn *column, const RawRecord *record) noexcept nogil:
     """Return how many bytes a column of a record has at most, with its name and what is around it."""
-    cdef const RecordMetadata *metadata = record.metadata
+    cdef const RawMetadata *metadata = record.metadata
     cdef size_t size = column.quoted.size + MAX_SHORT
     cdef int i
     if column.kind == METADATA_RAW_KEY:
@@ -130,7 +130,7 @@ cdef size_t room_of(const MetadataColumn *column, const RawRecord *record) noexc
 
 cdef char *put_value(int kind, char separator, const RawRecord *record, char *to) noexcept nogil:
     """Write the value of a column, and return where that ends; NULL for what the reference has to look at."""
-    cdef const RecordMetadata *metadata = record.metadata
+    cdef const RawMetadata *metadata = record.metadata
     if kind == METADATA_RAW_KEY:
         return put_bytes(to, record.key, record.key_size)
     if kind == METADATA_RAW_VALUE:

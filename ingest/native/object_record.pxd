@@ -4,13 +4,13 @@
 cimport cython
 
 from ingest.native.metadata cimport MAX_HEADERS
-from ingest.native.records cimport Header, RawRecord, RecordMetadata
+from ingest.native.records cimport Header, RawRecord, RawMetadata
 
 
 @cython.final
 cdef class ObjectRecord:
     cdef RawRecord raw
-    cdef RecordMetadata metadata
+    cdef RawMetadata metadata
     cdef Header headers[MAX_HEADERS]
     cdef object value
     cdef list kept            # objects that own what the others point to

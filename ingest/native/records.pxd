@@ -18,7 +18,7 @@ cdef struct Header:
     size_t value_size
 
 
-cdef struct RecordMetadata:
+cdef struct RawMetadata:
     const char *topic
     size_t topic_size
     int64_t offset        # where the record came from; a dead letter's is not its own
@@ -39,7 +39,7 @@ cdef struct RawRecord:
     size_t key_size
     size_t value_size
     int64_t offset
-    const RecordMetadata *metadata  # NULL: nobody asked for it
+    const RawMetadata *metadata  # NULL: nobody asked for it
 
 
 cdef class Messages:

@@ -21,7 +21,7 @@ from ingest.kafka.native.library cimport (
     rd, rd_kafka_error_t, rd_kafka_headers_t, rd_kafka_message_t, rd_kafka_queue_t, rd_kafka_t,
     rd_kafka_topic_partition_list_t, rd_kafka_topic_t, ssize_t,
 )
-from ingest.native.records cimport Header, Messages, RawRecord, RecordMetadata
+from ingest.native.records cimport Header, Messages, RawRecord, RawMetadata
 
 cdef enum:
     MAX_CONSUMED = 1000000
@@ -106,7 +106,7 @@ cdef class Record:
         return out
 
 
-cdef void describe(rd_kafka_message_t *message, RecordMetadata *metadata, bint with_headers) noexcept:
+cdef void describe(rd_kafka_message_t *message, RawMetadata *metadata, bint with_headers) noexcept:
     """Put in what there is to know of a record beside its key and value. Its headers are in memory of its own."""
     cdef rd_kafka_headers_t *headers = NULL
     cdef Header *found
@@ -142,7 +142,7 @@ cdef class Records(Messages):
     cdef Batch batch
     cdef rd_kafka_message_t **messages
     cdef RawRecord *raw
-    cdef RecordMetadata *metadata # NULL: nobody asked for it
+    cdef RawMetadata *metadata # NULL: nobody asked for it
     cdef bint with_headers
 
     def __dealloc__(self):
@@ -203,7 +203,7 @@ cdef Records room_for(Batch batch, Py_ssize_t count, bint with_metadata, bint wi
         raise MemoryError
     if with_metadata:
         out.with_headers = with_headers
-        out.metadata = <RecordMetadata *> PyMem_Malloc(<size_t> (count or 1) * sizeof(RecordMetadata))
+        out.metadata = <RawMetadata *> PyMem_Malloc(<size_t> (count or 1) * sizeof(RawMetadata))
         if not out.metadata:
             raise MemoryError
     out.records = out.raw
