@@ -30,7 +30,7 @@ cdef enum:
 
 @cython.final
 @cython.no_gc
-cdef class Batch:
+cdef class ConsumedBatch:
     """Messages that were taken at once. They are librdkafka's, and are given back when nobody has one of them."""
 
     cdef Client client            # messages are gone before their consumer is
@@ -57,7 +57,7 @@ cdef object bytes_of(const void *text, size_t size):
 cdef class Record:
     """One record; see `Record` of ingest/model/record.py."""
 
-    cdef Batch batch
+    cdef ConsumedBatch batch
     cdef rd_kafka_message_t *message
 
     def key(self):
@@ -139,7 +139,7 @@ cdef void describe(rd_kafka_message_t *message, RawMetadata *metadata, bint with
 cdef class Records(Messages):
     """Consecutive records of one split."""
 
-    cdef Batch batch
+    cdef ConsumedBatch batch
     cdef rd_kafka_message_t **messages
     cdef RawRecord *raw
     cdef RawMetadata *metadata # NULL: nobody asked for it
@@ -193,7 +193,7 @@ cdef class Records(Messages):
 Sequence.register(Records)
 
 
-cdef Records room_for(Batch batch, Py_ssize_t count, bint with_metadata, bint with_headers):
+cdef Records room_for(ConsumedBatch batch, Py_ssize_t count, bint with_metadata, bint with_headers):
     """Return room for so many records of a batch, and for what there is to know of them."""
     cdef Records out = Records.__new__(Records)
     out.batch = batch
@@ -216,7 +216,7 @@ cdef struct Group:               # messages of one split
     Py_ssize_t count
 
 
-cdef Py_ssize_t count_groups(Batch batch, Group *groups, Py_ssize_t *group_of) noexcept:
+cdef Py_ssize_t count_groups(ConsumedBatch batch, Group *groups, Py_ssize_t *group_of) noexcept:
     """Find the splits of a batch, in the order of their first records, and which each message is of (-1: an error).
 
     Returns how many there are.
@@ -242,7 +242,7 @@ cdef Py_ssize_t count_groups(Batch batch, Group *groups, Py_ssize_t *group_of) n
     return count
 
 
-cdef tuple grouped(Batch batch, bint with_metadata, bint with_headers):
+cdef tuple grouped(ConsumedBatch batch, bint with_metadata, bint with_headers):
     """Return records by split, and the errors that came in place of some."""
     cdef Group *groups = <Group *> PyMem_Calloc(<size_t> (batch.count or 1), sizeof(Group))
     cdef Py_ssize_t *group_of = <Py_ssize_t *> PyMem_Calloc(<size_t> (batch.count or 1), sizeof(Py_ssize_t))
@@ -305,7 +305,7 @@ cdef class Consumer(Client):
         self.opened()
         if not self.queue:
             raise RuntimeError("the client was not made")
-        cdef Batch batch = Batch.__new__(Batch)
+        cdef ConsumedBatch batch = ConsumedBatch.__new__(ConsumedBatch)
         cdef ssize_t count
         batch.messages = <rd_kafka_message_t **> PyMem_Malloc(<size_t> most * sizeof(rd_kafka_message_t *))
         if not batch.messages:
