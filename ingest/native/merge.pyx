@@ -39,7 +39,7 @@ cdef enum:                    # the columns: what stayed here, the programs and 
 cdef const char *KINDS = b"iilissil"
 
 
-cdef struct Span:             # the rows of one message, and those of their results
+cdef struct RowSpan:             # the rows of one message, and those of their results
     Py_ssize_t first
     Py_ssize_t end
     Py_ssize_t row
@@ -112,7 +112,7 @@ cdef class Merger:
             text_at(&columns[AT_TEXT], row, text)
         return True
 
-    cdef int add_ready(self, const Span *span) except -1:
+    cdef int add_ready(self, const RowSpan *span) except -1:
         """Add the records of a message that are ready: returns 1, or 0 for a fallback."""
         cdef Text key, text
         cdef Py_ssize_t i
@@ -131,7 +131,7 @@ cdef class Merger:
 
     # -- Rows with results ---------------------------------------------------------------------------------------------
 
-    cdef int add(self, Workspace *ws, const Span *span) except -1:
+    cdef int add(self, Workspace *ws, const RowSpan *span) except -1:
         """Add the records of a message: returns 1, or 0 for a fallback."""
         cdef const ArrowColumn *columns = self.columns.columns
         cdef Py_ssize_t last = span.end - 1, at = span.row + last - span.first
@@ -148,7 +148,7 @@ cdef class Merger:
         encoder = <RowEncoder> self.encoders[program]
         return self.add_row(ws, span, encoder, encoder.results)
 
-    cdef int add_row(self, Workspace *ws, const Span *span, RowEncoder encoder, ResultRows results) except -1:
+    cdef int add_row(self, Workspace *ws, const RowSpan *span, RowEncoder encoder, ResultRows results) except -1:
         """Add the records of a row, of which `last` is the row after: returns 1, or 0 for a fallback."""
         cdef const ArrowColumn *columns = self.columns.columns
         cdef Py_ssize_t last = span.end - 1, at = span.row + last - span.first
@@ -219,7 +219,7 @@ cdef class Merger:
         # Where records are rows, an old key that is the same says nothing
         return encoder.template is None or take_key(encoder, &ws.composed, raw, &ws.before)
 
-    cdef bint is_pair(self, const Span *span, int32_t what, int64_t ignored) noexcept:
+    cdef bint is_pair(self, const RowSpan *span, int32_t what, int64_t ignored) noexcept:
         """Return whether two rows are an update and the row before it, neither of which failed."""
         cdef const ArrowColumn *columns = self.columns.columns
         cdef int32_t program = int_at(&columns[AT_PROGRAM], span.end - 1)
@@ -257,7 +257,7 @@ def merge_results(
     """See the stub."""
     cdef Workspace *ws = enter()
     cdef Merger merger
-    cdef Span span
+    cdef RowSpan span
     cdef int64_t offset
     good = False
     try:
