@@ -20,9 +20,9 @@ from ingest.native.workspace cimport Workspace, room_for
 
 
 cdef class RowEncoder(Table):
-    """Checks and writes rows as a `RowEncoderSpec` says. `plan`: the reference encoder, which keeps the counters."""
+    """Checks and writes rows as a `RowEncoderSpec` says. `reference`: the encoder that keeps the counters."""
 
-    def __cinit__(self, spec, plan, destination):
+    def __cinit__(self, spec, reference, destination):
         cdef int use
         if spec.template is not None:
             self.template = RecordAssembler(self, spec.template)

@@ -45,7 +45,7 @@ cdef class Table:
     cdef bint key_as_text
     cdef bint declares        # the pipeline declares types of its columns
     cdef uint64_t row         # number of the row in hand
-    cdef object plan          # the reference encoder, whose counters are kept
+    cdef object reference     # the encoder whose counters are kept
     cdef readonly object destination
     cdef uint64_t batch       # the batch that `target` is of
     cdef Py_ssize_t target
@@ -60,7 +60,7 @@ cdef list touched             # tables with counters to hand over
 
 
 cdef inline int touch(Table table) except -1:
-    """Let the counters be told to `plan`, before one of them is changed."""
+    """Let the counters be told to `reference`, before one of them is changed."""
     if not (table.inserted or table.updated or table.deleted):
         touched.append(table)
     return 0

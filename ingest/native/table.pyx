@@ -45,7 +45,7 @@ cdef int *places_of(tuple places, Py_ssize_t end) except NULL:
 cdef class Table:
     """Columns of a table, from a `RowEncoderSpec`, and how many of its rows were inserted, updated and deleted."""
 
-    def __cinit__(self, spec, plan, destination, *_):
+    def __cinit__(self, spec, reference, destination, *_):
         cdef tuple columns = spec.columns
         cdef tuple key = spec.key.columns
         cdef Py_ssize_t count = len(columns)
@@ -66,7 +66,7 @@ cdef class Table:
         PyMem_Free(key_columns)
         self.key_from_message = spec.key.from_message
         self.key_as_text = spec.key.as_text
-        self.plan, self.destination = plan, destination
+        self.reference, self.destination = reference, destination
         self.spec = columns
 
     def __dealloc__(self):
@@ -107,11 +107,11 @@ cdef int count_touched(bint good) except -1:
             inserted, updated, deleted = table.inserted, table.updated, table.deleted
             table.inserted = table.updated = table.deleted = 0
             if inserted:
-                table.plan.inserted += inserted
+                table.reference.inserted += inserted
             if updated:
-                table.plan.updated += updated
+                table.reference.updated += updated
             if deleted:
-                table.plan.deleted += deleted
+                table.reference.deleted += deleted
     finally:
         for table in tables:
             table.inserted = table.updated = table.deleted = 0

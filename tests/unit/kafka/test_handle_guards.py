@@ -136,7 +136,7 @@ class Row:
 
 
 class TableEncoder:
-    """What of a plan is counted."""
+    """Counters of an encoder."""
 
     inserted = updated = deleted = 0
 

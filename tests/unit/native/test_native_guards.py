@@ -74,7 +74,7 @@ class Message:
 
 
 class TableEncoder:
-    """What of a plan is counted."""
+    """Counters of an encoder."""
 
     inserted = updated = deleted = 0
 
@@ -84,8 +84,8 @@ def a_spec(**other: Any) -> Any:
     return RowEncoderSpec(**given)
 
 
-def a_table(plan: Any = None, destination: Any = "out", **other: Any) -> Any:
-    return RowEncoder(a_spec(**other), plan or TableEncoder(), destination)
+def a_table(reference: Any = None, destination: Any = "out", **other: Any) -> Any:
+    return RowEncoder(a_spec(**other), reference or TableEncoder(), destination)
 
 
 def a_fed_table(**other: Any) -> Any:
@@ -170,10 +170,10 @@ def test_the_native_code_is_not_entered_again_from_what_it_calls() -> None:
             again()
             super().__setattr__(name, value)
 
-    plan = Counting()
-    encode(an_encoder(lambda _: a_table(plan)), [Message(ROW)], out)
+    reference = Counting()
+    encode(an_encoder(lambda _: a_table(reference)), [Message(ROW)], out)
     settle()
-    assert plan.inserted == 1
+    assert reference.inserted == 1
     assert encode(encoder, [Message(ROW)], out) == 1, "all of it works again"
 
 
