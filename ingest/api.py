@@ -12,7 +12,7 @@ from ingest.encode.upsert_encoder import Record, TableEncoder
 from ingest.errors import ConfigError, DataLoss, IngestError, Unavailable
 from ingest.formats import Decoder, Format
 from ingest.formats.template import ColumnRef, ImageRef, ValueTemplate, json_key
-from ingest.formats.typed import Column as TypedColumn
+from ingest.formats.typed import TypedColumn
 from ingest.model import types
 from ingest.model.change import TOMBSTONE, Change, Decoded, InlineSchema, Kind, Reject, Skip
 from ingest.model.commit import CommitScope, ResumePoint

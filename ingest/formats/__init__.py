@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ingest.component.options import Options
     from ingest.formats.form import Form
     from ingest.formats.template import Value
-    from ingest.formats.typed import Column
+    from ingest.formats.typed import TypedColumn
     from ingest.model.change import Decoded
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
@@ -57,7 +57,7 @@ class Format(Protocol):
         """The form that most messages of this format have, if native code knows it, or None."""
 
     @property
-    def said(self) -> tuple[str, Callable[[bytes], Mapping[str, Column]]] | None:
+    def said(self) -> tuple[str, Callable[[bytes], Mapping[str, TypedColumn]]] | None:
         """The member in which messages declare their columns' types, and the function that reads it; or None.
 
         None means that messages of this form declare no types. A format without this attribute has None. The function

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ingest.formats.template import Segments, Value
-    from ingest.formats.typed import Column
+    from ingest.formats.typed import TypedColumn
     from ingest.model.change import Change, Decoded
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
@@ -99,17 +99,17 @@ class CanalJson(InlineSchemaOptions):
         return None if self.includes(database, table) else _LEFT_OUT.reason
 
     @property
-    def said(self) -> tuple[str, Callable[[bytes], Mapping[str, Column]]] | None:
+    def said(self) -> tuple[str, Callable[[bytes], Mapping[str, TypedColumn]]] | None:
         """The member that tells the columns' types, and what reads it."""
         if self.strategy == "AUTO":
             return None
         return ("sqlType", self._by_code) if self.strategy == "SQL_TYPE" else ("mysqlType", self._by_mysql_name)
 
     @staticmethod
-    def _by_code(text: bytes) -> Mapping[str, Column]:
+    def _by_code(text: bytes) -> Mapping[str, TypedColumn]:
         return by_code(_codes(text))
 
-    def _by_mysql_name(self, text: bytes) -> Mapping[str, Column]:
+    def _by_mysql_name(self, text: bytes) -> Mapping[str, TypedColumn]:
         return by_mysql_name(
             _names(text),
             timestamp_ltz=not self.timestamp_as_datetime, tinyint1_boolean=self.tinyint1_boolean,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from ingest.formats.typed import Column, Reads, reads_quoted
+from ingest.formats.typed import Reads, TypedColumn, reads_quoted
 from ingest.model import types
 from ingest.model.data_type import CharType, DecimalType, TimeType, VarcharType
 from ingest.model.spelling import number, plain_number
@@ -61,7 +61,7 @@ def _bytes(raw: bytes) -> bytes:
     return b'"' + base64.b64encode(text.encode("latin-1")) + b'"'
 
 
-def _bits(width: int) -> Column:
+def _bits(width: int) -> TypedColumn:
     """Return a BIT(n) column: a number, as so many bytes."""
 
     def convert(raw: bytes) -> bytes:
@@ -74,7 +74,7 @@ def _bits(width: int) -> Column:
         except OverflowError as exc:
             raise ValueError(str(exc)) from exc
 
-    return Column(types.BYTES, convert, reads=(Reads.BITS, width, 0))
+    return TypedColumn(types.BYTES, convert, reads=(Reads.BITS, width, 0))
 
 
 def _zoned(raw: bytes) -> bytes:
@@ -82,39 +82,43 @@ def _zoned(raw: bytes) -> bytes:
     return raw[:-1] + b'Z"' if raw[:1] == b'"' else raw
 
 
-def _num(data_type: DataType) -> Column:
+def _num(data_type: DataType) -> TypedColumn:
     convert = _decimal if isinstance(data_type, DecimalType) else _number
-    return Column(data_type, convert, reads_quoted(data_type))
+    return TypedColumn(data_type, convert, reads_quoted(data_type))
 
 
-def _unsized() -> Column:
+def _unsized() -> TypedColumn:
     """Return the column of a decimal without a size. MySQL always has one; here the values decide."""
-    return Column(types.NULL, _decimal, (Reads.QUOTED_DECIMAL, 38, 18))
+    return TypedColumn(types.NULL, _decimal, (Reads.QUOTED_DECIMAL, 38, 18))
 
 
-def _txt(data_type: DataType) -> Column:
+def _txt(data_type: DataType) -> TypedColumn:
     most = data_type.length if isinstance(data_type, (CharType, VarcharType)) else -1
-    return Column(data_type, _text, (Reads.TEXT, most, 0))
+    return TypedColumn(data_type, _text, (Reads.TEXT, most, 0))
 
 
-def _bit() -> Column:
-    return Column(types.BOOLEAN, _boolean, reads=(Reads.BIT, 0, 0))
+def _bit() -> TypedColumn:
+    return TypedColumn(types.BOOLEAN, _boolean, reads=(Reads.BIT, 0, 0))
 
 
-def _blob() -> Column:
-    return Column(types.BYTES, _bytes, reads=(Reads.LATIN, 0, 0))
+def _blob() -> TypedColumn:
+    return TypedColumn(types.BYTES, _bytes, reads=(Reads.LATIN, 0, 0))
 
 
-def _day() -> Column:
-    return Column(types.DATE, reads=(Reads.DATE_TEXT, 0, 0))
+def _day() -> TypedColumn:
+    return TypedColumn(types.DATE, reads=(Reads.DATE_TEXT, 0, 0))
 
 
-def _time(precision: int) -> Column:
-    return Column(TimeType(precision), reads=(Reads.TIME_TEXT, 0, 0))
+def _time(precision: int) -> TypedColumn:
+    return TypedColumn(TimeType(precision), reads=(Reads.TIME_TEXT, 0, 0))
 
 
-def _moment() -> Column:
-    return Column(types.TIMESTAMP, reads=(Reads.MOMENT_TEXT, 0, 0))
+def _moment() -> TypedColumn:
+    return TypedColumn(types.TIMESTAMP, reads=(Reads.MOMENT_TEXT, 0, 0))
+
+
+def _instant() -> TypedColumn:
+    return TypedColumn(types.TIMESTAMP_LTZ, _zoned, reads=(Reads.UTC_TEXT, 0, 0))
 
 
 _INTEGERS: Final[tuple[DataType, ...]] = (
@@ -122,7 +126,7 @@ _INTEGERS: Final[tuple[DataType, ...]] = (
 )  # fmt: skip
 _STRING: Final = _txt(types.STRING)
 
-_BY_CODE: Final[dict[int, Column]] = {
+_BY_CODE: Final[dict[int, TypedColumn]] = {
     **dict.fromkeys((-7, 16), _bit()),
     -6: _num(types.TINYINT), 5: _num(types.SMALLINT), 4: _num(types.INT), -5: _num(types.BIGINT),
     **dict.fromkeys((3, 2), _num(DecimalType(38, 18))),
@@ -133,7 +137,7 @@ _BY_CODE: Final[dict[int, Column]] = {
 """The reference's table. SMALLINT is 5 in JDBC; the -5 printed there is BIGINT. Other codes are STRING."""
 
 
-def by_code(sql_types: dict[str, Any]) -> dict[str, Column]:
+def by_code(sql_types: dict[str, Any]) -> dict[str, TypedColumn]:
     """Return columns from `sqlType`."""
     return {name: _BY_CODE.get(code, _STRING) for name, code in sql_types.items() if type(code) is int}
 
@@ -146,7 +150,9 @@ _WHOLE: Final = {"tinyint": 0, "smallint": 1, "mediumint": 2, "int": 3, "integer
 _BYTES: Final = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
 
 
-def by_mysql_name(mysql_types: dict[str, Any], *, timestamp_ltz: bool, tinyint1_boolean: bool) -> dict[str, Column]:
+def by_mysql_name(
+    mysql_types: dict[str, Any], *, timestamp_ltz: bool, tinyint1_boolean: bool
+) -> dict[str, TypedColumn]:
     """Return columns from `mysqlType`, as Flink CDC's MySQL connector has them."""
     return {
         name: _mysql(text, timestamp_ltz=timestamp_ltz, tinyint1_boolean=tinyint1_boolean)
@@ -155,7 +161,7 @@ def by_mysql_name(mysql_types: dict[str, Any], *, timestamp_ltz: bool, tinyint1_
     }
 
 
-def _mysql(text: str, *, timestamp_ltz: bool, tinyint1_boolean: bool) -> Column:
+def _mysql(text: str, *, timestamp_ltz: bool, tinyint1_boolean: bool) -> TypedColumn:
     found = _NAME.match(text)
     if found is None:
         return _STRING
@@ -179,12 +185,12 @@ def _mysql(text: str, *, timestamp_ltz: bool, tinyint1_boolean: bool) -> Column:
     sized = numbers[0] if numbers else 1
     if name == "bit" and sized > _BITS:
         return _STRING
-    simple: dict[str, Column] = {
+    simple: dict[str, TypedColumn] = {
         "float": _num(types.DOUBLE if numbers else types.FLOAT),
         "double": _num(types.DOUBLE), "real": _num(types.DOUBLE),
         "bool": _bit(), "boolean": _bit(), "date": _day(), "datetime": _moment(), "year": _num(types.INT),
         "time": _time(min(numbers[0] if numbers else 0, 6)),
-        "timestamp": Column(types.TIMESTAMP_LTZ, _zoned, reads=(Reads.UTC_TEXT, 0, 0)) if timestamp_ltz else _moment(),
+        "timestamp": _instant() if timestamp_ltz else _moment(),
         "bit": _bit() if sized == 1 else _bits((sized + 7) // 8),
         "char": _txt(CharType(max(sized, 1))), "nchar": _txt(CharType(max(sized, 1))),
         "varchar": _txt(VarcharType(max(sized, 1))), "nvarchar": _txt(VarcharType(max(sized, 1))),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
-from ingest.formats.typed import Column, Reads, reads_plain
+from ingest.formats.typed import Reads, TypedColumn, reads_plain
 from ingest.model import temporal, types
 from ingest.model.data_type import DecimalType, TimeType
 from ingest.model.reject import RowError
@@ -47,7 +47,7 @@ _PLAIN: Final[dict[str, DataType]] = {
 }  # fmt: skip
 
 
-def row_columns(schema: bytes) -> dict[str, Column]:
+def row_columns(schema: bytes) -> dict[str, TypedColumn]:
     """Return the columns of the `after` (or `before`) struct of an envelope's schema; raises one of MALFORMED."""
     envelope = _schema(schema)
     images = {field.field: field for field in envelope.fields or []}
@@ -55,28 +55,28 @@ def row_columns(schema: bytes) -> dict[str, Column]:
     return {} if row is None else _columns_of(row)
 
 
-def key_columns(schema: bytes) -> dict[str, Column]:
+def key_columns(schema: bytes) -> dict[str, TypedColumn]:
     """Return the columns of a message key, from its own schema; raises one of MALFORMED."""
     return _columns_of(_schema(schema))
 
 
-def _columns_of(struct: Field) -> dict[str, Column]:
+def _columns_of(struct: Field) -> dict[str, TypedColumn]:
     return {field.field: _column(field) for field in struct.fields or [] if field.field is not None and field.type}
 
 
-def _column(field: Field) -> Column:
+def _column(field: Field) -> TypedColumn:
     logical = _LOGICAL.get(field.name or "")
     if logical is not None:
         column = logical(field)
         if column is not None:
             return column
     if field.type == "bytes":
-        return Column(types.BYTES, reads=(Reads.BASE64, 0, 0))
+        return TypedColumn(types.BYTES, reads=(Reads.BASE64, 0, 0))
     found = _PLAIN.get(field.type or "")
     # Arrays, maps and structs are texts that hold their JSON
     if found is None:
-        return Column(types.STRING, reads=(Reads.ANY, 0, 0))
-    return Column(found, reads=reads_plain(found))
+        return TypedColumn(types.STRING, reads=(Reads.ANY, 0, 0))
+    return TypedColumn(found, reads=reads_plain(found))
 
 
 # -- logical types ---------------------------------------------------------------------------------------------------
@@ -86,24 +86,24 @@ def _count(raw: bytes, text: Callable[[int], bytes]) -> bytes:
     return text(int(raw))
 
 
-def _days(_: Field) -> Column:
-    return Column(types.DATE, partial(_count, text=temporal.date_text), reads=(Reads.DAYS, 0, 0))
+def _days(_: Field) -> TypedColumn:
+    return TypedColumn(types.DATE, partial(_count, text=temporal.date_text), reads=(Reads.DAYS, 0, 0))
 
 
-def _time(micros: int, precision: int) -> Callable[[Field], Column]:
+def _time(micros: int, precision: int) -> Callable[[Field], TypedColumn]:
     convert = partial(_count, text=lambda n: temporal.time_text(n * micros))
-    column = Column(TimeType(precision), convert, reads=(Reads.TIME, micros, 0))
+    column = TypedColumn(TimeType(precision), convert, reads=(Reads.TIME, micros, 0))
     return lambda _: column
 
 
-def _timestamp(micros: int) -> Callable[[Field], Column]:
+def _timestamp(micros: int) -> Callable[[Field], TypedColumn]:
     convert = partial(_count, text=lambda n: temporal.timestamp_text(n * micros))
-    column = Column(types.TIMESTAMP, convert, reads=(Reads.MOMENT, micros, 0))
+    column = TypedColumn(types.TIMESTAMP, convert, reads=(Reads.MOMENT, micros, 0))
     return lambda _: column
 
 
-def _zoned(_: Field) -> Column:
-    return Column(types.TIMESTAMP_LTZ, lambda raw: temporal.zoned_text(_text(raw)), reads=(Reads.ZONED, 0, 0))
+def _zoned(_: Field) -> TypedColumn:
+    return TypedColumn(types.TIMESTAMP_LTZ, lambda raw: temporal.zoned_text(_text(raw)), reads=(Reads.ZONED, 0, 0))
 
 
 def _text(raw: bytes) -> str:
@@ -120,7 +120,7 @@ def _unscaled(raw: bytes) -> int:
         raise ValueError(str(exc)) from exc
 
 
-def _decimal(field: Field) -> Column | None:
+def _decimal(field: Field) -> TypedColumn | None:
     parameters = field.parameters or {}
     try:
         scale = int(parameters.get("scale", 0))
@@ -135,8 +135,8 @@ def _decimal(field: Field) -> Column | None:
 
     if not exact:
         reads = (Reads.UNSCALED_TEXT, 0, scale) if abs(scale) <= MAX_SCALE else (Reads.OTHER, 0, 0)
-        return Column(types.STRING, convert, reads=reads)
-    return Column(DecimalType(precision, scale), convert, reads=(Reads.UNSCALED, precision, scale))
+        return TypedColumn(types.STRING, convert, reads=reads)
+    return TypedColumn(DecimalType(precision, scale), convert, reads=(Reads.UNSCALED, precision, scale))
 
 
 class _Variable(msgspec.Struct):
@@ -147,17 +147,17 @@ class _Variable(msgspec.Struct):
 _variable = msgspec.json.Decoder(_Variable).decode
 
 
-def _variable_decimal(_: Field) -> Column:
+def _variable_decimal(_: Field) -> TypedColumn:
     """Return a column of texts with exact numbers: each value has a scale of its own, so no DECIMAL holds all."""
 
     def convert(raw: bytes) -> bytes:
         found = _variable(raw)
         return b'"' + decimal_text(_unscaled(bytes(found.value)), found.scale) + b'"'
 
-    return Column(types.STRING, convert, reads=(Reads.VARIABLE, 0, 0))
+    return TypedColumn(types.STRING, convert, reads=(Reads.VARIABLE, 0, 0))
 
 
-_LOGICAL: Final[dict[str, Callable[[Field], Column | None]]] = {
+_LOGICAL: Final[dict[str, Callable[[Field], TypedColumn | None]]] = {
     "io.debezium.time.Date": _days,
     "org.apache.kafka.connect.data.Date": _days,
     "io.debezium.time.Time": _time(1000, 3),

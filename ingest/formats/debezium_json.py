@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ingest.formats.template import Image, Segments, Value
-    from ingest.formats.typed import Column
+    from ingest.formats.typed import TypedColumn
     from ingest.model.change import Change, Decoded
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
@@ -78,7 +78,7 @@ class DebeziumJson(InlineSchemaOptions):
     form: ClassVar[Form] = Form("debezium")
 
     @property
-    def said(self) -> tuple[str, Callable[[bytes], Mapping[str, Column]]]:
+    def said(self) -> tuple[str, Callable[[bytes], Mapping[str, TypedColumn]]]:
         """The envelope's schema."""
         return "schema", row_columns
 

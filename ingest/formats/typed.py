@@ -57,7 +57,7 @@ class Reads(Enum):
     BITS = auto()
 
 
-class Column(NamedTuple):
+class TypedColumn(NamedTuple):
     """The type that a message declares for one column, and how its values are read."""
 
     type: DataType
@@ -98,7 +98,7 @@ class Typed:
 
     def __init__(
         self,
-        columns: Mapping[str, Column],
+        columns: Mapping[str, TypedColumn],
         primary_key: tuple[str, ...] = (),
         *,
         overlay: bool = False,
@@ -138,7 +138,7 @@ class Typed:
         except MALFORMED as exc:
             raise RowError("malformed", f"the row is not a JSON object: {reason(exc)}") from None
 
-    def _value(self, column: Column, name: str, text: bytes) -> bytes:
+    def _value(self, column: TypedColumn, name: str, text: bytes) -> bytes:
         """Return the JSON text of a value in its column's type; raises Contradiction where it says none of it."""
         if text == b"null":
             return text

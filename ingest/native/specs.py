@@ -34,10 +34,10 @@ from ingest.model.data_type import (
 from ingest.model.types import INTEGER_BITS, STRING, TIMES, is_text
 from ingest.native.codes import ColumnKind, CsvKind, MessageForm, MetadataKind, SegmentKind, Spelling, ValueCodec
 from ingest.native.contract import (
+    ColumnCodecSpec,
     ColumnSpec,
     CsvSpec,
     ExtraColumnsSpec,
-    ColumnCodecSpec,
     KeySpec,
     MessageSpec,
     MetadataSpec,
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from ingest.formats.form import Lines
     from ingest.formats.metadata_columns import ExtraColumns
     from ingest.formats.template import Segments
-    from ingest.formats.typed import Column as InlineColumn
+    from ingest.formats.typed import TypedColumn
     from ingest.model.data_type import DataType
 
 _MAX_KEYS: Final = 16
@@ -306,7 +306,7 @@ def _csv_kind(data_type: DataType | None) -> CsvKind:
     return CsvKind.CSV_OTHER if isinstance(data_type, (ArrayType, MapType, StructType)) else CsvKind.CSV_TEXT
 
 
-def inline_spec(columns: Mapping[str, InlineColumn]) -> tuple[ColumnCodecSpec, ...] | None:
+def inline_spec(columns: Mapping[str, TypedColumn]) -> tuple[ColumnCodecSpec, ...] | None:
     """Return what messages say of their columns' types."""
     if not columns or not all(plain_name(name) for name in columns):
         return None
