@@ -52,8 +52,8 @@ range keeps the next batch's first fetch back.
 
 
 @dataclass(slots=True)
-class Chunk:
-    """Consecutive records of one split."""
+class KafkaChunk:
+    """Consecutive records of one split; see `Chunk` of ingest/sources."""
 
     split: Split
     messages: Sequence[Record]
@@ -83,7 +83,7 @@ class RangeReader:
         except (KafkaException, ValueError, TypeError) as exc:
             raise refuse(exc, "source", self._servers) from exc
 
-    def read(self, ranges: Mapping[Split, tuple[int, int]]) -> Generator[Chunk | None]:
+    def read(self, ranges: Mapping[Split, tuple[int, int]]) -> Generator[KafkaChunk | None]:
         """Yield chunks until every range is read, and None when nothing came for a moment. Raises IngestError.
 
         The caller may stop early; `stop` ends one range, `position` says how far one was read.
@@ -100,7 +100,7 @@ class RangeReader:
             self._ends.clear()
             self.consumer.unassign()
 
-    def _pull(self) -> Iterator[Chunk | None]:
+    def _pull(self) -> Iterator[KafkaChunk | None]:
         left = sum(end - self._position[split] for split, end in self._ends.items())
         by_split = self._take(min(CHUNK, max(left, 1)))
         for split, found in by_split.items():
@@ -112,7 +112,7 @@ class RangeReader:
                 found = found[: bisect_left(found, end, key=offset_of)]  # noqa: PLW2901
             if found:
                 self._position[split] = offset_of(found[-1]) + 1
-                yield Chunk(split, found)
+                yield KafkaChunk(split, found)
             if last >= end - 1:
                 self.stop(split)
                 self._position[split] = max(self._position[split], end) if split in self._position else end
