@@ -28,17 +28,17 @@ if TYPE_CHECKING:
     from ingest.model.table import TableId
 
 
-class Field(msgspec.Struct, gc=False):
+class ConnectField(msgspec.Struct, gc=False):
     """One field of a Connect schema, or a whole one."""
 
     type: str | None = None
     name: str | None = None
     field: str | None = None
     parameters: dict[str, Any] | None = None
-    fields: list[Field] | None = None
+    fields: list[ConnectField] | None = None
 
 
-_schema = msgspec.json.Decoder(Field).decode
+_schema = msgspec.json.Decoder(ConnectField).decode
 
 _PLAIN: Final[dict[str, DataType]] = {
     "int8": types.TINYINT, "int16": types.SMALLINT, "int32": types.INT, "int64": types.BIGINT,
@@ -60,11 +60,11 @@ def key_columns(schema: bytes) -> dict[str, TypedColumn]:
     return _columns_of(_schema(schema))
 
 
-def _columns_of(struct: Field) -> dict[str, TypedColumn]:
+def _columns_of(struct: ConnectField) -> dict[str, TypedColumn]:
     return {field.field: _column(field) for field in struct.fields or [] if field.field is not None and field.type}
 
 
-def _column(field: Field) -> TypedColumn:
+def _column(field: ConnectField) -> TypedColumn:
     logical = _LOGICAL.get(field.name or "")
     if logical is not None:
         column = logical(field)
@@ -86,23 +86,23 @@ def _count(raw: bytes, text: Callable[[int], bytes]) -> bytes:
     return text(int(raw))
 
 
-def _days(_: Field) -> TypedColumn:
+def _days(_: ConnectField) -> TypedColumn:
     return TypedColumn(types.DATE, partial(_count, text=temporal.date_text), reads=(Reads.DAYS, 0, 0))
 
 
-def _time(micros: int, precision: int) -> Callable[[Field], TypedColumn]:
+def _time(micros: int, precision: int) -> Callable[[ConnectField], TypedColumn]:
     convert = partial(_count, text=lambda n: temporal.time_text(n * micros))
     column = TypedColumn(TimeType(precision), convert, reads=(Reads.TIME, micros, 0))
     return lambda _: column
 
 
-def _timestamp(micros: int) -> Callable[[Field], TypedColumn]:
+def _timestamp(micros: int) -> Callable[[ConnectField], TypedColumn]:
     convert = partial(_count, text=lambda n: temporal.timestamp_text(n * micros))
     column = TypedColumn(types.TIMESTAMP, convert, reads=(Reads.MOMENT, micros, 0))
     return lambda _: column
 
 
-def _zoned(_: Field) -> TypedColumn:
+def _zoned(_: ConnectField) -> TypedColumn:
     return TypedColumn(types.TIMESTAMP_LTZ, lambda raw: temporal.zoned_text(_text(raw)), reads=(Reads.ZONED, 0, 0))
 
 
@@ -120,7 +120,7 @@ def _unscaled(raw: bytes) -> int:
         raise ValueError(str(exc)) from exc
 
 
-def _decimal(field: Field) -> TypedColumn | None:
+def _decimal(field: ConnectField) -> TypedColumn | None:
     parameters = field.parameters or {}
     try:
         scale = int(parameters.get("scale", 0))
@@ -147,7 +147,7 @@ class _Variable(msgspec.Struct):
 _variable = msgspec.json.Decoder(_Variable).decode
 
 
-def _variable_decimal(_: Field) -> TypedColumn:
+def _variable_decimal(_: ConnectField) -> TypedColumn:
     """Return a column of texts with exact numbers: each value has a scale of its own, so no DECIMAL holds all."""
 
     def convert(raw: bytes) -> bytes:
@@ -157,7 +157,7 @@ def _variable_decimal(_: Field) -> TypedColumn:
     return TypedColumn(types.STRING, convert, reads=(Reads.VARIABLE, 0, 0))
 
 
-_LOGICAL: Final[dict[str, Callable[[Field], TypedColumn | None]]] = {
+_LOGICAL: Final[dict[str, Callable[[ConnectField], TypedColumn | None]]] = {
     "io.debezium.time.Date": _days,
     "org.apache.kafka.connect.data.Date": _days,
     "io.debezium.time.Time": _time(1000, 3),
