@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ingest.config.diagnostics import Diagnostic
 
 
-class Format(StrEnum):
+class FindingsFormat(StrEnum):
     """The formats in which findings are printed."""
 
     TEXT = "text"
@@ -32,7 +32,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 def check(
     files: Annotated[list[Path], typer.Argument(metavar="FILE…", help="Pipeline files.")],
     variables: SetOption = None,
-    form: Annotated[Format, typer.Option("--format", help="How to print what is found.")] = Format.TEXT,
+    form: Annotated[FindingsFormat, typer.Option("--format", help="How to print what is found.")] = FindingsFormat.TEXT,
     deny_warnings: Annotated[
         bool, typer.Option("--deny-warnings", help="Unset placeholders and warnings are errors, too.")
     ] = False,
@@ -40,12 +40,12 @@ def check(
     """Say what is wrong with pipeline files: exit code 0, or 78 when there is an error."""
     found = [d for file in files for d in load(file, parse_variables(variables)).diagnostics]
     errors = [d for d in found if d.severity == "error" or deny_warnings]
-    if form is Format.JSON:
+    if form is FindingsFormat.JSON:
         typer.echo(json.dumps([d.as_json() for d in found], indent=2))
     else:
         for diagnostic in found:
-            typer.echo(diagnostic.github() if form is Format.GITHUB else diagnostic.text())
-    if form is Format.TEXT:
+            typer.echo(diagnostic.github() if form is FindingsFormat.GITHUB else diagnostic.text())
+    if form is FindingsFormat.TEXT:
         typer.echo(_summary(len(files), found, errors), err=True)
     if errors:
         raise typer.Exit(ConfigError.exit_code)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ingest.checkpoint.inspect import apply_reset, as_offsets, opened, overview, plan_reset
-from ingest.cli.parameters import Format, FormatOption, SetOption, parse_variables
+from ingest.cli.parameters import FormatOption, OutputFormat, SetOption, parse_variables
 from ingest.cli.secrets import warner
 from ingest.config.loader import load_strictly
 from ingest.driver.files import with_files
@@ -76,14 +76,14 @@ def _opened(
 def show(
     target: TargetArgument,
     checkpoint: CheckpointOption = None,
-    form: FormatOption = Format.TEXT,
+    form: FormatOption = OutputFormat.TEXT,
     variables: SetOption = None,
     conf: ConfOption = None,
 ) -> None:
     """Show positions, errors and versions; with a pipeline file also how far each partition is behind."""
     with _opened(target, checkpoint, variables, conf, write=False) as (found, source):
         value = overview(found, source)
-    if form is Format.JSON:
+    if form is OutputFormat.JSON:
         typer.echo(json.dumps(value, indent=2))
     else:
         _print(value)

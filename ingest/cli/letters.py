@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ingest.cli.parameters import FilesConfOption, Format, FormatOption, SetOption, parse_start, parse_variables
+from ingest.cli.parameters import FilesConfOption, FormatOption, OutputFormat, SetOption, parse_start, parse_variables
 from ingest.cli.secrets import masked_errors, warner
 from ingest.cli.table import rows_as_text
 from ingest.config.dead_letters import dead_letters_of
@@ -97,13 +97,13 @@ def list_(
     limit: Annotated[
         int | None, typer.Option(min=1, help="Only the newest. [default: 100; with --format json all]")
     ] = None,
-    form: FormatOption = Format.TEXT,
+    form: FormatOption = OutputFormat.TEXT,
     variables: SetOption = None,
     conf: FilesConfOption = None,
 ) -> None:
     """List dead letters, the newest last, and count them by table and code. Replayed ones stay in the topic."""
     selection = selection_of(table, code, since, until)
-    most = limit or (SHOWN if form is Format.TEXT else None)
+    most = limit or (SHOWN if form is OutputFormat.TEXT else None)
     newest: list[tuple[str, int, dict[str, Any]]] = []
 
     def kept(found: Iterator[Any]) -> Iterator[Any]:
@@ -119,7 +119,7 @@ def list_(
     with _loaded(file, variables, conf) as pipeline:
         counts = tally(kept(letters(dead_letters_of(pipeline, selection), warner(pipeline))))
     entries = [said for _, _, said in sorted(newest, key=lambda entry: entry[:2])]
-    if form is Format.JSON:
+    if form is OutputFormat.JSON:
         typer.echo(json.dumps(entries, indent=2))
         return
     rows = [("letter", "time", "table", "code", "from", "message"), *map(_row, entries)]
@@ -154,7 +154,7 @@ def counted(counts: list[dict[str, Any]]) -> list[str]:
 def show(
     file: FileArgument,
     letter: Annotated[str, typer.Argument(metavar="PARTITION:OFFSET", help="Which one, as `list` names it.")],
-    form: FormatOption = Format.TEXT,
+    form: FormatOption = OutputFormat.TEXT,
     variables: SetOption = None,
     conf: FilesConfOption = None,
 ) -> None:
@@ -165,7 +165,7 @@ def show(
         raise typer.BadParameter(msg, param_hint="PARTITION:OFFSET")
     with _loaded(file, variables, conf) as pipeline:
         found = whole(find(dead_letters_of(pipeline, Selection()), warner(pipeline), int(place[1]), int(place[2])))
-    if form is Format.JSON:
+    if form is OutputFormat.JSON:
         typer.echo(json.dumps(found, indent=2))
         return
     for name, text in (

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-class Format(StrEnum):
+class OutputFormat(StrEnum):
     """The formats in which a command prints what it found."""
 
     TEXT = "text"
     JSON = "json"
 
 
-FormatOption = Annotated[Format, typer.Option("--format", help="How to print it.")]
+FormatOption = Annotated[OutputFormat, typer.Option("--format", help="How to print it.")]
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A value for ${NAME}; may be repeated.")
 ]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ingest.cli.parameters import Format, FormatOption, SetOption, parse_variables
+from ingest.cli.parameters import FormatOption, OutputFormat, SetOption, parse_variables
 from ingest.cli.run import CheckpointOption, ConfOption, running
 from ingest.config.masking import mask, masked
 from ingest.model.text import one_line
@@ -28,7 +28,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 def plan(
     file: Annotated[Path, typer.Argument(help="The pipeline file.")],
     variables: SetOption = None,
-    form: FormatOption = Format.TEXT,
+    form: FormatOption = OutputFormat.TEXT,
     checkpoint: CheckpointOption = None,
     conf: ConfOption = None,
 ) -> None:
@@ -39,7 +39,7 @@ def plan(
     values, spark = parse_variables(variables), parse_variables(conf)
     with running(file, values, spark, checkpoint, "local[1]", once=True, start=None) as (pipeline, settings, observer):
         found, error = dry_run(pipeline, settings, tell=lambda text: observer(Warned(text)))
-        if form is Format.JSON:
+        if form is OutputFormat.JSON:
             typer.echo(json.dumps(masked(asdict(found), pipeline.secrets), indent=2))
         else:
             typer.echo(mask("\n".join(_lines(found)), pipeline.secrets))

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from ingest.cli.letters import CodeOption, SinceOption, TableOption, UntilOption, counted, selection_of
-from ingest.cli.parameters import Format, SetOption, parse_variables
+from ingest.cli.parameters import OutputFormat, SetOption, parse_variables
 from ingest.cli.run import CheckpointOption, ConfOption, MasterOption, running
 from ingest.driver.replay import plan_replay
 from ingest.driver.replay import replay as run_replay
@@ -25,7 +25,9 @@ def replay(
     since: SinceOption = None,
     until: UntilOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be replayed.")] = False,
-    form: Annotated[Format, typer.Option("--format", help="With --dry-run: how to print it.")] = Format.TEXT,
+    form: Annotated[
+        OutputFormat, typer.Option("--format", help="With --dry-run: how to print it.")
+    ] = OutputFormat.TEXT,
     variables: SetOption = None,
     checkpoint: CheckpointOption = None,
     master: MasterOption = "local[*]",
@@ -43,7 +45,7 @@ def replay(
             run_replay(pipeline, settings, observer, selection)
             return
         counts = plan_replay(pipeline, settings, observer, selection)
-    if form is Format.JSON:
+    if form is OutputFormat.JSON:
         typer.echo(json.dumps(counts, indent=2))
         return
     typer.echo(f"{sum(count['count'] for count in counts)} dead letters would be replayed (--dry-run)")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ingest.cli.parameters import Format, FormatOption
+from ingest.cli.parameters import FormatOption, OutputFormat
 from ingest.sandbox import broker, registry
 from ingest.sandbox.secure import USER, Secure, client_properties
 
@@ -37,7 +37,7 @@ def up(
     heap: Annotated[str, typer.Option(help="Java's heap for it.")] = "1g",
     secure: Annotated[bool, typer.Option("--secure", help="Add listeners with TLS, SCRAM, PLAIN and mTLS.")] = False,
     with_registry: Annotated[bool, typer.Option("--registry", help="Start a schema registry, too.")] = False,
-    form: FormatOption = Format.TEXT,
+    form: FormatOption = OutputFormat.TEXT,
 ) -> None:
     """Start it, and wait until it answers. It outlives the terminal."""
     place = folder or broker.default_folder()
@@ -59,7 +59,7 @@ def down(
 
 
 @app.command()
-def status(folder: FolderOption = None, form: FormatOption = Format.TEXT) -> None:
+def status(folder: FolderOption = None, form: FormatOption = OutputFormat.TEXT) -> None:
     """Say whether it runs, where it listens and where its log is. Exit code 1 where it does not run."""
     place = folder or broker.default_folder()
     found = broker.status(place)
@@ -68,8 +68,8 @@ def status(folder: FolderOption = None, form: FormatOption = Format.TEXT) -> Non
         raise typer.Exit(1)
 
 
-def _show(found: Broker | None, beside: Registry | None, form: Format) -> None:
-    if form is Format.JSON:
+def _show(found: Broker | None, beside: Registry | None, form: OutputFormat) -> None:
+    if form is OutputFormat.JSON:
         running = {} if found is None else asdict(found)
         state = {"running": found is not None, **running, "registry": None if beside is None else asdict(beside)}
         typer.echo(json.dumps(state))

@@ -13,7 +13,7 @@ import typer
 from ingest.checkpoint.history import check_version, current, difference, history
 from ingest.checkpoint.inspect import opened
 from ingest.cli.checkpoint import CheckpointOption, ConfOption, TargetArgument
-from ingest.cli.parameters import Format, FormatOption, SetOption, parse_variables
+from ingest.cli.parameters import FormatOption, OutputFormat, SetOption, parse_variables
 from ingest.config.loader import load
 from ingest.model.schema import changes
 from ingest.model.table import show as shown
@@ -56,7 +56,7 @@ def show(
     table: TableArgument = None,
     observed: ObservedOption = False,
     version: Annotated[int | None, typer.Option(min=0, help="As it was then. [default: now]")] = None,
-    form: FormatOption = Format.TEXT,
+    form: FormatOption = OutputFormat.TEXT,
     checkpoint: CheckpointOption = None,
     variables: SetOption = None,
     conf: ConfOption = None,
@@ -73,7 +73,7 @@ def history_(
     target: TargetArgument,
     table: TableArgument = None,
     observed: ObservedOption = False,
-    form: FormatOption = Format.TEXT,
+    form: FormatOption = OutputFormat.TEXT,
     checkpoint: CheckpointOption = None,
     variables: SetOption = None,
     conf: ConfOption = None,
@@ -81,7 +81,7 @@ def history_(
     """Show every version of each table: what changed, and when."""
     with _opened(target, checkpoint, variables, conf) as found:
         versions = history(found, observed=observed, table=table)
-    if form is Format.JSON:
+    if form is OutputFormat.JSON:
         _print(versions, form)
         return
     before: dict[TableId, TableSchema] = {}
@@ -101,7 +101,7 @@ def diff(
     first: Annotated[int | None, typer.Option("--from", min=0, help="[default: the version before the last]")] = None,
     last: Annotated[int | None, typer.Option("--to", min=0, help="[default: the last version]")] = None,
     observed: ObservedOption = False,
-    form: FormatOption = Format.TEXT,
+    form: FormatOption = OutputFormat.TEXT,
     checkpoint: CheckpointOption = None,
     variables: SetOption = None,
     conf: ConfOption = None,
@@ -115,7 +115,7 @@ def diff(
     newest = max((version.version for version in versions), default=0) if last is None else last
     oldest = max((v.version for v in versions if v.version < newest), default=0) if first is None else first
     found_changes = difference(versions, oldest, newest)
-    if form is Format.JSON:
+    if form is OutputFormat.JSON:
         value = [{"table": shown(t), "from": oldest, "to": newest, "changes": events} for t, events in found_changes]
         typer.echo(json.dumps(value, indent=2))
         return
@@ -125,8 +125,8 @@ def diff(
             typer.echo(f"{one_line(shown(name))}> {event}")
 
 
-def _print(versions: list[Version], form: Format) -> None:
-    if form is Format.JSON:
+def _print(versions: list[Version], form: OutputFormat) -> None:
+    if form is OutputFormat.JSON:
         typer.echo(json.dumps([version.to_json() for version in versions], indent=2))
         return
     for version in versions:

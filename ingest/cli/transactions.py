@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ingest.cli.parameters import FilesConfOption, Format, FormatOption, SetOption, parse_variables
+from ingest.cli.parameters import FilesConfOption, FormatOption, OutputFormat, SetOption, parse_variables
 from ingest.cli.secrets import warner
 from ingest.cli.table import rows_as_text
 from ingest.config.loader import load_strictly
@@ -70,14 +70,14 @@ def list_(
     ] = None,
     pipeline: PipelineOption = None,
     servers: ServersOption = None,
-    form: FormatOption = Format.TEXT,
+    form: FormatOption = OutputFormat.TEXT,
     variables: SetOption = None,
     conf: FilesConfOption = None,
 ) -> None:
     """Show the transactional ids that a cluster knows, and what is open under them."""
     client, own = _connection(pipeline, servers, variables, conf)
     found = transactions(client, prefix or own or None)
-    if form is Format.JSON:
+    if form is OutputFormat.JSON:
         typer.echo(json.dumps([asdict(one) for one in found], indent=2))
         return
     rows = [("transactional id", "state", "since", "timeout", "partitions"), *map(_row, found)]
