@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from ingest.avro.messages import RowSchema
     from ingest.formats.row_decoder import ReadRow
-    from ingest.formats.written import Place, RowBytes
+    from ingest.formats.written import RowBytes, RowPlace
     from ingest.model.schema import Column
 
 _SCHEMA: Final = "avro.schema"
@@ -67,7 +67,7 @@ class Avro(RowFormat, Options):
         """Return a function that reads a key or a value: its row as JSON text with what it declares, or its reject."""
         return partial(_row_schema(self._text).decode, at=0)
 
-    def row_writer(self, _place: Place, columns: Mapping[str, Column]) -> RowBytes:
+    def row_writer(self, _place: RowPlace, columns: Mapping[str, Column]) -> RowBytes:
         """Return the function that makes a table's rows. Raise RowError."""
         from ingest.formats.avro_writing import AvroRows, derived  # noqa: PLC0415  (`check` needs no fastavro)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ingest.formats.row_decoder import ReadRow
-    from ingest.formats.written import Place, RowBytes
+    from ingest.formats.written import RowBytes, RowPlace
     from ingest.model.schema import Column
 
 
@@ -44,7 +44,7 @@ class AvroConfluent(RowFormat, RegistryOptions):
 
         return partial(read_row, schemas_of(self, RowSchema, self.schema_text))
 
-    def row_writer(self, place: Place, columns: Mapping[str, Column]) -> RowBytes:
+    def row_writer(self, place: RowPlace, columns: Mapping[str, Column]) -> RowBytes:
         """Return the function that makes a table's rows, each behind the id of its schema. Raise RowError."""
         from ingest.formats.avro_writing import registered_rows  # noqa: PLC0415  (`check` needs no fastavro)
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ingest.formats.template import Image
-    from ingest.formats.written import Place
+    from ingest.formats.written import RowPlace
     from ingest.model.table import TableId
     from ingest.registry.options import RegistryOptions
 
@@ -95,7 +95,7 @@ def derived(columns: Mapping[str, Column], name: tuple[str, str] = FLINK) -> str
     return msgspec.json.encode(record_of(fields, name)).decode()
 
 
-def registered_rows(options: RegistryOptions, place: Place, columns: Mapping[str, Column], kind: str) -> AvroRows:
+def registered_rows(options: RegistryOptions, place: RowPlace, columns: Mapping[str, Column], kind: str) -> AvroRows:
     """Return the function for rows whose schema is in a registry. `kind` is the record's name, as Debezium calls it.
 
     Raise RowError.

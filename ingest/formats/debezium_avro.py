@@ -25,7 +25,7 @@ from ingest.schema.type_hints import TypeHints
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ingest.formats.written import ChangeBytes, Place
+    from ingest.formats.written import ChangeBytes, RowPlace
     from ingest.model.change import Decoded
     from ingest.model.schema import Column
     from ingest.model.table import TableId
@@ -65,7 +65,7 @@ class DebeziumAvroConfluent(RegistryOptions):
         """Return a decoder for one split's records."""
         return DebeziumAvroDecoder(self)
 
-    def change_writer(self, place: Place, columns: Mapping[str, Column]) -> ChangeBytes:
+    def change_writer(self, place: RowPlace, columns: Mapping[str, Column]) -> ChangeBytes:
         """Return the function that makes a table's changes, each behind the id of its schema. Raise RowError."""
         # `check` needs no fastavro
         from ingest.formats.avro_writing import AvroChanges, envelope_columns, registered_rows  # noqa: PLC0415

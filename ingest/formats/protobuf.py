@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ingest.formats.protobuf_writing import ProtobufRows
     from ingest.formats.row_decoder import ReadRow
-    from ingest.formats.written import Place
+    from ingest.formats.written import RowPlace
     from ingest.model.schema import Column
     from ingest.protobuf.messages import RowSchema
 
@@ -100,7 +100,7 @@ class Protobuf(RowFormat, Options):
         """Return a function that reads a key or a value: its row as JSON text with what it declares, or its reject."""
         return self._schema().decode
 
-    def row_writer(self, _place: Place, columns: Mapping[str, Column]) -> ProtobufRows:
+    def row_writer(self, _place: RowPlace, columns: Mapping[str, Column]) -> ProtobufRows:
         """Return the function that makes a table's rows. Raise RowError where the message cannot take its columns."""
         from ingest.formats.protobuf_writing import ProtobufRows  # noqa: PLC0415  (`check` needs none of this)
         from ingest.protobuf.descriptors import DescriptorSet  # noqa: PLC0415

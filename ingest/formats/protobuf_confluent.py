@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ingest.formats.protobuf_writing import RegisteredRows
     from ingest.formats.row_decoder import ReadRow
-    from ingest.formats.written import Place
+    from ingest.formats.written import RowPlace
     from ingest.model.schema import Column
     from ingest.protobuf.message_types import MessageTypes
     from ingest.registry.client import Found
@@ -89,7 +89,7 @@ class ProtobufConfluent(RowFormat, RegistryOptions):
         schemas = schemas_by_id(self, "PROTOBUF", compiled, (MessageTypes, read_defaults, ignore_unknown))
         return lambda message: read_row(schemas, message)
 
-    def row_writer(self, place: Place, columns: Mapping[str, Column]) -> RegisteredRows:
+    def row_writer(self, place: RowPlace, columns: Mapping[str, Column]) -> RegisteredRows:
         """Return the function that makes a table's rows, each behind the id of its schema. Raise RowError."""
         from ingest.formats.protobuf_writing import RegisteredRows  # noqa: PLC0415  (as in `reader`)
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from ingest.formats.protobuf_confluent import ProtobufConfluent
     from ingest.formats.template import Image
-    from ingest.formats.written import Place
+    from ingest.formats.written import RowPlace
     from ingest.model.data_type import DataType
     from ingest.model.schema import Column
     from ingest.model.table import TableId
@@ -62,7 +62,7 @@ class ProtobufRows:
 class RegisteredRows:
     """Function that makes the bytes of a table's rows, each behind the id of its schema in a registry."""
 
-    def __init__(self, options: ProtobufConfluent, place: Place, columns: Mapping[str, Column]) -> None:
+    def __init__(self, options: ProtobufConfluent, place: RowPlace, columns: Mapping[str, Column]) -> None:
         """Ask for nothing yet. Raise RowError where the columns cannot be fields.
 
         Where the place asks no registry, because rows are written nowhere, their id is zero.

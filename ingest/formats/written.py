@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from ingest.model.table import TableId
 
 
-class Place(NamedTuple):
-    """Place of a table's rows: the keys or the values of a topic."""
+class RowPlace(NamedTuple):
+    """RowPlace of a table's rows: the keys or the values of a topic."""
 
     topic: str
     part: str
@@ -68,7 +68,7 @@ class Upserts:
 class WrittenFormat(Protocol):
     """The options model of a format that has a schema for each table."""
 
-    def row_writer(self, place: Place, columns: Mapping[str, Column]) -> RowBytes:
+    def row_writer(self, place: RowPlace, columns: Mapping[str, Column]) -> RowBytes:
         """Return the function that makes a table's rows. Raise RowError for a table that the format cannot say.
 
         `columns` are those of the sink's table, by the names of their fields.

@@ -16,7 +16,7 @@ from ingest.component.options import OptionErrors, Synonym
 from ingest.encode.record_metadata import WRITABLE, RecordMetadata
 from ingest.errors import ConfigError
 from ingest.formats import FORMATS, has_schemas
-from ingest.formats.written import Place, Upserts
+from ingest.formats.written import RowPlace, Upserts
 from ingest.kafka.connection import KafkaConnection
 from ingest.kafka.properties import CREATE, FALSE
 from ingest.model.record import METADATA
@@ -205,8 +205,8 @@ class TopicsOptions(KafkaConnection, SinkOptions):
         made._asks = False  # noqa: SLF001  (an attribute of the same class)
         return made
 
-    def _place(self, part: str, table: TableId) -> Place:
-        return Place(self.topic_of(table), part, table, self._asks)
+    def _place(self, part: str, table: TableId) -> RowPlace:
+        return RowPlace(self.topic_of(table), part, table, self._asks)
 
     @property
     def declares(self) -> bool:

@@ -15,7 +15,7 @@ from schema_registry import Registry, ask, framed
 from ingest.component.options import WRITTEN
 from ingest.errors import ConfigError
 from ingest.formats.protobuf_confluent import ProtobufConfluent
-from ingest.formats.written import Place
+from ingest.formats.written import RowPlace
 from ingest.model import types
 from ingest.model.change import Reject
 from ingest.model.reject import RowError
@@ -199,7 +199,7 @@ def columns_of(**names: str) -> dict[str, Column]:
 def written(server: Registry, topic: str, columns: dict[str, Column], row: dict[str, Any], **more: Any) -> bytes:
     """A row as the sink writes it, with a writer of its own."""
     chosen = ProtobufConfluent.model_validate({f"{NAME}.url": server.url, **more}, context={WRITTEN: True})
-    return chosen.row_writer(Place(topic, "value", ("shop", "orders")), columns)(
+    return chosen.row_writer(RowPlace(topic, "value", ("shop", "orders")), columns)(
         {name: json.dumps(value).encode() for name, value in row.items()}
     )
 

@@ -9,7 +9,7 @@ import pytest
 from ingest.component.options import WRITTEN
 from ingest.formats.protobuf import Protobuf
 from ingest.formats.protobuf_confluent import ProtobufConfluent
-from ingest.formats.written import Place
+from ingest.formats.written import RowPlace
 from ingest.model import types
 from ingest.model.reject import RowError
 from ingest.model.schema import Column
@@ -19,7 +19,7 @@ COLUMNS = {"id": Column("id", types.parse("INT")), "tags": Column("tags", types.
 ROW = {"id": b"1", "tags": b'["a",null]'}
 BYTES = b"\x20\x01\x3a\x01a\x3a\x04none"
 GIVEN: dict[str, Any] = {"protobuf.message-class-name": "Row", "protobuf.schema": SCHEMA}
-NOWHERE = Place("t", "value", ("t",), asks=False)
+NOWHERE = RowPlace("t", "value", ("t",), asks=False)
 
 
 def test_a_null_among_texts_has_the_text_of_the_option() -> None:

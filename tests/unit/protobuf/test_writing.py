@@ -9,7 +9,7 @@ import pytest
 from protobuf_messages import class_of
 
 from ingest.formats.protobuf import Protobuf
-from ingest.formats.written import Place
+from ingest.formats.written import RowPlace
 from ingest.model import types
 from ingest.model.change import Reject
 from ingest.model.reject import RowError
@@ -164,5 +164,7 @@ def test_a_format_writes_the_columns_under_the_names_of_their_fields() -> None:
     options: dict[str, Any] = {
         "protobuf.schema": 'syntax = "proto3"; message Key { int32 id = 1; }', "protobuf.message-class-name": "Key"
     }  # fmt: skip
-    write = Protobuf.model_validate(options).row_writer(Place("t", "key", ("t",)), {"id": Column("key_id", types.INT)})
+    write = Protobuf.model_validate(options).row_writer(
+        RowPlace("t", "key", ("t",)), {"id": Column("key_id", types.INT)}
+    )
     assert write({"key_id": b"5", "other": b"1"}) == b"\x08\x05"
