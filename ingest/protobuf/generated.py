@@ -28,7 +28,7 @@ from ingest.model.data_type import (
     TimestampType,
 )
 from ingest.model.reject import RowError
-from ingest.protobuf.rows import Compiler
+from ingest.protobuf.rows import ReaderCompiler
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -96,7 +96,9 @@ def is_plain(message: Descriptor) -> bool:
 
 def _message(columns: Mapping[str, DataType], name: str, before: Descriptor | None, indent: str) -> list[str]:
     """Return the lines of a message."""
-    known = {} if before is None else Compiler(before, read_defaults=False, ignore_unknown=True).reader(before).types
+    known = (
+        {} if before is None else ReaderCompiler(before, read_defaults=False, ignore_unknown=True).reader(before).types
+    )
     wanted = {field: types.merge(known.get(field, types.NULL), _readable(one)) for field, one in columns.items()}
     wanted = {**known, **wanted}
     numbers = {} if before is None else {field.name: field.number for field in before.fields}

@@ -16,7 +16,7 @@ from ingest.model.change import InlineSchema, Reject
 from ingest.model.data_type import ArrayType, DateType, MapType, StructField, StructType, TimestampType, TimeType
 from ingest.model.text import one_line
 from ingest.protobuf.descriptors import SchemaError
-from ingest.protobuf.rows import Compiler, MessageError, Progress, UnknownField
+from ingest.protobuf.rows import MessageError, ReaderCompiler, ReadingState, UnknownField
 from ingest.protobuf.weight import MAX_PARSED, Weight
 from ingest.protobuf.well_known import NotANumber
 
@@ -38,7 +38,7 @@ class RowSchema:
         type does not have.
         """
         try:
-            self._compiler = Compiler(descriptor, read_defaults=read_defaults, ignore_unknown=ignore_unknown)
+            self._compiler = ReaderCompiler(descriptor, read_defaults=read_defaults, ignore_unknown=ignore_unknown)
             self._reader = self._compiler.reader(descriptor)
         except RecursionError:
             msg = "its messages are nested too deep"
@@ -54,7 +54,7 @@ class RowSchema:
         others = []
         if not self._weight.is_bearable(message):
             return Reject("malformed", f"its parts would take more than {MAX_PARSED >> 20} MiB of memory")
-        self._compiler.progress = progress = Progress()
+        self._compiler.state = state = ReadingState()
         try:
             parsed = self._reader.message_class.FromString(message)
             if self._compiler.required and not self._reader.message_class.IsInitialized(parsed):
@@ -63,9 +63,9 @@ class RowSchema:
             for field, value in self._reader.list_fields(parsed):
                 name, convert = self._reader.fields[field]
                 row[name] = convert(value)
-                if progress.other:
+                if state.other:
                     others.append(name)
-                    progress.other = False
+                    state.other = False
             self._compiler.check_unknown(parsed)
             text = msgspec.Raw(msgspec.json.encode(row))
         except DecodeError as exc:

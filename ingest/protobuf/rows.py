@@ -45,7 +45,7 @@ class UnknownField(Exception):
     """Error about a field that the schema of a message does not have."""
 
 
-class Progress:
+class ReadingState:
     """State of the reading of one message."""
 
     __slots__ = ("left", "other")
@@ -96,7 +96,7 @@ _SCALARS: Final[dict[int, tuple[DataType, Convert]]] = {
 class MessageReader:
     """Reader of the messages of one type."""
 
-    def __init__(self, compiler: Compiler, descriptor: Descriptor, *, inside: bool) -> None:
+    def __init__(self, compiler: ReaderCompiler, descriptor: Descriptor, *, inside: bool) -> None:
         """Know no field; `compile` does the rest, because a message may hold itself.
 
         `inside`: the message is within a column that holds JSON text, so all that it holds is JSON.
@@ -142,7 +142,7 @@ class MessageReader:
         return row
 
 
-class Compiler:
+class ReaderCompiler:
     """Compiler of the readers of one message type and of all types inside of it."""
 
     def __init__(self, root: Descriptor, *, read_defaults: bool, ignore_unknown: bool) -> None:
@@ -155,7 +155,7 @@ class Compiler:
         self._cyclic = _cycles(root)
         self._readers: dict[tuple[str, bool], MessageReader] = {}
         self._sizes: dict[int, int] = {}
-        self.progress = Progress()
+        self.state = ReadingState()
         """State of the message that is being read."""
         self.required = False
         """True if there are fields that a message must have."""
@@ -171,8 +171,8 @@ class Compiler:
 
     def spend(self, values: int) -> None:
         """Count values of a message. Raise MessageError where there are too many."""
-        self.progress.left -= values
-        if self.progress.left < 0:
+        self.state.left -= values
+        if self.state.left < 0:
             msg = f"it would become more than {MAX_VALUES:,} values"
             raise MessageError(msg)
 
@@ -274,7 +274,7 @@ class Compiler:
 
     def _time(self, read: Callable[[Any, Convert], tuple[msgspec.Raw, bool]], message: Any) -> msgspec.Raw:  # noqa: ANN401
         text, other = read(message, self.check_unknown)
-        self.progress.other = self.progress.other or other
+        self.state.other = self.state.other or other
         return text
 
 
