@@ -110,7 +110,7 @@ def _plan(session: Session, number: int) -> tuple[list[float], list[float]]:
     from ingest.model.schema import Column, TableSchema  # noqa: PLC0415
     from ingest.schema.evolve import SourceTable  # noqa: PLC0415
     from ingest.schema.routes import TransformRule  # noqa: PLC0415
-    from ingest.transform.compiler import Compiler  # noqa: PLC0415
+    from ingest.transform.compiler import TransformCompiler  # noqa: PLC0415
 
     schema = TableSchema(
         (
@@ -124,7 +124,7 @@ def _plan(session: Session, number: int) -> tuple[list[float], list[float]]:
         TransformRule(i, f"inventory.t{i}", projection(columns), condition(passes))
         for i, (columns, passes) in enumerate(texts)
     ]
-    compiler = Compiler(made, "UTC", session.sql)
+    compiler = TransformCompiler(made, "UTC", session.sql)
     schemas = {("inventory", f"t{i}"): schema for i in range(number)}
 
     def compiled() -> dict[tuple[str, ...], SourceTable]:

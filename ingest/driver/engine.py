@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from ingest.schema.evolve import Schemas
     from ingest.task.assignment import Setup, Task, TaskResult
-    from ingest.transform.compiler import Compiler
+    from ingest.transform.compiler import TransformCompiler
 
 _T = TypeVar("_T")
 _V = TypeVar("_V")
@@ -61,7 +61,7 @@ class Engine(Protocol):
     def sql(self) -> SparkSession:
         """Return Spark SQL, as soon as there is one; raises IngestError where there will be none."""
 
-    def transforms(self, compiler: Compiler, shards: int) -> TransformRunner:
+    def transforms(self, compiler: TransformCompiler, shards: int) -> TransformRunner:
         """Return what runs tasks through expressions."""
 
     def ask(self, setup: Broadcast[Setup]) -> list[list[str]]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ingest.schema.routes import Rules
     from ingest.sinks import Sink, SinkCoordinator
     from ingest.sources import Source, SourceCoordinator
-    from ingest.transform.compiler import Compiler
+    from ingest.transform.compiler import TransformCompiler
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class RunParts:
     source: SourceCoordinator
     sink: SinkCoordinator
     engine: Engine
-    compiler: Compiler | None
+    compiler: TransformCompiler | None
     """The compiler of transforms; None where none changes rows."""
     rules: SchemaRules
     pacing: Pacing
@@ -89,11 +89,11 @@ def make_parts(
     )
 
 
-def _compiler(context: RunContext, rules: Rules, engine: Engine) -> Compiler | None:
+def _compiler(context: RunContext, rules: Rules, engine: Engine) -> TransformCompiler | None:
     """Return what compiles the transforms that change rows; None where none does. Raises ConfigError."""
     if not rules.change_rows:
         return None
-    from ingest.transform.compiler import Compiler  # noqa: PLC0415  (most pipelines need no Spark SQL)
+    from ingest.transform.compiler import TransformCompiler  # noqa: PLC0415  (most pipelines need no Spark SQL)
 
     pipeline = context.pipeline
-    return Compiler(rules.transforms, pipeline.pipeline.local_time_zone, engine.sql, pipeline.functions)
+    return TransformCompiler(rules.transforms, pipeline.pipeline.local_time_zone, engine.sql, pipeline.functions)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ingest.driver.context import RunContext
     from ingest.driver.engine import TransformRunner
     from ingest.task.assignment import Setup
-    from ingest.transform.compiler import Compiler
+    from ingest.transform.compiler import TransformCompiler
 
 MAX_ASKED: Final = 8
 """Workers that are asked at the start what they do natively."""
@@ -55,7 +55,7 @@ class SparkEngine:
         """Return Spark SQL, as soon as there is one; raises IngestError where there will be none."""
         return self._session.result().sql()
 
-    def transforms(self, compiler: Compiler, shards: int) -> TransformRunner:
+    def transforms(self, compiler: TransformCompiler, shards: int) -> TransformRunner:
         """Return what runs tasks through Spark SQL."""
         from ingest.driver.transforms import SparkTransformRunner  # noqa: PLC0415  (most pipelines need no Spark SQL)
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ingest.schema.evolve import Schemas
     from ingest.spark.session import Session
     from ingest.task.assignment import Setup, Task, TaskResult
-    from ingest.transform.compiler import Compiler
+    from ingest.transform.compiler import TransformCompiler
     from ingest.transform.spark_plan import Stage
 
 MAX_EXPLAINED: Final = 20
@@ -38,7 +38,7 @@ MAX_EXPLAINED: Final = 20
 class Explainer:
     """Puts Spark's words into the rejects of expressions: into the first ones of a run, and into one that ends it."""
 
-    def __init__(self, compiler: Compiler) -> None:
+    def __init__(self, compiler: TransformCompiler) -> None:
         """Count from the start of the run."""
         self._compiler = compiler
         self._asked = 0
@@ -61,7 +61,7 @@ class Explainer:
 class SparkTransformRunner:
     """Runs tasks in two stages, with the expressions of all tables between them."""
 
-    def __init__(self, session: Session, compiler: Compiler, shards: int) -> None:
+    def __init__(self, session: Session, compiler: TransformCompiler, shards: int) -> None:
         """Plan nothing yet."""
         self._session, self._compiler, self._shards = session, compiler, shards
         self._explainer = Explainer(compiler)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from ingest.task.assignment import Setup
     from ingest.testing.local_transforms import LocalTransformRunner
-    from ingest.transform.compiler import Compiler
+    from ingest.transform.compiler import TransformCompiler
 
 _T = TypeVar("_T")
 _V = TypeVar("_V")
@@ -72,7 +72,7 @@ class InProcessEngine:
         """Return Spark SQL."""
         return self._sql()
 
-    def transforms(self, compiler: Compiler, _shards: int) -> LocalTransformRunner:
+    def transforms(self, compiler: TransformCompiler, _shards: int) -> LocalTransformRunner:
         """Return what runs both stages of a transform in this process."""
         from ingest.testing.local_transforms import LocalTransformRunner  # noqa: PLC0415  (most tests need no Spark SQL)
 

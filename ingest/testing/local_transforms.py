@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
     from ingest.schema.evolve import Schemas
     from ingest.task.assignment import Task, TaskResult
-    from ingest.transform.compiler import Compiler
+    from ingest.transform.compiler import TransformCompiler
 
 
 class LocalTransformRunner:
     """Runs both stages of tasks in this process: Spark has the expressions between them only."""
 
-    def __init__(self, compiler: Compiler) -> None:
+    def __init__(self, compiler: TransformCompiler) -> None:
         """Plan nothing yet."""
         self._compiler = compiler
         self._explainer = Explainer(compiler)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ingest.transform.spark_plan import Stage
 
 
-class Compiler:
+class TransformCompiler:
     """Compiler of rules. It asks Spark, and waits for Spark's start at the first question."""
 
     def __init__(

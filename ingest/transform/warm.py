@@ -15,7 +15,7 @@ from ingest.model import types
 from ingest.model.schema import Column, TableSchema
 from ingest.schema.evolve import SourceTable
 from ingest.schema.routes import TransformRule
-from ingest.transform.compiler import Compiler
+from ingest.transform.compiler import TransformCompiler
 from ingest.transform.rows import layout
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ _PROJECTION: Final = (
 def warm(session: Session) -> None:
     """Run a plan like that of a batch, over a few rows."""
     rule = TransformRule(0, "warm", projection(_PROJECTION), condition("id >= 0 AND s LIKE 'w%'"))
-    compiler = Compiler([rule], "UTC", session.sql)
+    compiler = TransformCompiler([rule], "UTC", session.sql)
     output = compiler.shape(_TABLE, _SCHEMA)
     programs = compiler.programs({_TABLE: SourceTable(_SCHEMA, (_TABLE,), key_from_message=False, output=output)})
     session.run_frame(compiler.frame(programs, 1, _fed(programs), _drained), "")
