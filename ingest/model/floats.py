@@ -39,7 +39,7 @@ def read_float(data: bytes, at: int) -> tuple[float, int]:
     piece = data[at : at + 4]
     if len(piece) < 4:
         raise IndexError
-    return shortest(_finite(_FLOAT.unpack(piece)[0])), at + 4
+    return shortest(finite(_FLOAT.unpack(piece)[0])), at + 4
 
 
 def read_double(data: bytes, at: int) -> tuple[float, int]:
@@ -47,10 +47,11 @@ def read_double(data: bytes, at: int) -> tuple[float, int]:
     piece = data[at : at + 8]
     if len(piece) < 8:
         raise IndexError
-    return _finite(_DOUBLE.unpack(piece)[0]), at + 8
+    return finite(_DOUBLE.unpack(piece)[0]), at + 8
 
 
-def _finite(value: float) -> float:
+def finite(value: float) -> float:
+    """Return a number as it is. Raise NotANumber for NaN and infinite ones."""
     if not isfinite(value):
         msg = f"{value}, which JSON cannot say"
         raise NotANumber(msg)

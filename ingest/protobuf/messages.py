@@ -14,11 +14,11 @@ from google.protobuf.message import DecodeError
 from ingest.model import types
 from ingest.model.change import InlineSchema, Reject
 from ingest.model.data_type import ArrayType, DateType, MapType, StructField, StructType, TimestampType, TimeType
+from ingest.model.floats import NotANumber
 from ingest.model.text import one_line
 from ingest.protobuf.descriptors import SchemaError
 from ingest.protobuf.rows import MessageError, ReaderCompiler, ReadingState, UnknownField
 from ingest.protobuf.weight import MAX_PARSED, Weight
-from ingest.protobuf.well_known import NotANumber
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor

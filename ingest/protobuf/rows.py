@@ -16,7 +16,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from ingest.model import types
 from ingest.model.data_type import ArrayType, DecimalType, MapType, StructField, StructType
-from ingest.model.floats import shortest
+from ingest.model.floats import finite, shortest
 from ingest.protobuf import well_known
 from ingest.protobuf.descriptors import SchemaError
 
@@ -67,7 +67,7 @@ def _text(value: str | bytes) -> str:
 
 
 def _float(value: float) -> float:
-    return shortest(well_known.finite(value))
+    return shortest(finite(value))
 
 
 def _same(value: Any) -> Any:  # noqa: ANN401  (any value)
@@ -75,7 +75,7 @@ def _same(value: Any) -> Any:  # noqa: ANN401  (any value)
 
 
 _SCALARS: Final[dict[int, tuple[DataType, Convert]]] = {
-    FieldDescriptor.TYPE_DOUBLE: (types.DOUBLE, well_known.finite),
+    FieldDescriptor.TYPE_DOUBLE: (types.DOUBLE, finite),
     FieldDescriptor.TYPE_FLOAT: (types.FLOAT, _float),
     FieldDescriptor.TYPE_INT64: (types.BIGINT, _same),
     FieldDescriptor.TYPE_UINT64: (UINT64, _same),

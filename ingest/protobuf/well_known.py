@@ -6,13 +6,13 @@ In: such a message. Out: the value that JSON has for it. No digit is lost. Rules
 from __future__ import annotations
 
 import datetime as dt
-from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
 from ingest.model import temporal, types
 from ingest.model.data_type import TimeType
+from ingest.model.floats import finite
 from ingest.model.values import decimal_text
 
 if TYPE_CHECKING:
@@ -69,18 +69,6 @@ def is_known(message: Descriptor, above: frozenset[str] = frozenset()) -> bool:
         return False
     inner = [one.message_type for one in fields if one.message_type and one.message_type.full_name not in above]
     return all(is_known(one, above | {name}) for one in inner)
-
-
-class NotANumber(ValueError):
-    """Error about a number that JSON cannot say."""
-
-
-def finite(value: float) -> float:
-    """Return a number as it is. Raise NotANumber for NaN and infinite ones."""
-    if not isfinite(value):
-        msg = f"{value}, which JSON cannot say"
-        raise NotANumber(msg)
-    return value
 
 
 def timestamp(message: Any, check: Check) -> tuple[msgspec.Raw, bool]:  # noqa: ANN401  (a message of any class)
