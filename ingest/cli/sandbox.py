@@ -15,7 +15,7 @@ from ingest.sandbox.secure import USER, Secure, client_properties
 
 if TYPE_CHECKING:
     from ingest.sandbox.broker import Broker
-    from ingest.sandbox.registry import Registry
+    from ingest.sandbox.registry import RunningRegistry
 
 app = typer.Typer(
     help="A real single-node Apache Kafka for development and tests; no Docker needed.",
@@ -68,7 +68,7 @@ def status(folder: FolderOption = None, form: FormatOption = OutputFormat.TEXT) 
         raise typer.Exit(1)
 
 
-def _show(found: Broker | None, beside: Registry | None, form: OutputFormat) -> None:
+def _show(found: Broker | None, beside: RunningRegistry | None, form: OutputFormat) -> None:
     if form is OutputFormat.JSON:
         running = {} if found is None else asdict(found)
         state = {"running": found is not None, **running, "registry": None if beside is None else asdict(beside)}
@@ -94,7 +94,7 @@ def _show_secure(found: Broker) -> None:
             typer.echo(f"  properties.{key}: {value}")
 
 
-def _show_registry(beside: Registry, folder: str) -> None:
+def _show_registry(beside: RunningRegistry, folder: str) -> None:
     typer.echo("\n  # schema registry, with `value.format: avro-confluent`")
     typer.echo(f"  avro-confluent.url: {beside.tls}")
     typer.echo("  avro-confluent.basic-auth.credentials-source: USER_INFO")

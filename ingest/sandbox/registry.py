@@ -66,7 +66,7 @@ quarkus.security.users.embedded.roles.{user}=sr-admin
 
 
 @dataclass(frozen=True, slots=True)
-class Registry:
+class RunningRegistry:
     """A running schema registry."""
 
     url: str
@@ -77,18 +77,18 @@ class Registry:
     """The address with TLS, or None. Where there is one, both addresses ask for the password of the sandbox."""
 
 
-def status(folder: Path) -> Registry | None:
+def status(folder: Path) -> RunningRegistry | None:
     """Return the registry that runs beside the sandbox in this directory, or None."""
     own = folder / "registry"
     if not runs(own):
         return None
     try:
-        return Registry(**noted(own / _NOTE))
+        return RunningRegistry(**noted(own / _NOTE))
     except TypeError:
         return None
 
 
-def up(folder: Path, port: int | None = None, heap: str = "256m", *, secure: bool = False) -> Registry:
+def up(folder: Path, port: int | None = None, heap: str = "256m", *, secure: bool = False) -> RunningRegistry:
     """Start the registry unless it runs, and return it when it answers. Raise IngestError.
 
     `heap` is the size of Java's heap. `secure` adds TLS, and asks for a password.
@@ -105,7 +105,7 @@ def up(folder: Path, port: int | None = None, heap: str = "256m", *, secure: boo
         return _start(own, program, lock, port, heap, secure=secure)
 
 
-def _start(folder: Path, program: Path, lock: int, port: int | None, heap: str, *, secure: bool) -> Registry:
+def _start(folder: Path, program: Path, lock: int, port: int | None, heap: str, *, secure: bool) -> RunningRegistry:
     last = str(noted(folder / _NOTE).get("url", "")).removesuffix(_API).rpartition(":")[2]
     chosen = chosen_port(port, last, PORT)
     (tls,) = any_ports(1, {chosen})
@@ -121,7 +121,7 @@ def _start(folder: Path, program: Path, lock: int, port: int | None, heap: str, 
     command = [java(), f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-jar", str(program / _RUNNER)]
     with log.open("wb") as out:
         process = launch(command, folder, lock, out)
-    there = Registry(
+    there = RunningRegistry(
         f"http://{HOST}:{chosen}{_API}",
         process.pid,
         str(log),

@@ -22,14 +22,14 @@ ROW = record("Value", id="int", name=["null", "string"])
 
 
 @pytest.fixture(scope="module")
-def secured(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[sandbox.Registry, Path, str]]:  # noqa: ARG001
+def secured(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[sandbox.RunningRegistry, Path, str]]:  # noqa: ARG001
     folder = tmp_path_factory.mktemp("secured")
     there = sandbox.up(folder, free_port(), secure=True)
     yield there, folder / "secure", f"{USER}:{(folder / 'secure' / 'password').read_text().strip()}"
     sandbox.down(folder, wipe=True)
 
 
-def test_a_registry_with_a_password_and_tls(secured: tuple[sandbox.Registry, Path, str]) -> None:
+def test_a_registry_with_a_password_and_tls(secured: tuple[sandbox.RunningRegistry, Path, str]) -> None:
     there, folder, user = secured
     assert there.tls is not None
     value = Registry(there.tls, user, folder / "ca.pem").message("s-value", ROW, {"id": 1, "name": "a"})
@@ -52,7 +52,7 @@ def test_a_registry_with_a_password_and_tls(secured: tuple[sandbox.Registry, Pat
 
 @pytest.mark.parametrize("kind", ["JKS", "PKCS12"])
 def test_the_certificate_of_the_authority_in_a_store(
-    secured: tuple[sandbox.Registry, Path, str], tmp_path: Path, kind: str
+    secured: tuple[sandbox.RunningRegistry, Path, str], tmp_path: Path, kind: str
 ) -> None:
     there, folder, user = secured
     assert there.tls is not None
