@@ -31,14 +31,14 @@ _LANGUAGES: Final = {"AVRO": "Avro", "PROTOBUF": "Protocol Buffers", "JSON": "JS
 T = TypeVar("T")
 
 
-class RowReader(Protocol):
+class SchemaReader(Protocol):
     """Object that reads rows of one schema."""
 
     def decode(self, message: bytes, at: int) -> tuple[msgspec.Raw, InlineSchema] | Reject:
         """Return the row from a place to the end of a message, with what it declares; or the message's reject."""
 
 
-R = TypeVar("R", bound=RowReader)
+R = TypeVar("R", bound=SchemaReader)
 
 
 class SchemasById(Generic[T]):
