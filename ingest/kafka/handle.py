@@ -95,7 +95,10 @@ class Consumer(Client, Protocol):
         """Return the first offset of a split and the one after its last."""
 
     def committed(self, topic: str, partition: int, seconds: float, /) -> tuple[int, str]:
-        """Return the offset that the group committed for a split, negative where there is none, and its metadata."""
+        """Return the offset that the group committed for a split, negative where there is none, and its note.
+
+        The note is what was committed with the offset, up to a zero byte.
+        """
 
 
 class Producer(Client, Protocol):

@@ -71,8 +71,7 @@ class Notes:
                 if not is_settling(exc) or time.monotonic() > deadline:
                     raise explain(exc, f"read the progress of consumer group {self._group}", self._servers) from exc
             else:
-                # confluent_kafka commits the zero byte behind a note with it
-                return note.partition("\0")[0] if offset >= 0 else ""
+                return note if offset >= 0 else ""
             time.sleep(0.05)
 
     def close(self) -> None:

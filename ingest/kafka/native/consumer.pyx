@@ -394,7 +394,7 @@ cdef class Consumer(Client):
         return low, high
 
     def committed(self, topic, int32_t partition, double seconds):
-        """Return the offset that the group committed for a split, negative where there is none, and its metadata."""
+        """Return the offset that the group committed for a split, negative where there is none, and its note."""
         cdef rd_kafka_t *rk = self.opened()
         cdef rd_kafka_topic_partition_list_t *asked = self.splits([(topic, partition, 0)])
         cdef int millis = millis_of(seconds), code
@@ -406,6 +406,7 @@ cdef class Consumer(Client):
             check_code(code)
             check_code(asked.elems[0].err)
             note = bytes_of(asked.elems[0].metadata, asked.elems[0].metadata_size) or b""
-            return asked.elems[0].offset, note.decode("utf-8", "replace")
+            # confluent_kafka commits the zero byte behind a note with it
+            return asked.elems[0].offset, note.partition(b"\0")[0].decode("utf-8", "replace")
         finally:
             rd.topic_partition_list_destroy(asked)
