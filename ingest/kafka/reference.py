@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from ingest.kafka.committed_note import note_of
 from ingest.kafka.failures import ClientError
-from ingest.kafka.waiting import in_time
+from ingest.kafka.waiting import METADATA_S, in_time
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 MAX_ERRORS: Final = 8
 MAX_LINES: Final = 32
-METADATA_S: Final = 10.0
 FULL_S: Final = 0.05
 """The time that one look at a full queue waits, in seconds."""
 _LEVELS: Final = {logging.CRITICAL: 2, logging.ERROR: 3, logging.WARNING: 4, logging.INFO: 6, logging.DEBUG: 7}

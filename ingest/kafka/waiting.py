@@ -1,4 +1,4 @@
-"""Calls of the Kafka client that may never come back, whatever time limit they are given.
+"""How long calls of the Kafka client are waited for: some never come back, whatever time limit they are given.
 
 See docs/adr/2026-11-22-the-client-may-hang.md.
 """
@@ -6,10 +6,13 @@ See docs/adr/2026-11-22-the-client-may-hang.md.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+METADATA_S: Final = 10.0
+"""The time that a question for the partitions of a topic may take, in seconds."""
 
 
 def in_time(seconds: float, call: Callable[..., object], *arguments: object) -> bool:

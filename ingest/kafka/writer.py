@@ -14,6 +14,7 @@ from ingest.errors import InternalError, Unavailable
 from ingest.kafka.failures import ClientError, error_of, explain, is_access, is_away, refuse
 from ingest.kafka.handle import make_producer, report
 from ingest.kafka.properties import BOOTSTRAP, LARGEST, LOG_LEVEL
+from ingest.kafka.waiting import METADATA_S
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,7 +47,6 @@ partitions; it delays nothing, as a commit flushes at once.
 FLUSH_S: Final = 1.0
 ABORT_S: Final = 5.0
 CLOSE_S: Final = 1.0
-METADATA_S: Final = 10.0
 
 
 class KafkaWriter:

@@ -15,6 +15,7 @@ from libc.string cimport memcpy, memset
 from posix.unistd cimport getpid
 
 from ingest.kafka.failures import ClientError
+from ingest.kafka.waiting import METADATA_S
 from ingest.kafka.native.client cimport Client, c_text, check_code, check_error, failure, millis_of, text_of
 from ingest.kafka.native.library cimport (
     ERR_QUEUE_FULL, ERR_TIMED_OUT, ERR_UNKNOWN, MSG_F_COPY, PURGE_F_INFLIGHT, PURGE_F_QUEUE, VTYPE_HEADERS, VTYPE_KEY,
@@ -28,7 +29,6 @@ cdef enum:
     RECENT = 256                 # destinations that are found without a look into a dictionary
     MAX_TARGETS = 20000          # that are kept: some are made for a record
     FULL_MS = 2                  # how long one look at a full queue waits
-    METADATA_S = 10
 
 cdef struct Target:
     rd_kafka_topic_t *topic      # NULL: it is known by its name only
