@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import fastavro
 import pytest
-from harness import free_port
+from growing_table import UPSERTS, run_twice
+from harness import free_port, message
 from schema_registry import Registry, ask, record
 
 if TYPE_CHECKING:
@@ -55,37 +56,13 @@ def reader(registry: str) -> Reader:
     return Reader(registry)
 
 
-def change(op: str, before: Any, after: Any, table: str = "orders") -> tuple[bytes, bytes]:
-    key = {"id": (after or before)["id"]}
-    value = {"op": op, "before": before, "after": after, "source": {"db": "shop", "table": table}}
-    return json.dumps(key).encode(), json.dumps(value).encode()
-
-
 def test_upserts_in_avro_with_the_schema_of_each_version(
     kafka: Kafka, pipeline: Pipeline, registry: str, reader: Reader
 ) -> None:
     pipeline.write(sink=AVRO.format(url=registry))
-    first = {"id": 1, "name": "a"}
-    kafka.send(pipeline.topic, change("c", None, first), change("c", None, {"id": 2, "name": None}))
-    done = pipeline.run()
-    assert done.code == 0, done.err
-    kafka.send(pipeline.topic, change("u", first, {"id": 1, "name": "b", "n": 1.5}))
-    kafka.send(pipeline.topic, change("u", {"id": 2, "name": None}, {"id": 3, "name": "c", "n": None}))
-    kafka.send(pipeline.topic, change("d", {"id": 1, "name": "b", "n": 1.5}, None))
-    done = pipeline.run()
-    assert done.code == 0, done.err
-    topic = pipeline.out("orders")
-    # Keys are in several partitions; of one key the order counts
+    topic = run_twice(kafka, pipeline)
     records = sorted(kafka.read(topic), key=lambda one: reader.value(one.key)["id"])
-    expected: list[Any] = [
-        ({"id": 1}, {"id": 1, "name": "a"}),
-        ({"id": 1}, {"id": 1, "name": "b", "n": 1.5}),
-        ({"id": 1}, None),
-        ({"id": 2}, {"id": 2, "name": None}),
-        ({"id": 2}, None),
-        ({"id": 3}, {"id": 3, "name": "c", "n": None}),
-    ]
-    assert [(reader.value(one.key), reader.value(one.value)) for one in records] == expected
+    assert [(reader.value(one.key), reader.value(one.value)) for one in records] == UPSERTS
     assert reader.subject(f"{topic}-value") == [1, 2]
     assert reader.subject(f"{topic}-key") == [1]
     assert len({one.key for one in records}) == 3
@@ -107,7 +84,9 @@ def test_debezium_in_avro_is_read_back_with_all_types(
     pipeline.write(source=ddl, sink=f"  value.format: debezium-avro-confluent\n{url}")
     pipeline.file.write_text(pipeline.file.read_text().replace("type: upsert-kafka", "type: kafka"))
     row = {"id": 1, "price": 1.1, "day": "2020-01-31", "tags": ["x", None]}
-    kafka.send(pipeline.topic, change("c", None, row), change("u", row, {**row, "price": None}), change("d", row, None))
+    kafka.send(
+        pipeline.topic, message("c", None, row), message("u", row, {**row, "price": None}), message("d", row, None)
+    )
     done = pipeline.run()
     assert done.code == 0, done.err
     topic = pipeline.out("orders")
@@ -142,12 +121,12 @@ def test_a_schema_that_the_registry_refuses_stops_the_run(
     kafka: Kafka, pipeline: Pipeline, registry: str, reader: Reader
 ) -> None:
     pipeline.write(sink=AVRO.format(url=registry))
-    kafka.send(pipeline.topic, change("c", None, {"id": 1, "n": 1}))
+    kafka.send(pipeline.topic, message("c", None, {"id": 1, "n": 1}))
     assert pipeline.run().code == 0
     topic = pipeline.out("orders")
     config = f"{registry}/config/{topic}-value"
     assert "BACKWARD" in ask(config, {"compatibility": "BACKWARD"}, method="PUT").values()
-    kafka.send(pipeline.topic, change("c", None, {"id": 2, "n": 2}), change("c", None, {"id": 3, "n": "three"}))
+    kafka.send(pipeline.topic, message("c", None, {"id": 2, "n": 2}), message("c", None, {"id": 3, "n": "three"}))
     refused = pipeline.run()
     assert refused.code == 78
     assert f"refuses the schema for subject '{topic}-value'" in refused.err
@@ -167,7 +146,7 @@ def test_a_sink_that_may_not_register_needs_the_schema_there(
 ) -> None:
     more = "  value.avro-confluent.properties.auto.register.schemas: 'false'\n"
     pipeline.write(sink=AVRO.format(url=registry) + more)
-    kafka.send(pipeline.topic, change("c", None, {"id": 1}))
+    kafka.send(pipeline.topic, message("c", None, {"id": 1}))
     done = pipeline.run()
     assert done.code == 78
     topic = pipeline.out("orders")
@@ -192,7 +171,7 @@ def test_a_schema_and_a_subject_of_ones_own(kafka: Kafka, pipeline: Pipeline, re
     )
     pipeline.write(source="  ingestion.ignore-errors: true\n", sink=sink)
     rows = [{"id": 1, "kind": "b"}, {"id": 2, "kind": "c"}, {"id": 3, "kind": "a"}]
-    kafka.send(pipeline.topic, *[change("c", None, row) for row in rows])
+    kafka.send(pipeline.topic, *[message("c", None, row) for row in rows])
     done = pipeline.run()
     assert done.code == 0, done.err
     records = kafka.read(pipeline.out("orders"))
@@ -217,7 +196,7 @@ def test_tables_of_one_topic_have_subjects_of_their_own(
     )
     pipeline.write(sink=sink, route=False)
     pipeline.file.write_text(pipeline.file.read_text().replace("type: upsert-kafka", "type: kafka"))
-    kafka.send(pipeline.topic, change("c", None, {"id": 1}), change("c", None, {"id": "x"}, "users"))
+    kafka.send(pipeline.topic, message("c", None, {"id": 1}), message("c", None, {"id": "x"}, "users"))
     done = pipeline.run()
     assert done.code == 0, done.err
     records = kafka.read(all_of_them)
@@ -229,7 +208,7 @@ def test_tables_of_one_topic_have_subjects_of_their_own(
 
 def test_a_registry_that_is_away_ends_the_run_with_75(kafka: Kafka, pipeline: Pipeline) -> None:
     pipeline.write(sink=AVRO.format(url=f"http://127.0.0.1:{free_port()}"))
-    kafka.send(pipeline.topic, change("c", None, {"id": 1}))
+    kafka.send(pipeline.topic, message("c", None, {"id": 1}))
     done = pipeline.run()
     assert done.code == 75
     assert "no answer from the schema registry" in done.err

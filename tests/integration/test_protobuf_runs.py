@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from growing_table import UPSERTS, run_twice
+from harness import message
 from protobuf_messages import message_of
 from schema_registry import Registry, ask, framed
 
@@ -70,35 +72,12 @@ def rows(registry: str, messages: list[bytes | None]) -> list[Any]:
     return [one if one is None else json.loads(bytes(one[0])) for one in found]  # type: ignore[index]  # no reject
 
 
-def change(op: str, before: Any, after: Any) -> tuple[bytes, bytes]:
-    value = {"op": op, "before": before, "after": after, "source": {"db": "shop", "table": "orders"}}
-    return json.dumps({"id": (after or before)["id"]}).encode(), json.dumps(value).encode()
-
-
 def test_schemas_of_tables_are_registered_and_grow(kafka: Kafka, pipeline: Pipeline, registry: str) -> None:
     pipeline.write(sink=BOTH.format(url=registry))
-    first = {"id": 1, "name": "a"}
-    kafka.send(pipeline.topic, change("c", None, first), change("c", None, {"id": 2, "name": None}))
-    done = pipeline.run()
-    assert done.code == 0, done.err
-    kafka.send(pipeline.topic, change("u", first, {"id": 1, "name": "b", "n": 1.5}))
-    kafka.send(pipeline.topic, change("u", {"id": 2, "name": None}, {"id": 3, "name": "c", "n": None}))
-    kafka.send(pipeline.topic, change("d", {"id": 1, "name": "b", "n": 1.5}, None))
-    done = pipeline.run()
-    assert done.code == 0, done.err
-    topic = pipeline.out("orders")
+    topic = run_twice(kafka, pipeline)
     records = kafka.read(topic)
     keys, values = rows(registry, [one.key for one in records]), rows(registry, [one.value for one in records])
-    # Keys are in several partitions; of one key the order counts
-    expected: list[Any] = [
-        ({"id": 1}, {"id": 1, "name": "a"}),
-        ({"id": 1}, {"id": 1, "name": "b", "n": 1.5}),
-        ({"id": 1}, None),
-        ({"id": 2}, {"id": 2, "name": None}),
-        ({"id": 2}, None),
-        ({"id": 3}, {"id": 3, "name": "c", "n": None}),
-    ]
-    assert sorted(zip(keys, values, strict=True), key=lambda pair: pair[0]["id"]) == expected
+    assert sorted(zip(keys, values, strict=True), key=lambda pair: pair[0]["id"]) == UPSERTS
     assert len({one.key for one in records}) == 3
     versions = f"{registry}/subjects/{topic}-value/versions"
     assert ask(versions) == [1, 2]
@@ -113,7 +92,7 @@ def test_a_subject_of_another_kind_of_schema_stops_the_run(kafka: Kafka, pipelin
     subject = f"{pipeline.out('orders')}-value"
     Registry(registry).register(subject, {"type": "record", "name": "R", "fields": []})
     pipeline.write(sink=BOTH.format(url=registry))
-    kafka.send(pipeline.topic, change("c", None, {"id": 1}))
+    kafka.send(pipeline.topic, message("c", None, {"id": 1}))
     done = pipeline.run()
     assert done.code == 78
     assert f"subject '{subject}' has a schema of AVRO" in done.err
