@@ -14,9 +14,9 @@ from pydantic import Field
 
 from ingest.component.options import Options
 from ingest.formats.form import Form
+from ingest.formats.key_schema import key_schema
 from ingest.formats.template import ImageRef, ValueTemplate
-from ingest.model.cache import Cache
-from ingest.model.change import TOMBSTONE, InlineSchema, Kind, Reject, Skip
+from ingest.model.change import TOMBSTONE, Kind, Reject, Skip
 from ingest.model.jsontext import MALFORMED, fields_of, reason
 from ingest.schema.type_hints import TypeHints
 
@@ -40,8 +40,6 @@ _OTHER_TYPES: Final = {
 }
 _ENCRYPTED: Final = "the message is encrypted; set encrypt=none where Maxwell runs"
 _PREFIX: Final = "pk."
-_SCHEMAS: Cache[tuple[str, ...], InlineSchema] = Cache(10_000, 16 << 20)
-"""Facts that messages declare, by the columns of the primary key, for all decoders of this process."""
 
 
 class MaxwellJson(Options):
@@ -133,9 +131,10 @@ class MaxwellDecoder:
             why = f"type {message.type} needs a row in data" if message.encrypted == _NULL else _ENCRYPTED
             return Reject("no-data", why, table)
         try:
-            declared = _schema(tuple(message.primary_key_columns or _key_columns(key, row)))
+            primary_key = tuple(message.primary_key_columns or _key_columns(key, row))
         except MALFORMED as exc:
             return Reject("malformed", f"the row is not a JSON object: {reason(exc)}", table)
+        declared = key_schema(primary_key, overlay=True)
         if kind is Kind.DELETE:
             return (table, kind, row, None, None, declared)
         before = message.old if kind is Kind.UPDATE and message.old != _NULL else None
@@ -152,15 +151,6 @@ class MaxwellDecoder:
         return Reject(
             "unknown-type", f"type {message.type[:20]!r} is none of insert, update, delete, nor another of Maxwell's"
         )
-
-
-def _schema(primary_key: tuple[str, ...]) -> InlineSchema:
-    """Return what a message declares, made once for all that have the same."""
-    found = _SCHEMAS.get(primary_key)
-    if found is None:
-        found = InlineSchema(primary_key=primary_key, overlay=True)
-        _SCHEMAS.put(primary_key, found, 1000 + sum(100 + 4 * len(name) for name in primary_key))
-    return found
 
 
 def _key_columns(key: bytes | None, row: msgspec.Raw) -> Iterable[str]:

@@ -14,9 +14,9 @@ from pydantic import Field
 
 from ingest.component.options import Options
 from ingest.formats.form import Form
+from ingest.formats.key_schema import key_schema
 from ingest.formats.template import ImageRef, ValueTemplate
-from ingest.model.cache import Cache
-from ingest.model.change import TOMBSTONE, InlineSchema, Kind, Reject, Skip
+from ingest.model.change import TOMBSTONE, Kind, Reject, Skip
 from ingest.model.jsontext import MALFORMED, fields_of, object_of, reason
 from ingest.model.table import MAX_PARTS, show
 from ingest.schema.type_hints import TypeHints
@@ -34,9 +34,6 @@ _KINDS: Final[dict[str | None, Kind]] = {"I": Kind.INSERT, "U": Kind.UPDATE, "D"
 _TRUNCATE: Final = Skip("truncate")
 _MARK: Final = "_isMissing"
 _MARK_BYTES: Final = b'_isMissing"'
-_SCHEMAS: Cache[tuple[bool, tuple[str, ...]], InlineSchema] = Cache(10_000, 16 << 20)
-"""Facts that messages declare, for all decoders of this process: by whether rows may lack values, and the columns of
-the primary key."""
 
 
 class OggJson(Options):
@@ -145,20 +142,10 @@ class OggDecoder:
         except MALFORMED as exc:
             return Reject("malformed", f"a row is not a JSON object: {reason(exc)}", table)
         sparse = self._strict and kind is Kind.UPDATE
-        declared = _schema(tuple(message.primary_keys or ()), sparse=sparse)
+        declared = key_schema(tuple(message.primary_keys or ()), sparse=sparse)
         if kind is Kind.DELETE:
             return (table, kind, before, None, None, declared)
         return (table, kind, before if kind is Kind.UPDATE else None, after, None, declared)
-
-
-def _schema(primary_key: tuple[str, ...], *, sparse: bool) -> InlineSchema:
-    """Return what a message declares, made once for all that have the same."""
-    key = (sparse, primary_key)
-    found = _SCHEMAS.get(key)
-    if found is None:
-        found = InlineSchema(primary_key=primary_key, sparse=sparse)
-        _SCHEMAS.put(key, found, 1000 + sum(100 + 4 * len(name) for name in primary_key))
-    return found
 
 
 def _without_marks(image: msgspec.Raw) -> msgspec.Raw:
