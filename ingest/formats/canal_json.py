@@ -21,6 +21,7 @@ from ingest.model.change import TOMBSTONE, Kind, Reject, Skip
 from ingest.model.jsontext import MALFORMED, reason
 from ingest.model.pattern import checked, whole
 from ingest.model.reject import Contradiction
+from ingest.model.table import table_in
 from ingest.schema.type_hints import TypeHints
 
 if TYPE_CHECKING:
@@ -229,9 +230,7 @@ class CanalDecoder:
             return Reject("no-table", "table is missing")
         if not self._options.includes(message.database, message.table):
             return _LEFT_OUT
-        # `a.b` is what a three-part id has as its database
-        parts = (message.database or "").split(".", 1)
-        return (*(part for part in parts if part), message.table)
+        return table_in(message.database, message.table)
 
     def _no_rows(self, message: _Message) -> Decoded:
         kind = (message.type or "").upper()

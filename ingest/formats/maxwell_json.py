@@ -18,6 +18,7 @@ from ingest.formats.key_schema import key_schema
 from ingest.formats.template import ImageRef, ValueTemplate
 from ingest.model.change import TOMBSTONE, Kind, Reject, Skip
 from ingest.model.jsontext import MALFORMED, fields_of, reason
+from ingest.model.table import table_in
 from ingest.schema.type_hints import TypeHints
 
 if TYPE_CHECKING:
@@ -123,9 +124,7 @@ class MaxwellDecoder:
             return self._no_row(message)
         if not message.table:
             return Reject("no-table", "table is missing")
-        # `a.b` is what a three-part id has as its database
-        parts = (message.database or "").split(".", 1)
-        table = (*(part for part in parts if part), message.table)
+        table = table_in(message.database, message.table)
         row = message.data
         if row == _NULL:
             why = f"type {message.type} needs a row in data" if message.encrypted == _NULL else _ENCRYPTED

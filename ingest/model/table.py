@@ -32,6 +32,11 @@ def table_id(text: str) -> TableId:
     return parts if len(parts) <= MAX_PARTS else (text,)
 
 
+def table_in(database: str | None, name: str) -> TableId:
+    """Return the id of a table in a database, which may be empty. The database `a.b` is two parts of the id."""
+    return (*(part for part in (database or "").split(".", 1) if part), name)
+
+
 class SelectorError(ValueError):
     """Error about a selector that is no regular expression. Its text says why, in one line."""
 

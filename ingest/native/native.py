@@ -20,7 +20,7 @@ from ingest.encode.upsert_encoder import UpsertEncoder
 from ingest.formats.template import ValueTemplate
 from ingest.model.change import Kind
 from ingest.model.jsontext import MALFORMED
-from ingest.model.table import MAX_PARTS
+from ingest.model.table import MAX_PARTS, table_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -136,11 +136,8 @@ class NativeEncoders:
             if database_first:
                 database, _, name = parts
                 reason = None if skips is None else skips(database, name)
-                if reason is not None:
-                    return reason
-                # `a.b` is what a three-part id has as its database
-                parts[:1] = database.split(".", 1)
-            elif whole:
+                return self._table(table_in(database, name)) if reason is None else reason
+            if whole:
                 parts = parts[-1].split(".", MAX_PARTS - 1)
             return self._table(tuple(part for part in parts if part) or (topic,))
 
