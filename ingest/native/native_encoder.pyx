@@ -3,8 +3,8 @@
 
 A message goes through here only if it is plainly right: JSON without doubt, a known table, values that fit their columns.
 Whatever is not -- drift, dirt, a shape that is rare -- is left to the reference: `encode` stops before such a message. So
-what is here may always fall back, and must never be more lenient than the reference. tests/property/test_native.py
-compares the two.
+what is here may always fall back, and must never be more lenient than the reference. tests/property/test_native*.py
+compare the two.
 
 One call at a time: a worker has one thread that does this. The GIL is held throughout, but while an encoder of rows is
 made; who comes in then is refused (`enter`). Nothing is kept between calls but what the objects hold, and counters until
