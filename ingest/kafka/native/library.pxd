@@ -8,7 +8,7 @@ them within a major version; `library.pyx` refuses a version outside of `OLDEST`
     librdkafka 2.12.1   confluent-kafka 2.12.2; the image builds this one with Kerberos
     librdkafka 2.16.0   confluent-kafka 2.16.1, the newest when this was written
 
-To add a version: run tests/unit/kafka/test_handle_guards.py, tests/integration/test_direct.py and test_exactly_once.py
+To add a version: run tests/unit/kafka/test_handle*.py, tests/integration/test_direct.py and test_exactly_once.py
 with it, compare the declarations with its header, and raise `NEWEST`.
 """
 

@@ -8,13 +8,10 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-import confluent_kafka
 import pytest
-from confluent_kafka import KafkaError, KafkaException
-from harness import free_port
+from confluent_kafka import KafkaException
 
-from ingest.kafka import handle, reference
-from ingest.kafka.failures import ClientError, error_of
+from ingest.kafka.failures import ClientError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -119,43 +116,14 @@ def test_what_is_not_a_record_is_refused(producer: Producer) -> None:
     assert dropped(producer) == 0
 
 
-class Row:
-    """A record of a source."""
-
-    def __init__(self, number: int, text: str) -> None:
-        self._value = b'{"id":%d,"a":"%b"}' % (number, text.encode())
-
-    def key(self) -> None:
-        return None
-
-    def value(self) -> bytes:
-        return self._value
-
-    def offset(self) -> int:
-        return 7
-
-
-class TableEncoder:
-    """Counters of an encoder."""
-
-    inserted = updated = deleted = 0
-
-
 def a_batch(count: int, destination: Any, text: str = "x") -> EncodedBatch:
     """Records that native code has made."""
-    from ingest.native.codes import ColumnKind, MessageForm
-    from ingest.native.contract import ColumnSpec, KeySpec, MessageSpec, RowEncoderSpec
-    from ingest.native.native_encoder import NativeEncoder
-    from ingest.native.row_encoder import RowEncoder
+    from native_tables import Message, a_table, an_encoder
 
-    columns = (
-        ColumnSpec(b"id", ColumnKind.COLUMN_INT, b',"id":null'), ColumnSpec(b"a", ColumnKind.COLUMN_TEXT, b',"a":null'),
-    )  # fmt: skip
-    spec = RowEncoderSpec(columns=columns, source_columns=2, sink_order=(0, 1), key=KeySpec((0,)))
-    table = RowEncoder(spec, TableEncoder(), destination)
-    encoder = NativeEncoder(MessageSpec(MessageForm.FORM_ROWS), lambda _: table, lambda _: None)
-    rows: Any = [Row(i, text) for i in range(count)]
-    batch, stop = encoder.encode(rows, 0)
+    table = a_table(destination=destination)
+    rows = [Message(b'{"id":%d,"a":"%b"}' % (i, text.encode())) for i in range(count)]
+    batch: EncodedBatch
+    batch, stop = an_encoder(lambda _: table).encode(rows, 0)
     assert stop == len(batch) == count
     return batch
 
@@ -321,73 +289,3 @@ def test_there_is_no_client_half_made() -> None:
     whole = make()
     with pytest.raises(RuntimeError, match="already"):
         whole.__init__(NOWHERE)  # type: ignore[misc]
-
-
-@pytest.mark.parametrize("conf", [
-    {"linger.ms": "soon"}, {"no.such": "property"}, {"transactional.id": "t", "enable.idempotence": False},
-    {"security.protocol": "ssl", "ssl.ca.location": "/no/such/file"},
-])  # fmt: skip
-def test_what_librdkafka_refuses_is_said_as_confluent_kafka_does(conf: dict[str, Any]) -> None:
-    said = []
-    for producer in (make, lambda **conf: reference.Producer({**NOWHERE, **conf})):
-        with pytest.raises(KafkaException) as caught:
-            producer(**conf)
-        error = error_of(caught.value)
-        said.append((error.code(), error.str()))
-    assert said[0] == said[1]
-
-
-def test_what_librdkafka_tells_waits_for_whoever_asks() -> None:
-    nobody: dict[str, Any] = {
-        "bootstrap.servers": f"127.0.0.1:{free_port()}",
-        "log_level": 4,
-        "statistics.interval.ms": 100,
-    }
-    for made in (make(**nobody), reference.Producer(nobody)):
-        errors: list[KafkaError] = []
-        lines: list[Any] = []
-        statistics = None
-        limit = time.monotonic() + 20
-        while not (errors and lines and statistics) and time.monotonic() < limit:
-            made.poll()
-            errors += made.errors()
-            lines += made.log()[0]
-            statistics = statistics or made.statistics()
-            time.sleep(0.05)
-        assert {error.code() for error in errors} & {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN}
-        assert any("Connection refused" in text for _, _, text in lines), lines
-        assert {level for level, _, _ in lines} <= {2, 3, 4}
-        assert (statistics or b"").startswith(b"{")
-        assert made.failures() == (0, None)
-        assert made.close(10)
-
-
-def test_there_are_no_statistics_that_nobody_asked_for(producer: Producer) -> None:
-    for _ in range(5):
-        producer.poll()
-        time.sleep(0.05)
-    assert producer.statistics() is None
-
-
-def test_a_version_that_was_not_tested_is_not_called(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ingest.kafka.native import library
-
-    assert library.load() == confluent_kafka.libversion()[0]
-    handle.unusable.cache_clear()
-    try:
-        monkeypatch.setattr(library, "load", refuse)
-        assert "was not tested" in handle.unusable()
-        made = handle.make_producer(NOWHERE)
-        assert isinstance(made, reference.Producer)
-        handle.unusable.cache_clear()
-        monkeypatch.setenv("INGEST_NATIVE", "off")
-        assert handle.unusable() == "INGEST_NATIVE=off"
-    finally:
-        monkeypatch.undo()
-        handle.unusable.cache_clear()
-    assert handle.unusable() == ""
-
-
-def refuse() -> str:
-    msg = "librdkafka 9.9.9 was not tested"
-    raise LookupError(msg)
