@@ -5,26 +5,15 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
-import random
 import signal
 import subprocess
-import threading
 import time
 from typing import TYPE_CHECKING
 
-import pytest
-from brokers import broker
-from harness import INGEST, Kafka, Pipeline, debezium, finish, free_port, message, until
-
-from ingest.sandbox import broker as sandbox
+from harness import INGEST, Kafka, Pipeline, debezium, finish, free_port, message
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
-
-
-def ids(kafka: Kafka, topic: str) -> set[int]:
-    return {row["id"] for row in kafka.table(topic).values()}
 
 
 def test_a_broken_message_stops_with_65_and_a_corrected_run_goes_on(kafka: Kafka, pipeline: Pipeline) -> None:
@@ -39,7 +28,7 @@ def test_a_broken_message_stops_with_65_and_a_corrected_run_goes_on(kafka: Kafka
     assert f"{pipeline.topic}[0] at offset 1: decode/malformed" in stopped.err
     assert '{"op": "c", "after": {' in stopped.err
     assert "Traceback" not in stopped.err
-    assert ids(kafka, pipeline.out("orders")) == {1}
+    assert kafka.ids(pipeline.out("orders")) == {1}
     written = kafka.end(pipeline.out("orders"))
 
     assert pipeline.run().code == 65, "nothing changed, so it stops again, and writes nothing"
@@ -48,7 +37,7 @@ def test_a_broken_message_stops_with_65_and_a_corrected_run_goes_on(kafka: Kafka
     pipeline.write(source="  ingestion.ignore-errors: true\n  ingestion.error-tolerance.max-count: 1\n")
     tolerant = pipeline.run()
     assert tolerant.code == 0, tolerant.err
-    assert ids(kafka, pipeline.out("orders")) == {1, 3}
+    assert kafka.ids(pipeline.out("orders")) == {1, 3}
     assert kafka.end(pipeline.out("orders")) == written + 1
     assert any(event["event"] == "record rejected" for event in tolerant.events)
 
@@ -61,7 +50,7 @@ def test_the_tolerance_counts_over_runs(kafka: Kafka, pipeline: Pipeline) -> Non
     stopped = pipeline.run()
     assert stopped.code == 65
     assert "more records were rejected than tolerated (ingestion.error-tolerance.max-count: 2)" in stopped.err
-    assert ids(kafka, pipeline.out("orders")) == {1, 2}
+    assert kafka.ids(pipeline.out("orders")) == {1, 2}
 
 
 BROKEN = [
@@ -170,7 +159,7 @@ def test_missing_sink_topic_is_an_error_where_it_may_not_be_created(kafka: Kafka
     assert pipeline.out("orders") not in kafka.cluster.names()
     kafka.create(pipeline.out("orders"))
     assert pipeline.run().code == 0
-    assert ids(kafka, pipeline.out("orders")) == {1}
+    assert kafka.ids(pipeline.out("orders")) == {1}
 
 
 def test_broker_away_at_the_start_is_75_within_30_seconds(kafka: Kafka, pipeline: Pipeline) -> None:
@@ -206,213 +195,6 @@ def test_a_second_run_on_a_checkpoint_is_refused(kafka: Kafka, pipeline: Pipelin
         assert finish(first).code == 0
 
 
-@pytest.mark.parametrize(("policy", "expected"), [("fail", None), ("earliest", {2}), ("latest", set())])
-def test_a_recreated_topic_is_data_loss(
-    kafka: Kafka, pipeline: Pipeline, policy: str, expected: set[int] | None
-) -> None:
-    pipeline.write(source=f"  scan.on-data-loss: {policy}\n")
-    kafka.send(pipeline.topic, message("c", None, {"id": 1}))
-    assert pipeline.run().code == 0
-    for future in kafka.admin.delete_topics([pipeline.topic]).values():
-        future.result(10)
-    assert kafka.cluster.wait_until(lambda: pipeline.topic not in kafka.cluster.topics([pipeline.topic]), 10)
-    kafka.create(pipeline.topic, 2)
-    kafka.send(pipeline.topic, message("c", None, {"id": 2}))
-    done = pipeline.run()
-    if expected is None:
-        assert done.code == 1
-        assert "deleted and created again" in done.err
-        assert "scan.on-data-loss" in done.err
-    else:
-        assert done.code == 0, done.err
-        assert ids(kafka, pipeline.out("orders")) == {1} | expected
-
-
-def delete(kafka: Kafka, topic: str) -> None:
-    for future in kafka.admin.delete_topics([topic]).values():
-        future.result(10)
-    assert kafka.cluster.wait_until(lambda: topic not in kafka.cluster.topics([topic]), 10)
-
-
-@pytest.mark.parametrize("recreated", [False, True])
-def test_a_topic_that_goes_during_a_run_ends_it_with_1(kafka: Kafka, pipeline: Pipeline, *, recreated: bool) -> None:
-    kafka.send(pipeline.topic, message("c", None, {"id": 1}))
-    process = pipeline.start()
-    out = pipeline.out("orders")
-    until(lambda: out in kafka.cluster.names() and len(kafka.read(out)) == 1, 90, process)
-    delete(kafka, pipeline.topic)
-    if recreated:  # with as many records as were read before, so that no offset tells
-        kafka.create(pipeline.topic, 2)
-        kafka.send(pipeline.topic, message("c", None, {"id": 2}))
-    done = finish(process, 60)
-    assert done.code == 1, done.err
-    assert f"data loss: topic {pipeline.topic} was deleted" in done.err
-    assert "set scan.on-data-loss to earliest or latest" in done.err
-
-
-@pytest.mark.parametrize("policy", ["earliest", "latest"])
-def test_a_topic_that_goes_during_a_run_and_comes_back(kafka: Kafka, pipeline: Pipeline, policy: str) -> None:
-    lost, other = pipeline.topic, kafka.create(f"{kafka.name}.other", 1)
-    pipeline.topic = f"{lost};{other}"
-    pipeline.write(source=f"  scan.on-data-loss: {policy}\n")
-    kafka.send(lost, message("c", None, {"id": 1}))
-    kafka.send(lost, message("c", None, {"id": 2}), partition=1)
-    process = pipeline.start()
-    out = pipeline.out("orders")
-    until(lambda: out in kafka.cluster.names() and ids(kafka, out) == {1, 2}, 90, process)
-    delete(kafka, lost)
-    kafka.send(other, message("c", None, {"id": 3}))
-    until(lambda: ids(kafka, out) == {1, 2, 3}, 60, process)  # the others are read on
-    # Longer than what was read of the one before, and with a partition less
-    kafka.create(lost, 1)
-    kafka.send(lost, *[message("c", None, {"id": i}) for i in range(10, 15)])
-    kafka.send(other, message("c", None, {"id": 4}))
-    until(lambda: 4 in ids(kafka, out), 60, process)
-    if policy == "earliest":
-        until(lambda: ids(kafka, out) == {1, 2, 3, 4, *range(10, 15)}, 60, process)
-    else:
-        deadline = time.monotonic() + 90
-        sent = 100
-        while not any(i >= 100 for i in ids(kafka, out)):  # from when it was noticed on
-            assert time.monotonic() < deadline
-            kafka.send(lost, message("c", None, {"id": sent}))
-            sent += 1
-            time.sleep(0.5)
-        assert not ids(kafka, out) & set(range(10, 15))
-    process.send_signal(signal.SIGTERM)
-    done = finish(process)
-    assert done.code == 0, done.err
-    said = [event["event"] for event in done.events if event["event"].startswith("data loss: ")]
-    assert [text.partition(";")[0] for text in said] == [
-        f"data loss: topic {lost} was deleted",
-        f"data loss: topic {lost} was deleted and created again during the run",
-    ]
-    again = pipeline.run()  # its checkpoint is of what there is now
-    assert again.code == 0, again.err
-
-
-@pytest.mark.parametrize(("recreated", "once"), [(False, True), (True, False)])
-def test_a_topic_that_goes_while_it_is_read_and_the_run_still_ends(
-    kafka: Kafka, pipeline: Pipeline, *, recreated: bool, once: bool
-) -> None:
-    bounded = "" if once else "  scan.bounded.mode: latest-offset\n"
-    pipeline.write(source=f"  scan.on-data-loss: earliest\n  scan.rate-limit.records-per-second: 300\n{bounded}")
-    kafka.send(pipeline.topic, *[message("c", None, {"id": i}) for i in range(6000)])
-    process = pipeline.start(*(["--once"] if once else []))
-    out = pipeline.out("orders")
-    until(lambda: out in kafka.cluster.names() and kafka.end(out) > 100, 90, process)
-    for future in kafka.admin.delete_topics([pipeline.topic]).values():
-        future.result(10)
-    if recreated:
-        kafka.cluster.wait_until(lambda: pipeline.topic not in kafka.cluster.topics([pipeline.topic]), 10)
-        kafka.create(pipeline.topic, 1)
-        kafka.send(pipeline.topic, *[message("c", None, {"id": i}) for i in range(10_000, 10_003)])
-    done = finish(process, 90)
-    assert done.code == 0, done.err
-    assert any(event["event"].startswith(f"data loss: topic {pipeline.topic} was deleted") for event in done.events)
-    if recreated:  # a bounded run ends where the new topic ended when it was noticed; the next one goes on there
-        again = pipeline.run()
-        assert again.code == 0, again.err
-    assert {i for i in ids(kafka, out) if i >= 10_000} == (set(range(10_000, 10_003)) if recreated else set())
-
-
-def test_positions_that_retention_took_away_are_data_loss(kafka: Kafka, pipeline: Pipeline) -> None:
-    from confluent_kafka import TopicPartition
-
-    kafka.send(pipeline.topic, message("c", None, {"id": 1}))
-    assert pipeline.run().code == 0
-    kafka.send(pipeline.topic, *[message("c", None, {"id": i}) for i in range(2, 6)])
-    for future in kafka.admin.delete_records([TopicPartition(pipeline.topic, 0, 4)]).values():
-        future.result(10)
-    lost = pipeline.run()
-    assert lost.code == 1
-    assert f"{pipeline.topic}[0] should be read from offset 1, but the topic holds 4 to 5" in lost.err
-    pipeline.write(source="  scan.on-data-loss: earliest\n")
-    assert pipeline.run().code == 0
-    assert ids(kafka, pipeline.out("orders")) == {1, 5}
-
-
-def feed(kafka: Kafka, topic: str, count: int, stop: threading.Event, partitions: int = 2) -> threading.Thread:
-    """Numbered changes, some a second, until all are sent."""
-
-    def send() -> None:
-        producer = kafka.producer(**{"enable.idempotence": True, "message.timeout.ms": 120_000})
-        for i in range(count):
-            key, value = message("c", None, {"id": i, "v": i * 3})
-            producer.produce(topic, value, key, partition=i % partitions)
-            producer.poll(0)
-            if i % 100 == 0 and stop.wait(0.05):
-                break
-        assert producer.flush(120) == 0
-
-    thread = threading.Thread(target=send)
-    thread.start()
-    return thread
-
-
-def test_kill_9_at_20_random_moments_loses_nothing(
-    kafka: Kafka, pipeline: Pipeline, record_property: Callable[[str, object], None]
-) -> None:
-    seed = int(os.environ.get("KILL_SEED", "20261121"))
-    chance = random.Random(seed)  # noqa: S311  (to be repeated)
-    moments = [round(chance.uniform(0.2, 8.0), 2) for _ in range(20)]
-    print(f"seed {seed}: the run is killed {moments} s after its start")
-    record_property("kill_moments", moments)
-    count = 40_000
-    stop = threading.Event()
-    feeder = feed(kafka, pipeline.topic, count, stop)
-    try:
-        for number, moment in enumerate(moments):
-            process = pipeline.start()
-            try:
-                process.wait(moment)
-            except subprocess.TimeoutExpired:
-                process.kill()
-            _, err = process.communicate(timeout=60)
-            assert process.returncode == -signal.SIGKILL, f"kill {number} at {moment} s: {err}"
-    finally:
-        feeder.join()
-    final = pipeline.run()
-    assert final.code == 0, final.err
-    rows = kafka.table(pipeline.out("orders"))
-    assert len(rows) == count
-    assert all(row["v"] == row["id"] * 3 for row in rows.values())
-    done = [int(path.name.partition(".")[0]) for path in (pipeline.checkpoint / "batches").glob("*.done")]
-    assert max(done) > 1, "no run before the last one came to a batch: the kills proved nothing"
-
-
-@pytest.mark.usefixtures("java")
-def test_a_broker_restarted_in_the_middle_of_a_run_loses_nothing(tmp_path: Path) -> None:
-    folder = tmp_path / "kafka"
-    port = free_port()
-    own = Kafka(broker(folder, port).bootstrap)
-    pipeline = Pipeline(tmp_path, own, own.create(f"{own.name}.in", 2))
-    count = 30_000
-    stop = threading.Event()
-    process = None
-    try:
-        feeder = feed(own, pipeline.topic, count, stop)
-        process = pipeline.start()
-        out = pipeline.out("orders")
-        until(lambda: out in own.cluster.names() and own.end(out) > 1000, 60, process)
-        sandbox.down(folder)
-        time.sleep(2)
-        broker(folder, port)
-        feeder.join()
-        until(lambda: own.end(out) >= count, 120, process)
-        process.send_signal(signal.SIGTERM)
-        done = finish(process)
-        assert done.code == 0, done.err
-        assert pipeline.run().code == 0
-        assert ids(own, out) == set(range(count))
-    finally:
-        stop.set()
-        if process is not None and process.poll() is None:
-            process.kill()
-            process.communicate()
-        sandbox.down(folder, wipe=True)
-
-
 def test_sandbox_commands(sandbox_folder: Path, bootstrap: str) -> None:
     command = [INGEST, "sandbox", "status", "--dir", str(sandbox_folder), "--format", "json"]
     status = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
@@ -435,7 +217,7 @@ def test_many_rejects_in_a_row_and_caps(kafka: Kafka, pipeline: Pipeline) -> Non
     kafka.send(pipeline.topic, message("c", None, {"id": 4}))
     done = pipeline.run()
     assert done.code == 0, done.err
-    assert ids(kafka, pipeline.out("orders")) == {1, 2, 4}
+    assert kafka.ids(pipeline.out("orders")) == {1, 2, 4}
     assert done.events[-1]["rejected"] == 5001
     assert "conform/too-many-tables" in done.err
     assert "conform/too-many-columns" in done.err

@@ -118,6 +118,10 @@ class Kafka:
                 rows[key] = json.loads(record.value)
         return rows
 
+    def ids(self, topic: str) -> set[int]:
+        """The ids of the rows that a compacted topic holds."""
+        return {row["id"] for row in self.table(topic).values()}
+
     def end(self, topic: str) -> int:
         """How many offsets a topic has used."""
         deadline = time.monotonic() + 30
