@@ -134,7 +134,7 @@ def _plan(session: Session, number: int) -> tuple[list[float], list[float]]:
         }
 
     started = time.perf_counter()
-    frame = compiler.frame(compiler.programs(compiled()), 2, _nothing(), _counted)
+    frame = compiler.frame(compiler.transforms(compiled()), 2, _nothing(), _counted)
     session.run_frame(frame, "")
     first = time.perf_counter() - started
     took = []
@@ -146,7 +146,7 @@ def _plan(session: Session, number: int) -> tuple[list[float], list[float]]:
     for i in range(3):
         schemas["inventory", "t1"] = TableSchema((*schema.columns, Column(f"new{i}", types.STRING)), ("id",))
         started = time.perf_counter()
-        frame = compiler.frame(compiler.programs(compiled()), 2, _nothing(), _counted)
+        frame = compiler.frame(compiler.transforms(compiled()), 2, _nothing(), _counted)
         session.run_frame(frame, "")
         changes.append(time.perf_counter() - started - median(took))
     print(

@@ -1,6 +1,6 @@
 """Batches that go through Spark SQL: the driver's side.
 
-In: tasks. Out: their outcomes. One plan serves all batches until a table's program changes: it is analysed, optimised
+In: tasks. Out: their outcomes. One plan serves all batches until a table's transform changes: it is analysed, optimised
 and compiled once, and each batch is a job over the same plan.
 """
 
@@ -65,7 +65,7 @@ class SparkTransformRunner:
         """Plan nothing yet."""
         self._session, self._compiler, self._shards = session, compiler, shards
         self._explainer = Explainer(compiler)
-        self._programs: CompiledTransforms | None = None
+        self._transforms: CompiledTransforms | None = None
         self._version = -1
         self._sent: Broadcast[CompiledTransforms] | None = None
         self._base: object = None
@@ -76,17 +76,17 @@ class SparkTransformRunner:
     def run(self, tasks: Sequence[Task], schemas: Schemas) -> list[TaskResult]:
         """Run one job; raises Unavailable where Spark gave up on a task."""
         first = tasks[0]
-        programs = self._programs
-        if programs is None or schemas.version != self._version:
-            programs, self._version = self._compiler.programs(schemas.sources), schemas.version
-        stale = programs != self._programs or first.base is not self._base or len(tasks) > self._size
+        transforms = self._transforms
+        if transforms is None or schemas.version != self._version:
+            transforms, self._version = self._compiler.transforms(schemas.sources), schemas.version
+        stale = transforms != self._transforms or first.base is not self._base or len(tasks) > self._size
         if self._frame is None or stale:
-            if self._sent is None or programs != self._programs:
-                self._programs, self._sent = programs, self._session.broadcast(programs)
+            if self._sent is None or transforms != self._transforms:
+                self._transforms, self._sent = transforms, self._session.broadcast(transforms)
             self._base = first.base
             self._size = max(self._shards, len(tasks))
             given = (first.setup, first.base, self._sent)
-            self._frame = self._compiler.frame(programs, self._size, read_stage(*given), write_stage(*given))
+            self._frame = self._compiler.frame(transforms, self._size, read_stage(*given), write_stage(*given))
         light = [replace(task, setup=None, base=None) for task in tasks]  # type: ignore[arg-type]  # they are at hand
         task_payload = base64.b64encode(pickle.dumps(light)).decode()
         rows = self._session.run_frame(self._frame, task_payload)
@@ -102,7 +102,7 @@ def _task(setup: Broadcast[Setup], base: Broadcast[Schemas]) -> Task | None:
     return replace(tasks[number], setup=setup, base=base) if number < len(tasks) else None
 
 
-def read_stage(setup: Broadcast[Setup], base: Broadcast[Schemas], programs: Broadcast[CompiledTransforms]) -> Stage:
+def read_stage(setup: Broadcast[Setup], base: Broadcast[Schemas], transforms: Broadcast[CompiledTransforms]) -> Stage:
     """Return the first stage, as Spark runs it."""
 
     def stage(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -110,12 +110,12 @@ def read_stage(setup: Broadcast[Setup], base: Broadcast[Schemas], programs: Broa
             pass
         task = _task(setup, base)
         if task is not None:
-            yield from run_read_stage(task, programs.value, store_of_attempt())
+            yield from run_read_stage(task, transforms.value, store_of_attempt())
 
     return stage
 
 
-def write_stage(setup: Broadcast[Setup], base: Broadcast[Schemas], programs: Broadcast[CompiledTransforms]) -> Stage:
+def write_stage(setup: Broadcast[Setup], base: Broadcast[Schemas], transforms: Broadcast[CompiledTransforms]) -> Stage:
     """Return the second stage, as Spark runs it."""
 
     def stage(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -124,7 +124,7 @@ def write_stage(setup: Broadcast[Setup], base: Broadcast[Schemas], programs: Bro
             for _ in batches:
                 pass
             return
-        outcome = run_write_stage(task, programs.value, store_of_attempt(), batches)
+        outcome = run_write_stage(task, transforms.value, store_of_attempt(), batches)
         yield pa.RecordBatch.from_pydict({"outcome": pa.array([pickle.dumps(outcome)], pa.binary())})
 
     return stage

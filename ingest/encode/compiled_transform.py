@@ -33,7 +33,7 @@ METADATA: Final = (NAMESPACE, SCHEMA, TABLE, EVENT)
 MARKS: Final = 62
 """Results that one mask of failures has room for."""
 SLOTS: Final = ("s", "l", "d", "b")
-"""Texts, integers, floating-point numbers, truth values: what columns and results travel as, shared by all programs."""
+"""Texts, integers, floating-point numbers, truth values: columns and results travel as these, for all transforms."""
 
 
 def slot_of(data_type: DataType) -> str:
@@ -103,7 +103,7 @@ class CompiledTransform:
 
 @dataclass(frozen=True, slots=True)
 class CompiledTransforms:
-    """All programs of a run at one version of the schemas, and the slots that they share."""
+    """All transforms of a run at one version of the schemas, and the slots that they share."""
 
     of: dict[TableId, CompiledTransform]
     inputs: tuple[str, ...]
@@ -112,9 +112,9 @@ class CompiledTransforms:
     """True if functions of the user's own say what went wrong in them, after all results."""
 
 
-def together(programs: Iterable[CompiledTransform], *, told: bool = False) -> CompiledTransforms:
-    """Return programs, each with as many slots as the one that needs most of a kind."""
-    of = {program.table: program for program in programs}
+def together(transforms: Iterable[CompiledTransform], *, told: bool = False) -> CompiledTransforms:
+    """Return transforms, each with as many slots as the one that needs most of a kind."""
+    of = {transform.table: transform for transform in transforms}
     inputs = {i.slot for p in of.values() for i in (*p.inputs, *p.was_inputs)}
     results = {o.slot for p in of.values() for o in (*p.outputs, p.condition, p.was) if o is not None and o.slot}
 
@@ -135,7 +135,7 @@ BOTH: Final = 16
 """Added to it: the columns of the row before the update that its filter needs came with it."""
 
 Fed: TypeAlias = "tuple[int, int, bytes, tuple[Any, ...]]"
-"""The program's number, what it is, the row's text, and the values of all slots."""
+"""The transform's number, what it is, the row's text, and the values of all slots."""
 
 
 def _text(raw: bytes) -> str:

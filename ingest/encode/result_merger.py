@@ -82,22 +82,22 @@ class ExpressionFailed(RowError):
 class ResultMerger:
     """Puts results into the rows that they were computed from."""
 
-    def __init__(self, programs: CompiledTransforms, program: CompiledTransform, standard: str) -> None:
-        """Look at a program once."""
-        places = {slot: i for i, slot in enumerate(programs.results)}
-        self.program = program
+    def __init__(self, transforms: CompiledTransforms, transform: CompiledTransform, standard: str) -> None:
+        """Look at a transform once."""
+        places = {slot: i for i, slot in enumerate(transforms.results)}
+        self.transform = transform
         self._writers = [
-            (o, places.get(o.slot, 0), writer_of(o.type, standard), _columns(o.needs)) for o in program.outputs
+            (o, places.get(o.slot, 0), writer_of(o.type, standard), _columns(o.needs)) for o in transform.outputs
         ]
-        self._columns = program.columns
-        self._condition = program.condition
-        self.filter_at = -1 if program.condition is None else places[program.condition.slot]
+        self._columns = transform.columns
+        self._condition = transform.condition
+        self.filter_at = -1 if transform.condition is None else places[transform.condition.slot]
         """The number of the filter's result; -1 where there is none."""
-        self.was_at = -1 if program.was is None else places[program.was.slot]
+        self.was_at = -1 if transform.was is None else places[transform.was.slot]
         """The number of the result for the row before an update; -1 where there is none."""
-        self.changeable = program.changeable
+        self.changeable = transform.changeable
         """True if nobody can tell whether a row passed the filter that was written earlier."""
-        names = [o.name for o in program.outputs]
+        names = [o.name for o in transform.outputs]
         self._names = tuple(msgspec.json.encode(name)[1:-1] for name in names)
         self._layout = None if self._columns is None else tuple(
             names.index(name) if name in names else msgspec.json.encode(name)[1:-1] for name in self._columns
@@ -113,14 +113,14 @@ class ResultMerger:
 
     def native_form(self) -> tuple[Any, ...]:
         """Return what `results_spec` (`native/specs.py`) makes a document of, so that native code does the same."""
-        made = {output.name for output in self.program.outputs}
+        made = {output.name for output in self.transform.outputs}
         kinds = "".join(
             "c" if o.copy_of else o.slot[0] if o.slot[0] in "lb" else "t" if write is msgspec.json.encode else "x"
             for o, _, write, _ in self._writers
         )
         return (
-            self.filter_at, self.was_at, self.changeable, self.program.soft_delete,
-            bool(made.intersection(self.program.key)), self._names, tuple(place for _, place, _, _ in self._writers),
+            self.filter_at, self.was_at, self.changeable, self.transform.soft_delete,
+            bool(made.intersection(self.transform.key)), self._names, tuple(place for _, place, _, _ in self._writers),
             kinds.encode(),
             tuple(msgspec.json.encode(o.copy_of)[1:-1] if o.copy_of else write for o, _, write, _ in self._writers),
             self._layout,
@@ -136,26 +136,26 @@ class ResultMerger:
         if failed >> self.was_at & 1:
             return False, None  # it was a reject, so that it was never written
         fields = parse_row(msgspec.Raw(raw))
-        key = {name: fields[name] for name in self.program.key if name in fields}
+        key = {name: fields[name] for name in self.transform.key if name in fields}
         return values[self.was_at] is True, msgspec.Raw(object_of(key))
 
     def failure(self, slot: str, raw: bytes, what: int) -> Failure:
         """Return what is known of an expression that failed for a row which was fed as `what`."""
         fields = parse_row(msgspec.Raw(raw))
-        known = dict(zip(METADATA, (*("", "", *self.program.table)[-3:], EVENTS[what]), strict=True))
+        known = dict(zip(METADATA, (*("", "", *self.transform.table)[-3:], EVENTS[what]), strict=True))
         values: dict[str, Any] = {}
-        for column in self.program.inputs:
+        for column in self.transform.inputs:
             text = fields.get(column.name, b"null")
             if is_ours(column.name):
                 rest = time.time_ns() // 1000 if column.name == NOW else "" if column.name.startswith(TAG) else 0.5
                 values[column.slot] = known.get(column.name, rest)
             else:
                 values[column.slot] = None if text == b"null" else READ_SLOT[column.slot[0]](text)
-        return Failure(self.program.table, slot, values)
+        return Failure(self.transform.table, slot, values)
 
     def keyed(self, row: msgspec.Raw) -> bool:
         """Return whether a result has its key."""
-        return set(self.program.key) <= parse_row(row).keys()
+        return set(self.transform.key) <= parse_row(row).keys()
 
     def row(self, raw: bytes, values: Sequence[Any], failed: int, *, partial: bool) -> msgspec.Raw:
         """Return the row's text with what was computed; raises RowError where something could not be."""

@@ -53,7 +53,7 @@ class TransformInputEncoder:
 
     def __init__(
         self,
-        programs: CompiledTransforms,
+        transforms: CompiledTransforms,
         table: TableId,
         source: SourceTable,
         inference: Inference,
@@ -64,35 +64,35 @@ class TransformInputEncoder:
         """`images`: whether the row before a change is wanted in any case; `upserts`: an insert may be an update."""
         self.upserts = upserts
         self._insert = UPDATE_ALONE if upserts else INSERT
-        self.program = program = programs.of[table]
+        self.transform = transform = transforms.of[table]
         self.source = source
-        places = {slot: i for i, slot in enumerate(programs.inputs)}
+        places = {slot: i for i, slot in enumerate(transforms.inputs)}
         self.table = table
         self.inserted = self.updated = self.deleted = self.unrepresentable = 0
         self._coercer = RowCoercer(table, source.schema, source.schema, inference)
         self.withheld = self._coercer.withheld
         self.static, self.standard = self._coercer.static, self._coercer.standard
-        self.images = images or EVENT in program.decisive
+        self.images = images or EVENT in transform.decisive
         """True if the row before an update goes in any case."""
         self._primary_key = source.schema.primary_key if source.key_from_message else ()
-        copies = {output.name: output.copy_of for output in program.outputs}
-        self.key_columns = [name for key in program.key if (name := copies.get(key, key)) is not None]
+        copies = {output.name: output.copy_of for output in transform.outputs}
+        self.key_columns = [name for key in transform.key if (name := copies.get(key, key)) is not None]
         """The source columns that are the result's key, as far as that is not computed."""
-        parts = ("", "", *program.table)
+        parts = ("", "", *transform.table)
         self.constants = {NAMESPACE: parts[-3], SCHEMA: parts[-2], TABLE: parts[-1]}
-        self.slots = len(programs.inputs)
-        self.inputs = [(i.name, i.slot[0], places[i.slot]) for i in program.inputs if not is_ours(i.name)]
+        self.slots = len(transforms.inputs)
+        self.inputs = [(i.name, i.slot[0], places[i.slot]) for i in transform.inputs if not is_ours(i.name)]
         """Columns that travel, each with the kind of its slot, and which slot it is."""
-        self.ours = [(i.name, places[i.slot]) for i in program.inputs if is_ours(i.name)]
+        self.ours = [(i.name, places[i.slot]) for i in transform.inputs if is_ours(i.name)]
         """Those that are not the table's."""
-        self.decisive = sorted(name for name in program.decisive if not is_ours(name))
+        self.decisive = sorted(name for name in transform.decisive if not is_ours(name))
         """The table's columns that decide: where they do not change, the row before an update need not go."""
-        self.key = [name for name in self.decisive if name in program.key]
+        self.key = [name for name in self.decisive if name in transform.key]
         """Those that are of the result's key."""
-        self.was = [] if self.images else [(i.name, i.slot[0], places[i.slot]) for i in program.was_inputs]
+        self.was = [] if self.images else [(i.name, i.slot[0], places[i.slot]) for i in transform.was_inputs]
         """Columns of the row before an update that travel with the row after it, where both have the same key."""
         self.declared = self._coercer.declared
-        self._fine = {i.name: i.type for i in program.inputs if i.name in self.declared and has_times(i.type)}
+        self._fine = {i.name: i.type for i in transform.inputs if i.name in self.declared and has_times(i.type)}
         """Times, and nested values with times, that may be finer than a microsecond, as expressions are not."""
         self.cut: dict[str, int] = {}
         """By column: values that expressions got without what is finer than a microsecond."""
@@ -188,7 +188,7 @@ class TransformInputEncoder:
                 values[place] = time.time_ns() // 1000
             else:
                 values[place] = str(uuid.uuid4()) if name.startswith(TAG) else random.random()  # noqa: S311  (dice)
-        emit((self.program.number, what, text, tuple(values)))
+        emit((self.transform.number, what, text, tuple(values)))
 
 
 def _differ(old: Mapping[str, bytes], row: Mapping[str, bytes], names: Iterable[str]) -> bool:

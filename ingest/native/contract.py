@@ -90,7 +90,7 @@ class SlotSpec(msgspec.Struct, frozen=True):
 class TransformInputSpec(msgspec.Struct, frozen=True):
     """The way of a table's rows to expressions."""
 
-    program: int
+    transform: int
     inputs: tuple[SlotSpec, ...]
     constants: tuple[str | None, ...]
     """By slot: the text that it has in all rows, or None."""

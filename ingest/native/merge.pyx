@@ -17,7 +17,7 @@ from ingest.native.row_encoder cimport RowEncoder
 from ingest.native.rows cimport find_key
 from ingest.native.scan cimport Field, Row, Text, is_utf8, scan_row
 from ingest.native.table cimport MAX_KEYS, Table, count_touched
-from ingest.native.transform_rows cimport AT_KEY, AT_OFFSET, AT_PROGRAM, AT_SENT, AT_TARGET, AT_TEXT, AT_WHAT
+from ingest.native.transform_rows cimport AT_KEY, AT_OFFSET, AT_TRANSFORM, AT_SENT, AT_TARGET, AT_TEXT, AT_WHAT
 from ingest.native.upserts cimport add_upsert
 from ingest.native.workspace cimport Workspace, enter, leave
 
@@ -31,8 +31,8 @@ cdef int32_t DELETE = compiled_transform.DELETE
 cdef int32_t BEFORE = compiled_transform.BEFORE
 cdef int32_t BOTH = compiled_transform.BOTH
 
-cdef enum:                    # the columns: what stayed here, the programs and masks that came back, results
-    BACK_PROGRAM = AT_SENT
+cdef enum:                    # the columns: what stayed here, the transforms and masks that came back, results
+    BACK_TRANSFORM = AT_SENT
     BACK_MASK
     FIXED
 
@@ -49,7 +49,7 @@ cdef struct RowSpan:             # the rows of one message, and those of their r
 @cython.final
 cdef class Merger:
     cdef ArrowColumns columns
-    cdef tuple encoders       # by program
+    cdef tuple encoders       # by transform
     cdef tuple targets        # of records that are ready
     cdef Py_ssize_t *places   # of those targets in the batch, or -1
     cdef long *done           # by target: so many records went there
@@ -104,7 +104,7 @@ cdef class Merger:
         cdef const ArrowColumn *columns = self.columns.columns
         key.text = text.text = NULL
         key.size = text.size = 0
-        if int_at(&columns[AT_PROGRAM], row) != -1 or not 0 <= int_at(&columns[AT_TARGET], row) < len(self.targets):
+        if int_at(&columns[AT_TRANSFORM], row) != -1 or not 0 <= int_at(&columns[AT_TARGET], row) < len(self.targets):
             return False
         if not is_null(&columns[AT_KEY], row):
             text_at(&columns[AT_KEY], row, key)
@@ -135,17 +135,17 @@ cdef class Merger:
         """Add the records of a message: returns 1, or 0 for a fallback."""
         cdef const ArrowColumn *columns = self.columns.columns
         cdef Py_ssize_t last = span.end - 1, at = span.row + last - span.first
-        cdef int32_t program = int_at(&columns[AT_PROGRAM], last)
+        cdef int32_t transform = int_at(&columns[AT_TRANSFORM], last)
         cdef RowEncoder encoder
-        if program == -1:
+        if transform == -1:
             return self.add_ready(span)
-        if not 0 <= program < len(self.encoders) or span.end - span.first > 2:
+        if not 0 <= transform < len(self.encoders) or span.end - span.first > 2:
             return 0
-        if span.row_end - span.row != span.end - span.first or self.encoders[program] is None:
+        if span.row_end - span.row != span.end - span.first or self.encoders[transform] is None:
             return 0
-        if int_at(&columns[BACK_PROGRAM], at) != program:
+        if int_at(&columns[BACK_TRANSFORM], at) != transform:
             return 0
-        encoder = <RowEncoder> self.encoders[program]
+        encoder = <RowEncoder> self.encoders[transform]
         return self.add_row(ws, span, encoder, encoder.results)
 
     cdef int add_row(self, Workspace *ws, const RowSpan *span, RowEncoder encoder, ResultRows results) except -1:
@@ -222,11 +222,11 @@ cdef class Merger:
     cdef bint is_pair(self, const RowSpan *span, int32_t what, int64_t ignored) noexcept:
         """Return whether two rows are an update and the row before it, neither of which failed."""
         cdef const ArrowColumn *columns = self.columns.columns
-        cdef int32_t program = int_at(&columns[AT_PROGRAM], span.end - 1)
+        cdef int32_t transform = int_at(&columns[AT_TRANSFORM], span.end - 1)
         return (
             what == UPDATE and int_at(&columns[AT_WHAT], span.first) == BEFORE
-            and int_at(&columns[AT_PROGRAM], span.first) == program
-            and int_at(&columns[BACK_PROGRAM], span.row) == program
+            and int_at(&columns[AT_TRANSFORM], span.first) == transform
+            and int_at(&columns[BACK_TRANSFORM], span.row) == transform
             and not long_at(&columns[BACK_MASK], span.row) & ~ignored
         )
 
@@ -273,7 +273,7 @@ def merge_results(
             if offset >= limit:
                 break
             while span.end < size and long_at(&merger.columns.columns[AT_OFFSET], span.end) == offset:
-                span.row_end += int_at(&merger.columns.columns[AT_PROGRAM], span.end) >= 0
+                span.row_end += int_at(&merger.columns.columns[AT_TRANSFORM], span.end) >= 0
                 span.end += 1
             if span.row_end > sent:
                 raise ValueError("fewer results than rows")

@@ -239,7 +239,7 @@ def _spec(encoder: TableEncoder) -> RowEncoderSpec | None:
 
 def compile_results(encoder: TableEncoder, merger: ResultMerger) -> RowEncoder | None:
     """Return what makes the records of a table of its rows and their results; None where that is the reference."""
-    if not isinstance(encoder, (UpsertEncoder, ChangeEncoder)) or encoder.sink.primary_key != merger.program.key:
+    if not isinstance(encoder, (UpsertEncoder, ChangeEncoder)) or encoder.sink.primary_key != merger.transform.key:
         return None
     spec = _spec(encoder)
     results = None if spec is None else specs.results_spec(merger)

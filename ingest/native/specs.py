@@ -240,7 +240,7 @@ def transform_input_spec(encoder: TransformInputEncoder) -> RowEncoderSpec | Non
     for name, place in encoder.ours:
         constants[place] = encoder.constants.get(name)
     transform = TransformInputSpec(
-        encoder.program.number,
+        encoder.transform.number,
         inputs=_slots(encoder.inputs, places),
         constants=tuple(constants),
         event=ours.get(EVENT, -1),
@@ -260,8 +260,8 @@ def _slots(inputs: Iterable[tuple[str, str, int]], places: Mapping[str, int]) ->
 
 
 def results_spec(merger: ResultMerger) -> ResultsSpec | None:
-    """Return how rows are made of the results of a program."""
-    if len(merger.program.outputs) > _MAX_RESULTS:
+    """Return how rows are made of the results of a transform."""
+    if len(merger.transform.outputs) > _MAX_RESULTS:
         return None
     filter_at, was_at, changeable, soft_delete, key_made, names, places, kinds, writers, columns = merger.native_form()
     results = zip(names, places, kinds.decode(), writers, strict=True)

@@ -36,7 +36,7 @@ cdef struct Fed:              # what of a change goes
 
 @cython.final
 cdef class TransformInput:
-    cdef int32_t program
+    cdef int32_t transform
     cdef int32_t insert       # what the row of an insert is
     cdef Slots inputs
     cdef Slots before         # of the row before an update, that go with the row after it

@@ -97,9 +97,9 @@ cdef class TransformInput:
         cdef Py_ssize_t size
         cdef int *moving
         cdef int i
-        if spec.program < 0 or not -1 <= spec.event < len(constants) or len(spec.decisive) > MAX_FIELDS:
-            raise ValueError("no such program or slot, or too many columns")
-        self.program, self.event, self.always_before = spec.program, spec.event, spec.always_before
+        if spec.transform < 0 or not -1 <= spec.event < len(constants) or len(spec.decisive) > MAX_FIELDS:
+            raise ValueError("no such transform or slot, or too many columns")
+        self.transform, self.event, self.always_before = spec.transform, spec.event, spec.always_before
         self.insert = UPDATE_ALONE if spec.inserts_alone else INSERT
         self.slots, self.spec = <int> len(constants), constants
         self.constants = <Text *> PyMem_Calloc(<size_t> self.slots + 1, sizeof(Text))
@@ -258,10 +258,10 @@ cdef class TransformInput:
         cdef const TableColumn *column
         cdef const Slot *slot
         cdef int i
-        put_meta(rows, rows.count + next, self.program, -1, rows.offset, what)
+        put_meta(rows, rows.count + next, self.transform, -1, rows.offset, what)
         put_text(rows, AT_TEXT, rows.count + next, row.text, <size_t> row.size)
         put_null(rows, AT_KEY, rows.count + next)
-        put_value(rows, AT_SENT, at, &self.program)
+        put_value(rows, AT_SENT, at, &self.transform)
         for i in range(self.slots):
             if self.constants[i].text == NULL:
                 put_null(rows, SLOTS + i, at)

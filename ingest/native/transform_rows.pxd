@@ -14,8 +14,8 @@ cdef struct RowColumn:        # as Arrow has it, but for truth values and validi
     size_t room               # for texts' bytes
 
 
-cdef enum:                    # what stays on this side of Spark, then what goes: the program once more, and slots
-    AT_PROGRAM
+cdef enum:                    # what stays on this side of Spark, then what goes: the transform once more, and slots
+    AT_TRANSFORM
     AT_TARGET
     AT_OFFSET
     AT_WHAT
@@ -45,5 +45,5 @@ cdef int put_text(TransformRows rows, int column, Py_ssize_t row, const char *te
 cdef void put_null(TransformRows rows, int column, Py_ssize_t row) noexcept nogil
 cdef void put_value(TransformRows rows, int column, Py_ssize_t row, const void *value) noexcept nogil
 cdef void put_meta(
-    TransformRows rows, Py_ssize_t row, int32_t program, int32_t target, int64_t offset, int32_t what
+    TransformRows rows, Py_ssize_t row, int32_t transform, int32_t target, int64_t offset, int32_t what
 ) noexcept nogil

@@ -59,10 +59,10 @@ cdef void put_value(TransformRows rows, int column, Py_ssize_t row, const void *
 
 
 cdef void put_meta(
-    TransformRows rows, Py_ssize_t row, int32_t program, int32_t target, int64_t offset, int32_t what
+    TransformRows rows, Py_ssize_t row, int32_t transform, int32_t target, int64_t offset, int32_t what
 ) noexcept nogil:
     """Put what every row has, beside its text and its key."""
-    put_value(rows, AT_PROGRAM, row, &program)
+    put_value(rows, AT_TRANSFORM, row, &transform)
     put_value(rows, AT_TARGET, row, &target)
     put_value(rows, AT_OFFSET, row, &offset)
     put_value(rows, AT_WHAT, row, &what)
@@ -225,30 +225,30 @@ cdef class TransformRows:
 
     def add_row(self, tuple meta, tuple values):
         cdef int c
-        cdef int32_t program
+        cdef int32_t transform
         if len(meta) != AT_SENT or (values and len(values) != self.columns - SLOTS):
             raise ValueError("one value for each column, or none for all slots")
         self.make_room(1)
         for c in range(AT_SENT):
             put_object(self, c, self.count, meta[c])
-        program = (<int32_t *> self.cols[AT_PROGRAM].data)[self.count]
-        if program >= 0:
-            put_value(self, AT_SENT, self.sent, &program)
+        transform = (<int32_t *> self.cols[AT_TRANSFORM].data)[self.count]
+        if transform >= 0:
+            put_value(self, AT_SENT, self.sent, &transform)
             for c in range(SLOTS, self.columns):
                 put_object(self, c, self.sent, values[c - SLOTS] if values else None)
             self.sent += 1
         self.count += 1
 
     def mark(self, int code, Py_ssize_t count):
-        cdef int32_t program = code
+        cdef int32_t transform = code
         cdef int c
         if self.busy:
             self.begin()
         if code >= 0 or count < 0:
-            raise ValueError("a mark is no program")
+            raise ValueError("a mark is no transform")
         self.make_room(count)
         for _ in range(count):
-            put_value(self, AT_SENT, self.sent, &program)
+            put_value(self, AT_SENT, self.sent, &transform)
             for c in range(SLOTS, self.columns):
                 put_null(self, c, self.sent)
             self.sent += 1

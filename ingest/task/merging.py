@@ -69,14 +69,14 @@ class ChunkMerger:
     """The merging of a task's chunks, native and reference."""
 
     def __init__(
-        self, programs: CompiledTransforms, state: WorkerState, limit: RejectLimit, result: TaskResult
+        self, transforms: CompiledTransforms, state: WorkerState, limit: RejectLimit, result: TaskResult
     ) -> None:
-        """`programs`: those that the rows went to."""
+        """`transforms`: those that the rows went to."""
         standard = state.setup.inference.reading.standard
-        self._mergers = {p.number: ResultMerger(programs, p, standard) for p in programs.of.values()}
+        self._mergers = {p.number: ResultMerger(transforms, p, standard) for p in transforms.of.values()}
         self._targets: list[Target] = []
         """Destinations of ready-made records, each with the changes that are done then, by their numbers."""
-        self._native = NativeMerge(programs, self._mergers, state, result)
+        self._native = NativeMerge(transforms, self._mergers, state, result)
         self._rows = RowResults(self._mergers, state.results, result)
         self._state = state
         self._limit = limit
@@ -90,7 +90,7 @@ class ChunkMerger:
         """Return what becomes of a chunk from the offset `first` on. Raises IngestError."""
         out = MergedChunk()
         rejects = deque(sorted(manifest.rejects, key=lambda reject: reject.at))
-        offsets, programs, size = retained.offsets, retained.programs, retained.size
+        offsets, transforms, size = retained.offsets, retained.transforms, retained.size
         for_native = native.BUILT and results.simple
         index = row = 0
         left = not for_native
@@ -104,12 +104,12 @@ class ChunkMerger:
                 continue
             stop, stop_row = index, row
             while stop < size and offsets[stop] == at:
-                stop_row += programs[stop] >= 0
+                stop_row += transforms[stop] >= 0
                 stop += 1
             if at < first:
                 index, row = stop, stop_row
                 continue
-            if not left and self._native.supports(programs[index]):
+            if not left and self._native.supports(transforms[index]):
                 limit = rejects[0].at if rejects else NEVER
                 index, row = self._native.merge(retained, results, self._targets, index, row, limit, out.parts)
                 left = index < size and offsets[index] < limit
@@ -151,22 +151,22 @@ class ChunkMerger:
         failure: Failure | None = None
         try:
             for i in rows:
-                program = retained.programs[i]
-                if program == READY:
+                transform = retained.transforms[i]
+                if transform == READY:
                     to, changes = self._targets[retained.targets[i]]
                     records.append((to, retained.keys[i], retained.texts[i]))
                     done += changes
                     continue
                 number, failed, values = results.row(row)
-                if number != program:
-                    raise lost(f"a row of program {program}")
+                if number != transform:
+                    raise lost(f"a row of transform {transform}")
                 row += 1
                 text, event = retained.texts[i], retained.events[i]
                 assert text is not None
                 try:
-                    self._rows.apply(program, event, text, values, failed, records)
+                    self._rows.apply(transform, event, text, values, failed, records)
                 except ExpressionFailed as exc:
-                    failure = self._rows.failure(program, event, exc.slot, text)
+                    failure = self._rows.failure(transform, event, exc.slot, text)
                     raise
         except RowError as exc:
             del records[length:]
@@ -174,7 +174,7 @@ class ChunkMerger:
             for table, encoder in compiled.items():  # also one that was made for this message
                 encoder.inserted, encoder.updated, encoder.deleted = counted.get(table, (0, 0, 0))
             of = next(
-                (self._mergers[p].program.table for p in retained.programs[rows.start : rows.stop] if p >= 0), None
+                (self._mergers[p].transform.table for p in retained.transforms[rows.start : rows.stop] if p >= 0), None
             )
             return Reject(exc.code, str(exc), of, failure)
         for table, kind in done:
@@ -186,21 +186,21 @@ class NativeMerge:
     """Native encoders of rows and their results."""
 
     def __init__(
-        self, programs: CompiledTransforms, mergers: dict[int, ResultMerger], state: WorkerState, result: TaskResult
+        self, transforms: CompiledTransforms, mergers: dict[int, ResultMerger], state: WorkerState, result: TaskResult
     ) -> None:
-        """`mergers`: by the number of a program."""
-        self._programs = programs
+        """`mergers`: by the number of a transform."""
+        self._transforms = transforms
         self._mergers = mergers
         self._encoders = state.results
         self._result = result
         self._tables: list[RowEncoder | None] = []
-        """By program: the encoder of its rows."""
+        """By transform: the encoder of its rows."""
         self._asked: set[int] = set()
-        """Programs whose encoders were asked for."""
+        """Transforms whose encoders were asked for."""
 
-    def supports(self, program: int) -> bool:
-        """Return whether native code may take rows of a program, as far as that is known."""
-        return program not in self._asked or self._tables[program] is not None
+    def supports(self, transform: int) -> bool:
+        """Return whether native code may take rows of a transform, as far as that is known."""
+        return transform not in self._asked or self._tables[transform] is not None
 
     def merge(
         self,
@@ -230,19 +230,19 @@ class NativeMerge:
             for target, count in done.items():
                 for table, kind in targets[target][1]:
                     count_change(self._result, table, kind, count)
-            if stop == retained.size or not self._prepare(retained.programs[stop]):
+            if stop == retained.size or not self._prepare(retained.transforms[stop]):
                 return stop, row
             start = stop
 
-    def _prepare(self, program: int) -> bool:
-        """Return whether native code can take a program's rows from now on, and could not before."""
-        if program < 0 or program in self._asked:
+    def _prepare(self, transform: int) -> bool:
+        """Return whether native code can take a transform's rows from now on, and could not before."""
+        if transform < 0 or transform in self._asked:
             return False
-        self._asked.add(program)
-        merger = self._mergers[program]
-        self._tables += [None] * (program + 1 - len(self._tables))
-        self._tables[program] = self._encoders.native_of(merger.program.table, self._programs, merger)
-        return self._tables[program] is not None
+        self._asked.add(transform)
+        merger = self._mergers[transform]
+        self._tables += [None] * (transform + 1 - len(self._tables))
+        self._tables[transform] = self._encoders.native_of(merger.transform.table, self._transforms, merger)
+        return self._tables[transform] is not None
 
 
 def count_change(result: TaskResult, table: TableId, kind: Kind, count: int) -> None:

@@ -30,7 +30,7 @@ class RowResults:
     """The encoding of rows with their results. A row before an update waits for the row after it."""
 
     def __init__(self, mergers: Mapping[int, ResultMerger], encoders: ResultEncoders, result: TaskResult) -> None:
-        """`mergers`: by the number of a program."""
+        """`mergers`: by the number of a transform."""
         self._mergers = mergers
         self._encoders = encoders
         self._result = result
@@ -55,7 +55,7 @@ class RowResults:
         before, self._before = self._before, None
         if event & BOTH:
             before = merger.was(text, values, failed)
-        encoder = self._encoders.of(merger.program.table)
+        encoder = self._encoders.of(merger.transform.table)
         # What a delete does not carry, or the filter said then, is unknown: the row may have been there
         unknown = merger.changeable or (partial and not merger.decides(text))
         passes = (what == DELETE and unknown) or merger.passes(values, failed)
@@ -69,7 +69,7 @@ class RowResults:
                 return
             row = merger.row(text, values, failed, partial=partial)
             if what == DELETE:
-                if merger.program.soft_delete:
+                if merger.transform.soft_delete:
                     encoder.upsert(Kind.INSERT, None, row, None, None, emit)
                 else:
                     encoder.delete(row, None, None, emit)
@@ -82,7 +82,7 @@ class RowResults:
             else:
                 encoder.upsert(Kind.INSERT if what == INSERT else Kind.UPDATE, None, row, None, None, emit)
         except (Drift, KeyChanged) as exc:
-            msg = f"a result of {merger.program.table} does not fit the schema that was made for it"
+            msg = f"a result of {merger.transform.table} does not fit the schema that was made for it"
             raise InternalError(msg, "please report this with the transform and the table's columns") from exc
 
     def failure(self, number: int, event: int, slot: str, text: bytes) -> Failure:

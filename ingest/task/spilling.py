@@ -67,7 +67,7 @@ class SpillStage:
 
     def __init__(
         self,
-        programs: CompiledTransforms,
+        transforms: CompiledTransforms,
         rows: Rows,
         store: SpillStore,
         encoders: RecordEncoders,
@@ -77,7 +77,7 @@ class SpillStage:
         result: TaskResult,
     ) -> None:
         """`rows`: where rows are collected, also by native encoders; `left_out`, `positions`: see `WriteStage`."""
-        self._programs = programs
+        self._transforms = transforms
         self._rows = rows
         self._store = store
         self._encoders = encoders
@@ -149,8 +149,8 @@ class SpillStage:
             for j in range(first, end):
                 record: Any = part.records[j]
                 if len(record) == _FED:
-                    program, event, text, values = record
-                    self._rows.add((program, -1, at, event, text, None), values)
+                    transform, event, text, values = record
+                    self._rows.add((transform, -1, at, event, text, None), values)
                 else:
                     to, key, value = record
                     done = self._done(part.changes[i]) if j == end - 1 else ()
@@ -159,7 +159,7 @@ class SpillStage:
 
     def _done(self, change: Any) -> tuple[tuple[TableId, Kind], ...]:  # noqa: ANN401  (a change, or a list of them)
         changes: list[Change] = change if type(change) is list else [change]
-        return tuple((c[0], c[1]) for c in changes if c[0] not in self._programs.of)
+        return tuple((c[0], c[1]) for c in changes if c[0] not in self._transforms.of)
 
 
 def _add_offsets(offsets: list[range], messages: Sequence[Record], start: int, stop: int) -> None:

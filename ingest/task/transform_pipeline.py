@@ -37,20 +37,22 @@ class TransformReadStage:
     """The first half of a task with transforms: reads, decodes and encodes, and leaves the rest to the second half."""
 
     def __init__(
-        self, task: Task, programs: CompiledTransforms, store: SpillStore, result: TaskResult, deadline: float
+        self, task: Task, transforms: CompiledTransforms, store: SpillStore, result: TaskResult, deadline: float
     ) -> None:
         """`deadline`: see `ShardTask`. Raises IngestError."""
         state = worker.state_for(task)
         setup, encoders = state.setup, state.records
-        encoders.send_to_expressions(programs)
+        encoders.send_to_expressions(transforms)
         self._positions = dict(result.positions)
         limit = RejectLimit(task.tolerated, result, ignore_decode=setup.source.format.ignore_parse_errors)
-        rows = rows_of(layout(programs))
+        rows = rows_of(layout(transforms))
         native = None
         if encoders.native is not None and isinstance(rows, NativeRows):
             native = NativeToRows(encoders, rows)
         self._source = SourceSide(task, state, native, limit, result, deadline, marked=True)
-        self._spill = SpillStage(programs, rows, store, encoders, limit, setup.source.left_out, self._positions, result)
+        self._spill = SpillStage(
+            transforms, rows, store, encoders, limit, setup.source.left_out, self._positions, result
+        )
         self._counters = EncoderCounters(encoders.cache, encoders.native, result)
         self._result = result
 
@@ -86,17 +88,17 @@ class TransformWriteStage:
     It owns the transaction: positions, rejects and what was observed come from the first half with each chunk.
     """
 
-    def __init__(self, task: Task, programs: CompiledTransforms, store: SpillStore, result: TaskResult) -> None:
-        """`programs`: those that the rows went to. Raises IngestError."""
+    def __init__(self, task: Task, transforms: CompiledTransforms, store: SpillStore, result: TaskResult) -> None:
+        """`transforms`: those that the rows went to. Raises IngestError."""
         self._task = task
-        self._programs = programs
+        self._transforms = transforms
         self._store = store
         self._state = state = worker.state_for(task)
         setup, writer, letters = state.setup, state.clients.writer(), state.clients.letters()
         self._writer = writer
         self._positions = dict(result.positions)
         limit = RejectLimit(task.tolerated, result, ignore_decode=setup.source.format.ignore_parse_errors)
-        self._merger = ChunkMerger(programs, state, limit, result)
+        self._merger = ChunkMerger(transforms, state, limit, result)
         self._rejects = Rejects(setup, limit, letters, len(state.schemas.sources), result)
         counters = EncoderCounters(state.results.cache, None, result)
         self._committer = Committer(writer, letters, None, counters, self._positions, result)
@@ -110,7 +112,7 @@ class TransformWriteStage:
             ended = False
             while returned.wait():
                 spilled = self._store.take()
-                results = Results(returned.take(spilled.sent), self._programs.results, told=self._programs.told)
+                results = Results(returned.take(spilled.sent), self._transforms.results, told=self._transforms.told)
                 returned.take(spilled.padding)
                 if isinstance(spilled.content, TaskResult):
                     self._take_over(spilled.content)
@@ -173,14 +175,14 @@ class TransformWriteStage:
             self._positions[split] = max(self._positions[split], position)
 
 
-def run_read_stage(task: Task, programs: CompiledTransforms, store: SpillStore) -> Generator[pa.RecordBatch]:
+def run_read_stage(task: Task, transforms: CompiledTransforms, store: SpillStore) -> Generator[pa.RecordBatch]:
     """Do the first half of a task; yields the rows for expressions. The second half is told of what fails."""
     result, watch = TaskResult.begun(task), Stopwatch()
     with attempt(result):
-        yield from TransformReadStage(task, programs, store, result, watch.started + task.seconds).batches()
+        yield from TransformReadStage(task, transforms, store, result, watch.started + task.seconds).batches()
     watch.stop(result)
     result.counts = {}  # what is written is counted where it is written
-    rows = rows_of(layout(programs))
+    rows = rows_of(layout(transforms))
     rows.mark(MARK)
     retained, batch = rows.take()
     store.put(Spilled(result, retained, sent=0, padding=1))
@@ -188,7 +190,7 @@ def run_read_stage(task: Task, programs: CompiledTransforms, store: SpillStore) 
 
 
 def run_write_stage(
-    task: Task, programs: CompiledTransforms, store: SpillStore, batches: Iterable[pa.RecordBatch]
+    task: Task, transforms: CompiledTransforms, store: SpillStore, batches: Iterable[pa.RecordBatch]
 ) -> TaskResult:
     """Do the second half of a task with what came back from Spark; returns the task's result.
 
@@ -197,7 +199,7 @@ def run_write_stage(
     result, watch, returned = TaskResult.begun(task), Stopwatch(), ReturnedRows(batches)
     try:
         with attempt(result):
-            TransformWriteStage(task, programs, store, result).run(returned)
+            TransformWriteStage(task, transforms, store, result).run(returned)
         for _ in returned.rest():  # or Spark would end this worker
             store.clear()
     finally:

@@ -81,7 +81,7 @@ class RecordEncoders:
     def __init__(self, setup: Setup) -> None:
         """Compile nothing yet."""
         self._setup = setup
-        self._programs: CompiledTransforms | None = None
+        self._transforms: CompiledTransforms | None = None
         self.cache = EncoderCache(setup.sink.encoder, setup.inference)
         self.targets = TargetTable()
         """Numbers of destinations, for records that pass expressions by."""
@@ -94,15 +94,15 @@ class RecordEncoders:
         source, decodes = self._setup.source, not decoded_in_python(self._setup)
         return NativeEncoders(source.format, self.cache, targets, source.extra, decodes=decodes)
 
-    def send_to_expressions(self, programs: CompiledTransforms) -> None:
-        """Make rows that a transform changes into rows for Spark from here on, by these programs."""
-        if self._programs is programs:
+    def send_to_expressions(self, transforms: CompiledTransforms) -> None:
+        """Make rows that a transform changes into rows for Spark from here on, by these transforms."""
+        if self._transforms is transforms:
             return
-        self._programs = programs
+        self._transforms = transforms
         setup = self._setup
         upserts = setup.source.upserts and not setup.changelog
         self.cache.transform_input = lambda table, source: TransformInputEncoder(
-            programs, table, source, setup.inference, images=setup.sink.changelog, upserts=upserts
+            transforms, table, source, setup.inference, images=setup.sink.changelog, upserts=upserts
         )
         self.cache.renew(self.cache.schemas, None)
         self.renew_targets()
@@ -129,12 +129,12 @@ class ResultEncoders:
         """Return the encoder of a table."""
         return self.cache.compiled.get(table) or self.cache.find(table)
 
-    def native_of(self, table: TableId, programs: CompiledTransforms, merger: ResultMerger) -> RowEncoder | None:
+    def native_of(self, table: TableId, transforms: CompiledTransforms, merger: ResultMerger) -> RowEncoder | None:
         """Return the native encoder of a table; None if native code cannot write its rows."""
         encoder = self.of(table)
         known = self._native.get(table)
-        if known is None or known[0] is not encoder or known[1] is not programs:
-            known = self._native[table] = (encoder, programs, native.compile_results(encoder, merger))
+        if known is None or known[0] is not encoder or known[1] is not transforms:
+            known = self._native[table] = (encoder, transforms, native.compile_results(encoder, merger))
         return known[2]
 
 

@@ -30,11 +30,11 @@ class LocalTransformRunner:
 
     def run(self, tasks: Sequence[Task], schemas: Schemas) -> list[TaskResult]:
         """Run one task after the other."""
-        programs = self._compiler.programs(schemas.sources)
+        transforms = self._compiler.transforms(schemas.sources)
         out = []
         for task in tasks:
             with tempfile.TemporaryDirectory() as folder:
-                rows = pa.Table.from_batches(run_read_stage(task, programs, SpillStore(Path(folder))))
-                results = self._compiler.results(programs, self._compiler.spark.createDataFrame(rows))
-                out.append(run_write_stage(task, programs, SpillStore(Path(folder)), results.toArrow().to_batches()))
+                rows = pa.Table.from_batches(run_read_stage(task, transforms, SpillStore(Path(folder))))
+                results = self._compiler.results(transforms, self._compiler.spark.createDataFrame(rows))
+                out.append(run_write_stage(task, transforms, SpillStore(Path(folder)), results.toArrow().to_batches()))
         return self._explainer.explain(out)

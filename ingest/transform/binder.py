@@ -50,7 +50,7 @@ class Binder:
         self.expressions = ExpressionBinder(analyser, source, self.errors, templates=templates)
 
     def compile(self, number: int) -> CompiledRule:
-        """Return the rule's program, with this number, and its SQL. Raise TransformError."""
+        """Return the rule's transform, with this number, and its SQL. Raise TransformError."""
         rule, expressions = self.rule, self.expressions
         items = rule.projection
         known = [column.name for column in self.source.columns]
@@ -101,12 +101,12 @@ class Binder:
             if was_inputs:
                 was = replace(passes, slot=next_slot(counts, types.BOOLEAN))
                 results[was.slot] = f"CAST({sql} AS BOOLEAN)"
-        program = CompiledTransform(
+        transform = CompiledTransform(
             number, self.table, tuple(expressions.inputs.values()), tuple(outputs), passes,
             None if as_they_come else tuple(order), frozenset(decisive), schema.primary_key, rule.soft_delete,
             was, was_inputs,
         )  # fmt: skip
-        return CompiledRule(program, schema, results, tuple(expressions.called.values()), tuple(expressions.literals))
+        return CompiledRule(transform, schema, results, tuple(expressions.called.values()), tuple(expressions.literals))
 
     def project(self, known: Sequence[str]) -> dict[str, str]:
         """Compute those result columns that are not copies, and return the texts of their expressions by name.

@@ -50,7 +50,7 @@ class UdfCall:
 class CompiledRule:
     """Result of binding a rule to a table."""
 
-    program: CompiledTransform
+    transform: CompiledTransform
     schema: TableSchema
     results: dict[str, str]
     """SQL of each result, by its slot."""

@@ -1,6 +1,6 @@
-"""Compiler of rules to programs, and of all programs to one Spark plan. It runs on the driver.
+"""Compiler of rules to transforms, and of all transforms to one Spark plan. It runs on the driver.
 
-In: rules and the schemas of tables. Out: a program for each table, and a DataFrame between the two Python stages.
+In: rules and the schemas of tables. Out: a transform for each table, and a DataFrame between the two Python stages.
 Spark's own parser finds the names of columns in an expression; the module `binder` replaces them.
 """
 
@@ -71,14 +71,14 @@ class TransformCompiler:
         rule = self._rule_of(table)
         return None if rule is None else self._compile(rule, table, source).schema
 
-    def programs(self, sources: Mapping[TableId, SourceTable]) -> CompiledTransforms:
-        """Return the programs of all tables whose rows a rule changes."""
+    def transforms(self, sources: Mapping[TableId, SourceTable]) -> CompiledTransforms:
+        """Return the transforms of all tables whose rows a rule changes."""
         made = [
             self._compile(rule, table, source.schema)
             for table, source in sources.items()
             if source.output is not None and (rule := self._rule_of(table)) is not None
         ]
-        return together((one.program for one in made), told=any(one.called for one in made))
+        return together((one.transform for one in made), told=any(one.called for one in made))
 
     def _rule_of(self, table: TableId) -> TransformRule | None:
         if table not in self._rule:
@@ -107,8 +107,8 @@ class TransformCompiler:
             made = Binder(self._analyser, rule, table, source, templates=True).compile(number)
             if not made.literals:
                 return made
-            program = made.program
-            involved = [*(given.type for given in program.inputs), *(output.type for output in program.outputs)]
+            transform = made.transform
+            involved = [*(given.type for given in transform.inputs), *(output.type for output in transform.outputs)]
             if not any("decimal" in sql_name(data_type) for data_type in involved):
                 return made
         return Binder(self._analyser, rule, table, source, templates=False).compile(number)
@@ -139,16 +139,16 @@ class TransformCompiler:
 
     # -- all tables --------------------------------------------------------------------------------------------------
 
-    def frame(self, programs: CompiledTransforms, tasks: int, read: Stage, write: Stage) -> DataFrame:
+    def frame(self, transforms: CompiledTransforms, tasks: int, read: Stage, write: Stage) -> DataFrame:
         """Return the plan of a batch: the first Python stage, all expressions, the second Python stage.
 
         `tasks` is the number of partitions.
         """
-        return self._plan.frame(programs, self._active(programs), tasks, read, write)
+        return self._plan.frame(transforms, self._active(transforms), tasks, read, write)
 
-    def results(self, programs: CompiledTransforms, fed: DataFrame) -> DataFrame:
+    def results(self, transforms: CompiledTransforms, fed: DataFrame) -> DataFrame:
         """Return all expressions over the rows of all tables, with marks for expressions that failed."""
-        return self._plan.results(programs, self._active(programs), fed)
+        return self._plan.results(transforms, self._active(transforms), fed)
 
-    def _active(self, programs: CompiledTransforms) -> list[CompiledRule]:
-        return [made for made in self._made.values() if programs.of.get(made.program.table) == made.program]
+    def _active(self, transforms: CompiledTransforms) -> list[CompiledRule]:
+        return [made for made in self._made.values() if transforms.of.get(made.transform.table) == made.transform]

@@ -24,11 +24,11 @@ def check_key(
     The result of any function may depend on the type of its argument. So no column that a key is computed from may get
     another type, unless the expression takes it as text.
     """
-    known = {output.name: output.type for output in before.program.outputs if output.copy_of is None}
+    known = {output.name: output.type for output in before.transform.outputs if output.copy_of is None}
     types_were = {column.name: column.type for column in was.columns}
     types_are = {column.name: column.type for column in now.columns}
-    for output in after.program.outputs:
-        if output.name not in after.program.key or output.copy_of is not None or output.name not in known:
+    for output in after.transform.outputs:
+        if output.name not in after.transform.key or output.copy_of is not None or output.name not in known:
             continue
         moved = [(name, types_were[name], types_are[name]) for name in sorted(output.needs & types_were.keys())]
         moved = [step for step in moved if not _is_steady(*step[1:], as_text=step[0] in output.as_texts)]
@@ -36,7 +36,7 @@ def check_key(
             moved = [(output.name, known[output.name], output.type)]
         for name, old, new in moved[:1]:
             msg = (
-                f"{rule.place}, table {show(after.program.table)}: the key column {output.name!r} is computed by "
+                f"{rule.place}, table {show(after.transform.table)}: the key column {output.name!r} is computed by "
                 f"{output.text}, and {name!r} was {types.name(old)} and is now {types.name(new)}: rows that were "
                 "written before could get other keys"
             )

@@ -1,7 +1,7 @@
 """Rows of a chunk, column by column: the columns that stay on this side of Spark, and those that go to expressions.
 
 In: the columns that every row has, and the values of its slots. Out: columns that stay, and an Arrow batch of the rows
-that have a program, with their slots: natively where that was built, in Python otherwise.
+that have a transform, with their slots: natively where that was built, in Python otherwise.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from ingest.native.transform_rows import Parts
 
 META: Final = (pa.int32(), pa.int32(), pa.int64(), pa.int32(), pa.binary(), pa.binary())
-"""The columns of every row: program (`READY` if it has none), target, offset, event, text, key."""
+"""The columns of every row: transform (`READY` if it has none), target, offset, event, text, key."""
 READY: Final = -1
-"""In the place of a program's number: a record that is ready to be written."""
+"""In the place of a transform's number: a record that is ready to be written."""
 MARK: Final = -2
 """A row that only says that a chunk ends."""
-PROGRAM: Final = "_program"
+TRANSFORM: Final = "_transform"
 BATCH_ROWS: Final = 10_000
 """Spark hands rows on when it has so many."""
 _SLOTS: Final = {"s": pa.string(), "l": pa.int64(), "d": pa.float64(), "b": pa.bool_()}
@@ -37,19 +37,19 @@ RetainedColumns: TypeAlias = "tuple[int, list[Parts]]"
 """How many rows, and the columns of `META`, each as Arrow has it: validity, offsets, data."""
 
 
-def layout(programs: CompiledTransforms) -> pa.Schema:
+def layout(transforms: CompiledTransforms) -> pa.Schema:
     """Return the schema of the rows that go to expressions."""
-    return pa.schema([(PROGRAM, pa.int32()), *((slot, _SLOTS[slot[0]]) for slot in programs.inputs)])
+    return pa.schema([(TRANSFORM, pa.int32()), *((slot, _SLOTS[slot[0]]) for slot in transforms.inputs)])
 
 
 class Rows(Protocol):
-    """Rows of a chunk while it is read. Each stays here; one that has a program also goes to expressions."""
+    """Rows of a chunk while it is read. Each stays here; one that has a transform also goes to expressions."""
 
     def add(self, meta: tuple[Any, ...], values: tuple[Any, ...]) -> None:
         """Add a row: the values of `META`, and those of all slots, or of none."""
 
     def mark(self, code: int, count: int = 1) -> None:
-        """Add rows that only go, with this in the place of a program."""
+        """Add rows that only go, with this in the place of a transform."""
 
     def size(self) -> tuple[int, int]:
         """Return how many rows go, and how many bytes the texts have that stay."""
@@ -75,7 +75,7 @@ class ReferenceRows:
             self._go.append((meta[0], *(values or self._nothing)))
 
     def mark(self, code: int, count: int = 1) -> None:
-        """Add rows that only go, with this in the place of a program."""
+        """Add rows that only go, with this in the place of a transform."""
         self._go += [(code, *self._nothing)] * count
 
     def size(self) -> tuple[int, int]:
@@ -115,7 +115,7 @@ class NativeRows:
         self.native.add(meta, values)
 
     def mark(self, code: int, count: int = 1) -> None:
-        """Add rows that only go, with this in the place of a program."""
+        """Add rows that only go, with this in the place of a transform."""
         self.native.mark(code, count)
 
     def size(self) -> tuple[int, int]:
@@ -165,7 +165,7 @@ class RetainedRows:
         self.size, columns = retained
         self.columns = [(0, *parts) for parts in columns]
         """The same for native code: each column with the index where its values begin."""
-        self.programs, self.targets = _whole(columns[0], "i"), _whole(columns[1], "i")
+        self.transforms, self.targets = _whole(columns[0], "i"), _whole(columns[1], "i")
         self.offsets, self.events = _whole(columns[2], "q"), _whole(columns[3], "i")
         self.texts, self.keys = Texts(columns[4]), Texts(columns[5])
 
@@ -175,7 +175,7 @@ def _whole(parts: Parts, kind: Literal["i", "q"]) -> Sequence[int]:
 
 
 class Results:
-    """The rows of a chunk that came back: program, masks of failures, results, and messages of functions."""
+    """The rows of a chunk that came back: transform, masks of failures, results, and messages of functions."""
 
     def __init__(self, batch: pa.RecordBatch, results: Sequence[str], *, told: bool) -> None:
         """`results`: the slots of the results; `told`: whether functions say something. Raises InternalError."""
@@ -184,7 +184,7 @@ class Results:
         self.size = batch.num_rows
         self._said = columns.pop() if told else None
         first = len(columns) - len(results)
-        self._programs, *self._masks = columns[:first]
+        self._transforms, *self._masks = columns[:first]
         self._values = columns[first:]
         self.kinds = bytes(_KINDS[column.type] for column in self._values)
         """The kinds of the results, for native code."""
@@ -197,16 +197,16 @@ class Results:
         return len(self._masks) == 1
 
     def columns(self) -> list[tuple[int, Any, Any, Any]]:
-        """Return program, mask and results, for native code."""
-        return [_given(column) for column in (self._programs, *self._masks, *self._values)]
+        """Return transform, mask and results, for native code."""
+        return [_given(column) for column in (self._transforms, *self._masks, *self._values)]
 
     def row(self, row: int) -> tuple[int, int, list[Any]]:
-        """Return the program of a row, which has to be that of the row that went; its failures; its results.
+        """Return the transform of a row, which has to be that of the row that went; its failures; its results.
 
         Raises RowError.
         """
         self._asked += 1
-        columns = (self._programs, *self._masks, *self._values)
+        columns = (self._transforms, *self._masks, *self._values)
         if self._asked == _FEW:
             with suppress(UnicodeDecodeError):
                 self._lists = [column.to_pylist() for column in columns]
@@ -241,7 +241,7 @@ def _check(batch: pa.RecordBatch, results: Sequence[str], *, told: bool) -> None
     if batch.schema.types != expected:
         wrong = f"columns of {', '.join(map(str, batch.schema.types))} instead of {', '.join(map(str, expected))}"
     elif any(column.null_count for column in batch.columns[: 1 + masks]):
-        wrong = "a row without its program or its marks"
+        wrong = "a row without its transform or its marks"
     else:
         try:
             batch.validate()

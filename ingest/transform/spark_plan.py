@@ -14,7 +14,7 @@ from pyspark.sql.functions import expr
 
 from ingest.encode.compiled_transform import MARKS
 from ingest.spark.jvm import jvm_of, parser_of
-from ingest.transform.rows import PROGRAM
+from ingest.transform.rows import TRANSFORM
 from ingest.transform.slot_sql import SLOT_TYPES, literal_type, quoted
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ LAST: Final = "_said"
 """Column after all results with the errors of user-defined functions. It exists only where there are such functions."""
 Stage: TypeAlias = "Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]"
 FORM: Final = "_form"
-"""Column with the number of the row's form. Programs that differ only in their literals are one form."""
+"""Column with the number of the row's form. Transforms that differ only in their literals are one form."""
 STAGE: Final = "INGEST_STAGE"
 
 
@@ -43,37 +43,37 @@ class SparkPlan:
         self._analyser = analyser
 
     def frame(
-        self, programs: CompiledTransforms, active: Iterable[CompiledRule], tasks: int, read: Stage, write: Stage
+        self, transforms: CompiledTransforms, active: Iterable[CompiledRule], tasks: int, read: Stage, write: Stage
     ) -> DataFrame:
         """Return the plan of a batch: the first Python stage, all expressions, the second Python stage.
 
         `tasks` is the number of partitions.
         """
-        slots = "".join(f", {slot} {SLOT_TYPES[slot[0]]}" for slot in programs.inputs)
+        slots = "".join(f", {slot} {SLOT_TYPES[slot[0]]}" for slot in transforms.inputs)
         environment = self._analyser.spark.sparkContext.environment
         try:
             # Each stage has its own workers: they import their modules before the fork, and keep their Kafka clients
             environment[STAGE] = "1"
-            fed = self._analyser.spark.range(0, tasks, 1, tasks).mapInArrow(read, f"{PROGRAM} int{slots}")
+            fed = self._analyser.spark.range(0, tasks, 1, tasks).mapInArrow(read, f"{TRANSFORM} int{slots}")
             environment[STAGE] = "3"
-            computed = self.results(programs, active, fed)
+            computed = self.results(transforms, active, fed)
             environment[STAGE] = "2"
             return computed.mapInArrow(write, "outcome binary")
         finally:
             environment.pop(STAGE, None)
 
-    def results(self, programs: CompiledTransforms, active: Iterable[CompiledRule], fed: DataFrame) -> DataFrame:
+    def results(self, transforms: CompiledTransforms, active: Iterable[CompiledRule], fed: DataFrame) -> DataFrame:
         """Return all expressions over the rows of all tables, with marks for expressions that failed.
 
-        Programs that compute the same are one form. The plan has as many expressions as there are forms, not as tables.
+        Transforms that compute the same are one form. The plan has an expression for each form, not for each table.
         """
-        if not programs.results:
-            return fed.selectExpr(PROGRAM, "0L AS _failed0")
+        if not transforms.results:
+            return fed.selectExpr(TRANSFORM, "0L AS _failed0")
         forms: dict[tuple[Any, ...], list[CompiledRule]] = {}
         for made in active:
             forms.setdefault((*sorted(made.results.items()), *made.called), []).append(made)
         fed = fed.selectExpr("*", *self._constants(list(forms.values())))
-        by_slot: dict[str, list[tuple[int, str]]] = {slot: [] for slot in programs.results}
+        by_slot: dict[str, list[tuple[int, str]]] = {slot: [] for slot in transforms.results}
         called: dict[tuple[int, str], list[tuple[int, UdfCall]]] = {}
         for number, (made, *_) in enumerate(forms.values()):
             for slot, text in made.results.items():
@@ -85,36 +85,39 @@ class SparkPlan:
             columns = {column: of for (at, column), of in called.items() if at == layer}
             fed = self._with_calls(fed, columns)
             said += [f"{column}.e" for column in columns]
-        guarded = [self._guarded(slot, by_slot[slot]) for slot in programs.results]
+        guarded = [self._guarded(slot, by_slot[slot]) for slot in transforms.results]
         last = [expr(f"CONCAT_WS('; ', {', '.join(said)})").alias(LAST)] if said else []
-        marked = fed.select(PROGRAM, *guarded, *last)
-        values = [f"{slot}.v AS {slot}" for slot in programs.results]
+        marked = fed.select(TRANSFORM, *guarded, *last)
+        values = [f"{slot}.v AS {slot}" for slot in transforms.results]
         masks = []
-        for first in range(0, len(programs.results), MARKS):
-            some = programs.results[first : first + MARKS]
+        for first in range(0, len(transforms.results), MARKS):
+            some = transforms.results[first : first + MARKS]
             marks = "+".join(f"IF({slot} IS NULL, {1 << i}L, 0L)" for i, slot in enumerate(some))
-            masks.append(f"IF(_program < 0, 0L, {marks}) AS _failed{first // MARKS}")
-        return marked.selectExpr(PROGRAM, *masks, *values, *([LAST] if said else []))
+            masks.append(f"IF(_transform < 0, 0L, {marks}) AS _failed{first // MARKS}")
+        return marked.selectExpr(TRANSFORM, *masks, *values, *([LAST] if said else []))
 
     @staticmethod
     def _constants(forms: Sequence[Sequence[CompiledRule]]) -> list[str]:
-        """Return columns that depend only on a row's program: the number of its form, and its literals."""
-        size = 1 + max(made.program.number for of in forms for made in of)
+        """Return columns that depend only on a row's transform: the number of its form, and its literals."""
+        size = 1 + max(made.transform.number for of in forms for made in of)
         numbers: list[Any] = [-1] * size
         literals: dict[str, list[Any]] = {}
         for number, of in enumerate(forms):
             for made in of:
-                numbers[made.program.number] = number
+                numbers[made.transform.number] = number
                 for name, value in made.literals:
-                    literals.setdefault(name, [None] * size)[made.program.number] = value
+                    literals.setdefault(name, [None] * size)[made.transform.number] = value
 
         def looked_up(values: list[Any], kind: str) -> str:
             # One JSON text is parsed once by Spark; an array of literals would be as many expressions to parse
-            return f"get(from_json('{quoted(json.dumps(values))}', 'array<{kind}>'), _program)"
+            return f"get(from_json('{quoted(json.dumps(values))}', 'array<{kind}>'), _transform)"
 
-        form = "IF(_program < 0, -1, 0)" if len(forms) == 1 else f"IF(_program < 0, -1, {looked_up(numbers, 'int')})"
+        form = (
+            "IF(_transform < 0, -1, 0)" if len(forms) == 1 else f"IF(_transform < 0, -1, {looked_up(numbers, 'int')})"
+        )
         made_of = {
-            name: f"IF(_program < 0, NULL, {looked_up(texts, literal_type(name))})" for name, texts in literals.items()
+            name: f"IF(_transform < 0, NULL, {looked_up(texts, literal_type(name))})"
+            for name, texts in literals.items()
         }
         return [f"{form} AS {FORM}", *(f"{text} AS {name}" for name, text in made_of.items())]
 

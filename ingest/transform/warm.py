@@ -43,15 +43,15 @@ def warm(session: Session) -> None:
     rule = TransformRule(0, "warm", projection(_PROJECTION), condition("id >= 0 AND s LIKE 'w%'"))
     compiler = TransformCompiler([rule], "UTC", session.sql)
     output = compiler.shape(_TABLE, _SCHEMA)
-    programs = compiler.programs({_TABLE: SourceTable(_SCHEMA, (_TABLE,), key_from_message=False, output=output)})
-    session.run_frame(compiler.frame(programs, 1, _fed(programs), _drained), "")
+    transforms = compiler.transforms({_TABLE: SourceTable(_SCHEMA, (_TABLE,), key_from_message=False, output=output)})
+    session.run_frame(compiler.frame(transforms, 1, _fed(transforms), _drained), "")
 
 
-def _fed(programs: CompiledTransforms) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _fed(transforms: CompiledTransforms) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def stage(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
             pass
-        schema = layout(programs)
+        schema = layout(transforms)
         values = {
             pa.int32(): 0,
             pa.int64(): 1,

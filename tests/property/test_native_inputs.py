@@ -47,8 +47,8 @@ def raw(text: str) -> msgspec.Raw:
 
 
 @st.composite
-def a_program(draw: Any, source: TableSchema) -> CompiledTransforms:
-    """A program that needs some columns of a table, and in which some decide."""
+def a_transform(draw: Any, source: TableSchema) -> CompiledTransforms:
+    """A transform that needs some columns of a table, and in which some decide."""
     names = [column.name for column in source.columns]
     kinds = {column.name: column.type for column in source.columns}
     some = st.lists(st.sampled_from(names), unique=True)
@@ -64,15 +64,15 @@ def a_program(draw: Any, source: TableSchema) -> CompiledTransforms:
     decisive = draw(some) + draw(st.sampled_from([[], [], [EVENT]]))
     key = tuple(draw(st.lists(st.sampled_from(names), min_size=1, unique=True)))
     was = inputs(draw(some), len(needed))
-    program = CompiledTransform(
+    transform = CompiledTransform(
         0, T, needed, (), None, None, frozenset([*decisive, *key]), key, was_inputs=was,
     )  # fmt: skip
-    return together([program])
+    return together([transform])
 
 
 @st.composite
 def a_change(draw: Any, source: TableSchema, usual: dict[str, str]) -> Decoded:
-    """A change of a table with a program, or of one without."""
+    """A change of a table with a transform, or of one without."""
     names = list(usual)
 
     def row(columns: list[str]) -> Any:
@@ -114,7 +114,7 @@ class Ahead:
 
 
 def a_cache(
-    source: TableSchema, sink: TableSchema, programs: CompiledTransforms, declared: tuple[str, ...], *, keyed: bool,
+    source: TableSchema, sink: TableSchema, transforms: CompiledTransforms, declared: tuple[str, ...], *, keyed: bool,
     images: bool, upserts: bool,
 ) -> EncoderCache:  # fmt: skip
     cache = cache_of(DebeziumJson(), T, source, sink, keyed=keyed, declared=declared)
@@ -123,27 +123,27 @@ def a_cache(
     }  # fmt: skip
     cache.renew(Schemas(1, sources, {("out",): sink}), None)
     cache.transform_input = lambda table, known: TransformInputEncoder(
-        programs, table, known, cache._inference, images=images, upserts=upserts
+        transforms, table, known, cache._inference, images=images, upserts=upserts
     )
     return cache
 
 
-def send(changes: list[Decoded], cache: EncoderCache, programs: CompiledTransforms, *, natively: bool) -> Any:
+def send(changes: list[Decoded], cache: EncoderCache, transforms: CompiledTransforms, *, natively: bool) -> Any:
     """Send changes to expressions; returns all that went, and how many of the messages native code took."""
     targets = native.TargetTable()
     encoders: Any = SimpleNamespace(targets=targets, native=None, cache=cache)
-    rows: Any = ReferenceRows(layout(programs))
+    rows: Any = ReferenceRows(layout(transforms))
     stage = None
     if natively:
         encoders.native = native.NativeEncoders(DebeziumJson(), cache, targets, decodes=False)
-        rows = NativeRows(layout(programs))
+        rows = NativeRows(layout(transforms))
         stage = NativeToRows(encoders, rows)
     result = TaskResult(0, {SPLIT: 0})
     limit = RejectLimit(1000, result, ignore_decode=False)
     decoder: Any = SimpleNamespace(decode=lambda *_: changes)
     ahead: Any = Ahead()
     encoder = ChunkEncoder(stage, decoder, None, cache, ahead, limit, marked=True)
-    spill = SpillStage(programs, rows, None, encoders, limit, "", {SPLIT: 0}, result)  # type: ignore[arg-type]
+    spill = SpillStage(transforms, rows, None, encoders, limit, "", {SPLIT: 0}, result)  # type: ignore[arg-type]
     manifest = spill.begin(SPLIT)
     messages = [MemoryRecord(i, "topic", b"", b"") for i in range(len(changes))]
     taken, error = 0, ""
@@ -159,8 +159,8 @@ def send(changes: list[Decoded], cache: EncoderCache, programs: CompiledTransfor
     kept = RetainedRows(retained)
     stay = [
         (
-            kept.programs[i], kept.targets[i] >= 0 and targets.known[kept.targets[i]], kept.offsets[i], kept.events[i],
-            read(kept.texts[i]), kept.keys[i],
+            kept.transforms[i], kept.targets[i] >= 0 and targets.known[kept.targets[i]], kept.offsets[i],
+            kept.events[i], read(kept.texts[i]), kept.keys[i],
         )
         for i in range(kept.size)
     ]  # fmt: skip
@@ -180,7 +180,7 @@ def read(text: bytes | None) -> Any:
 @given(st.data())
 def test_rows_go_to_expressions_as_the_book_has_it(data: Any) -> None:
     source, sink, usual = data.draw(a_case())
-    programs = data.draw(a_program(source))
+    transforms = data.draw(a_transform(source))
     one = a_change(source, usual)
     odd = st.sampled_from([Skip("tombstone"), Reject("malformed", "no JSON")])
     changes = data.draw(
@@ -188,8 +188,8 @@ def test_rows_go_to_expressions_as_the_book_has_it(data: Any) -> None:
     )
     declared = some_declared(data, source)
     how = {name: data.draw(st.booleans()) for name in ("keyed", "images", "upserts")}
-    caches = [a_cache(source, sink, programs, declared, **how) for _ in range(2)]
-    natively, taken = send(changes, caches[0], programs, natively=True)
-    expected, _ = send(changes, caches[1], programs, natively=False)
+    caches = [a_cache(source, sink, transforms, declared, **how) for _ in range(2)]
+    natively, taken = send(changes, caches[0], transforms, natively=True)
+    expected, _ = send(changes, caches[1], transforms, natively=False)
     event("all taken" if taken == len(changes) else "some taken" if taken else "all left")
     assert natively == expected

@@ -66,7 +66,7 @@ def a_table(reference: Any = None, destination: Any = "out", **other: Any) -> An
 def a_fed_table(**other: Any) -> Any:
     """With `id` in slot 0 and a text that all rows have in slot 1."""
     given = {
-        "program": 0, "inputs": (SlotSpec(0, 0, "l"),), "constants": (None, "all"), "decisive": (0,), "key": (0,),
+        "transform": 0, "inputs": (SlotSpec(0, 0, "l"),), "constants": (None, "all"), "decisive": (0,), "key": (0,),
         **other,
     }  # fmt: skip
     return a_table(transform=TransformInputSpec(**given))

@@ -78,7 +78,7 @@ def test_tables_of_columns_that_there_are_not(wrong: Callable[[], dict[str, Any]
         lambda: {"inputs": (SlotSpec(0, 0, "x"),)}, lambda: {"event": 2}, lambda: {"event": -2},
         lambda: {"decisive": (5,)}, lambda: {"key": (2,)}, lambda: {"before": (SlotSpec(0, 2, "l"),)},
         lambda: {"before": (SlotSpec(1, 0, "l"),)}, lambda: {"constants": (None, 1)}, lambda: {"constants": ()},
-        lambda: {"program": -1}, lambda: {"decisive": (0,) * 2000}, lambda: {"before": (SlotSpec(0, 0, "l"),) * 2000},
+        lambda: {"transform": -1}, lambda: {"decisive": (0,) * 2000}, lambda: {"before": (SlotSpec(0, 0, "l"),) * 2000},
     ],
 )  # fmt: skip
 def test_inputs_that_name_what_there_is_not(wrong: Callable[[], dict[str, Any]]) -> None:

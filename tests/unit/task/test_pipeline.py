@@ -25,7 +25,7 @@ from ingest.task.spill import SpillStore
 from ingest.task.transform_pipeline import run_read_stage, run_write_stage
 from ingest.testing.in_memory_source import in_memory
 from ingest.testing.records import MemoryRecord
-from ingest.transform.rows import PROGRAM
+from ingest.transform.rows import TRANSFORM
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -125,14 +125,16 @@ class Case:
 def returned(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Give back what expressions would that have no results."""
     for batch in batches:
-        programs = batch.column(PROGRAM)
-        yield pa.RecordBatch.from_arrays([programs, pa.array([0] * len(programs), pa.int64())], [PROGRAM, "_failed0"])
+        transforms = batch.column(TRANSFORM)
+        yield pa.RecordBatch.from_arrays(
+            [transforms, pa.array([0] * len(transforms), pa.int64())], [TRANSFORM, "_failed0"]
+        )
 
 
 def in_halves(case: Case, folder: Path) -> TaskResult:
-    programs = CompiledTransforms({}, (), ())
-    batches = [*returned(run_read_stage(case.task, programs, SpillStore(folder)))]
-    result = run_write_stage(case.task, programs, SpillStore(folder), batches)
+    transforms = CompiledTransforms({}, (), ())
+    batches = [*returned(run_read_stage(case.task, transforms, SpillStore(folder)))]
+    result = run_write_stage(case.task, transforms, SpillStore(folder), batches)
     assert not folder.exists()
     return result
 

@@ -34,10 +34,10 @@ def change(table: str) -> Any:
 def made(folder: Path) -> tuple[SpillStage, SpillStore, TaskResult, dict[Any, int]]:
     options = pipeline()
     setup = Setup("c", 1, "p", options.source, options.sink, None, options.source.inference(10), 10, options.rules)
-    programs = CompiledTransforms({}, ("s0",), ())
+    transforms = CompiledTransforms({}, ("s0",), ())
     result, positions = TaskResult(0, {SPLIT: 10}), {SPLIT: 10}
     stage = SpillStage(
-        programs, ReferenceRows(layout(programs)), SpillStore(folder), RecordEncoders(setup),
+        transforms, ReferenceRows(layout(transforms)), SpillStore(folder), RecordEncoders(setup),
         RejectLimit(1, result, ignore_decode=False), "left-out", positions, result,
     )  # fmt: skip
     return stage, SpillStore(folder), result, positions
@@ -72,12 +72,12 @@ def test_a_chunk_is_left_to_the_second_stage_as_a_whole(tmp_path: Path) -> None:
     insert = (("b",), Kind.INSERT)
     assert found.targets == [("there", ()), ("there", (insert, insert))], "a message is done with its last record"
     rows = RetainedRows(spilled.rows)
-    assert [*zip(rows.programs, rows.targets, rows.offsets, strict=True)] == [
+    assert [*zip(rows.transforms, rows.targets, rows.offsets, strict=True)] == [
         (0, -1, 10),
         (READY, 0, 11),
         (READY, 1, 11),
     ]
-    assert batch.to_pydict() == {"_program": [0, MARK], "s0": ["x", None]}
+    assert batch.to_pydict() == {"_transform": [0, MARK], "s0": ["x", None]}
     assert (spilled.sent, spilled.padding, result.rejected) == (1, 1, 1)
 
 

@@ -49,18 +49,18 @@ def filled(kind: type[ReferenceRows | NativeRows]) -> Rows:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_rows_that_have_a_program_go_and_all_stay(kind: type[ReferenceRows | NativeRows]) -> None:
+def test_rows_that_have_a_transform_go_and_all_stay(kind: type[ReferenceRows | NativeRows]) -> None:
     rows = filled(kind)
     assert rows.size() == (2, 10)
     rows.mark(MARK, 2)
     stayed, batch = rows.take()
     kept = RetainedRows(stayed)
-    assert [*zip(kept.programs, kept.targets, kept.offsets, kept.events, strict=True)] == [meta[:4] for meta in META]
+    assert [*zip(kept.transforms, kept.targets, kept.offsets, kept.events, strict=True)] == [meta[:4] for meta in META]
     assert [(kept.texts[i], kept.keys[i]) for i in range(kept.size)] == [meta[4:] for meta in META]
     nothing = dict.fromkeys(SLOTS)
     assert batch.to_pylist() == [
-        {"_program": 3, **dict(zip(SLOTS, VALUES[0], strict=True))}, {"_program": 4, **nothing},
-        {"_program": MARK, **nothing}, {"_program": MARK, **nothing},
+        {"_transform": 3, **dict(zip(SLOTS, VALUES[0], strict=True))}, {"_transform": 4, **nothing},
+        {"_transform": MARK, **nothing}, {"_transform": MARK, **nothing},
     ]  # fmt: skip
     stayed, batch = rows.take()
     assert (RetainedRows(stayed).size, batch.num_rows, rows.size()) == (0, 0, (0, 0))
@@ -72,7 +72,7 @@ def back(*values: bytes) -> pa.RecordBatch:
     buffers = pa.py_buffer(array("i", ends).tobytes()), pa.py_buffer(b"".join(values))
     texts = pa.StringArray.from_buffers(len(values), *buffers)
     numbers, masks = pa.array(range(len(values)), pa.int32()), pa.array([0] * len(values), pa.int64())
-    return pa.RecordBatch.from_arrays([numbers, masks, texts], ["_program", "_failed0", "s0"])
+    return pa.RecordBatch.from_arrays([numbers, masks, texts], ["_transform", "_failed0", "s0"])
 
 
 def test_a_result_that_is_no_text_is_an_error_of_its_row() -> None:
