@@ -108,11 +108,11 @@ class CompiledTransforms:
     of: dict[TableId, CompiledTransform]
     inputs: tuple[str, ...]
     results: tuple[str, ...]
-    told: bool = False
+    has_errors: bool = False
     """True if functions of the user's own say what went wrong in them, after all results."""
 
 
-def together(transforms: Iterable[CompiledTransform], *, told: bool = False) -> CompiledTransforms:
+def together(transforms: Iterable[CompiledTransform], *, has_errors: bool = False) -> CompiledTransforms:
     """Return transforms, each with as many slots as the one that needs most of a kind."""
     of = {transform.table: transform for transform in transforms}
     inputs = {i.slot for p in of.values() for i in (*p.inputs, *p.was_inputs)}
@@ -121,7 +121,7 @@ def together(transforms: Iterable[CompiledTransform], *, told: bool = False) -> 
     def ordered(slots: set[str]) -> tuple[str, ...]:
         return tuple(sorted(slots, key=lambda slot: (SLOTS.index(slot[0]), int(slot[1:]))))
 
-    return CompiledTransforms(of, ordered(inputs), ordered(results), told)
+    return CompiledTransforms(of, ordered(inputs), ordered(results), has_errors)
 
 
 INSERT, UPDATE, UPDATE_ALONE, DELETE, BEFORE = range(5)

@@ -19,8 +19,8 @@ def merge_results(
     """Encode rows from `start` on, with the results that came back for them.
 
     `encoders`: by transform; `targets`: where ready-made records go, by their number. `kept`: of each of `size` rows,
-    transform, target, offset, what it is, text, key. `back`: of those `sent` rows that went to expressions, transform, mask
-    of failures, and the results, which are of these `kinds`; those of the row `start` begin at `row`. Columns are
+    transform, target, offset, what it is, text, key. `back`: of those `sent` rows that went to expressions, transform,
+    mask of failures, and the results, which are of these `kinds`; those of the row `start` begin at `row`. Columns are
     (first value, validity, offsets, data), as Arrow has them. `limit`: the offset to end before. Rows of one offset
     are one message. Returns the records, the first row that is left to the reference, where its results begin, how many
     messages did not pass, and by target how many records went there. What is written is counted in the encoders of

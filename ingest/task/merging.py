@@ -118,7 +118,7 @@ class ChunkMerger:
             reject = self._merge_message(range(index, stop), row, retained, results, out.reference_part())
             if reject is not None:
                 stage = "transform" if reject.code == "expression-failed" else stage_of(reject)
-                why = results.said(row, stop_row) if stage == "transform" else ""
+                why = results.errors(row, stop_row) if stage == "transform" else ""
                 if why:
                     reject = Reject(reject.code, f"{reject.message}: {why}", reject.table)
                 if self._stops(out, at, read_again(self._reader, manifest.split, at), stage, reject):

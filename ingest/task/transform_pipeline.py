@@ -112,7 +112,9 @@ class TransformWriteStage:
             ended = False
             while returned.wait():
                 spilled = self._store.take()
-                results = Results(returned.take(spilled.sent), self._transforms.results, told=self._transforms.told)
+                results = Results(
+                    returned.take(spilled.sent), self._transforms.results, has_errors=self._transforms.has_errors
+                )
                 returned.take(spilled.padding)
                 if isinstance(spilled.content, TaskResult):
                     self._take_over(spilled.content)

@@ -78,7 +78,7 @@ class TransformCompiler:
             for table, source in sources.items()
             if source.output is not None and (rule := self._rule_of(table)) is not None
         ]
-        return together((one.transform for one in made), told=any(one.called for one in made))
+        return together((one.transform for one in made), has_errors=any(one.called for one in made))
 
     def _rule_of(self, table: TableId) -> TransformRule | None:
         if table not in self._rule:

@@ -175,14 +175,14 @@ def _whole(parts: Parts, kind: Literal["i", "q"]) -> Sequence[int]:
 
 
 class Results:
-    """The rows of a chunk that came back: transform, masks of failures, results, and messages of functions."""
+    """The rows of a chunk that came back: transform, masks of failures, results, and errors of functions."""
 
-    def __init__(self, batch: pa.RecordBatch, results: Sequence[str], *, told: bool) -> None:
-        """`results`: the slots of the results; `told`: whether functions say something. Raises InternalError."""
-        _check(batch, results, told=told)
+    def __init__(self, batch: pa.RecordBatch, results: Sequence[str], *, has_errors: bool) -> None:
+        """`results`: the slots of the results; `has_errors`: whether functions have errors. Raises InternalError."""
+        _check(batch, results, has_errors=has_errors)
         columns = batch.columns
         self.size = batch.num_rows
-        self._said = columns.pop() if told else None
+        self._errors = columns.pop() if has_errors else None
         first = len(columns) - len(results)
         self._transforms, *self._masks = columns[:first]
         self._values = columns[first:]
@@ -222,20 +222,20 @@ class Results:
             failed |= mask << (MARKS * shift)
         return number, failed, given[len(self._masks) :]
 
-    def said(self, start: int, stop: int) -> str:
-        """Return the messages of functions for rows, each once."""
-        said = [] if self._said is None else self._said.slice(start, stop - start).to_pylist()
-        return "; ".join(dict.fromkeys(filter(None, said)))
+    def errors(self, start: int, stop: int) -> str:
+        """Return the errors of functions for rows, each once."""
+        found = [] if self._errors is None else self._errors.slice(start, stop - start).to_pylist()
+        return "; ".join(dict.fromkeys(filter(None, found)))
 
 
-def _check(batch: pa.RecordBatch, results: Sequence[str], *, told: bool) -> None:
+def _check(batch: pa.RecordBatch, results: Sequence[str], *, has_errors: bool) -> None:
     """Raise InternalError for columns that no plan gives: native code reads memory by them."""
     masks = max(1, -(-len(results) // MARKS))
     expected = [
         pa.int32(),
         *[pa.int64()] * masks,
         *(_SLOTS[slot[0]] for slot in results),
-        *([pa.string()] if told else []),
+        *([pa.string()] if has_errors else []),
     ]
     wrong = ""
     if batch.schema.types != expected:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ingest.transform.analyser import Analyser
     from ingest.transform.compiled_rule import CompiledRule, UdfCall
 
-LAST: Final = "_said"
+LAST: Final = "_errors"
 """Column after all results with the errors of user-defined functions. It exists only where there are such functions."""
 Stage: TypeAlias = "Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]"
 FORM: Final = "_form"
@@ -80,13 +80,13 @@ class SparkPlan:
                 by_slot[slot].append((number, text))
             for one in made.called:
                 called.setdefault((one.layer, one.column), []).append((number, one))
-        said = []
+        errors = []
         for layer in sorted({layer for layer, _ in called}):
             columns = {column: of for (at, column), of in called.items() if at == layer}
             fed = self._with_calls(fed, columns)
-            said += [f"{column}.e" for column in columns]
+            errors += [f"{column}.e" for column in columns]
         guarded = [self._guarded(slot, by_slot[slot]) for slot in transforms.results]
-        last = [expr(f"CONCAT_WS('; ', {', '.join(said)})").alias(LAST)] if said else []
+        last = [expr(f"CONCAT_WS('; ', {', '.join(errors)})").alias(LAST)] if errors else []
         marked = fed.select(TRANSFORM, *guarded, *last)
         values = [f"{slot}.v AS {slot}" for slot in transforms.results]
         masks = []
@@ -94,7 +94,7 @@ class SparkPlan:
             some = transforms.results[first : first + MARKS]
             marks = "+".join(f"IF({slot} IS NULL, {1 << i}L, 0L)" for i, slot in enumerate(some))
             masks.append(f"IF(_transform < 0, 0L, {marks}) AS _failed{first // MARKS}")
-        return marked.selectExpr(TRANSFORM, *masks, *values, *([LAST] if said else []))
+        return marked.selectExpr(TRANSFORM, *masks, *values, *([LAST] if errors else []))
 
     @staticmethod
     def _constants(forms: Sequence[Sequence[CompiledRule]]) -> list[str]:

@@ -77,7 +77,7 @@ def back(*values: bytes) -> pa.RecordBatch:
 
 def test_a_result_that_is_no_text_is_an_error_of_its_row() -> None:
     good, bad = b"good", b"\xff"
-    results = Results(back(*[good] * 70, bad, good), ("s0",), told=False)
+    results = Results(back(*[good] * 70, bad, good), ("s0",), has_errors=False)
     for _ in range(2):  # one by one, then all at once
         assert [results.row(i)[2] for i in (*range(70), 71)] == [["good"]] * 71
         with pytest.raises(RowError, match="not UTF-8"):
@@ -100,13 +100,13 @@ NUMBERS, MARKS, TEXTS = pa.array([0], pa.int32()), pa.array([0], pa.int64()), pa
 def test_results_that_no_plan_gives_are_an_error(columns: list[pa.Array]) -> None:
     batch = pa.RecordBatch.from_arrays(columns, [f"c{i}" for i in range(len(columns))])
     with pytest.raises(InternalError, match="came back from Spark"):
-        Results(batch, ("s0",), told=False)
+        Results(batch, ("s0",), has_errors=False)
 
 
 def test_results_that_a_plan_gives_are_taken() -> None:
     columns = [NUMBERS, MARKS, TEXTS, pa.array([1.5]), pa.array([None], pa.int64()), pa.array([True]), TEXTS]
     batch = pa.RecordBatch.from_arrays(columns, [f"c{i}" for i in range(len(columns))])
-    assert Results(batch, ("s0", "d0", "l0", "b0"), told=True).row(0) == (0, 0, ["x", 1.5, None, True])
+    assert Results(batch, ("s0", "d0", "l0", "b0"), has_errors=True).row(0) == (0, 0, ["x", 1.5, None, True])
 
 
 def test_files_are_found_in_their_order_and_are_gone_then(tmp_path: Path) -> None:
