@@ -57,7 +57,7 @@ class Format(Protocol):
         """The form that most messages of this format have, if native code knows it, or None."""
 
     @property
-    def said(self) -> tuple[str, Callable[[bytes], Mapping[str, TypedColumn]]] | None:
+    def inline_types(self) -> tuple[str, Callable[[bytes], Mapping[str, TypedColumn]]] | None:
         """The member in which messages declare their columns' types, and the function that reads it; or None.
 
         None means that messages of this form declare no types. A format without this attribute has None. The function

@@ -100,7 +100,7 @@ class CanalJson(InlineSchemaOptions):
         return None if self.includes(database, table) else _LEFT_OUT.reason
 
     @property
-    def said(self) -> tuple[str, Callable[[bytes], Mapping[str, TypedColumn]]] | None:
+    def inline_types(self) -> tuple[str, Callable[[bytes], Mapping[str, TypedColumn]]] | None:
         """The member that tells the columns' types, and what reads it."""
         if self.strategy == "AUTO":
             return None
@@ -158,7 +158,7 @@ class CanalDecoder:
     def __init__(self, options: CanalJson) -> None:
         """Keep the options."""
         self._options = options
-        self._said_in = options.said
+        self._inline_types = options.inline_types
         self._flags = (
             options.strategy, options.as_string, options.timestamp_as_datetime, options.tinyint1_boolean,
         )  # fmt: skip
@@ -187,8 +187,8 @@ class CanalDecoder:
         try:
             typed = self._inline_schema(message, table)
         except MALFORMED as exc:
-            assert self._said_in is not None
-            why = f"{self._said_in[0]} is missing or not as Canal writes it: {reason(exc)}"
+            assert self._inline_types is not None
+            why = f"{self._inline_types[0]} is missing or not as Canal writes it: {reason(exc)}"
             return Reject("no-types", why, table)
         old = message.old
         if old and len(old) != len(message.data):
@@ -204,7 +204,7 @@ class CanalDecoder:
         return changes[0] if len(changes) == 1 else changes
 
     def _change(self, table: TableId, kind: Kind, row: msgspec.Raw, old: msgspec.Raw, typed: Typed) -> Change:
-        if self._said_in is not None:
+        if self._inline_types is not None:
             row = typed.image(row)
         if kind is Kind.DELETE:
             return (table, kind, row, None, None, typed.declared)
@@ -213,15 +213,15 @@ class CanalDecoder:
 
     def _inline_schema(self, message: _Message, table: TableId) -> Typed:
         """Return the inline schema of a message, made once for all that have the same. Raises one of MALFORMED."""
-        member, columns_of = self._said_in or (None, None)
-        said = b"" if member is None else bytes(getattr(message, member))
+        member, columns_of = self._inline_types or (None, None)
+        text = b"" if member is None else bytes(getattr(message, member))
         spared = self._options.declared(table)
-        key = (self._flags, spared, tuple(message.pkNames or ()), said)
+        key = (self._flags, spared, tuple(message.pkNames or ()), text)
         found = _INLINE_SCHEMAS.get(key)
         if found is None:
-            columns = {} if columns_of is None else columns_of(said)
+            columns = {} if columns_of is None else columns_of(text)
             found = Typed(columns, key[2], overlay=True, as_string=self._options.as_string, spared=spared)
-            _INLINE_SCHEMAS.put(key, found, len(said) + found.size)
+            _INLINE_SCHEMAS.put(key, found, len(text) + found.size)
         return found
 
     def _table(self, message: _Message) -> TableId | Skip | Reject:
@@ -257,10 +257,10 @@ def _value_of(table: TableId, schema: TableSchema) -> Value:
 
     An update has the whole row before it in `old`, as far as it is known; a delete has its row in `data`.
     """
-    said = {
+    members = {
         "database": ".".join(table[:-1]) or None, "table": table[-1], "pkNames": list(schema.primary_key) or None,
     }  # fmt: skip
-    rest = msgspec.json.encode(said)[1:]
+    rest = msgspec.json.encode(members)[1:]
 
     def pieces(kind: Kind, row: ImageRef, *old: bytes | ImageRef) -> Segments:
         return (b'{"old":', *(old or (b"null",)), b',"data":[', row, b'],"type":"%b",%b' % (_TYPES[kind], rest))

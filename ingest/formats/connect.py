@@ -183,8 +183,8 @@ def envelope_schema(table: TableId, schema: TableSchema) -> bytes:
     name = show(table)
     columns = []
     for column in schema.columns:
-        said, _ = _written(column.type)
-        columns.append({**said, "optional": column.nullable, "field": column.name})
+        of_type, _ = _written(column.type)
+        columns.append({**of_type, "optional": column.nullable, "field": column.name})
     row = {"type": "struct", "fields": columns, "optional": True, "name": f"{name}.Value"}
     parts = {1: ("db", "table"), 2: ("db", "table"), 3: ("db", "schema", "table")}[len(table)]
     source = [{"type": "string", "optional": part != "table", "field": part} for part in parts]
@@ -261,12 +261,12 @@ def _written(data_type: DataType) -> tuple[dict[str, Any], Write | None]:
         return found
     if isinstance(data_type, DecimalType):
         parameters = {"scale": str(data_type.scale), "connect.decimal.precision": str(data_type.precision)}
-        said = {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "version": 1}
-        return {**said, "parameters": parameters}, partial(_unscale, scale=data_type.scale)
+        schema = {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "version": 1}
+        return {**schema, "parameters": parameters}, partial(_unscale, scale=data_type.scale)
     if isinstance(data_type, TimeType):
         if data_type.precision > 3:
-            said = {"type": "int64", "name": "io.debezium.time.MicroTime", "version": 1}
-            return said, _number(temporal.micros_of_day)
-        said = {"type": "int32", "name": "io.debezium.time.Time", "version": 1}
-        return said, _number(temporal.micros_of_day, 1000)
+            schema = {"type": "int64", "name": "io.debezium.time.MicroTime", "version": 1}
+            return schema, _number(temporal.micros_of_day)
+        schema = {"type": "int32", "name": "io.debezium.time.Time", "version": 1}
+        return schema, _number(temporal.micros_of_day, 1000)
     return {"type": "string"}, _nested

@@ -123,7 +123,7 @@ class Csv(PositionalOptions):
     """The first line of each file has the names of its columns, whose types are those of
     `scan.value.initial-schemas.ddls`, else STRING. For `type: file` only."""
 
-    said: ClassVar[None] = None
+    inline_types: ClassVar[None] = None
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:

@@ -49,7 +49,7 @@ class DebeziumAvroConfluent(RegistryOptions):
     image does not hold: reject the row, keep the placeholder, or write null."""
 
     form: ClassVar[None] = None
-    said: ClassVar[None] = None
+    inline_types: ClassVar[None] = None
 
     @model_validator(mode="after")
     def _check_given(self) -> Self:

@@ -78,7 +78,7 @@ class DebeziumJson(InlineSchemaOptions):
     form: ClassVar[Form] = Form("debezium")
 
     @property
-    def said(self) -> tuple[str, Callable[[bytes], Mapping[str, TypedColumn]]]:
+    def inline_types(self) -> tuple[str, Callable[[bytes], Mapping[str, TypedColumn]]]:
         """The envelope's schema."""
         return "schema", row_columns
 
@@ -195,7 +195,7 @@ class DebeziumDecoder:
         key = (self._options.as_string, of_key, spared, schema)
         found = _INLINE_SCHEMAS.get(key)
         if found is None:
-            columns = key_columns(schema) if of_key else self._options.said[1](schema)
+            columns = key_columns(schema) if of_key else self._options.inline_types[1](schema)
             found = Typed(columns, as_string=self._options.as_string, spared=spared)
             _INLINE_SCHEMAS.put(key, found, len(schema) + found.size)
         return found

@@ -95,7 +95,7 @@ class Json(Options):
         """Values are the rows."""
         return Form("rows", self.flatten, tuple(_names(self.table_fields or "")))
 
-    said: ClassVar[None] = None
+    inline_types: ClassVar[None] = None
 
     def decoder(self, topic: str, *, keyed: bool = False) -> Decoder:
         """Return a decoder for one split's records; `keyed`: it reads their keys, too: a null value is a delete."""

@@ -72,7 +72,7 @@ class MaxwellJson(Options):
     """Accepted for pasted pipelines: a number keeps the text that it came as."""
 
     form: ClassVar[Form] = Form("maxwell")
-    said: ClassVar[None] = None
+    inline_types: ClassVar[None] = None
 
     @property
     def reading(self) -> TypeHints:
@@ -191,10 +191,10 @@ def _value_of(table: TableId, schema: TableSchema) -> Value:
 
     An update has the row before it in `old`, as far as it is known; a delete has its row in `data`.
     """
-    said = {
+    members = {
         "database": ".".join(table[:-1]) or None, "table": table[-1], "primary_key_columns": schema.primary_key,
     }  # fmt: skip
-    rest = msgspec.json.encode(said)[1:]
+    rest = msgspec.json.encode(members)[1:]
 
     def pieces(kind: Kind, row: ImageRef, *old: bytes | ImageRef) -> Segments:
         return (b'{"data":', row, *old, b',"type":"%b",%b' % (_TYPES[kind], rest))

@@ -254,8 +254,8 @@ class MetadataColumns:
         if key_text(in_key, as_string=as_string) == key_text(value, as_string=as_string):
             return True
         # A type that the message tells for the value is not told for the key: days, and the text of a date
-        said = None if declared is None else declared.types.get(name)
-        return said is not None and not fits(said, in_key, self._extra.standard)
+        declared_type = None if declared is None else declared.types.get(name)
+        return declared_type is not None and not fits(declared_type, in_key, self._extra.standard)
 
     def _declared(self, declared: _Said, of_key: _Said, key_names: Iterable[str]) -> InlineSchema:
         """Return what a message declares, now that its columns have other names and there are more of them."""
@@ -271,13 +271,13 @@ class MetadataColumns:
         """
         extra = self._extra
         of_keys = {extra.key_prefix + name for name in key_names}
-        said = {} if declared is None else declared.types
+        declared_types = {} if declared is None else declared.types
         primary = () if declared is None else declared.primary_key
         primary = tuple(extra.value_prefix + name for name in primary)
         if not primary and extra.key_is_primary and of_keys:
             primary = tuple(extra.key_prefix + name for name in extra.key_fields or key_names)
         theirs = of_keys if extra.except_key else ()
-        renamed = {extra.value_prefix + name: data_type for name, data_type in said.items()}
+        renamed = {extra.value_prefix + name: data_type for name, data_type in declared_types.items()}
         renamed = {name: data_type for name, data_type in renamed.items() if name not in theirs}
         if of_key is not None:
             chosen = extra.key_fields or of_key.types

@@ -68,7 +68,7 @@ class OggJson(Options):
     plain_decimals: bool = Field(False, alias="ogg-json.encode.decimal-as-plain-number")
     """Accepted for pasted pipelines: a number keeps the text that it came as."""
 
-    said: ClassVar[None] = None
+    inline_types: ClassVar[None] = None
 
     @property
     def form(self) -> Form | None:

@@ -55,7 +55,7 @@ class Raw(PositionalOptions):
     """Skip and count values that cannot be read, without counting them as errors."""
 
     form: ClassVar[None] = None
-    said: ClassVar[None] = None
+    inline_types: ClassVar[None] = None
 
     def unreadable(self, table: TableId, columns: Mapping[str, DataType]) -> str | None:
         """Return why values cannot have these columns of a table; None where they can."""

@@ -44,7 +44,7 @@ class RowFormat(ABC):
     """The part of an options model that is alike in formats whose messages say the types of their columns."""
 
     form: ClassVar[None] = None
-    said: ClassVar[None] = None
+    inline_types: ClassVar[None] = None
 
     @property
     def reading(self) -> TypeHints:

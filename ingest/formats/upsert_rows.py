@@ -35,7 +35,7 @@ class UpsertRows:
     """The options of the keys' format. None: keys are JSON."""
 
     form: ClassVar[None] = None
-    said: ClassVar[None] = None
+    inline_types: ClassVar[None] = None
 
     @property
     def name(self) -> str:

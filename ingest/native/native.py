@@ -145,8 +145,8 @@ class NativeEncoders:
 
     def _read_schema(self, text: bytes) -> RowCodec | None:
         """Return what messages say by this text; None for a fallback."""
-        assert self._format.said is not None
-        _, columns_of = self._format.said
+        assert self._format.inline_types is not None
+        _, columns_of = self._format.inline_types
         try:
             columns = specs.inline_spec(columns_of(text))
         except MALFORMED:

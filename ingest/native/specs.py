@@ -281,10 +281,10 @@ def results_spec(merger: ResultMerger) -> ResultsSpec | None:
 
 def message_spec(messages: Format, topic: str) -> MessageSpec:
     """Return how the messages of a topic are read. The format has a `form`."""
-    form, said = messages.form, getattr(messages, "said", None)
+    form, inline_types = messages.form, getattr(messages, "inline_types", None)
     assert form is not None
     fields = tuple(_text(name) for name in form.table_fields)
-    member = None if said is None else said[0].encode()
+    member = None if inline_types is None else inline_types[0].encode()
     csv = None if form.lines is None else _csv_spec(form.lines, topic)
     return MessageSpec(MessageForm[f"FORM_{form.name.upper()}"], member, form.flatten, fields, csv)
 
