@@ -108,8 +108,8 @@ def list_(
 
     def kept(found: Iterator[Any]) -> Iterator[Any]:
         for number, letter in enumerate(found):
-            said = about(letter)
-            entry = (said["time"] or "", number, said)
+            shown = about(letter)
+            entry = (shown["time"] or "", number, shown)
             if most is None or len(newest) < most:
                 heapq.heappush(newest, entry)
             else:
@@ -118,7 +118,7 @@ def list_(
 
     with _loaded(file, variables, conf) as pipeline:
         counts = tally(kept(letters(dead_letters_of(pipeline, selection), warner(pipeline))))
-    entries = [said for _, _, said in sorted(newest, key=lambda entry: entry[:2])]
+    entries = [shown for _, _, shown in sorted(newest, key=lambda entry: entry[:2])]
     if form is OutputFormat.JSON:
         typer.echo(json.dumps(entries, indent=2))
         return
@@ -132,10 +132,10 @@ def list_(
         typer.echo(f"    {line}")
 
 
-def _row(said: dict[str, Any]) -> tuple[str, ...]:
-    at = f"{said['topic']}[{said['partition']}]@{said['offset']}"
-    code = f"{said['stage']}/{said['code']}"
-    found = (said["letter"], said["time"] or "?", said["table"] or "-", code, at, said["message"])
+def _row(shown: dict[str, Any]) -> tuple[str, ...]:
+    at = f"{shown['topic']}[{shown['partition']}]@{shown['offset']}"
+    code = f"{shown['stage']}/{shown['code']}"
+    found = (shown["letter"], shown["time"] or "?", shown["table"] or "-", code, at, shown["message"])
     return tuple(one_line(text) for text in found)
 
 

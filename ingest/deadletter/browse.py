@@ -80,15 +80,15 @@ def find(source: LetterSource, tell: Callable[[str], None], partition: int, offs
 
 def about(letter: DeadLetter) -> dict[str, Any]:
     """Return what there is to say of a letter beside its record; `letter` is its place, for `find`."""
-    said = letter.said
-    millis = said.get("time", "")
+    reject = letter.reject
+    millis = reject.get("time", "")
     return {
         "letter": f"{letter.partition()}:{letter.offset()}",
         "time": _iso(int(millis)) if millis.isdigit() else None,
-        "table": said.get("table") or None,
-        "stage": said.get("stage", ""),
-        "code": said.get("code", ""),
-        "message": said.get("message", ""),
+        "table": reject.get("table") or None,
+        "stage": reject.get("stage", ""),
+        "code": reject.get("code", ""),
+        "message": reject.get("message", ""),
         "topic": letter.topic(),
         "partition": letter.origin.partition(),
         "offset": letter.origin.offset(),
@@ -110,10 +110,10 @@ def tally(found: Iterator[DeadLetter]) -> list[dict[str, Any]]:
     counts: Counter[tuple[str | None, str, str, str]] = Counter()
     times: dict[tuple[str | None, str, str, str], list[str]] = {}
     for letter in found:
-        said = about(letter)
-        group = said["table"], said["stage"], said["code"], said["topic"]
+        entry = about(letter)
+        group = entry["table"], entry["stage"], entry["code"], entry["topic"]
         counts[group] += 1
-        at = said["time"] or ""
+        at = entry["time"] or ""
         span = times.setdefault(group, [at, at])
         span[:] = [min(span[0], at), max(span[1], at)]
     return [

@@ -18,7 +18,8 @@ class DeadLetter:
     """A letter, as the record that it was."""
 
     letter: Record
-    said: Mapping[str, str]
+    reject: Mapping[str, str]
+    """The reject that it is of, by the names of our headers without their prefix."""
 
     def key(self) -> bytes | None:
         """Return the original key."""
@@ -30,7 +31,7 @@ class DeadLetter:
 
     def topic(self) -> str:
         """Return the original topic."""
-        return self.said.get("topic", "")
+        return self.reject.get("topic", "")
 
     def partition(self) -> int | None:
         """Return the letter's partition."""
@@ -78,11 +79,11 @@ class Origin:
 
     def partition(self) -> int:
         """Return the original partition."""
-        return _number(self.letter.said.get("partition"))
+        return _number(self.letter.reject.get("partition"))
 
     def offset(self) -> int:
         """Return the original offset."""
-        return _number(self.letter.said.get("offset"))
+        return _number(self.letter.reject.get("offset"))
 
     def timestamp(self) -> tuple[int, int]:
         """Return the original time."""

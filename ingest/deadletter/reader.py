@@ -52,18 +52,18 @@ class LetterReader:
             reading.close()
 
     def _selected(self, split: Split, message: Record) -> DeadLetter | None:
-        said = {
+        reject = {
             name.removeprefix(PREFIX): (value or b"").decode("utf-8", "replace")
             for name, value in message.headers() or []
             if name.startswith(PREFIX)
         }
         source = self.source
-        if said.get("pipeline", source.pipeline) != source.pipeline or "topic" not in said:
+        if reject.get("pipeline", source.pipeline) != source.pipeline or "topic" not in reject:
             return None
         offset = message.offset() or 0
-        if not source.selection.matches(said) or any(replay.has(split, offset, said) for replay in source.earlier):
+        if not source.selection.matches(reject) or any(replay.has(split, offset, reject) for replay in source.earlier):
             return None
-        return DeadLetter(message, said)
+        return DeadLetter(message, reject)
 
     def position(self, split: Split) -> int:
         """Return the next position that this split's range would give."""

@@ -25,15 +25,15 @@ class Selection:
     until: int | None = None
     """Rejected before this time."""
 
-    def matches(self, said: Mapping[str, str]) -> bool:
-        """Return whether a letter with these of our headers is selected."""
-        if self.codes and said.get("code") not in self.codes:
+    def matches(self, reject: Mapping[str, str]) -> bool:
+        """Return whether a letter of such a reject is selected."""
+        if self.codes and reject.get("code") not in self.codes:
             return False
         if self.table is not None:
-            table = said.get("table")
+            table = reject.get("table")
             if not table or selector(self.table).match(table_id(table)) is None:
                 return False
-        time = said.get("time", "")
+        time = reject.get("time", "")
         at = int(time) if time.isdigit() else 0
         return (self.since is None or at >= self.since) and (self.until is None or at < self.until)
 
@@ -54,7 +54,7 @@ class Replayed:
     selection: Selection
     ranges: Mapping[Split, tuple[int, int]]
 
-    def has(self, split: Split, offset: int, said: Mapping[str, str]) -> bool:
+    def has(self, split: Split, offset: int, reject: Mapping[str, str]) -> bool:
         """Return whether a letter was replayed by it."""
         start, end = self.ranges.get(split, (0, 0))
-        return start <= offset < end and self.selection.matches(said)
+        return start <= offset < end and self.selection.matches(reject)
