@@ -31,7 +31,7 @@ Conf: TypeAlias = "Mapping[str, Any]"
 """Librdkafka's configuration: names, and texts, numbers or truth values."""
 Split: TypeAlias = tuple[str, int]
 """Topic and partition."""
-Encoded: TypeAlias = "Sequence[tuple[Any, bytes | None, Any]]"
+EncodedRecords: TypeAlias = "Sequence[tuple[Any, bytes | None, Any]]"
 """Records to be written: destination, key, value. A destination is a topic, headers or None, and a partition: -1 for
 that of the key, four bytes for that of a hash. That of one record alone also has its time in milliseconds since 1970,
 or None. Native code's `EncodedBatch` is one."""
@@ -108,7 +108,7 @@ class Producer(Client, Protocol):
     (a destination's `__hash__`, a value's buffer), stay out.
     """
 
-    def write(self, records: Encoded, start: int = 0, /) -> int:
+    def write(self, records: EncodedRecords, start: int = 0, /) -> int:
         """Queue records from the one at `start` on. Waits while the queue is full.
 
         Returns the place of the first record that is not queued. Where that is not the end, `errors` or `failures` have

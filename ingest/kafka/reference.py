@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Message
 
-    from ingest.kafka.handle import Conf, Encoded, Split
+    from ingest.kafka.handle import Conf, EncodedRecords, Split
     from ingest.model.record import Headers, Record
 
 MAX_ERRORS: Final = 8
@@ -172,7 +172,7 @@ class Producer(_Events):
         self.client = confluent_kafka.Producer({**conf, "on_delivery": self.delivered, **self.callbacks()})
         self._partitions: dict[str, int] = {}
 
-    def write(self, records: Encoded, start: int = 0) -> int:
+    def write(self, records: EncodedRecords, start: int = 0) -> int:
         """See handle.Producer."""
         for at in range(start, len(records)):
             (topic, headers, partition, *rest), key, value = records[at]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ingest.kafka.admin import Split
-    from ingest.kafka.handle import Encoded
+    from ingest.kafka.handle import EncodedRecords
     from ingest.model.client_report import ClientReport
     from ingest.model.commit import CommitScope, ResumePoint
     from ingest.model.record import Headers
@@ -251,7 +251,7 @@ class TransactionalWriter:
             self._begun = True
         return self._channel.writer
 
-    def write(self, records: Encoded) -> None:
+    def write(self, records: EncodedRecords) -> None:
         """Queue records in the transaction in hand; raises IngestError when one before failed."""
         if records:
             self._writer().write(records)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
     from ingest.kafka.admin import Split
-    from ingest.kafka.handle import Encoded, Producer
+    from ingest.kafka.handle import EncodedRecords, Producer
     from ingest.model.client_report import ClientReport
     from ingest.model.commit import CommitScope, ResumePoint
     from ingest.model.record import Headers
@@ -102,7 +102,7 @@ class KafkaWriter:
         """At-least-once starts where the plan says."""
         return None
 
-    def write(self, records: Encoded) -> None:
+    def write(self, records: EncodedRecords) -> None:
         """Queue records; raises IngestError when one before failed.
 
         A destination is a topic, headers or None, and a partition: -1 for the key's, bytes for that of a hash.

@@ -1,6 +1,6 @@
 from confluent_kafka import KafkaError
 
-from ingest.kafka.handle import Conf, Encoded, Split
+from ingest.kafka.handle import Conf, EncodedRecords, Split
 from ingest.kafka.native.client import Client
 from ingest.kafka.native.consumer import Consumer
 from ingest.model.record import Headers
@@ -9,7 +9,7 @@ class Producer(Client):
     """A producer; see `Producer` of ingest/kafka/handle.py."""
 
     def __init__(self, conf: Conf, /) -> None: ...
-    def write(self, records: Encoded, start: int = 0, /) -> int: ...
+    def write(self, records: EncodedRecords, start: int = 0, /) -> int: ...
     def send(
         self, topic: str, key: bytes | None, value: bytes | None, headers: Headers | None, millis: int | None, /
     ) -> bool: ...
