@@ -16,8 +16,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from rig import Report
-from storms import STORMS, Scale
+from storm import Report, Scale
+from storms import STORMS
 
 BENCH: Final = Path(__file__).parents[2] / "bench"
 KEPT: Final = BENCH / "results" / "chaos.json"

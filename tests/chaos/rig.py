@@ -16,7 +16,6 @@ import threading
 import time
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +23,7 @@ import psutil
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from harness import INGEST
+from storm import Report
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,30 +31,6 @@ if TYPE_CHECKING:
 KEYS = 500
 FAULTS = Path(__file__).parent.parent / "support" / "faults"
 PATIENCE_S = 180.0
-
-
-@dataclass
-class Report:
-    """What became of a fault."""
-
-    fault: str
-    guarantee: str
-    sent: int = 0
-    struck: int = 0
-    """How often the fault happened."""
-    missing: int = 0
-    twice: int = 0
-    disorder: int = 0
-    wrong: int = 0
-    """What else was not as the fault wants it; `notes` say what."""
-    seconds: float = 0.0
-    notes: list[str] = field(default_factory=list)
-
-    @property
-    def survived(self) -> bool:
-        """Whether the guarantee held, under faults that did happen."""
-        exact = self.guarantee != "exactly-once" or not (self.twice or self.disorder)
-        return bool(self.struck) and not self.missing and not self.wrong and exact
 
 
 class Load(threading.Thread):

@@ -8,13 +8,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from storms import Scale, answers_lost, cut_off, driver_killed, executor_stopped, two_drivers_shared, worker_killed
+from kills import driver_killed, executor_stopped, worker_killed
+from storm import Scale
+from storms import answers_lost, cut_off, two_drivers_shared
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from rig import Report
+    from storm import Report
 
 pytestmark = [pytest.mark.usefixtures("java"), pytest.mark.timeout(600)]
 SHORT = Scale(changes=6000, moments=2, seed=7)
