@@ -34,23 +34,23 @@ def updates() -> list[Any]:
     chance = random.Random(7)  # noqa: S311  (the same messages every time)
     made = []
     for n in range(COUNT):
-        key, now = chance.randrange(messages.KEYS), messages._NOW + n  # noqa: SLF001  (the benchmarks' own)
+        key, now = chance.randrange(messages.KEYS), messages._NOW + n
         before, after = (
-            messages._ROW  # noqa: SLF001
-            % (key, key % 9973, status, (key % 100_000) / 100, n % 19, key, messages._NOTE[: 5 + key % 50],  # noqa: SLF001
+            messages._ROW
+            % (key, key % 9973, status, (key % 100_000) / 100, n % 19, key, messages._NOTE[: 5 + key % 50],
                now, now, "true", key % 999, "")
             for status in ("NEW", "PAID")
         )  # fmt: skip
         row, op = ("null", "d") if chance.random() < 0.1 else (after, "u")
-        value = messages._MESSAGE % (before, row, messages._SOURCE % (now, 0, n), op, now)  # noqa: SLF001
+        value = messages._MESSAGE % (before, row, messages._SOURCE % (now, 0, n), op, now)
         made.append(Message(b'{"id":%d}' % key, value.encode()))
     return made
 
 
 def columns() -> tuple[Any, ...]:
     """Return the columns of the messages' rows."""
-    from ingest.model import types  # noqa: PLC0415  (only in the process that is counted)
-    from ingest.model.schema import Column  # noqa: PLC0415
+    from ingest.model import types
+    from ingest.model.schema import Column
 
     names = {
         "id": "BIGINT", "customer_id": "BIGINT", "status": "STRING", "amount": "DOUBLE", "quantity": "BIGINT",
@@ -62,13 +62,13 @@ def columns() -> tuple[Any, ...]:
 
 def take() -> None:
     """Take the messages, as a worker does."""
-    from ingest.encode.encoder_cache import EncoderCache  # noqa: PLC0415
-    from ingest.formats.debezium_json import DebeziumJson  # noqa: PLC0415
-    from ingest.model.schema import TableSchema  # noqa: PLC0415
-    from ingest.native import native  # noqa: PLC0415  (only in the process that is counted)
-    from ingest.schema.evolve import Schemas, SourceTable  # noqa: PLC0415
-    from ingest.schema.infer import Inference  # noqa: PLC0415
-    from ingest.sinks.upsert_kafka import UpsertKafka  # noqa: PLC0415
+    from ingest.encode.encoder_cache import EncoderCache
+    from ingest.formats.debezium_json import DebeziumJson
+    from ingest.model.schema import TableSchema
+    from ingest.native import native
+    from ingest.schema.evolve import Schemas, SourceTable
+    from ingest.schema.infer import Inference
+    from ingest.sinks.upsert_kafka import UpsertKafka
 
     schema, table = TableSchema(columns(), ("id",)), ("inventory", "t0")
     sink = UpsertKafka.model_validate({"type": "upsert-kafka", "properties.*": {"bootstrap.servers": "h:1"}})
@@ -91,7 +91,11 @@ def main() -> None:
     if valgrind is None:
         sys.exit("valgrind is not here: install it (Debian: apt-get install valgrind)")
     with tempfile.TemporaryDirectory() as folder:
-        counting = ["--tool=callgrind", "--toggle-collect=*add_message*", f"--callgrind-out-file={Path(folder) / 'out'}"]
+        counting = [
+            "--tool=callgrind",
+            "--toggle-collect=*add_message*",
+            f"--callgrind-out-file={Path(folder) / 'out'}",
+        ]
         command = [valgrind, *counting, sys.executable, __file__, "take"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     found = re.search(r"Collected : (\d+)", done.stderr)

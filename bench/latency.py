@@ -73,7 +73,7 @@ def load(bootstrap: str, topic: str, first: int, rate: int, seconds: float) -> t
     return result
 
 
-def _load(bootstrap: str, topic: str, first: int, rate: int, seconds: float, sent: Any) -> None:  # noqa: ANN401
+def _load(bootstrap: str, topic: str, first: int, rate: int, seconds: float, sent: Any) -> None:
     feed = Feed(bootstrap, topic)
     feed.sent = first
     for _ in range(PARTITIONS):
@@ -150,7 +150,7 @@ def measure(bootstrap: str, folder: Path, options: argparse.Namespace, guarantee
         reader.thread.join()
 
 
-def wait(until: Any, pipeline: subprocess.Popen[bytes], seconds: float) -> None:  # noqa: ANN401
+def wait(until: Any, pipeline: subprocess.Popen[bytes], seconds: float) -> None:
     deadline = time.monotonic() + seconds
     while not until():
         if pipeline.poll() is not None or time.monotonic() > deadline:
@@ -160,7 +160,7 @@ def wait(until: Any, pipeline: subprocess.Popen[bytes], seconds: float) -> None:
 
 def planning(bootstrap: str, options: argparse.Namespace) -> None:
     """What the driver asks Kafka for one batch, over 1,000 partitions of 50 topics."""
-    from ingest.driver import ranges  # noqa: PLC0415
+    from ingest.driver import ranges
 
     admin = AdminClient({"bootstrap.servers": bootstrap})
     names = [f"many{i}" for i in range(50)]

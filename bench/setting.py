@@ -56,7 +56,7 @@ def own_broker() -> Iterator[tuple[str, Path]]:
         print(f"({_stolen(before, psutil.cpu_times()):.0%} of the processors' time went to others)", flush=True)
 
 
-def _stolen(before: Any, after: Any) -> float:  # noqa: ANN401  (psutil's own, which differ by system)
+def _stolen(before: Any, after: Any) -> float:
     """The share of the processors' time that a virtual machine's host gave to others: such a run says little."""
     stolen = getattr(after, "steal", 0.0) - getattr(before, "steal", 0.0)
     return float(stolen / max(sum(after[:8]) - sum(before[:8]), 0.001))

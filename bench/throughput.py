@@ -51,7 +51,7 @@ class Result:
     """Messages a second in the second half of the messages, where Java has long been warm."""
 
 
-def raw_worker(bootstrap: str, topic: str, to: str, part: int, parts: int, results: Any) -> None:  # noqa: ANN401
+def raw_worker(bootstrap: str, topic: str, to: str, part: int, parts: int, results: Any) -> None:
     """Copy some partitions as fast as the client can: no decoding."""
     shared = {"bootstrap.servers": bootstrap}
     consumer = Consumer({**ingest_reader.DEFAULTS, **shared, "group.id": "bench-raw", "enable.auto.commit": False})
@@ -131,7 +131,7 @@ def pipeline(bootstrap: str, topic: str, prefix: str, folder: Path, *, program: 
 
 
 def _epoch(text: str) -> float:
-    from datetime import datetime  # noqa: PLC0415
+    from datetime import datetime
 
     return datetime.fromisoformat(text).timestamp()
 

@@ -90,7 +90,7 @@ def many(bootstrap: str, folder: Path, count: int, rounds: int) -> tuple[str, li
 
 def plans() -> dict[str, list[float]]:
     """Measure what a batch without rows takes, and what a changed schema does, with 3 and with 500 rules."""
-    from ingest.spark.session import Session  # noqa: PLC0415
+    from ingest.spark.session import Session
 
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "spark.log"
@@ -105,12 +105,12 @@ def plans() -> dict[str, list[float]]:
 
 def _plan(session: Session, number: int) -> tuple[list[float], list[float]]:
     """Return the seconds that batches without rows took, and those that changed tables took more."""
-    from ingest.expressions.clauses import condition, projection  # noqa: PLC0415
-    from ingest.model import types  # noqa: PLC0415
-    from ingest.model.schema import Column, TableSchema  # noqa: PLC0415
-    from ingest.schema.evolve import SourceTable  # noqa: PLC0415
-    from ingest.schema.routes import TransformRule  # noqa: PLC0415
-    from ingest.transform.compiler import TransformCompiler  # noqa: PLC0415
+    from ingest.expressions.clauses import condition, projection
+    from ingest.model import types
+    from ingest.model.schema import Column, TableSchema
+    from ingest.schema.evolve import SourceTable
+    from ingest.schema.routes import TransformRule
+    from ingest.transform.compiler import TransformCompiler
 
     schema = TableSchema(
         (
@@ -167,7 +167,7 @@ def _nothing() -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def _counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow as pa
 
     rows = sum(batch.num_rows for batch in batches)
     yield pa.RecordBatch.from_pydict({"outcome": pa.array([str(rows).encode()], pa.binary())})

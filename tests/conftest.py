@@ -109,7 +109,7 @@ def java() -> None:
 
 
 @pytest.fixture(scope="session")
-def shared_java(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedJava]:  # noqa: ARG001
+def shared_java(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedJava]:
     """The Java that runs share which need none of their own."""
     shared = SharedJava(tmp_path_factory.mktemp("java"))
     yield shared
@@ -122,14 +122,14 @@ def sandbox_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def bootstrap(java: None, sandbox_folder: Path) -> Iterator[str]:  # noqa: ARG001
+def bootstrap(java: None, sandbox_folder: Path) -> Iterator[str]:
     """The test run's own broker, on a port of its own."""
     yield broker(sandbox_folder).bootstrap
     sandbox.down(sandbox_folder, wipe=True)
 
 
 @pytest.fixture(scope="session")
-def registry(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:  # noqa: ARG001
+def registry(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of the test run's own schema registry, which asks for no password."""
     folder = tmp_path_factory.mktemp("registry")
     yield schema_registry.up(folder, free_port()).url

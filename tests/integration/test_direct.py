@@ -75,7 +75,7 @@ def everything(message: Any) -> tuple[Any, ...]:
     return (message.topic(), message.partition(), message.offset(), *kept)
 
 
-def test_what_is_written_is_what_was_given(kafka: Kafka, native: bool) -> None:  # noqa: FBT001
+def test_what_is_written_is_what_was_given(kafka: Kafka, native: bool) -> None:
     topic = kafka.create(f"{kafka.name}.a", 3)
     writer = KafkaWriter({"bootstrap.servers": kafka.bootstrap}, checked=True)
     assert isinstance(writer.producer, reference.Producer) is not native
@@ -175,7 +175,7 @@ def test_records_are_cut_at_the_end_of_a_range_and_outlive_their_reader(kafka: K
     assert last.value() == b"499"
 
 
-def test_a_record_that_the_broker_does_not_take_fails_the_commit(kafka: Kafka, native: bool) -> None:  # noqa: ARG001, FBT001
+def test_a_record_that_the_broker_does_not_take_fails_the_commit(kafka: Kafka, native: bool) -> None:
     topic = kafka.create(f"{kafka.name}.a", 1, **{"max.message.bytes": "1000"})
     writer = KafkaWriter({"bootstrap.servers": kafka.bootstrap, "compression.type": "none"}, checked=True)
     writer.write([((topic, None, -1), b"k", b"small")])
@@ -189,7 +189,7 @@ def test_a_record_that_the_broker_does_not_take_fails_the_commit(kafka: Kafka, n
     assert [r.value for r in kafka.read(topic)] == [b"small", b"small again"]
 
 
-def test_without_a_guarantee_what_failed_is_counted(kafka: Kafka, native: bool) -> None:  # noqa: ARG001, FBT001
+def test_without_a_guarantee_what_failed_is_counted(kafka: Kafka, native: bool) -> None:
     topic = kafka.create(f"{kafka.name}.a", 1, **{"max.message.bytes": "1000"})
     writer = KafkaWriter({"bootstrap.servers": kafka.bootstrap, "compression.type": "none"}, checked=False)
     writer.write([((topic, None, -1), b"k", b"x" * 5000)])
@@ -197,14 +197,14 @@ def test_without_a_guarantee_what_failed_is_counted(kafka: Kafka, native: bool) 
     assert writer.failures == 1
 
 
-def test_a_record_that_the_client_does_not_take_is_refused_at_once(kafka: Kafka, native: bool) -> None:  # noqa: ARG001, FBT001
+def test_a_record_that_the_client_does_not_take_is_refused_at_once(kafka: Kafka, native: bool) -> None:
     writer = KafkaWriter({"bootstrap.servers": kafka.bootstrap, "message.max.bytes": "2000"}, checked=True)
     topic = kafka.create(f"{kafka.name}.a")
     with pytest.raises(ConfigError, match=f"cannot write a record of 5000 bytes to {topic}"):
         writer.write([((topic, None, -1), b"k", b"x" * 5000)])
 
 
-def test_a_full_queue_makes_the_writer_wait(kafka: Kafka, native: bool) -> None:  # noqa: ARG001, FBT001
+def test_a_full_queue_makes_the_writer_wait(kafka: Kafka, native: bool) -> None:
     topic = kafka.create(f"{kafka.name}.a")
     small = {"queue.buffering.max.messages": "7", "linger.ms": "1"}
     writer = KafkaWriter({"bootstrap.servers": kafka.bootstrap, **small}, checked=True)
@@ -213,7 +213,7 @@ def test_a_full_queue_makes_the_writer_wait(kafka: Kafka, native: bool) -> None:
     assert [r.value for r in kafka.read(topic)] == [b"%d" % i for i in range(500)]
 
 
-def test_waiting_ends_when_deliveries_fail(native: bool) -> None:  # noqa: ARG001, FBT001
+def test_waiting_ends_when_deliveries_fail(native: bool) -> None:
     small = {"queue.buffering.max.messages": "7", "message.timeout.ms": "1500"}
     nobody = f"127.0.0.1:{free_port()}"
     writer = KafkaWriter({"bootstrap.servers": nobody, **small}, checked=True)
@@ -225,7 +225,7 @@ def test_waiting_ends_when_deliveries_fail(native: bool) -> None:  # noqa: ARG00
     assert (told.client, told.statistics) == ("producer", None)
 
 
-def test_what_is_written_outside_a_transaction_is_refused(kafka: Kafka, native: bool) -> None:  # noqa: ARG001, FBT001
+def test_what_is_written_outside_a_transaction_is_refused(kafka: Kafka, native: bool) -> None:
     topic = kafka.create(f"{kafka.name}.a")
     channel = Channel({"bootstrap.servers": kafka.bootstrap}, kafka.name, 0)
     try:

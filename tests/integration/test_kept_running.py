@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def nodes(java: None, tmp_path: Path) -> Iterator[Nodes]:  # noqa: ARG001
+def nodes(java: None, tmp_path: Path) -> Iterator[Nodes]:
     made = Nodes(tmp_path)
     yield made
     made.close()

@@ -24,7 +24,7 @@ ROW = record("Value", id="int", name=["null", "string"])
 @pytest.fixture(scope="module")
 def secured(
     java: None, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[sandbox.RunningRegistry, Path, str]]:  # noqa: ARG001
+) -> Iterator[tuple[sandbox.RunningRegistry, Path, str]]:
     folder = tmp_path_factory.mktemp("secured")
     there = sandbox.up(folder, free_port(), secure=True)
     yield there, folder / "secure", f"{USER}:{(folder / 'secure' / 'password').read_text().strip()}"

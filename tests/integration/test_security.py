@@ -42,7 +42,7 @@ org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;
 
 
 @pytest.fixture(scope="module")
-def secure(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:  # noqa: ARG001
+def secure(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
     folder = tmp_path_factory.mktemp("secure")
     running = broker(folder, secure=True, extra=OAUTH)
     assert running.secure is not None

@@ -47,7 +47,7 @@ class Cluster:
 
 
 @pytest.fixture(scope="module")
-def secure(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:  # noqa: ARG001
+def secure(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder = tmp_path_factory.mktemp("stores")
     yield Cluster(folder)
     sandbox.down(folder, wipe=True)

@@ -75,7 +75,7 @@ class Realm:
 
 
 @pytest.fixture(scope="module")
-def realm(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Realm]:  # noqa: ARG001
+def realm(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Realm]:
     folder = tmp_path_factory.mktemp("realm")
     port, kerberos = free_port(), free_port()
     (folder / "krb5.conf").write_text(_KRB5.format(realm=REALM, port=port))

@@ -249,7 +249,7 @@ def test_whole_runs_that_are_decoded_in_python_are_the_same_without_it(form: str
         st.sampled_from([-1, 2]),
         st.booleans(),
     )
-    def same(messages: list[tuple[bytes | None, bytes | None]], look_ahead: int, most: int, given: bool) -> None:  # noqa: FBT001
+    def same(messages: list[tuple[bytes | None, bytes | None]], look_ahead: int, most: int, given: bool) -> None:
         sections: Any = {
             "source": {
                 "value.format": form,

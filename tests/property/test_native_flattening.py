@@ -160,7 +160,7 @@ def test_other_rows_are_not_flattened(text: str) -> None:
         ('{"id":1,"a":"x","b":"\\u0079"}', False),
     ],
 )
-def test_fields_say_which_table_a_row_is_of(text: str, taken: bool) -> None:  # noqa: FBT001
+def test_fields_say_which_table_a_row_is_of(text: str, taken: bool) -> None:
     form = Json.model_validate({"json.decode.parser-table-id.fields": "a,b"})
     source = schema({"id": "BIGINT", "a": "STRING", "b": "STRING"}, ("id",))
     assert compare(form, ("x", "y"), source, source, Message(None, text.encode()), keyed=False) is taken

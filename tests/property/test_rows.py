@@ -82,7 +82,7 @@ def test_how_far_a_task_looks_ahead_changes_no_row_of_the_final_schema(
 
 
 @given(st.lists(st.binary(max_size=60) | st.none(), max_size=20), st.booleans())
-def test_a_decoder_never_raises(values: list[bytes | None], include: bool) -> None:  # noqa: FBT001
+def test_a_decoder_never_raises(values: list[bytes | None], include: bool) -> None:
     decoder = DebeziumJson(**{"debezium-json.schema-include": include}).decoder("t")
     out = decoder.decode(values, values)
     assert len(out) == len(values)

@@ -74,7 +74,7 @@ def test_native_code_does_what_the_reference_does(form: str, options: dict[str, 
         st.sampled_from([-1, 2]),
         st.booleans(),
     )
-    def same(messages: list[tuple[bytes | None, bytes | None]], look_ahead: int, most: int, given: bool) -> None:  # noqa: FBT001
+    def same(messages: list[tuple[bytes | None, bytes | None]], look_ahead: int, most: int, given: bool) -> None:
         made = sections(form, most, **rule)
         made["source"] |= options | (DECLARED if given else {})
         both_ways(messages, look_ahead, **made)

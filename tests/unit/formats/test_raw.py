@@ -31,7 +31,7 @@ from ingest.model.reject import RowError
         ("DOUBLE", True, b"\x9a\x99\x99\x99\x99\x99\xb9\x3f", b"0.1"),
     ],
 )
-def test_a_value_reads_and_is_written(type_name: str, little: bool, value: bytes, text: bytes) -> None:  # noqa: FBT001
+def test_a_value_reads_and_is_written(type_name: str, little: bool, value: bytes, text: bytes) -> None:
     codec = codec_of(types.parse(type_name), "utf-8", little=little)
     assert codec is not None
     assert (codec.read(value), codec.write(text)) == (text, value)

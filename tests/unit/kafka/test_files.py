@@ -47,7 +47,7 @@ def without_group(made: Pipeline) -> dict[str, str]:
     return {name: conf[name] for name in conf if name not in {"group.id", "client.id"}}
 
 
-def test_stores_become_texts_that_no_checkpoint_has(java: None, tmp_path: Path) -> None:  # noqa: ARG001
+def test_stores_become_texts_that_no_checkpoint_has(java: None, tmp_path: Path) -> None:
     trust = trust_store(tmp_path / "trust.jks", "JKS", AUTHORITY.pem)
     own = key_store(tmp_path / "own.jks", "JKS", KEY, CHAIN)
     given = {

@@ -16,7 +16,7 @@ LIMIT = 4096
 
 
 @given(st.integers(1, 700), st.integers(0, 1 << 40), st.integers(0, 9_999_999), st.booleans())
-def test_what_is_packed_is_read_again_and_fits(count: int, start: int, distance: int, final: bool) -> None:  # noqa: FBT001
+def test_what_is_packed_is_read_again_and_fits(count: int, start: int, distance: int, final: bool) -> None:
     starts = {(f"topic-{i % 7}", i): start + i for i in range(count)}
     positions = {split: at + (distance + i) % 10_000_000 for i, (split, at) in enumerate(starts.items())}
     tables: dict[tuple[str, ...], TableCounters] = {

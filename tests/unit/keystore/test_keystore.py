@@ -35,7 +35,7 @@ class Made(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def found(java: None, tmp_path_factory: pytest.TempPathFactory) -> Made:  # noqa: ARG001
+def found(java: None, tmp_path_factory: pytest.TempPathFactory) -> Made:
     folder = tmp_path_factory.mktemp("stores")
     trust = trust_store(folder / "trust.jks", "JKS", AUTHORITIES[0].pem)
     own = key_store(folder / "own.jks", "JKS", KEY, CHAIN)
@@ -43,7 +43,7 @@ def found(java: None, tmp_path_factory: pytest.TempPathFactory) -> Made:  # noqa
 
 
 @KINDS
-def test_trusted_certificates(java: None, tmp_path: Path, kind: str, legacy: bool) -> None:  # noqa: ARG001, FBT001
+def test_trusted_certificates(java: None, tmp_path: Path, kind: str, legacy: bool) -> None:
     file = trust_store(tmp_path / "trust", kind, *(one.pem for one in AUTHORITIES), legacy=legacy)
     for said in (kind, "", "JKS"):  # Java, too, goes by the bytes
         got = trusted(file.read_bytes(), said, PASSWORD)
@@ -56,7 +56,7 @@ def test_trusted_certificates(java: None, tmp_path: Path, kind: str, legacy: boo
 
 
 @KINDS
-def test_a_private_key_with_its_certificates(java: None, tmp_path: Path, kind: str, legacy: bool) -> None:  # noqa: ARG001, FBT001
+def test_a_private_key_with_its_certificates(java: None, tmp_path: Path, kind: str, legacy: bool) -> None:
     file = key_store(tmp_path / "own", kind, KEY, CHAIN, legacy=legacy)
     key_password = KEY_PASSWORD if kind == "JKS" else None
     got = identity(file.read_bytes(), kind, PASSWORD, key_password)
@@ -70,7 +70,7 @@ def test_a_private_key_with_its_certificates(java: None, tmp_path: Path, kind: s
 
 
 @pytest.mark.parametrize("algorithm", ["RSA", "EC", "Ed25519"])
-def test_keys_that_keytool_makes_itself(java: None, tmp_path: Path, algorithm: str) -> None:  # noqa: ARG001
+def test_keys_that_keytool_makes_itself(java: None, tmp_path: Path, algorithm: str) -> None:
     file = tmp_path / "made.jks"
     keytool(
         "-genkeypair", "-alias", "ä-öß", "-keyalg", algorithm, "-dname", "CN=x", "-keystore", str(file), "-storetype",
@@ -81,7 +81,7 @@ def test_keys_that_keytool_makes_itself(java: None, tmp_path: Path, algorithm: s
     assert load_pem_private_key(got.key.encode(), None).public_key() == own.public_key()
 
 
-def test_a_certificate_that_cannot_be_read_is_named(java: None, tmp_path: Path) -> None:  # noqa: ARG001
+def test_a_certificate_that_cannot_be_read_is_named(java: None, tmp_path: Path) -> None:
     file = tmp_path / "dsa.jks"
     keytool(
         "-genkeypair", "-alias", "older", "-keyalg", "DSA", "-dname", "CN=x", "-keystore", str(file), "-storetype",
@@ -129,7 +129,7 @@ def test_pem_files_without_a_name_that_says_so(found: Made) -> None:
         trusted(found.trust, "PEM", None)
 
 
-def test_other_files(java: None, tmp_path: Path) -> None:  # noqa: ARG001
+def test_other_files(java: None, tmp_path: Path) -> None:
     for data in (b"", b"bootstrap.servers=h:1"):
         with pytest.raises(StoreError, match="it is neither a JKS nor a PKCS#12 store, nor a PEM file"):
             trusted(data, "", None)

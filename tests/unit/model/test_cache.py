@@ -253,7 +253,7 @@ def test_tables_have_as_many_heads_as_they_need() -> None:
 
 @pytest.mark.parametrize("built", [True, False])
 @pytest.mark.usefixtures("java")
-def test_heads_begin_anew_while_records_are_on_their_way(built: bool, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: FBT001
+def test_heads_begin_anew_while_records_are_on_their_way(built: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     messages: list[Any] = [
         (
             b'{"id":%d}' % i,

@@ -87,7 +87,7 @@ def test_what_is_refused(options: str, why: str) -> None:
     assert any(why in diagnostic.message for diagnostic in loaded.diagnostics), loaded.diagnostics
 
 
-def test_stores_are_read_once_and_go_with_the_options(java: None, tmp_path: Path) -> None:  # noqa: ARG001
+def test_stores_are_read_once_and_go_with_the_options(java: None, tmp_path: Path) -> None:
     authority = Authority("one")
     key, chain = authority.issue("client")
     trust = trust_store(tmp_path / "trust.jks", "JKS", authority.pem)

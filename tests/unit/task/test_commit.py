@@ -140,7 +140,7 @@ def test_what_a_failed_task_counts_is_what_it_committed() -> None:
 
 
 @pytest.mark.parametrize("final", [True, False])
-def test_a_task_goes_on_where_an_attempt_before_it_committed(final: bool) -> None:  # noqa: FBT001
+def test_a_task_goes_on_where_an_attempt_before_it_committed(final: bool) -> None:
     counted = CommitMetadata(7, 2, {("t",): TableCounters(0, 1, 2, 3, 4)})
     steps, result, positions = Steps(ResumePoint({SPLIT: 17}, counted.text(), final)), TaskResult(2, {SPLIT: 10}), {}
     positions[SPLIT] = 10

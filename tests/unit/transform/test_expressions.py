@@ -57,7 +57,7 @@ def computed(cases: list[tuple[str, Any]], zone: str) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def found(java: None) -> dict[str, Any]:  # noqa: ARG001
+def found(java: None) -> dict[str, Any]:
     """Return the value of each case."""
     return computed(CASES, "UTC")
 
