@@ -14,7 +14,7 @@ cdef enum:
     PREFIX = 3                # characters of `pk.`
 
 
-cdef int part_of_maxwell(const Field *field) noexcept nogil:
+cdef inline int part_of_maxwell(const Field *field) noexcept nogil:
     if is_named(field, b"data", 4):
         return PART_AFTER
     if is_named(field, b"old", 3):
@@ -27,7 +27,7 @@ cdef bint is_text(const Field *field, const char *text, uint32_t size) noexcept 
     return field.size == size and not memcmp(field.text, text, size)
 
 
-cdef bint read_maxwell_field(const Field *field, Change *change) noexcept nogil:
+cdef inline bint read_maxwell_field(const Field *field, Change *change) noexcept nogil:
     """Read what a member says that is neither a row nor a list; False for a fallback."""
     if is_named(field, b"database", 8):
         return read_part(field, &change.parts[0])

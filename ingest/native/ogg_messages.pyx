@@ -12,7 +12,7 @@ cdef enum:
     MARK = 10                 # characters of `_isMissing`
 
 
-cdef int part_of_ogg(const Field *field) noexcept nogil:
+cdef inline int part_of_ogg(const Field *field) noexcept nogil:
     if is_named(field, b"before", 6):
         return PART_BEFORE
     if is_named(field, b"after", 5):
@@ -20,7 +20,7 @@ cdef int part_of_ogg(const Field *field) noexcept nogil:
     return PART_NAMES if is_named(field, b"primary_keys", 12) else 0
 
 
-cdef bint read_ogg_field(const Field *field, Change *change) noexcept nogil:
+cdef inline bint read_ogg_field(const Field *field, Change *change) noexcept nogil:
     """Read what a member says that is neither a row nor a list; False for a fallback."""
     if is_named(field, b"table", 5):
         return read_part(field, &change.parts[2])
