@@ -51,7 +51,7 @@ Avro = dict[str, Any] | None
 
 
 @pytest.fixture(scope="module")
-def secure(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:  # noqa: ARG001
+def secure(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
     folder = tmp_path_factory.mktemp("secure")
     running = sandbox.up(folder, free_port(), heap="384m", secure=True, extra=EXTRA)
     assert running.secure is not None

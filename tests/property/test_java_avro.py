@@ -71,7 +71,7 @@ READABLE = record(
 
 
 @pytest.fixture(scope="module")
-def java_avro(java: None) -> Iterator[JavaAvro]:  # noqa: ARG001
+def java_avro(java: None) -> Iterator[JavaAvro]:
     yield from running()
 
 
