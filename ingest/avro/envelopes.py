@@ -39,25 +39,22 @@ class EnvelopeReader:
         self.node = node
         """Schema of the envelope."""
         compiler = Compiler()
-        self.wanted: dict[str, Node] = {}
-        """Schemas of the members that are asked for, in their order."""
         rows: dict[int, RowReader] = {}
         fields: list[tuple[str | None, Read]] = []
         for one in node.fields:
             row = _row_of(one.node) if one.name in IMAGES and "op" in self.names else None
             if row is not None:
                 reader = rows.setdefault(id(row), RowReader(row, compiler))
-                self.wanted[one.name] = one.node
                 fields.append((one.name, _image(one.node, reader)))
             elif one.name == "source" and one.node.kind == "record":
-                self.wanted[one.name] = one.node
                 fields.append((one.name, _some(one.node, TABLE, compiler)))
             elif one.name == "op":
-                self.wanted[one.name] = one.node
                 fields.append((one.name, compiler.compile(one.node)[1]))
             else:
                 fields.append((None, compiler.passed(one.node)))
         self._read = primitives.read_some(fields)
+        self.wanted = tuple(name for name, _ in fields if name is not None)
+        """Names of the members that are asked for, in their order."""
         self.types: Mapping[str, DataType] = next(iter(rows.values())).types if rows else {}
         """Types of the rows' columns."""
 

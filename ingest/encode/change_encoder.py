@@ -124,7 +124,7 @@ class ChangeEncoder:
         """By column: values that were written without what is finer than a microsecond."""
         self._primary_key = sink.primary_key
         self._more_of_key = tuple(name for name in key_columns if name not in sink.primary_key)
-        """Those that are not of the primary key: their values may be null."""
+        """Columns of keys that are not of the primary key: their values may be null."""
         self._columns = [column.name for column in sink.columns]
         self._render = render
         self.key_from_message = source.key_from_message

@@ -77,27 +77,6 @@ cdef class AvroReader:
             p = scan_long(p, end, &size)
         return p if p != NULL and count[0] <= self.size - so_far else NULL
 
-    cdef const uint8_t *read_array(
-        self, const AvroNode *node, const uint8_t *p, const uint8_t *end, int depth
-    ) except? NULL:
-        cdef int64_t count = 0, seen = 0
-        if not put(&self.made, b"[", 1):
-            return NULL
-        while True:
-            p = self.read_count(p, end, seen, &count)
-            if p == NULL:
-                return NULL
-            if not count:
-                return p if put(&self.made, b"]", 1) else NULL
-            while count:
-                if seen and not put(&self.made, b",", 1):
-                    return NULL
-                p = self.read_value(node.nodes[0], p, end, depth)
-                if p == NULL:
-                    return NULL
-                seen += 1
-                count -= 1
-
     cdef const uint8_t *read_key(
         self, const uint8_t *p, const uint8_t *end, Text *keys, int64_t seen
     ) except? NULL:
@@ -114,34 +93,41 @@ cdef class AvroReader:
         to = more(&self.made, <size_t> size * MAX_ESCAPE + 4)
         if to == NULL:
             return NULL
-        if seen:
-            to[0] = b','
-            to += 1
         to = put_quoted_text(to, <const char *> p, <size_t> size)
         to[0] = b':'
         return ended(&self.made, to + 1, p + size)
 
-    cdef const uint8_t *read_map(
-        self, const AvroNode *node, const uint8_t *p, const uint8_t *end, int depth
+    cdef const uint8_t *read_items(
+        self, const AvroNode *node, const uint8_t *p, const uint8_t *end, int depth, Text *keys
     ) except? NULL:
-        cdef Text keys[MAX_KEYS]
+        """Read the items of an array, or of a map, of which `keys` has room for the keys. NULL for a fallback."""
         cdef int64_t count = 0, seen = 0
-        if not put(&self.made, b"{", 1):
+        cdef const char *ends = b"[]" if keys == NULL else b"{}"
+        if not put(&self.made, ends, 1):
             return NULL
         while True:
             p = self.read_count(p, end, seen, &count)
             if p == NULL:
                 return NULL
             if not count:
-                return p if put(&self.made, b"}", 1) else NULL
+                return p if put(&self.made, ends + 1, 1) else NULL
             while count:
-                p = self.read_key(p, end, keys, seen)
+                if seen and not put(&self.made, b",", 1):
+                    return NULL
+                if keys != NULL:
+                    p = self.read_key(p, end, keys, seen)
                 if p != NULL:
                     p = self.read_value(node.nodes[0], p, end, depth)
                 if p == NULL:
                     return NULL
                 seen += 1
                 count -= 1
+
+    cdef const uint8_t *read_map(
+        self, const AvroNode *node, const uint8_t *p, const uint8_t *end, int depth
+    ) except? NULL:
+        cdef Text keys[MAX_KEYS]
+        return self.read_items(node, p, end, depth, keys)
 
     cdef const uint8_t *read_value(self, int place, const uint8_t *p, const uint8_t *end, int depth) except? NULL:
         """Read a value, and return where it ends; NULL for a fallback."""
@@ -158,7 +144,7 @@ cdef class AvroReader:
         if codec == AVRO_RECORD:
             return self.read_record(node, p, end, depth + 1)
         if codec == AVRO_ARRAY:
-            return self.read_array(node, p, end, depth + 1)
+            return self.read_items(node, p, end, depth + 1, NULL)
         return self.read_map(node, p, end, depth + 1)
 
     # -- Messages ------------------------------------------------------------------------------------------------------
