@@ -17,6 +17,7 @@ import pytest
 from harness import Kafka, Pipeline, free_port
 from key_stores import KEY_PASSWORD, PASSWORD, key_store, trust_store
 from ruamel.yaml import YAML
+from scenario_files import send
 from schema_registry import record, written
 
 from ingest.config.loader import load_text
@@ -167,20 +168,6 @@ def schema_of(fields: dict[str, Any]) -> dict[str, Any]:
         for name, kind in fields.items()
     }
     return record("org.apache.flink.avro.generated.record", **kinds)
-
-
-def send(broker: Kafka, scenario: Scenario) -> int:
-    """Send the messages to topics that are made for them; return the number of partitions."""
-    topics = {m.topic: 1 + max(o.partition for o in scenario.messages if o.topic == m.topic) for m in scenario.messages}
-    for topic, partitions in topics.items():
-        broker.create(topic, partitions)
-    producer = broker.producer()
-    for m in scenario.messages:
-        more: Any = {} if m.timestamp is None else {"timestamp": m.timestamp}
-        headers: Any = m.headers
-        producer.produce(m.topic, m.value, m.key, partition=m.partition, headers=headers, **more)
-    assert producer.flush(20) == 0
-    return sum(topics.values())
 
 
 def readable(scenario: Scenario) -> LoadedPipeline:

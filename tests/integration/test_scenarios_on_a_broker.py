@@ -9,7 +9,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from scenario_files import FILES, name
+from scenario_files import FILES, name, send
 
 from ingest.config.loader import load_text
 from ingest.config.pipeline import Route
@@ -66,14 +66,7 @@ def test_scenario_on_a_broker(file: Path, empty: Kafka, monkeypatch: pytest.Monk
     # A pipeline must not write to the topics that it reads
     route = Route.model_validate({"source-table": r"(\.*)", "sink-table": "out.$1"})
     topics = {m.topic for m in scenario.messages}
-    for topic in topics:
-        empty.create(topic, 1 + max(m.partition for m in scenario.messages if m.topic == topic))
-    producer = empty.producer()
-    for m in scenario.messages:
-        more: Any = {} if m.timestamp is None else {"timestamp": m.timestamp}
-        headers: Any = m.headers
-        producer.produce(m.topic, m.value, m.key, partition=m.partition, headers=headers, **more)
-    assert producer.flush(20) == 0
+    send(empty, scenario)
 
     changes: list[str] = []
 

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from harness import Kafka
+
+    from ingest.config.scenario import Scenario
 
 _ROOT = Path(__file__).parents[2]
 FILES = sorted((_ROOT / "tests" / "scenarios").glob("*/*.yaml"))
@@ -23,3 +29,17 @@ def has_expressions(file: Path) -> bool:
     if pipeline is not None:
         text += (file.parent / pipeline[1]).read_text(encoding="utf-8")
     return re.search(r"(?<!-)\b(?:projection|filter):", text) is not None
+
+
+def send(broker: Kafka, scenario: Scenario) -> int:
+    """Send the messages to topics that are made for them; return the number of partitions."""
+    topics = {m.topic: 1 + max(o.partition for o in scenario.messages if o.topic == m.topic) for m in scenario.messages}
+    for topic, partitions in topics.items():
+        broker.create(topic, partitions)
+    producer = broker.producer()
+    for m in scenario.messages:
+        more: Any = {} if m.timestamp is None else {"timestamp": m.timestamp}
+        headers: Any = m.headers
+        producer.produce(m.topic, m.value, m.key, partition=m.partition, headers=headers, **more)
+    assert producer.flush(20) == 0
+    return sum(topics.values())
