@@ -33,6 +33,8 @@ class RowSchema:
         self.reader = RowReader(node if given is None else given, Compiler())
         self._native = row_reader(node if given is None else given)
         self._resolve = None if given is None else Resolver().resolve(node, given)
+        self.native = self._native if given is None else None
+        """The native reader of whole messages; None where they are read as another schema, or there is none."""
         self.declared = InlineSchema(self.reader.types)
         """The types of columns, as messages declare them."""
 
@@ -64,6 +66,9 @@ class EnvelopeSchema:
         if given is not None and "op" in self._reader.names:
             self._reader, self._resolve = EnvelopeReader(given), Resolver().resolve(node, given)
         self._native = members_reader(self._reader.node, self._reader.wanted)
+        self.native = self._native if self._resolve is None and "op" in self._reader.names else None
+        """The native reader of whole messages; None where they are read as another schema, are no changes, or there is
+        none."""
         self.other = None if "op" in self._reader.names else _no_op(self._reader.names)
         """The result of decoding a message without `op`; None for an envelope."""
         self.declared = InlineSchema(self._reader.types)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Self
 from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 
 from ingest.component.options import OptionErrors, Options, is_written
+from ingest.formats.form import AvroMessages, Form
 from ingest.formats.row_decoder import RowFormat
 
 if TYPE_CHECKING:
@@ -62,6 +63,11 @@ class Avro(RowFormat, Options):
         except (ValueError, RecursionError) as exc:
             raise OptionErrors((key, f"{key}: the schema cannot be used: {exc}")) from exc
         return self
+
+    @property
+    def form(self) -> Form:
+        """Rows of one schema."""
+        return Form("rows", avro=AvroMessages(0, lambda _: _row_schema(self._text).native))
 
     def reader(self) -> ReadRow:
         """Return a function that reads a key or a value: its row as JSON text with what it declares, or its reject."""

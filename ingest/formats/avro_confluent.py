@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 from pydantic import model_validator
 
+from ingest.formats.form import AvroMessages, Form
 from ingest.formats.given_schema import check_given
 from ingest.formats.row_decoder import RowFormat
 from ingest.registry.options import RegistryOptions, keys_behind
@@ -33,6 +34,14 @@ class AvroConfluent(RowFormat, RegistryOptions):
     def _check_given(self) -> Self:
         check_given(self)
         return self
+
+    @property
+    def form(self) -> Form:
+        """Rows of schemas that a worker knows once it has read one of their messages."""
+        from ingest.avro.messages import RowSchema  # noqa: PLC0415  (`check` needs none of this)
+        from ingest.formats.registered import HEAD, native_readers  # noqa: PLC0415  (nor a client)
+
+        return Form("rows", avro=AvroMessages(HEAD, native_readers(self, RowSchema, self.schema_text)))
 
     def reader(self) -> ReadRow:
         """Return a function that reads a key or a value: its row as JSON text with what it declares, or its reject.

@@ -13,6 +13,7 @@ import msgspec
 from pydantic import model_validator
 
 from ingest.formats.debezium_json import DebeziumJson
+from ingest.formats.form import AvroMessages, Form
 from ingest.formats.given_schema import check_given
 from ingest.formats.metadata_columns import read_key
 from ingest.formats.unavailable import is_placeholder, may_hold_in_avro
@@ -48,13 +49,21 @@ class DebeziumAvroConfluent(RegistryOptions):
     """The way with a value that the database did not send (`__debezium_unavailable_value`) and that the before
     image does not hold: reject the row, keep the placeholder, or write null."""
 
-    form: ClassVar[None] = None
     inline_types: ClassVar[None] = None
 
     @model_validator(mode="after")
     def _check_given(self) -> Self:
         check_given(self)
         return self
+
+    @property
+    def form(self) -> Form:
+        """Envelopes of schemas that a worker knows once it has read one of their messages; the same for keys."""
+        from ingest.avro.messages import EnvelopeSchema, RowSchema  # noqa: PLC0415  (`check` needs none of this)
+        from ingest.formats.registered import native_readers  # noqa: PLC0415  (nor a client)
+
+        values = native_readers(self, EnvelopeSchema, self.schema_text)
+        return Form("debezium", avro=AvroMessages(HEAD, values, native_readers(self, RowSchema)))
 
     @property
     def reading(self) -> TypeHints:

@@ -9,6 +9,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from ingest.avro.native.reader import AvroReader
     from ingest.model.data_type import DataType
     from ingest.model.table import TableId
 
@@ -23,6 +24,17 @@ class Lines(msgspec.Struct, frozen=True):
     columns: Callable[[TableId], Mapping[str, DataType | None] | None]
     """Function that returns the columns of a table, with their types where those are declared; None where they have no
     names."""
+
+
+class AvroMessages(msgspec.Struct, frozen=True):
+    """Messages in Avro: native code makes JSON texts of them, which have the form."""
+
+    head: int
+    """Bytes in front of a message, by which its schema is known; 0: all messages are of one schema."""
+    values: Callable[[bytes], AvroReader | None]
+    """Function that returns the native reader of messages with this head; None where the reference reads them."""
+    keys: Callable[[bytes], AvroReader | None] | None = None
+    """The same for the keys of change messages that are such messages as well. None: they are as they come."""
 
 
 class Form(msgspec.Struct, frozen=True):
@@ -40,3 +52,5 @@ class Form(msgspec.Struct, frozen=True):
     None: all of them are read. For `canal`."""
     lines: Lines | None = None
     """For `csv`."""
+    avro: AvroMessages | None = None
+    """For `rows` and `debezium`. None: messages are JSON as they come."""

@@ -6,6 +6,7 @@ the reject of a message that has no such schema. Rules: docs/spec/avro.md#messag
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from ingest.model.cache import Cache
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     import msgspec
 
+    from ingest.avro.native.reader import AvroReader
     from ingest.avro.schema import Node
     from ingest.model.change import InlineSchema
     from ingest.registry.client import Found, RegistryClient
@@ -38,6 +40,14 @@ class SchemaReader(Protocol):
         """Return the row from a place to the end of a message, with what it declares; or the message's reject."""
 
 
+class NativelyRead(Protocol):
+    """Object that has the native reader of messages of one schema, if there is one."""
+
+    @property
+    def native(self) -> AvroReader | None:
+        """The native reader; None where the reference reads the messages."""
+
+
 R = TypeVar("R", bound=SchemaReader)
 
 
@@ -55,6 +65,11 @@ class SchemasById(Generic[T]):
         """Return what the schema of a message became. Raise IngestError where the registry gives no answer."""
         known = self._kept.get(message[:HEAD])
         return self._fetch(message) if known is None else known
+
+    def known(self, head: bytes) -> T | None:
+        """Return what the schema of messages with this head became; None if that is not known here, or a reject."""
+        found = self._kept.get(head)
+        return None if isinstance(found, Reject) else found
 
     def _fetch(self, message: bytes) -> T | Reject:
         if len(message) < HEAD or message[0]:
@@ -82,6 +97,25 @@ def read_row(schemas: SchemasById[R], message: bytes) -> tuple[msgspec.Raw, Inli
     """Return a message's row as JSON text with what it declares; or its reject. Raise IngestError."""
     found = schemas.find(message)
     return found if isinstance(found, Reject) else found.decode(message, HEAD)
+
+
+def native_readers(
+    options: RegistryOptions, compiled: Callable[[Node, Node | None], NativelyRead], given: str | None = None
+) -> Callable[[bytes], AvroReader | None]:
+    """Return a function that returns the native reader of messages with a head; see `schemas_of`.
+
+    It asks no registry: the reference does, when it reads the first message of a schema.
+    """
+
+    @cache
+    def schemas() -> SchemasById[NativelyRead]:
+        return schemas_of(options, compiled, given)
+
+    def reader(head: bytes) -> AvroReader | None:
+        known = schemas().known(head)
+        return None if known is None else known.native
+
+    return reader
 
 
 _SCHEMAS: dict[tuple[RegistryClient, Hashable], SchemasById[Any]] = {}

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     import msgspec
 
+    from ingest.formats.form import Form
     from ingest.model.change import Decoded, InlineSchema
     from ingest.model.table import TableId
 
@@ -43,8 +44,12 @@ class RowDecoder:
 class RowFormat(ABC):
     """The part of an options model that is alike in formats whose messages say the types of their columns."""
 
-    form: ClassVar[None] = None
     inline_types: ClassVar[None] = None
+
+    @property
+    def form(self) -> Form | None:
+        """The form of most messages, if native code knows it."""
+        return None
 
     @property
     def reading(self) -> TypeHints:

@@ -16,6 +16,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ingest.avro.native.reader import AvroReader
     from ingest.native.codes import ColumnKind, CsvKind, MessageForm, MetadataKind, SegmentKind, Spelling, ValueCodec
 
 
@@ -149,6 +150,15 @@ class CsvSpec(msgspec.Struct, frozen=True):
     """The columns in the order of the fields, with what fields are."""
 
 
+class AvroSpec(msgspec.Struct, frozen=True):
+    """The readers of messages in Avro, which make JSON texts of them."""
+
+    head: int
+    """Bytes in front of a message, by which its schema is known; eight at most."""
+    find: Callable[[bytes], AvroReader | None]
+    """Function that returns the reader of messages with this head; None for messages that the reference reads."""
+
+
 class MessageSpec(msgspec.Struct, frozen=True):
     """The way in which the messages of one topic are read."""
 
@@ -162,6 +172,10 @@ class MessageSpec(msgspec.Struct, frozen=True):
     messages that are rows."""
     csv: CsvSpec | None = None
     """The fields of rows in CSV. None, for other messages, and where native code does not read the topic's rows."""
+    avro: AvroSpec | None = None
+    """The readers of values whose JSON texts have the form; None: they are JSON as they come."""
+    key_avro: AvroSpec | None = None
+    """The readers of keys that begin with a zero; None: keys are as they come."""
 
 
 class RowEncoderSpec(msgspec.Struct, frozen=True):
@@ -221,5 +235,7 @@ class ExtraColumnsSpec(msgspec.Struct, frozen=True):
     """The text before the names of the value's columns."""
     separator: str = " "
     """The character between a time stamp's date and time."""
+    key_avro: AvroSpec | None = None
+    """The readers of keys in Avro; None: keys are JSON."""
     as_text: bool = False
     """True if every value is a text in keys."""

@@ -3,6 +3,7 @@
 
 cimport cython
 
+from ingest.native.avro_texts cimport AvroTexts
 from ingest.native.inline_schema cimport RowCodec
 from ingest.native.messages cimport Change
 from ingest.native.metadata cimport MetadataWriter, RecordColumns
@@ -21,10 +22,12 @@ cdef class RowExtender:
     cdef int key_field_count  # of the fields of keys that are columns; 0: all of them
     cdef Text key_prefix
     cdef Text value_prefix
+    cdef AvroTexts keys       # None: keys are JSON
     cdef MetadataWriter metadata
     cdef list kept            # owns the texts of prefixes and names
 
     cdef bint extend(self, Workspace *ws, RowCodec codec, const RawRecord *record, Change *change) except -1
+    cdef bint read_columns(self, Workspace *ws, const RawRecord *record, const Change *change) except -1
     cdef bint choose_fields(self, Row *key, const Change *change) noexcept nogil
     cdef size_t room(self, Workspace *ws, const RawRecord *record, const Change *change) noexcept nogil
     cdef char *put_key(self, Workspace *ws, Change *change, char *to) noexcept nogil

@@ -9,6 +9,7 @@ rare, is a fallback.
 from libc.stdint cimport int32_t, uint32_t
 from libc.string cimport memchr, memcpy
 
+from ingest.native.avro_texts cimport AvroTexts
 from ingest.native.codes cimport FORM_CANAL, FORM_DEBEZIUM
 from ingest.native.images cimport room_to_read
 from ingest.native.inline_schema cimport RowCodec
@@ -192,6 +193,7 @@ cdef class RowExtender:
             text_of_bytes(name, &self.key_fields[self.key_field_count])
             self.kept.append(name)
             self.key_field_count += 1
+        self.keys = None if spec.key_avro is None else AvroTexts(spec.key_avro)
         self.metadata = MetadataWriter(spec.metadata, spec.separator)
 
     cdef bint extend(self, Workspace *ws, RowCodec codec, const RawRecord *record, Change *change) except -1:
@@ -207,12 +209,8 @@ cdef class RowExtender:
         cdef char *to
         if record.key_size > MAX_TAKEN or record.value_size > MAX_TAKEN or not has_images(ws, change, &old, &row):
             return False
-        ws.message_key.count = 0
-        if record.key != NULL and (self.key or (self.value_prefix.size and change.message_key.text != NULL)):
-            if not read_key(record, &ws.message_key):
-                return False
-            if self.key_field_count and not self.choose_fields(&ws.message_key, change):
-                return False
+        if not self.read_columns(ws, record, change):
+            return False
         if old != NULL and not old.size and not (self.key and lacks_image(ws, codec, record, change)):
             return False
         # Canal's row before an update is read late, with the key's columns in it
@@ -229,6 +227,21 @@ cdef class RowExtender:
             to = self.rewrite(&ws.composed, row, &ws.typing, key, False, &about, to)
         change.typed = change.declared = change.composed = change.extended = True
         return to != NULL
+
+    cdef bint read_columns(self, Workspace *ws, const RawRecord *record, const Change *change) except -1:
+        """Read the fields of a message's key as far as they are needed; False for a fallback."""
+        cdef bint renamed = self.value_prefix.size and change.message_key.text != NULL
+        cdef Text key
+        ws.message_key.count = 0
+        if record.key == NULL or not (self.key or renamed):
+            return True
+        key.text, key.size = record.key, record.key_size
+        # A message's key that is written with other names is the format's to read, which may be another one
+        if self.keys is not None and (renamed or not self.keys.read(&key, &ws.columns_text)):
+            return False
+        if not read_key(key, &ws.message_key):
+            return False
+        return not self.key_field_count or self.choose_fields(&ws.message_key, change)
 
     cdef bint choose_fields(self, Row *key, const Change *change) noexcept nogil:
         """Leave only those fields of a key that are columns, in the order of the option; False for a fallback."""

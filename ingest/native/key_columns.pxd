@@ -1,9 +1,8 @@
 # cython: language_level=3
 """A message's key whose fields are columns of its rows. The reference is formats/metadata_columns.py."""
 
-from ingest.native.records cimport RawRecord
-from ingest.native.scan cimport Row
+from ingest.native.scan cimport Row, Text
 
 
-cdef bint read_key(const RawRecord *record, Row *row) noexcept nogil
+cdef bint read_key(Text text, Row *row) noexcept nogil
 cdef bint match_key(const Row *key, const Row *row, bint is_old, int *places) noexcept nogil

@@ -3,17 +3,14 @@
 
 from libc.string cimport memcmp
 
-from ingest.native.records cimport RawRecord
 from ingest.native.rows cimport scan_message_key
 from ingest.native.scan cimport Field, Row, Text, is_named, key_text
 from ingest.native.table cimport MAX_KEYS
 
 
-cdef bint read_key(const RawRecord *record, Row *row) noexcept nogil:
+cdef bint read_key(Text text, Row *row) noexcept nogil:
     """Scan a message's key, which is a plain object in its schema envelope or without; False for a fallback."""
-    cdef Text text
     cdef int i, j
-    text.text, text.size = record.key, record.key_size
     if not scan_message_key(text, row) or row.count > MAX_KEYS:
         return False
     for i in range(row.count):

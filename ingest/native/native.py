@@ -48,6 +48,7 @@ try:
         extra_columns,
         inline_schema,
         merge,
+        message_specs,
         native_encoder,
         row_encoder,
         specs,
@@ -89,7 +90,7 @@ class NativeEncoders:
         self._format = messages
         self._cache = cache
         self._targets = targets
-        self._extra = extra_columns.RowExtender(specs.extra_columns_spec(extra)) if extra else None
+        self._extra = extra_columns.RowExtender(message_specs.extra_columns_spec(extra)) if extra else None
         self._encoders: dict[str, NativeEncoder] = {}
         self._changes = decoded.DecodedEncoder(self._table)
         self._tables: dict[TableId, tuple[TableEncoder, RowEncoder | None]] = {}
@@ -102,7 +103,7 @@ class NativeEncoders:
         found = self._encoders.get(topic)
         if found is None:
             finder = self._finder(topic)
-            spec = specs.message_spec(self._format, topic)
+            spec = message_specs.message_spec(self._format, topic)
             found = native_encoder.NativeEncoder(spec, finder, self._read_schema, self._extra)
             self._encoders[topic] = found
         return found
@@ -148,7 +149,7 @@ class NativeEncoders:
         assert self._format.inline_types is not None
         _, columns_of = self._format.inline_types
         try:
-            columns = specs.inline_spec(columns_of(text))
+            columns = message_specs.inline_spec(columns_of(text))
         except MALFORMED:
             return None
         return None if columns is None else inline_schema.RowCodec(columns)
@@ -213,6 +214,11 @@ class TargetTable:
 def writes(encoder: TableEncoder) -> bool:
     """Return whether the native code makes the records of a table."""
     return _spec(encoder) is not None
+
+
+def reads_keys(extra: ExtraColumns) -> bool:
+    """Return whether the native code reads the columns of keys, as far as their format goes."""
+    return extra.key_format is None or (BUILT and message_specs.reads_keys(extra))
 
 
 def _destination(encoder: TableEncoder) -> Any:  # noqa: ANN401  (the sink's own)

@@ -16,6 +16,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.stdint cimport UINT32_MAX
 
+from ingest.native.avro_texts cimport AvroTexts
 from ingest.native.canal_messages cimport read_canal, read_next_row
 from ingest.native.codes cimport FORM_CANAL, FORM_CSV, FORM_DEBEZIUM, FORM_MAXWELL, FORM_OGG, FORM_ROWS
 from ingest.native.csv_messages cimport CsvForm, read_csv_message
@@ -72,6 +73,8 @@ cdef class NativeEncoder:
     cdef InlineSchemas schemas
     cdef RowForm rows
     cdef CsvForm csv
+    cdef AvroTexts values     # None: values are no Avro
+    cdef AvroTexts keys       # None: keys are as they come
     cdef RowExtender extra
     cdef bint keyed           # a message without a value is a delete
     cdef Py_ssize_t at        # index of the message in hand
@@ -85,17 +88,26 @@ cdef class NativeEncoder:
         self.schemas = InlineSchemas(spec.types_member, read)
         self.rows = RowForm(spec.flatten, spec.table_fields)
         self.csv = CsvForm(spec.csv)
+        self.values = None if spec.avro is None else AvroTexts(spec.avro)
+        self.keys = None if spec.key_avro is None else AvroTexts(spec.key_avro)
         self.extra = extra
         of_rows = form == FORM_CSV or (form == FORM_ROWS and not self.rows.fields)
         self.keyed = of_rows and extra is not None and extra.key
 
     # -- One message ---------------------------------------------------------------------------------------------------
 
+    cdef bint read_texts(self, Workspace *ws, Text *value, Text *key) except -1:
+        """Let a value and a key be their JSON texts, where they are Avro; False for a fallback."""
+        if self.values is not None and value.text != NULL and not self.values.read(value, &ws.value_text):
+            return False
+        if self.keys is None or not key.size or key.text[0]:
+            return True
+        return self.keys.read(key, &ws.key_text)
+
     cdef object read_change(self, Workspace *ws, const RawRecord *record, Change *change):
         """Read a message that stands for a change: the encoder of its table, why it is skipped, or None for a fallback."""
-        cdef const char *text = record.value
-        cdef const char *end = text
-        cdef Text key
+        cdef Text value, key
+        cdef const char *end
         cdef bint read
         cdef int i
         change.form, change.op, change.named = self.form, 0, 0
@@ -107,28 +119,34 @@ cdef class NativeEncoder:
         change.data.count = change.old.count = 0
         change.data.next = change.old.next = NULL
         self.schemas.codec = None
-        if text != NULL:
-            end += record.value_size
-        change.end = end
-        if record.value_size > UINT32_MAX or not is_utf8(text, record.value_size):
+        value.text, value.size = record.value, record.value_size
+        key.text, key.size = record.key, record.key_size
+        if not self.read_texts(ws, &value, &key):
             return None
+        end = value.text
+        if value.text != NULL:
+            end += value.size
+        change.end = end
+        if value.size > UINT32_MAX or not is_utf8(value.text, value.size):
+            return None
+        if self.values is not None:
+            change.composed = change.declared = True  # Avro has types, and the text is ours
         if self.form == FORM_DEBEZIUM:
-            change.message_key.text, change.message_key.size = record.key, record.key_size
-            read = read_debezium(ws, self.schemas, text, end, change)
+            change.message_key = key
+            read = read_debezium(ws, self.schemas, value.text, end, change)
         elif self.form == FORM_CANAL:
-            read = read_canal(ws, self.schemas, text, end, change)
+            read = read_canal(ws, self.schemas, value.text, end, change)
         elif self.form == FORM_OGG:
             change.form = FORM_ROWS
-            read = read_ogg(ws, text, end, change)
+            read = read_ogg(ws, value.text, end, change)
         elif self.form == FORM_MAXWELL:
             change.form = FORM_CANAL  # the row of a delete in the place of the row after, an old row of what changed
-            key.text, key.size = record.key, record.key_size
-            read = read_maxwell(ws, text, end, &key, change)
+            read = read_maxwell(ws, value.text, end, &key, change)
         elif self.form == FORM_CSV:
             change.form = FORM_ROWS
-            read = read_csv_message(ws, self.csv, text, end, change)
+            read = read_csv_message(ws, self.csv, value.text, end, change)
         else:
-            read = read_row_message(ws, self.rows, text, end, change)
+            read = read_row_message(ws, self.rows, value.text, end, change)
         return self.tables.of(change.parts, change.id_parts) if read else None
 
     cdef int skip(self, reason) except -1:

@@ -1,7 +1,7 @@
-"""Documents for native code about tables and inline schemas, made from the encoders of the reference.
+"""Documents for native code about tables, made from the encoders of the reference.
 
-In: encoders and the columns that messages declare. Out: documents of contract.py; None where the native code cannot do
-what is asked, which the reference does then.
+In: encoders. Out: documents of contract.py; None where the native code cannot do what is asked, which the reference
+does then.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from ingest.encode.compiled_transform import EVENT
 from ingest.formats.template import ColumnRef, ImageRef, ValueTemplate, json_cells
 from ingest.model import temporal
 from ingest.model.data_type import (
-    ArrayType,
     BinaryType,
     BooleanType,
     CharType,
@@ -22,25 +21,18 @@ from ingest.model.data_type import (
     DecimalType,
     DoubleType,
     FloatType,
-    MapType,
     NullType,
     StringType,
-    StructType,
     TimestampNTZType,
     TimestampType,
     TimeType,
     VarcharType,
 )
-from ingest.model.types import INTEGER_BITS, STRING, TIMES, is_text
-from ingest.native.codes import ColumnKind, CsvKind, MessageForm, MetadataKind, SegmentKind, Spelling, ValueCodec
+from ingest.model.types import INTEGER_BITS, TIMES, is_text
+from ingest.native.codes import ColumnKind, SegmentKind, Spelling
 from ingest.native.contract import (
-    ColumnCodecSpec,
     ColumnSpec,
-    CsvSpec,
-    ExtraColumnsSpec,
     KeySpec,
-    MessageSpec,
-    MetadataSpec,
     ResultSpec,
     ResultsSpec,
     RowEncoderSpec,
@@ -57,17 +49,13 @@ if TYPE_CHECKING:
     from ingest.encode.result_merger import ResultMerger
     from ingest.encode.transform_input import TransformInputEncoder
     from ingest.encode.upsert_encoder import UpsertEncoder
-    from ingest.formats import Format
-    from ingest.formats.form import Lines
-    from ingest.formats.metadata_columns import ExtraColumns
     from ingest.formats.template import Segments
-    from ingest.formats.typed import TypedColumn
     from ingest.model.data_type import DataType
 
 _MAX_KEYS: Final = 16
 _MAX_TYPES: Final = 10_000
 _MAX_RESULTS: Final = 1000
-_ENDLESS: Final = 1 << 40
+ENDLESS: Final = 1 << 40
 """More characters than any text has: messages may declare a VARCHAR of any length."""
 
 
@@ -93,7 +81,7 @@ def table_spec(encoder: UpsertEncoder | ChangeEncoder) -> RowEncoderSpec | None:
         _column(c.name, c.type, sink_types[c.name], encoder.standard, declared=c.name in encoder.declared, fine=True)
         for c in source.columns
     ]
-    columns += [ColumnSpec(_text(name), ColumnKind.COLUMN_OTHER, _fill(name)) for name in names[own:]]
+    columns += [ColumnSpec(text_of(name), ColumnKind.COLUMN_OTHER, _fill(name)) for name in names[own:]]
     key = KeySpec(tuple(places[name] for name in sink.primary_key), encoder.key_from_message, encoder.strings_in_keys)
     return RowEncoderSpec(tuple(columns), own, tuple(places[column.name] for column in sink.columns), key)
 
@@ -103,7 +91,8 @@ def _names(encoder: UpsertEncoder | ChangeEncoder) -> list[str]:
     return [*dict.fromkeys(column.name for side in (encoder.source, encoder.sink) for column in side.columns)]
 
 
-def _text(name: str) -> bytes:
+def text_of(name: str) -> bytes:
+    """Return a name as JSON has it between its quotes."""
     return msgspec.json.encode(name)[1:-1]
 
 
@@ -117,9 +106,9 @@ def _column(name: str, before: DataType, after: DataType, standard: str, *, decl
     if declared:
         spelling = Spelling.SPELLING_FINE if fine else Spelling.SPELLING_ANY
     kind, more = _kind(before, after, standard)
-    number = _number_of(before) if before == after else 0
+    number = number_of(before) if before == after else 0
     return ColumnSpec(
-        _text(name), kind, _fill(name), as_text=is_text(after), type_number=number, spelling=spelling, **more
+        text_of(name), kind, _fill(name), as_text=is_text(after), type_number=number, spelling=spelling, **more
     )
 
 
@@ -138,7 +127,7 @@ def _kind(before: DataType, after: DataType, standard: str) -> tuple[ColumnKind,
     elif kind is StringType:
         found = ColumnKind.COLUMN_TEXT
     elif isinstance(before, (CharType, VarcharType)):
-        found, more = ColumnKind.COLUMN_TEXT, {"characters": min(before.length, _ENDLESS)}
+        found, more = ColumnKind.COLUMN_TEXT, {"characters": min(before.length, ENDLESS)}
     elif isinstance(before, DecimalType):
         found, more = ColumnKind.COLUMN_DECIMAL, {"precision": before.precision, "scale": before.scale}
     elif kind in {TimestampNTZType, TimestampType} and (not isinstance(after, TIMES) or after == before):
@@ -156,7 +145,7 @@ def _kind(before: DataType, after: DataType, standard: str) -> tuple[ColumnKind,
 _numbers: dict[DataType, int] = {}
 
 
-def _number_of(data_type: DataType) -> int:
+def number_of(data_type: DataType) -> int:
     """Return a number for each type, the same for equal ones; 0 where there are too many: messages may declare any.
 
     0 as well for what is no type of values: they have to be looked at.
@@ -274,72 +263,3 @@ def results_spec(merger: ResultMerger) -> ResultsSpec | None:
         soft_delete=soft_delete,
         makes_key=key_made,
     )
-
-
-# -- Messages ----------------------------------------------------------------------------------------------------------
-
-
-def message_spec(messages: Format, topic: str) -> MessageSpec:
-    """Return how the messages of a topic are read. The format has a `form`."""
-    form, inline_types = messages.form, getattr(messages, "inline_types", None)
-    assert form is not None
-    fields = tuple(_text(name) for name in form.table_fields)
-    member = None if inline_types is None else inline_types[0].encode()
-    csv = None if form.lines is None else _csv_spec(form.lines, topic)
-    return MessageSpec(MessageForm[f"FORM_{form.name.upper()}"], member, form.flatten, fields, csv)
-
-
-def _csv_spec(lines: Lines, topic: str) -> CsvSpec | None:
-    """Return how rows in CSV are read; None where the reference reads those of the topic."""
-    columns = lines.columns((topic,))
-    if columns is None or not all(map(plain_name, columns)):
-        return None
-    kinds = tuple((_text(name), _csv_kind(data_type)) for name, data_type in columns.items())
-    return CsvSpec(lines.delimiter.encode(), (lines.quote or "\0").encode(), kinds)
-
-
-def _csv_kind(data_type: DataType | None) -> CsvKind:
-    if isinstance(data_type, (FloatType, DoubleType, DecimalType)) or type(data_type) in INTEGER_BITS:
-        return CsvKind.CSV_NUMBER
-    if isinstance(data_type, BooleanType):
-        return CsvKind.CSV_BOOLEAN
-    return CsvKind.CSV_OTHER if isinstance(data_type, (ArrayType, MapType, StructType)) else CsvKind.CSV_TEXT
-
-
-def inline_spec(columns: Mapping[str, TypedColumn]) -> tuple[ColumnCodecSpec, ...] | None:
-    """Return what messages say of their columns' types."""
-    if not columns or not all(plain_name(name) for name in columns):
-        return None
-    return tuple(
-        ColumnCodecSpec(_text(name), ValueCodec[f"CODEC_{how.name}"], min(first, _ENDLESS), second, number)
-        for name, column in columns.items()
-        for (how, first, second), number in ((column.reads, _number_of(column.type)),)
-    )
-
-
-# -- Columns from keys and metadata ------------------------------------------------------------------------------------
-
-
-def extra_columns_spec(extra: ExtraColumns) -> ExtraColumnsSpec:
-    """Return what columns rows have beside those of their message's value."""
-    metadata = tuple(
-        MetadataSpec(_text(name), MetadataKind[_metadata_kind(name, extra)], _number_of(extra.type_of(name)))
-        for name in extra.metadata
-    )
-    return ExtraColumnsSpec(
-        metadata,
-        key=extra.key,
-        key_is_primary=extra.key_is_primary,
-        key_fields=tuple(_text(name) for name in extra.key_fields),
-        except_key=extra.except_key,
-        key_prefix=_text(extra.key_prefix),
-        value_prefix=_text(extra.value_prefix),
-        separator=" " if extra.standard == temporal.SQL else "T",
-        as_text=extra.as_string,
-    )
-
-
-def _metadata_kind(name: str, extra: ExtraColumns) -> str:
-    if name.startswith("__raw_") and extra.type_of(name) == STRING:
-        return f"METADATA_{name.strip('_').removeprefix('raw_').upper()}_TEXT"
-    return f"METADATA_{name.strip('_').replace('-', '_').upper()}"

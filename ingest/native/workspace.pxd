@@ -30,6 +30,9 @@ cdef struct Workspace:
     uint8_t before_modes[MAX_FIELDS]  # and of the image before
     Typing before_typing
     Typing typing
+    Room value_text           # a value that came in Avro, as JSON
+    Room key_text             # and a key, as the format of values reads it
+    Room columns_text         # and as columns are read from it
     Room made                 # values that were made of others
     Room flattened            # a row that was made of a nested one
     Room extended             # images with columns that are not their value's

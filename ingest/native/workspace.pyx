@@ -27,6 +27,9 @@ cdef Workspace *enter() except NULL:
 cdef void leave() noexcept:
     """Let others use it; room that one large message needed is given back."""
     global busy
+    trim(&shared.value_text)
+    trim(&shared.key_text)
+    trim(&shared.columns_text)
     trim(&shared.made)
     trim(&shared.flattened)
     trim(&shared.extended)

@@ -34,7 +34,7 @@ def decoded_in_python(setup: Setup) -> list[str]:
     why = []
     if setup.changelog:
         why.append("rows of upsert topics are looked up, for a sink that tells inserts from updates")
-    if setup.source.extra.key_format is not None:
+    if not native.reads_keys(setup.source.extra):
         why.append("keys are of a format that native code does not read")
     if setup.source.format.form is None:
         why.append("the source's format is none that native code reads")

@@ -1,10 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""The reading of Avro's binary encoding: a message becomes the JSON text of its row. The reference is avro/rows.py.
-
-What is not plainly right, and what is rare, is a fallback: the reference reads that message.
-"""
-
-cimport cython
+"""The reading of Avro's binary encoding; see reader.pxd."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Free
@@ -12,7 +7,7 @@ from libc.stdint cimport INT64_MIN, int64_t, uint8_t
 from libc.string cimport memcmp
 
 from ingest.avro.native.nodes cimport AVRO_ARRAY, AVRO_RECORD, AVRO_UNION, AvroNode, AvroNodes
-from ingest.avro.native.scalars cimport JsonText, ended, more, put, read_scalar, scan_long, scan_size
+from ingest.avro.native.scalars cimport ended, more, put, read_scalar, scan_long, scan_size
 from ingest.native.scan cimport MAX_ESCAPE, Text, is_utf8, put_quoted_text
 
 cdef enum:
@@ -22,15 +17,8 @@ cdef enum:
     MAX_KEPT = 1 << 20        # bytes of room that are kept for the next message
 
 
-@cython.final
 cdef class AvroReader:
     """The reader of one schema; see reader.pyi."""
-
-    cdef AvroNodes kept       # owns what `nodes` are
-    cdef const AvroNode *nodes
-    cdef JsonText made
-    cdef Py_ssize_t size      # bytes of the message
-    cdef bint busy
 
     def __cinit__(self, nodes):
         self.kept = AvroNodes(nodes)
@@ -149,13 +137,13 @@ cdef class AvroReader:
 
     # -- Messages ------------------------------------------------------------------------------------------------------
 
-    cdef bint begin(self, bytes message, Py_ssize_t at) except -1:
+    cdef bint begin(self, Py_ssize_t size, Py_ssize_t at) except -1:
         """Begin a message; False for a fallback. Another thread may come while a number's digits are looked for."""
-        if not 0 <= at <= PyBytes_GET_SIZE(message):
+        if not 0 <= at <= size:
             raise ValueError("no such place in the message")
-        if self.busy or PyBytes_GET_SIZE(message) > MAX_MESSAGE:
+        if self.busy or size > MAX_MESSAGE:
             return False
-        self.busy, self.made.used, self.size = True, 0, PyBytes_GET_SIZE(message)
+        self.busy, self.made.used, self.size = True, 0, size
         return True
 
     cdef int leave(self) noexcept:
@@ -167,17 +155,29 @@ cdef class AvroReader:
             self.made.room = 0
         return 0
 
+    cdef bint read_text(self, const char *message, Py_ssize_t size, Py_ssize_t at, Text *made) except -1:
+        """Let `made` be the JSON text of a message, which is there until `leave`; False for a fallback.
+
+        `leave` has to be called after True, and not after anything else.
+        """
+        cdef const uint8_t *p = <const uint8_t *> message
+        cdef bint whole = False
+        if not self.begin(size, at):
+            return False
+        try:
+            whole = self.read_value(0, p + at, p + size, 0) == p + size
+        finally:
+            if not whole:
+                self.leave()
+        made.text, made.size = self.made.text, self.made.used
+        return whole
+
     def read(self, bytes message not None, Py_ssize_t at):
-        cdef const uint8_t *p
-        cdef const uint8_t *end
-        if not self.begin(message, at):
+        cdef Text made
+        if not self.read_text(PyBytes_AS_STRING(message), PyBytes_GET_SIZE(message), at, &made):
             return None
         try:
-            p = <const uint8_t *> PyBytes_AS_STRING(message)
-            end = p + self.size
-            if self.read_value(0, p + at, end, 0) != end:
-                return None
-            return PyBytes_FromStringAndSize(self.made.text, <Py_ssize_t> self.made.used)
+            return PyBytes_FromStringAndSize(made.text, <Py_ssize_t> made.size)
         finally:
             self.leave()
 
@@ -186,7 +186,7 @@ cdef class AvroReader:
         cdef const uint8_t *p
         cdef const uint8_t *end
         cdef int i
-        if not self.begin(message, at):
+        if not self.begin(PyBytes_GET_SIZE(message), at):
             return None
         try:
             p = <const uint8_t *> PyBytes_AS_STRING(message)

@@ -1,0 +1,196 @@
+"""Runs of messages in Avro are the same with native code and without: keys, columns from elsewhere, changes, dirt."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from avro_schemas import Names, logical_records, possible, records, written
+from bothways import same
+from examples import examples
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from inmemory import pipeline
+from keyed_records import Sent, a_record
+from schema_registry import Registry, envelope, framed, record
+
+from ingest.native import native
+from ingest.task.decoding import ChunkDecoder
+from ingest.testing.in_memory_run import run_in_memory
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ingest.testing.in_memory_run import InMemoryRun
+
+pytestmark = pytest.mark.compiled
+
+KEY = record("key", id="long", k=["null", "string"])
+KEYS = st.fixed_dictionaries({"id": st.integers(0, 2), "k": st.sampled_from(["a", "a", "a", "", "ключ", None])})
+METADATA = "topic,partition,offset,timestamp,timestamp-type,headers,leader-epoch,__raw_key__,__raw_value__"
+OPTIONS: list[dict[str, Any]] = [
+    {}, {"metadata.list": "offset,headers"}, {"metadata.list": METADATA}, {"value.fields-prefix": "v_"},
+    {"value.fields-prefix": "v_", "metadata.list": "timestamp,topic"},
+]  # fmt: skip
+DDL = "CREATE TABLE topic ({0}id BIGINT, PRIMARY KEY ({0}id) NOT ENFORCED)"
+OF_KEYS: list[dict[str, Any]] = [
+    {}, {"key.fields-prefix": "k_"}, {"key.fields": "id"}, {"value.fields-include": "EXCEPT_KEY"},
+]  # fmt: skip
+
+
+def both_ways(sent: Sequence[Sent], look_ahead: int, **sections: Any) -> InMemoryRun:
+    """Run records with native code, and without: the same has to come out, byte for byte."""
+    made = pipeline(**sections)
+    with pytest.MonkeyPatch.context() as patch:
+        with_it = run_in_memory(made, sent, look_ahead=look_ahead)
+        patch.setattr(native, "BUILT", False)
+        without = run_in_memory(made, sent, look_ahead=look_ahead)
+    same(with_it, without, exact=True)
+    return with_it
+
+
+def changed(data: st.DataObject, message: bytes) -> bytes:
+    """Most messages as they are; some with other bytes, or without their end."""
+    if data.draw(st.integers(0, 9)):
+        return message
+    out = bytearray(message)
+    for at, byte in data.draw(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 255)), max_size=3)):
+        out[at : at + 1] = bytes([byte])
+    return bytes(out[: data.draw(st.integers(0, len(out)))])
+
+
+def some_rows(data: st.DataObject) -> tuple[Any, list[bytes]]:
+    """A schema of rows with an id, which has types of any kind, and some messages of it."""
+    if data.draw(st.booleans()):
+        schema, plain, value = data.draw(logical_records())
+        row: dict[str, Any] = {**schema, "fields": [{"name": "id", "type": "long"}, *schema["fields"]]}
+        as_written = {**plain, "fields": [{"name": "id", "type": "long"}, *plain["fields"]]}
+        rows = [{"id": data.draw(st.integers(0, 2)), **value} for _ in range(data.draw(st.integers(1, 8)))]
+        return row, [written(as_written, one) for one in rows]
+    schema, values = data.draw(records(Names()))
+    kinds = {field["name"]: field for field in schema["fields"]}
+    kinds.setdefault("id", {"name": "id", "type": "long"})
+    row = {**schema, "fields": [*kinds.values()]}
+    found = [{"id": data.draw(st.integers(0, 2)), **data.draw(values)} for _ in range(data.draw(st.integers(1, 8)))]
+    return row, [written(row, one) for one in found]
+
+
+@settings(max_examples=examples(200))
+@given(st.data())
+def test_rows_and_their_keys(data: st.DataObject) -> None:
+    schema, messages = some_rows(data)
+    if not possible(schema):
+        return
+    source = {"value.format": "avro", "value.avro.schema": json.dumps(schema), **data.draw(st.sampled_from(OPTIONS))}
+    of_key = data.draw(st.sampled_from([None, "avro", "avro", "json"]))
+    if of_key is None:
+        source["scan.value.initial-schemas.ddls"] = DDL.format(source.get("value.fields-prefix", ""))
+    else:
+        source |= {"key.format": of_key, **data.draw(st.sampled_from(OF_KEYS))}
+    if of_key == "avro":
+        source["key.avro.schema"] = json.dumps(KEY)
+    sent = []
+    for i, message in enumerate(messages):
+        key = data.draw(KEYS)
+        text = written(KEY, key) if of_key == "avro" else json.dumps(key).encode()
+        value = None if not data.draw(st.integers(0, 15)) else changed(data, message)
+        sent.append(data.draw(a_record(None if not data.draw(st.integers(0, 15)) else changed(data, text), value, i)))
+    source["ingestion.error-tolerance.max-count"] = data.draw(st.sampled_from([-1, 2]))
+    both_ways(sent, data.draw(st.sampled_from([1, 1000])), source=source)
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_most_rows_are_for_native_code(keyed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    by_reference: list[int] = []
+    decode = ChunkDecoder.decode
+
+    def counted(self: ChunkDecoder, split: Any, topic: str, messages: Any) -> Any:
+        by_reference.append(len(messages))
+        return decode(self, split, topic, messages)
+
+    monkeypatch.setattr(ChunkDecoder, "decode", counted)
+    row = record("row", id="long", name=["null", "string"], price="double")
+    sent = [
+        Sent(i, "topic", written(KEY, {"id": i, "k": "k"}), written(row, {"id": i, "name": "n", "price": i / 7}))
+        for i in range(250)
+    ]
+    source = {"value.format": "avro", "value.avro.schema": json.dumps(row), "metadata.list": "offset"}
+    of_key = {"key.format": "avro", "key.avro.schema": json.dumps(KEY)}
+    more = of_key if keyed else {"scan.value.initial-schemas.ddls": DDL.format("")}
+    done = run_in_memory(pipeline(source={**source, **more}), sent, look_ahead=1)
+    assert not done.rejects
+    assert len(done.records) == len(sent)
+    assert sum(by_reference) <= 100, "the first chunk, which is looked at for what else is new"
+
+
+SOURCE = record("Source", connector="string", db="string", schema=["null", "string"], table="string")
+WHERE = st.fixed_dictionaries({
+    "connector": st.just("c"), "db": st.sampled_from(["shop", "shop", ""]), "schema": st.sampled_from([None, "public"]),
+    "table": st.sampled_from(["t", "t", "t", "u", ""]),
+})  # fmt: skip
+ROWS = [
+    record("Value", id="long", t=["null", "string"]),
+    record("Value", id="long", t=["null", "string"], b="bytes", d={"type": "int", "logicalType": "date"}),
+    record("Value", id="int", n={"type": "array", "items": "long"}, t="string"),
+]
+TEXTS = st.sampled_from(["a", "", "ключ", "__debezium_unavailable_value", '"'])
+IMAGES = [
+    st.fixed_dictionaries({"id": st.integers(0, 2), "t": st.none() | TEXTS}),
+    st.fixed_dictionaries({
+        "id": st.integers(0, 2), "t": st.none() | TEXTS, "d": st.integers(0, 20_000),
+        "b": st.sampled_from([b"", b"\xff", b"__debezium_unavailable_value"]),
+    }),
+    st.fixed_dictionaries({
+        "id": st.integers(0, 2), "t": TEXTS,
+        "n": st.sampled_from([[], [1], list(b"__debezium_unavailable_value")]),
+    }),
+]  # fmt: skip
+OPS = st.sampled_from(["c", "r", "u", "u", "u", "d", "d", "t", "m", "x", ""])
+
+
+def some_changes(data: st.DataObject, ids: list[int], keys: bool) -> list[Sent]:
+    """Debezium's messages by schemas of a registry, of which some are no good; their keys are in Avro, or in JSON.
+
+    `ids`: those of the schemas of `ROWS`, of keys, and of no schema.
+    """
+    sent = []
+    of_key = ids[len(ROWS)]
+    for i in range(data.draw(st.integers(1, 10))):
+        at = data.draw(st.sampled_from([0, 0, 0, 1, 2]))
+        image = st.none() | IMAGES[at]
+        one: dict[str, Any] = {
+            "before": data.draw(image), "after": data.draw(image), "source": data.draw(WHERE), "op": data.draw(OPS),
+            "ts_ms": data.draw(st.none() | st.integers(0, 9)),
+        }  # fmt: skip
+        number = ids[at] if data.draw(st.integers(0, 20)) else data.draw(st.sampled_from(ids))
+        value = framed(number, written(envelope("shop.t", ROWS[at]), one))
+        row = one["after"] or one["before"]
+        key = {"id": 1 if row is None else row["id"], "k": data.draw(st.none() | st.just("x"))}
+        text = framed(of_key, written(KEY, key)) if keys else json.dumps({"id": key["id"]}).encode()
+        sent.append(data.draw(a_record(data.draw(st.sampled_from([text, text, text, None])), changed(data, value), i)))
+    return sent
+
+
+def test_changes_and_their_keys(registry: str) -> None:
+    server = Registry(registry)
+    ids = [server.register(f"v{at}", envelope("shop.t", row)) for at, row in enumerate(ROWS)]
+    ids += [server.register("k", KEY), 999_999]
+
+    @settings(max_examples=examples(150))
+    @given(st.data())
+    def run(data: st.DataObject) -> None:
+        keys, mode = data.draw(st.booleans()), data.draw(st.sampled_from(["reject", "keep", "null"]))
+        source = {
+            "value.format": "debezium-avro-confluent", "value.debezium-avro-confluent.url": registry,
+            "value.debezium-avro-confluent.unavailable-value": mode, **data.draw(st.sampled_from(OPTIONS)),
+            "ingestion.error-tolerance.max-count": data.draw(st.sampled_from([-1, 2])),
+        }  # fmt: skip
+        of_key = "avro-confluent" if keys else "json"
+        if data.draw(st.booleans()):
+            source |= {"key.format": of_key, **data.draw(st.sampled_from(OF_KEYS))}
+        if keys and "key.format" in source:
+            source["key.avro-confluent.url"] = registry
+        both_ways(some_changes(data, ids, keys), data.draw(st.sampled_from([1, 1000])), source=source)
+
+    run()
