@@ -206,7 +206,7 @@ bool read_spelled_timestamp(Field *field, char separator, bool zoned, char **to)
 {
     const char *from = field->text + 1;
     int64_t size = (int64_t)field->size - 2;
-    if (field->kind != JSON_STRING || size < 19 || size > 31)
+    if (field->kind != JSON_STRING || field->flags || size < 19 || size > 31)
         return false;
     if (zoned && from[size - 1] == 'Z')
         size--;
