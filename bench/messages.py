@@ -47,6 +47,16 @@ _CANAL_ROW = (
     '{"id":"%d","customer_id":"%d","status":"%s","amount":"%.2f","quantity":"%d","sku":"%s","note":"%s","created_at":"%d",'
     '"updated_at":"%d","active":"%s","address":"%d Main Street, Springfield"%s}'
 )
+_MAXWELL = (
+    '{"database":"inventory","table":"t%d","type":"%s","ts":%d,"xid":%d,"commit":true,"primary_key_columns":["id"],'
+    '"data":%s%s}'
+)
+_CSV = "%d,%d,%s,%.2f,%d,%s,%s,%d,%d,%s,%d Main Street%s"
+CSV_TABLE = (
+    "CREATE TABLE csv (id BIGINT, customer_id BIGINT, status STRING, amount DECIMAL(12, 2), quantity INT, sku BIGINT, "
+    "note STRING, created_at BIGINT, updated_at BIGINT, active BOOLEAN, address STRING, PRIMARY KEY (id) NOT ENFORCED)"
+)
+"""The columns of the rows in a topic `csv`."""
 _ROW_TYPES: dict[str, Any] = {
     "id": {"type": "int64"}, "customer_id": {"type": "int64"}, "status": {"type": "string"},
     "amount": {
@@ -101,8 +111,8 @@ class Load:
     """What messages there are to be."""
 
     form: str = "debezium"
-    """`debezium`; `schema`, which is the same with the schema envelope; `canal`; or `json`: rows as they are, and no
-    deletes."""
+    """`debezium`; `schema`, which is the same with the schema envelope; `canal`; `maxwell`; or `json` and `csv`: rows as
+    they are, and no deletes."""
     tables: int = TABLES
     drift: bool = True
     """Whether t1 gets a column after a third and t2's number becomes a text after a half."""
@@ -156,20 +166,25 @@ def _write(bootstrap: str, topic: str, count: int, partitions: int, part: int, p
         version = 0 if known is None else known[1] + 1
         source = _SOURCE % (now, table, n)
         gone = known is not None and random_.random() < 0.1
-        if load.form in {"canal", "json"}:
+        if load.form in {"canal", "maxwell", "json", "csv"}:
             columns = (
                 key, key % 9973, _STATUS[version % 4], (key % 100_000) / 100 + version, n % 19, sku,
                 _NOTE[: 5 + key % 50], _NOW + key, now, "true" if version % 2 else "false", key % 999, extra,
             )  # fmt: skip
+            kind = "DELETE" if gone else "INSERT" if known is None else "UPDATE"
+            changed = f'"status":"{_STATUS[(version - 1) % 4]}","updated_at":'
             if load.form == "json":
                 value = _ROW % columns
+            elif load.form == "csv":
+                value = _CSV % columns
+            elif load.form == "maxwell":
+                old = f',"old":{{{changed}{now}}}' if kind == "UPDATE" else ""
+                value = _MAXWELL % (table, kind.lower(), now // 1000, n, _ROW % columns, old)
             else:
-                kind = "DELETE" if gone else "INSERT" if known is None else "UPDATE"
-                changed = f'[{{"status":"{_STATUS[(version - 1) % 4]}","updated_at":"{now}"}}]'
-                old = changed if kind == "UPDATE" else "null"
+                old = f'[{{{changed}"{now}"}}]' if kind == "UPDATE" else "null"
                 value = _CANAL % (_CANAL_ROW % columns, now, n, old, table, now, kind)
             last[table, key] = ("", version)
-            if gone and load.form == "canal":
+            if gone and load.form in {"canal", "maxwell"}:
                 del last[table, key]
         elif gone:
             value = _MESSAGE % (before, "null", source, "d", now)

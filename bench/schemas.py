@@ -26,6 +26,8 @@ FORMATS = {
     "schema envelope": ("  debezium-json.schema-include: true\n", ""),
     "json": ("  value.format: json\n", KEYS),
     "canal AUTO": ("  value.format: canal-json\n", ""),
+    "maxwell": ("  value.format: maxwell-json\n", ""),
+    "csv": (f"  value.format: csv\n  scan.value.initial-schemas.ddls: '{messages.CSV_TABLE}'\n", ""),
     "canal SQL_TYPE": ("  value.format: canal-json\n  canal-json.infer-schema.strategy: SQL_TYPE\n", ""),
 }
 SINKS = {
@@ -59,10 +61,11 @@ def run(
 
 
 def formats(bootstrap: str, folder: Path, count: int, rounds: int) -> Figures:
-    """Each format against the raw copy of its own topic."""
+    """Each format against the raw copy of its own topic, and some against the first one's messages a second."""
     found: Figures = {}
+    rates: list[float] = []
     print("\nformat           bytes  raw k/s  raw MB/s  ingest k/s  ingest MB/s  ratio   µs   raw µs")
-    for form in ("debezium", "schema", "json", "canal"):
+    for form in ("debezium", "schema", "json", "canal", "maxwell", "csv"):
         create(bootstrap, form)
         messages.write(bootstrap, form, count, PARTITIONS, load=Load(form, drift=form in {"debezium", "canal"}))
     for name, (source, more) in FORMATS.items():
@@ -77,6 +80,9 @@ def formats(bootstrap: str, folder: Path, count: int, rounds: int) -> Figures:
         rate_a, rate_b = median(r.rate for r in a), median(r.rate for r in b)
         ratios = [y.rate / x.rate for x, y in zip(a, b, strict=True)]
         found[f"{name}, throughput by that of its raw copy"] = ratios
+        rates = rates or [r.rate for r in b]
+        if name in {"maxwell", "csv"}:
+            found[f"{name}, throughput by debezium"] = [r.rate / first for r, first in zip(b, rates, strict=True)]
         cpu = f"{median(r.cpu_us for r in b):6.2f} {median(r.cpu_us for r in a):6.2f}"
         print(
             f"{name:<15}{size:>7.0f}{rate_a / 1e3:>9.1f}{rate_a * size / 1e6:>10.1f}{rate_b / 1e3:>12.1f}"
