@@ -51,7 +51,7 @@ _MAXWELL = (
     '{"database":"inventory","table":"t%d","type":"%s","ts":%d,"xid":%d,"commit":true,"primary_key_columns":["id"],'
     '"data":%s%s}'
 )
-_CSV = "%d,%d,%s,%.2f,%d,%s,%s,%d,%d,%s,%d Main Street%s"
+_CSV = '%d,%d,%s,%.2f,%d,%s,"%s",%d,%d,%s,"%d Main Street, Springfield"%s'
 CSV_TABLE = (
     "CREATE TABLE csv (id BIGINT, customer_id BIGINT, status STRING, amount DECIMAL(12, 2), quantity INT, sku BIGINT, "
     "note STRING, created_at BIGINT, updated_at BIGINT, active BOOLEAN, address STRING, PRIMARY KEY (id) NOT ENFORCED)"
