@@ -59,7 +59,7 @@ class Options(BaseModel):
         """Return the options whose files are not on this machine: for each its key, and why a run would stop."""
         return []
 
-    def for_keys(self) -> Self:
+    def for_keys(self) -> Options:
         """Return the options of a format of values for keys that have no options of their own."""
         return self
 

@@ -17,7 +17,7 @@ from ingest.config.document import Mapping, Scalar, Sequence
 from ingest.config.filling import PREFIX
 from ingest.config.visible import shown_key
 from ingest.config.wording import names
-from ingest.formats import FORMATS, is_written_by_options
+from ingest.formats import FORMATS, is_written_by_options, options_of_keys
 from ingest.sinks.sink import SinkOptions
 
 if TYPE_CHECKING:
@@ -189,14 +189,14 @@ class ModelReader:
         Return None on an error.
         """
         name = getattr(model, "key_format", None)
-        cls: Any = None if name is None else FORMATS.find(name)
-        methods = ("row_writer", "key_of") if written else ("reader", "reader_of")
-        if cls is None or not any(hasattr(cls, method) for method in methods):
+        found: Any = None if name is None else FORMATS.find(name)
+        cls = options_of_keys(found, written=written)
+        if cls is None:
             what = "without key.format" if name is None else f"with key.format: {name}"
             for key, span in given.keys.items():
                 self._document.report(span, f"{shown_key(_KEY + key)!r} is not possible {what}")
             return None if given.items else model
-        if not given.items and isinstance(fmt, cls):
+        if not given.items and isinstance(fmt, found):
             return model.with_key_format(fmt.for_keys())
         made = self.model(cls, given, plain_map(given), f"key.{name}", written=written)
         return None if made is None else model.with_key_format(made)

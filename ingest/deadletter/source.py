@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ingest.formats import Decoder, Format
     from ingest.formats.metadata_columns import ExtraColumns
     from ingest.kafka.admin import Split
+    from ingest.model.reject import IgnoredErrors
     from ingest.schema.infer import Inference
     from ingest.sources import Source
 
@@ -52,6 +53,11 @@ class LetterSource:
     def extra(self) -> ExtraColumns:
         """The pipeline's."""
         return self.source.extra
+
+    @property
+    def ignored_errors(self) -> IgnoredErrors:
+        """The pipeline's."""
+        return self.source.ignored_errors
 
     def decoder(self, split: Split, topic: str) -> Decoder:
         """Return the pipeline's decoder for records of a topic. Raise IngestError."""

@@ -7,11 +7,11 @@ its table's schema. All rows of one message are encoded, or none of them.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ingest.encode.coercer import Drift, KeyChanged
 from ingest.model.change import Kind, Reject, Skip
-from ingest.model.reject import RowError
+from ingest.model.reject import IgnoredErrors, RowError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from ingest.encode.encoder_cache import EncoderCache
     from ingest.encode.upsert_encoder import Record, TableEncoder
     from ingest.model.change import Change, Decoded
+
+_NONE_IGNORED: Final = IgnoredErrors()
 
 
 @dataclass(slots=True)
@@ -43,14 +45,14 @@ def encode(
     changes: Sequence[Decoded],
     cache: EncoderCache,
     tolerated: int,
+    ignored: IgnoredErrors = _NONE_IGNORED,
     *,
-    ignore_decode: bool = False,
     marked: bool = False,
 ) -> Encoded:
     """Encode changes up to the first drift, or up to the first reject after `tolerated` ones.
 
-    The reject that stops the loop is in `rejects`, too. With `ignore_decode`, records that could not be decoded are
-    rejects that do not count. With `marked`, `marks` of the result says which records belong to which change. Raises
+    The reject that stops the loop is in `rejects`, too. Rejects that `ignored` covers do not count.
+    With `marked`, `marks` of the result says which records belong to which change. Raises
     nothing for the content of a record.
     """
     result = Encoded(marks=[] if marked else None)
@@ -73,7 +75,7 @@ def encode(
                 continue
             stage, reject = stage_of(failed), failed
         result.rejects.append((index, stage, reject))
-        counted += not (ignore_decode and stage == "decode")
+        counted += not ignored.covers(stage, of_key=reject.of_key)
         if counted > tolerated:
             result.stop = index
             return result

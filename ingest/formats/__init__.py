@@ -103,6 +103,17 @@ def is_written_by_options(chosen: object) -> bool:
     return hasattr(chosen, "key_of") or has_schemas(chosen)
 
 
+def options_of_keys(chosen: Any, *, written: bool) -> Any:  # noqa: ANN401  (options models)
+    """Return the class of the options that keys in a format take; None where they take none.
+
+    `written`: a sink writes them.
+    """
+    if written:
+        return chosen if hasattr(chosen, "row_writer") or hasattr(chosen, "key_of") else None
+    own = chosen if hasattr(chosen, "reader") or hasattr(chosen, "reader_of") else None
+    return getattr(chosen, "keys", own)
+
+
 def has_schemas(chosen: object) -> bool:
     """Return whether a format is written with a schema for each table (`formats/written.py`)."""
     return hasattr(chosen, "row_writer") or hasattr(chosen, "change_writer")

@@ -15,7 +15,7 @@ from pydantic import model_validator
 from ingest.formats.debezium_json import DebeziumJson
 from ingest.formats.form import AvroMessages, Form
 from ingest.formats.given_schema import check_given
-from ingest.formats.metadata_columns import read_key
+from ingest.formats.key_reading import read_key
 from ingest.formats.unavailable import is_placeholder, may_hold_in_avro
 from ingest.model.cache import Cache
 from ingest.model.change import TOMBSTONE, Kind, Reject, Skip

@@ -34,6 +34,15 @@ _INSERT: Final = Kind.INSERT
 _MAX_DEPTH: Final = 100
 
 
+class JsonKeys(Options):
+    """Options of `key.format: json`. Its types are found as those of the values."""
+
+    name: ClassVar[str] = "json"
+
+    ignore_parse_errors: bool = Field(False, alias="json.ignore-parse-errors")
+    """Skip and count messages whose keys cannot be parsed, without counting them as errors."""
+
+
 class Json(Options):
     """Options of `value.format: json`."""
 
@@ -60,6 +69,8 @@ class Json(Options):
     fixed_types: str | None = Field(None, alias="json.infer-schema.fixed-types")
     """Columns with types that no value changes, in Flink SQL: `id BIGINT, name VARCHAR(10)`. A value that says
     none of its type is a reject. Needs `scan.max.pre.fetch.records: 0`."""
+
+    keys: ClassVar[type[Options]] = JsonKeys
 
     @field_validator("table_fields")
     @classmethod
@@ -96,6 +107,10 @@ class Json(Options):
         return Form("rows", self.flatten, tuple(_names(self.table_fields or "")))
 
     inline_types: ClassVar[None] = None
+
+    def for_keys(self) -> JsonKeys:
+        """Return the options for keys that have no options of their own."""
+        return JsonKeys.model_validate({"json.ignore-parse-errors": self.ignore_parse_errors})
 
     def decoder(self, topic: str, *, keyed: bool = False) -> Decoder:
         """Return a decoder for one split's records; `keyed`: it reads their keys, too: a null value is a delete."""

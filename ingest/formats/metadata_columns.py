@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
-from ingest.formats.positional import PositionalOptions
+from ingest.formats.key_reading import json_key, key_reader, read_key
 from ingest.model import temporal, types
 from ingest.model.change import InlineSchema, Reject
 from ingest.model.data_type import MapType
-from ingest.model.jsontext import MALFORMED, check_text, fields_of, object_of, reason
+from ingest.model.jsontext import MALFORMED, fields_of, object_of, reason
 from ingest.model.keytext import key_text
 from ingest.model.record import origin
 from ingest.model.rowtext import key_image
@@ -25,14 +25,13 @@ from ingest.model.values import fits
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from ingest.formats.key_reading import ReadKey
     from ingest.model.change import Change, Decoded
     from ingest.model.data_type import DataType
     from ingest.model.record import Record
     from ingest.model.table import TableId
 
     _Said: TypeAlias = InlineSchema | None
-    ReadKey: TypeAlias = Callable[[bytes], tuple[msgspec.Raw, InlineSchema] | Reject]
-    """Function that reads a key as JSON text with what it declares, or returns its reject."""
 
 _MAX_TABLES: Final = 10_000
 """Tables whose readers of keys are kept."""
@@ -92,22 +91,6 @@ class ExtraColumns:
         return types.BYTES if name in self.as_bytes else TYPES[name]
 
 
-def read_key(read: ReadKey, key: bytes) -> tuple[msgspec.Raw, InlineSchema] | Reject:
-    """Read a record's key with its format's function; the reject says that it is the key's. Raise IngestError."""
-    found = read(key)
-    if not isinstance(found, Reject):
-        return found
-    return Reject("malformed-key" if found.code == "malformed" else found.code, f"the key: {found.message}")
-
-
-def key_reader(options: Any, table: TableId) -> ReadKey | None:  # noqa: ANN401  (options of any format)
-    """Return the function that reads keys of a table's records, by the options of their format; None without any."""
-    if options is None:
-        return None
-    made: ReadKey = options.reader_of(table) if isinstance(options, PositionalOptions) else options.reader()
-    return made
-
-
 class MetadataColumns:
     """Puts the columns in."""
 
@@ -141,19 +124,10 @@ class MetadataColumns:
         key_fields: dict[str, bytes] = {}
         of_key: _Said = None
         if self._extra.key:
-            raw = record.key()
-            of_table = self._key_reader(table)
-            if raw is not None and of_table is not None:
-                read = read_key(of_table, raw)
-                if isinstance(read, Reject):
-                    return Reject(read.code, read.message, table)
-                raw, of_key = bytes(read[0]), read[1]
-            try:
-                check_text(raw or b"")
-                image = None if raw is None else key_image(raw) or raw
-                key_fields = {} if image is None else self._chosen(fields_of(image))
-            except MALFORMED as exc:
-                return Reject("malformed-key", f"the key is not a JSON object (key.format): {reason(exc)}", table)
+            read = self._fields_of_key(table, record.key())
+            if isinstance(read, Reject):
+                return read
+            key_fields, of_key = read
         try:
             for one in parts:
                 made = self._extend(one, key_fields, of_key, metadata)
@@ -163,6 +137,19 @@ class MetadataColumns:
         except MALFORMED as exc:
             return Reject("malformed", f"the row is not a JSON object: {reason(exc)}", table)
         return out[0] if len(out) == 1 else out
+
+    def _fields_of_key(self, table: TableId, key: bytes | None) -> tuple[dict[str, bytes], _Said] | Reject:
+        """Return the columns that come from a record's key, with what it declares."""
+        if key is None:
+            return {}, None
+        read, declared = self._key_reader(table), None
+        if read is not None:
+            found = read_key(read, key, table)
+            if isinstance(found, Reject):
+                return found
+            key, declared = bytes(found[0]), found[1]
+        fields = json_key(key, table)
+        return fields if isinstance(fields, Reject) else (self._chosen(fields), declared)
 
     def _key_reader(self, table: TableId) -> ReadKey | None:
         """Return the function that reads keys of a table's records; None where they are JSON."""

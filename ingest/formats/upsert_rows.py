@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
-from ingest.formats.metadata_columns import key_reader, read_key
+from ingest.formats.key_reading import json_key, key_reader, read_key
 from ingest.model.change import Kind, Reject
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from ingest.component.files import Files
     from ingest.formats import Decoder
-    from ingest.formats.metadata_columns import ReadKey
+    from ingest.formats.key_reading import ReadKey
     from ingest.model.change import Decoded
     from ingest.model.table import TableId
     from ingest.schema.type_hints import TypeHints
@@ -82,16 +82,20 @@ class UpsertDecoder:
 
     def _one(self, key: bytes | None, value: bytes | None, row: Decoded) -> Decoded:
         if key is None:
-            return Reject("null-key", _NO_KEY, self._table)
+            return Reject("null-key", _NO_KEY, self._table, of_key=True)
         if value is not None and type(row) is not tuple:
             return row
         told = None if self._keyed else key
         if told is not None and self._read is not None:
-            found = read_key(self._read, key)
+            found = read_key(self._read, key, self._table)
             if isinstance(found, Reject):
-                return Reject(found.code, found.message, self._table)
+                return found
             told = bytes(found[0])
         if value is None or type(row) is not tuple:
+            if told is not None and self._read is None:  # the row of an insert has its key, too
+                fields = json_key(told, self._table)
+                if isinstance(fields, Reject):
+                    return fields
             return (self._table, Kind.DELETE, None, None, told, None)
         after = row[3]
         assert after is not None, "an insert has one"

@@ -78,6 +78,8 @@ class Reject(msgspec.Struct, gc=False):
     message: str
     table: TableId | None = None
     failure: Failure | None = None
+    of_key: bool = False
+    """True if the record's key cannot be read, and not its value."""
 
 
 Decoded: TypeAlias = "Change | list[Change] | Skip | Reject"

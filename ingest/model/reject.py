@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ingest.model.table import show
 
@@ -76,6 +76,17 @@ class RejectedRecord:
             f"{self.topic}[{self.partition}] at offset {self.offset}: "
             f"{self.stage}/{self.code}: {self.message}{table}; record: {head(self.value)}"
         )
+
+
+class IgnoredErrors(NamedTuple):
+    """Errors of parsing that do not count against the limit of rejects: `<format>.ignore-parse-errors`."""
+
+    keys: bool = False
+    values: bool = False
+
+    def covers(self, stage: str, *, of_key: bool) -> bool:
+        """Return whether a reject of this stage does not count; `of_key`: it is about the record's key."""
+        return stage == "decode" and (self.keys if of_key else self.values)
 
 
 class Contradiction(ValueError):

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ingest.formats.metadata_columns import ExtraColumns
     from ingest.kafka.admin import Split
     from ingest.model.record import Headers, Record
+    from ingest.model.reject import IgnoredErrors
     from ingest.schema.infer import Inference
     from ingest.sources.records import RecordOptions
 
@@ -125,6 +126,10 @@ class Source(Protocol):
     @property
     def extra(self) -> ExtraColumns:
         """The columns that come from elsewhere than the value."""
+
+    @property
+    def ignored_errors(self) -> IgnoredErrors:
+        """The errors of parsing that do not count: of keys, of values."""
 
     @property
     def tolerated(self) -> int:

@@ -16,12 +16,14 @@ from ingest.component.metadata_list import metadata_names
 from ingest.component.options import InlineSchemaOptions, OptionErrors, Options, Synonym
 from ingest.formats import FORMATS, FormatName, ReadKeyFormatName, is_of_rows
 from ingest.formats.debezium_json import DebeziumJson
+from ingest.formats.json import JsonKeys
 from ingest.formats.metadata_columns import ExtraColumns
 from ingest.formats.positional import PositionalOptions
 from ingest.formats.row_decoder import RowFormat
 from ingest.model import types
 from ingest.model.data_type import BinaryType
 from ingest.model.record import METADATA
+from ingest.model.reject import IgnoredErrors
 from ingest.schema.ddl import parse_tables, remarks
 from ingest.schema.infer import Inference
 
@@ -55,11 +57,12 @@ class RecordOptions(Options):
     """The format of the records' values."""
 
     key_format: ReadKeyFormatName | None = Field(None, alias="key.format")
-    """The fields of the records' keys become columns, in front of the others: `json`, or a format with options of its
-    own, which are `key.csv.*`, `key.raw.*`, `key.avro.*`, `key.avro-confluent.*`, `key.protobuf.*` and
-    `key.protobuf-confluent.*`, or else those of the values. Where the messages are rows (`value.format` `json`, `csv`,
-    `raw`, `avro`, `avro-confluent`, `protobuf`, `protobuf-confluent`, or a format of another package that says so),
-    they are the table's primary key, and a record without a value is a delete."""
+    """The fields of the records' keys become columns, in front of the others: `json`, or another format. Its
+    options are `key.csv.*`, `key.raw.*`, `key.avro.*`, `key.avro-confluent.*`, `key.protobuf.*` and
+    `key.protobuf-confluent.*`, or else those of the values; of JSON, `key.json.ignore-parse-errors`. Where the messages
+    are rows (`value.format` `json`, `csv`, `raw`, `avro`, `avro-confluent`, `protobuf`, `protobuf-confluent`, or a
+    format of another package that says so), they are the table's primary key, and a record without a value is a
+    delete."""
 
     key_fields: KeyFields = Field((), alias="key.fields")
     """The columns that come from the key, separated by `;`, each with the prefix of `key.fields-prefix`. Other fields
@@ -102,6 +105,10 @@ class RecordOptions(Options):
     """With `ingestion.ignore-errors`: stop when there are more than this many, over all runs. -1: never."""
 
     _key_options: Any = PrivateAttr(None)
+    """Options of the keys' format. None: keys are JSON."""
+
+    _ignored_keys: bool | None = PrivateAttr(None)
+    """True if keys that cannot be parsed do not count as errors. None: they do as values do."""
 
     format: Any = Field(default_factory=DebeziumJson, alias="*format", exclude=True)
     """Filled in from the options that start with the format's name."""
@@ -144,12 +151,14 @@ class RecordOptions(Options):
             raise OptionErrors(*problems)
         return self
 
-    def with_key_format(self, chosen: Format) -> Self:
+    def with_key_format(self, chosen: Any) -> Self:  # noqa: ANN401  (an options model)
         """Return these options with those of the keys' format, where it has any."""
         if isinstance(chosen, PositionalOptions):
             chosen = chosen.with_tables(self._columns_of_keys())
         made = self.model_copy()
-        made._key_options = chosen  # noqa: SLF001  (an attribute of the same class)
+        made._key_options = None if isinstance(chosen, JsonKeys) else chosen  # noqa: SLF001  (an attribute of the same class)
+        if "key_format" in self.model_fields_set or chosen.model_fields_set:
+            made._ignored_keys = chosen.ignore_parse_errors  # noqa: SLF001
         return made
 
     def with_format(self, chosen: Format) -> tuple[RecordOptions, list[tuple[str, str]]]:
@@ -274,6 +283,12 @@ class RecordOptions(Options):
             fixed = {self.value_prefix + name: data_type for name, data_type in reading.fixed.items()}
             reading = replace(reading, fixed=fixed)
         return Inference(reading, self.strategy == "static", self._initial, max_columns)
+
+    @property
+    def ignored_errors(self) -> IgnoredErrors:
+        """The errors of parsing that do not count: of keys, of values."""
+        values = self.format.ignore_parse_errors
+        return IgnoredErrors(values if self._ignored_keys is None else self._ignored_keys, values)
 
     @property
     def tolerated(self) -> int:

@@ -44,8 +44,8 @@ class UpsertKafkaSource(KafkaSource):
 
     key_format: ReadKeyFormatName = Field("json", alias="key.format")
     """The format of the keys, whose fields are the primary key. Options are `key.csv.*`, `key.raw.*`, `key.avro.*` and
-    so on, or else those of the values. The fields of `csv` and `raw` are called as the primary key in
-    `scan.value.initial-schemas.ddls`."""
+    so on, or else those of the values; of JSON, `key.json.ignore-parse-errors`. The fields of `csv` and `raw` are
+    called as the primary key in `scan.value.initial-schemas.ddls`."""
 
     fields_include: Literal["ALL", "EXCEPT_KEY"] = Field("ALL", alias="value.fields-include")
     """`ALL`: the rows hold the primary key's columns, too. `EXCEPT_KEY`: those come from the key, in front of the
@@ -96,7 +96,7 @@ class UpsertKafkaSource(KafkaSource):
         made, problems = super().with_format(chosen)
         return made.model_copy(update={"format": UpsertRows(made.format)}), problems
 
-    def with_key_format(self, chosen: Format) -> Self:
+    def with_key_format(self, chosen: Any) -> Self:  # noqa: ANN401  (an options model)
         """Return these options with those of the keys' format."""
         made = super().with_key_format(chosen)
         return made.model_copy(update={"format": UpsertRows(self.format.rows, made.extra.key_format)})

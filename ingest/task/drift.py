@@ -101,7 +101,7 @@ class LookAhead:
         seen = self._observer.see(changes)
         if isinstance(seen, Reject):
             stage = stage_of(seen)
-            return RecordReject(message, stage, seen, passed=self._limit.allows(stage))
+            return RecordReject(message, stage, seen, passed=self._limit.allows(stage, seen))
         if not self.stopped:
             self._until = time.monotonic() + LOOK_S
         self.stopped.add(split)

@@ -122,7 +122,7 @@ class ChunkEncoder:
         while at < stop:
             some = changes[at:stop]
             limit = self._limit
-            encoded = encode(some, self._cache, limit.left, ignore_decode=limit.ignore_decode, marked=self._marked)
+            encoded = encode(some, self._cache, limit.left, limit.ignored, marked=self._marked)
             part = _part(chunk, first + at, some, encoded)
             yield part
             at = part.stop - first

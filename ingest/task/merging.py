@@ -133,8 +133,8 @@ class ChunkMerger:
 
     def _stops(self, out: MergedChunk, at: int, record: Record, stage: str, reject: Reject) -> bool:
         """Add a reject; return whether the task stops at it."""
-        passed = self._limit.allows(stage, out.counted)
-        out.counted += self._limit.counts(stage)
+        passed = self._limit.allows(stage, reject, out.counted)
+        out.counted += self._limit.counts(stage, reject)
         out.rejects.append(RecordReject(record, stage, reject, passed))
         if not passed:
             out.stop = at

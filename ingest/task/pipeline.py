@@ -42,7 +42,7 @@ class ShardTask:
         self._state = state = worker.state_for(task)
         setup, writer, letters = state.setup, state.clients.writer(), state.clients.letters()
         self._positions = dict(result.positions)
-        limit = RejectLimit(task.tolerated, result, ignore_decode=setup.source.format.ignore_parse_errors)
+        limit = RejectLimit(task.tolerated, result, setup.source.ignored_errors)
         native = None if state.records.native is None else NativeToRecords(state.records)
         self._source = SourceSide(task, state, native, limit, result, deadline, marked=False)
         self._rejects = Rejects(setup, limit, letters, len(state.schemas.sources), result)

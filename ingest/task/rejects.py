@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ingest.kafka.admin import Split
     from ingest.model.change import Reject
     from ingest.model.record import Record
+    from ingest.model.reject import IgnoredErrors
     from ingest.task.assignment import Setup, TaskResult
 
 MAX_REJECTS: Final = 100
@@ -37,9 +38,9 @@ class RecordReject(NamedTuple):
 class RejectLimit:
     """The number of rejects that a task may pass."""
 
-    def __init__(self, tolerated: int, result: TaskResult, *, ignore_decode: bool) -> None:
-        """`ignore_decode`: records that cannot be decoded do not count."""
-        self.ignore_decode = ignore_decode
+    def __init__(self, tolerated: int, result: TaskResult, ignored: IgnoredErrors) -> None:
+        """`ignored`: errors that do not count."""
+        self.ignored = ignored
         self._tolerated = tolerated
         self._result = result
 
@@ -48,13 +49,13 @@ class RejectLimit:
         """The number of rejects that may still pass."""
         return self._tolerated - self._result.rejected
 
-    def counts(self, stage: str) -> bool:
+    def counts(self, stage: str, reject: Reject) -> bool:
         """Return whether a reject of this stage counts."""
-        return not (self.ignore_decode and stage == "decode")
+        return not self.ignored.covers(stage, of_key=reject.of_key)
 
-    def allows(self, stage: str, before: int = 0) -> bool:
+    def allows(self, stage: str, reject: Reject, before: int = 0) -> bool:
         """Return whether a reject of this stage may pass, after so many that count and are not in the result yet."""
-        return self.left > before or not self.counts(stage)
+        return self.left > before or not self.counts(stage, reject)
 
 
 class Rejects:
@@ -81,7 +82,7 @@ class Rejects:
         result = self._result
         if passed and self._letters is not None:
             self._letters.add(message, stage, reason)
-        if not self._limit.counts(stage):
+        if not self._limit.counts(stage, reason):
             result.skip("parse-error", 1)
         elif passed:
             result.rejected += 1

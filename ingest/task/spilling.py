@@ -102,7 +102,7 @@ class SpillStage:
         for reject in part.rejects:
             manifest.rejects.append(rejected(reject.record, reject.stage, reject.reason))
             if reject.passed:
-                self._result.rejected += self._limit.counts(reject.stage)
+                self._result.rejected += self._limit.counts(reject.stage, reject.reason)
             else:
                 self._result.stopped_by_reject = True
         if part.skipped and part.changes:

@@ -44,7 +44,7 @@ class TransformReadStage:
         setup, encoders = state.setup, state.records
         encoders.send_to_expressions(transforms)
         self._positions = dict(result.positions)
-        limit = RejectLimit(task.tolerated, result, ignore_decode=setup.source.format.ignore_parse_errors)
+        limit = RejectLimit(task.tolerated, result, setup.source.ignored_errors)
         rows = rows_of(layout(transforms))
         native = None
         if encoders.native is not None and isinstance(rows, NativeRows):
@@ -97,7 +97,7 @@ class TransformWriteStage:
         setup, writer, letters = state.setup, state.clients.writer(), state.clients.letters()
         self._writer = writer
         self._positions = dict(result.positions)
-        limit = RejectLimit(task.tolerated, result, ignore_decode=setup.source.format.ignore_parse_errors)
+        limit = RejectLimit(task.tolerated, result, setup.source.ignored_errors)
         self._merger = ChunkMerger(transforms, state, limit, result)
         self._rejects = Rejects(setup, limit, letters, len(state.schemas.sources), result)
         counters = EncoderCounters(state.results.cache, None, result)

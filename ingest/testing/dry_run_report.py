@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from ingest.config.pipeline import Pipeline
+    from ingest.model.reject import IgnoredErrors
     from ingest.model.table import TableId
     from ingest.schema.evolve import SourceTable
     from ingest.testing.probe import DryRun, Probe
@@ -107,7 +108,7 @@ def report(probe: Probe, run: DryRun, ended: IngestError | None) -> tuple[DryRun
         changes=[f"{event.table}> {event.change}" for event in run.happened if isinstance(event, SchemaChanged)],
         withheld=[f"{show(event.table)}> {event}" for event in withheld],
         new_topics=sorted(probe.sink.missing(schemas.sinks)),
-        rejects=[*_rejects(run, ignored=run.start.source.format.ignore_parse_errors)],
+        rejects=[*_rejects(run, run.start.source.ignored_errors)],
         skipped=dict(run.summary.skipped),
         without_key=[_first_line(exc) for exc in without_key.values()],
         refused=[_first_line(exc) for exc in refused.values()],
@@ -132,12 +133,12 @@ def _refusals(probe: Probe, run: DryRun) -> tuple[dict[TableId, IngestError], di
     return without_key, refused
 
 
-def _rejects(run: DryRun, *, ignored: bool) -> Iterable[dict[str, Any]]:
-    for (stage, code), of_code in sorted(run.collector.found.items(), key=lambda item: -item[1].count):
+def _rejects(run: DryRun, ignored: IgnoredErrors) -> Iterable[dict[str, Any]]:
+    for (stage, code, of_key), of_code in sorted(run.collector.found.items(), key=lambda item: -item[1].count):
         first = of_code.example
         yield {
             "stage": stage, "code": code, "count": of_code.count,
-            "counted": not (ignored and stage == "decode"),
+            "counted": not ignored.covers(stage, of_key=of_key),
             "example": {
                 "topic": first.topic, "partition": first.partition, "offset": first.offset,
                 "message": first.message, "table": show(first.table) if first.table else None,

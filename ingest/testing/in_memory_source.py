@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ingest.formats.metadata_columns import ExtraColumns
     from ingest.kafka.admin import Split
     from ingest.model.record import Headers
+    from ingest.model.reject import IgnoredErrors
     from ingest.schema.infer import Inference
     from ingest.sources import Reader, Source, SourceCoordinator
     from ingest.testing.records import MemoryRecord
@@ -54,6 +55,11 @@ class InMemorySource:
     def extra(self) -> ExtraColumns:
         """The columns that come from elsewhere than the value."""
         return self.options.extra
+
+    @property
+    def ignored_errors(self) -> IgnoredErrors:
+        """Errors of parsing that do not count."""
+        return self.options.ignored_errors
 
     @property
     def wanted(self) -> Callable[[Headers | None], bool] | None:

@@ -84,7 +84,8 @@ class CountingCollector:
         self.type: str = "none" if options is None else options.type
         self.topic = None if options is None else options.topic
         self.properties: Mapping[str, str] = {} if options is None else options.properties
-        self.found: dict[tuple[str, str], RejectsOfCode] = {}
+        self.found: dict[tuple[str, str, bool], RejectsOfCode] = {}
+        """By stage, code, and whether they are about the key."""
         self._options = options
         self._sample = sample
 
@@ -99,13 +100,14 @@ class CountingCollector:
 
     def add(self, record: Record, stage: str, reject: Reject) -> None:
         """Count a reject, and keep the first of its kind."""
-        known = self.found.get((stage, reject.code))
+        kind = stage, reject.code, reject.of_key
+        known = self.found.get(kind)
         if known is not None:
             known.count += 1
             return
         at = (*self._sample.split_of(record), offset_of(record))
         example = RejectedRecord(*at, stage, reject.code, reject.message, reject.table, record.key(), record.value())
-        self.found[stage, reject.code] = RejectsOfCode(1, example)
+        self.found[kind] = RejectsOfCode(1, example)
 
     def commit(self) -> None:
         """Keep nothing."""

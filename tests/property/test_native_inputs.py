@@ -18,6 +18,7 @@ from ingest.encode.transform_input import TransformInputEncoder
 from ingest.formats.debezium_json import DebeziumJson
 from ingest.model import types
 from ingest.model.change import InlineSchema, Kind, Reject, Skip
+from ingest.model.reject import IgnoredErrors
 from ingest.native import native
 from ingest.schema.evolve import Schemas, SourceTable
 from ingest.task.assignment import TaskResult
@@ -139,7 +140,7 @@ def send(changes: list[Decoded], cache: EncoderCache, transforms: CompiledTransf
         rows = NativeRows(layout(transforms))
         stage = NativeToRows(encoders, rows)
     result = TaskResult(0, {SPLIT: 0})
-    limit = RejectLimit(1000, result, ignore_decode=False)
+    limit = RejectLimit(1000, result, IgnoredErrors())
     decoder: Any = SimpleNamespace(decode=lambda *_: changes)
     ahead: Any = Ahead()
     encoder = ChunkEncoder(stage, decoder, None, cache, ahead, limit, marked=True)

@@ -78,7 +78,7 @@ def test_older_names_of_flink(name: str) -> None:
     ("  avro-confluent.url: http://h\n  avro-confluent.properties.timeout: soon", "is not a number"),
     ("  avro-confluent.url: http://h\n  avro-confluent.uri: 1", "avro-confluent.uri"),
     ("  avro-confluent.url: http://h\n  key.avro-confluent.url: http://h", "is not possible without key.format"),
-    ("  avro-confluent.url: http://h\n  key.format: json\n  key.json.x: 1", "not possible with key.format: json"),
+    ("  avro-confluent.url: http://h\n  key.format: json\n  key.json.x: 1", "unknown option 'json.x' in key.json"),
     ("  avro-confluent.url: http://h\n  key.format: avro-confluent\n  key.avro-confluent.url: h", "no address of a"),
 ])  # fmt: skip
 def test_what_is_refused(options: str, why: str) -> None:

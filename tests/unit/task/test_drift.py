@@ -9,6 +9,7 @@ import msgspec
 from inmemory import pipeline
 
 from ingest.model.change import Change, Kind, Reject
+from ingest.model.reject import IgnoredErrors
 from ingest.schema.evolve import Schemas
 from ingest.task import drift
 from ingest.task.assignment import Setup, TaskResult
@@ -56,7 +57,7 @@ def test_of_a_message_that_fits_no_schema_nothing_is_observed() -> None:
 
 def test_looking_ahead_ends_when_nothing_is_new_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     observer, result, setup = made()
-    ahead = LookAhead(observer, RejectLimit(0, result, ignore_decode=False), setup.look_ahead, result)
+    ahead = LookAhead(observer, RejectLimit(0, result, IgnoredErrors()), setup.look_ahead, result)
     assert not ahead.ended(time.monotonic() + 100), "nothing has stopped"
     assert ahead.stop(SPLIT, None, [a_change("a")]) is None  # type: ignore[arg-type]  # it is for rejects only
     now = time.monotonic()

@@ -10,6 +10,7 @@ from inmemory import pipeline
 from ingest.errors import ConfigError
 from ingest.model import types
 from ingest.model.record import offset_of
+from ingest.model.reject import IgnoredErrors
 from ingest.model.schema import Column, TableSchema
 from ingest.schema.evolve import Schemas, SourceTable
 from ingest.task.assignment import Setup, TaskResult
@@ -60,7 +61,7 @@ class Case:
         records = [MemoryRecord(i, "topic", *message, position=10 + i) for i, message in enumerate(messages)]
         self.chunk = ReadChunk(SPLIT, "topic", records, 10 + len(records))
         self.result = TaskResult(0, {SPLIT: 10})
-        limit = RejectLimit(tolerated, self.result, ignore_decode=False)
+        limit = RejectLimit(tolerated, self.result, IgnoredErrors())
         self.ahead = LookAhead(SchemaObserver(setup, known, self.result), limit, 1000, self.result)
         decoder = ChunkDecoder(made.source, None)
         self.encoder = ChunkEncoder(native, decoder, None, self.state.records.cache, self.ahead, limit, marked=False)

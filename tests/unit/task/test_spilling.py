@@ -10,6 +10,7 @@ from inmemory import pipeline
 from ingest.encode.compiled_transform import CompiledTransforms
 from ingest.errors import InternalError
 from ingest.model.change import TOMBSTONE, Kind, Reject, Skip
+from ingest.model.reject import IgnoredErrors
 from ingest.task.assignment import Setup, TaskResult
 from ingest.task.encoded import EncodedPart
 from ingest.task.reading import ReadChunk
@@ -38,7 +39,7 @@ def made(folder: Path) -> tuple[SpillStage, SpillStore, TaskResult, dict[Any, in
     result, positions = TaskResult(0, {SPLIT: 10}), {SPLIT: 10}
     stage = SpillStage(
         transforms, ReferenceRows(layout(transforms)), SpillStore(folder), RecordEncoders(setup),
-        RejectLimit(1, result, ignore_decode=False), "left-out", positions, result,
+        RejectLimit(1, result, IgnoredErrors()), "left-out", positions, result,
     )  # fmt: skip
     return stage, SpillStore(folder), result, positions
 
