@@ -16,7 +16,7 @@ os.environ["INGEST_DOCS"] = "1"  # before the models are made
 
 from ingest.config.pipeline import PipelineOptions, Route, Transform, UserFunction
 from ingest.deadletter.collector import DirtyDataCollector
-from ingest.formats import FORMATS, is_written_by_options
+from ingest.formats import FORMATS, is_written_by_options, options_of_keys
 from ingest.model import types
 from ingest.sinks import SINKS
 from ingest.sources import SOURCES
@@ -58,7 +58,7 @@ def component(cls: type[Options], formats: dict[str, Any]) -> dict[str, Any]:
         out["required"] = [*required, "properties.bootstrap.servers"]
     any_value = {"type": ["string", "number", "boolean"]}
     for name, model in formats.items():
-        keyed = hasattr(model, "reader") or hasattr(model, "reader_of")
+        keyed = options_of_keys(model, written=False) is not None
         patterns = [rf"^value\.{name}\.", *([rf"^key\.{name}\."] if keyed else [])]
         if f"{name}.properties.*" in model.model_json_schema(by_alias=True)["properties"]:
             patterns.append(rf"^{name}\.properties\.")

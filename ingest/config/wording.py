@@ -85,8 +85,8 @@ class Wording:
         place = where.keys.get(key, where.span)
         if error["type"] == "extra_forbidden":
             text = f"unknown option {shown_key(key)!r} in {section}"
-            nested = _nested(key, value, known)
-            return [(key, place, text + (nested or self._document.suggest(key, known)))]
+            advice = _nested(key, value, known) or _read_only(key, known) or self._document.suggest(key, known)
+            return [(key, place, text + advice)]
         if error["type"] == "missing":
             return [(key, where.span, f"option {key!r} is missing in {section}")]
         span = value.span if value is not None else place
@@ -140,6 +140,12 @@ def _nested(key: str, value: Value | None, known: list[str]) -> str:
         if key in known or (key.startswith(PREFIX) and not isinstance(value, Mapping)):
             return f": options are not nested here, write {shown_key(key)}: … in one line"
     return ""
+
+
+def _read_only(key: str, known: list[str]) -> str:
+    """Return advice for an option that is one of a format, but not where the format is written; else an empty text."""
+    is_one = key.removeprefix("value.").removeprefix("key.") in known
+    return ": it is for sources only, as it says how messages are read" if is_one else ""
 
 
 def _say(error: ErrorDetails, value: Value | None, given: str, key: str, *, guess: bool) -> str | None:

@@ -6,10 +6,10 @@ to be flattened. Rules: docs/spec/json.md.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
 
 import msgspec
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field, field_validator
 
 from ingest.component.options import Options
 from ingest.formats.form import Form
@@ -34,6 +34,16 @@ _INSERT: Final = Kind.INSERT
 _MAX_DEPTH: Final = 100
 
 
+def _may_lack(value: bool) -> bool:  # noqa: FBT001  (pydantic calls it)
+    if value:
+        msg = "true is not possible: schemas are found from the messages, and a field that a row lacks is NULL"
+        raise ValueError(msg)
+    return value
+
+
+_MayLack = Annotated[bool, AfterValidator(_may_lack)]
+
+
 class JsonKeys(Options):
     """Options of `key.format: json`. Its types are found as those of the values."""
 
@@ -41,6 +51,9 @@ class JsonKeys(Options):
 
     ignore_parse_errors: bool = Field(False, alias="json.ignore-parse-errors")
     """Skip and count messages whose keys cannot be parsed, without counting them as errors."""
+
+    fail_on_missing_field: _MayLack = Field(False, alias="json.fail-on-missing-field")
+    """Only `false` is possible: a field that a key lacks is NULL."""
 
 
 class Json(Options):
@@ -54,6 +67,9 @@ class Json(Options):
 
     ignore_parse_errors: bool = Field(False, alias="json.ignore-parse-errors")
     """Skip and count messages that cannot be parsed, without counting them as errors."""
+
+    fail_on_missing_field: _MayLack = Field(False, alias="json.fail-on-missing-field")
+    """Only `false` is possible: a field that a row lacks is NULL."""
 
     as_string: bool = Field(False, alias="json.infer-schema.primitive-as-string")
     """Every column is a STRING."""

@@ -97,6 +97,17 @@ def test_rejects_are_counted_by_code_each_with_an_example(tmp_path: Path) -> Non
     assert [table.table for table in found.tables] == ["shop.orders"], "what comes after the first reject shows, too"
 
 
+def test_rejects_of_keys_and_of_values_count_as_their_formats_say(tmp_path: Path) -> None:
+    source = {"value.format": "json", "key.format": "json", "key.json.ignore-parse-errors": True}
+    messages = [(b"x", b'{"n":1}'), (KEY, b"{"), (KEY, b'{"n":1}')]
+    found, error, _ = plan(tmp_path, messages, source=STOPS | source)
+    assert error.exit_code == 65
+    assert {reject["code"]: reject["counted"] for reject in found.rejects} == {
+        "malformed-key": False,
+        "malformed": True,
+    }
+
+
 def test_every_table_without_a_key_is_named(tmp_path: Path) -> None:
     later = [(None, debezium("c", None, {"n": 1}, table=f"t{i}")) for i in range(3)]
     found, error, _ = plan(tmp_path, [(KEY, GOOD), *later])
