@@ -59,6 +59,10 @@ class AvroRows:
         if self._number is not None:
             self._head = b"\0" + self._number.get().to_bytes(4, "big")
 
+    def unregistered(self) -> str | None:
+        """Return the subject that `register` would register a schema for, if any. Raise IngestError."""
+        return None if self._number is None else self._number.unregistered()
+
 
 class AvroChanges:
     """Function that makes the values of a table's changes: Debezium's envelope."""
@@ -77,6 +81,10 @@ class AvroChanges:
     def register(self) -> None:
         """Register the envelope's schema. Raise IngestError."""
         self._rows.register()
+
+    def unregistered(self) -> str | None:
+        """Return the subject that `register` would register a schema for, if any. Raise IngestError."""
+        return self._rows.unregistered()
 
 
 def envelope_columns(columns: Mapping[str, Column]) -> dict[str, Column]:

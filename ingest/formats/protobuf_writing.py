@@ -22,7 +22,7 @@ from ingest.protobuf.proto_text import compile_schema
 from ingest.protobuf.writing import RowWriter
 from ingest.registry.client import client_of
 from ingest.registry.options import NORMALIZES, REGISTERS
-from ingest.registry.subjects import subject_of
+from ingest.registry.subjects import lacking, subject_of, unregistered
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ingest.model.data_type import DataType
     from ingest.model.schema import Column
     from ingest.model.table import TableId
-    from ingest.registry.client import Found
+    from ingest.registry.client import Found, RegistryClient
 
 _KIND: Final = "PROTOBUF"
 _FIRST: Final = (0,)
@@ -57,6 +57,9 @@ class ProtobufRows:
 
     def register(self) -> None:
         """Do nothing: there is no registry."""
+
+    def unregistered(self) -> None:
+        """Return None: there is no registry."""
 
 
 class RegisteredRows:
@@ -102,10 +105,24 @@ class RegisteredRows:
             msg = f"the newest schema of subject {self._subject!r} is nested too deep"
             self._refusal = RowError("unwritable-table", msg)
 
+    def unregistered(self) -> str | None:
+        """Return the subject that `register` would register a schema for, if any. Raise IngestError."""
+        try:
+            if self._taken(client_of(self._options.client())):
+                return None
+        except (RowError, RecursionError):
+            return None
+        normalize = self._options.switch(NORMALIZES, default=False)
+        return unregistered(self._options, self._subject, _KIND, self._text, normalize=normalize)
+
+    def _taken(self, client: RegistryClient) -> bool:
+        """Return whether the subject's newest schema is taken. Raise RowError, or IngestError."""
+        latest = client.latest(self._subject)
+        return self._options.schema_text is None and latest is not None and self._take(*latest)
+
     def _find(self) -> None:
         client = client_of(self._options.client())
-        latest = client.latest(self._subject)
-        if self._options.schema_text is None and latest is not None and self._take(*latest):
+        if self._taken(client):
             return
         message = _first(self._text, ())
         normalize = self._options.switch(NORMALIZES, default=False)
@@ -114,8 +131,7 @@ class RegisteredRows:
             return
         number = client.number_of(self._subject, _KIND, self._text, normalize=normalize)
         if number is None:
-            msg = f"subject {self._subject!r} of the schema registry has no schema for these rows, and {REGISTERS} is "
-            raise ConfigError(f"{msg}false: {self._text[:2000]}", "register it, or let the sink do so")
+            raise lacking(self._subject, self._text)
         self._use(number, message)
 
     def _use(self, number: int, message: Descriptor) -> None:

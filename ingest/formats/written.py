@@ -38,6 +38,9 @@ class RowBytes(Protocol):
     def register(self) -> None:
         """Register the schema of the rows, where there is a registry. Raise IngestError."""
 
+    def unregistered(self) -> str | None:
+        """Return the subject that `register` would register a schema for, if any. Raise what it would raise."""
+
 
 class ChangeBytes(Protocol):
     """Function that makes the bytes of a change. It raises as `RowBytes` does."""
@@ -47,6 +50,9 @@ class ChangeBytes(Protocol):
 
     def register(self) -> None:
         """Register the schema of the changes, where there is a registry. Raise IngestError."""
+
+    def unregistered(self) -> str | None:
+        """Return the subject that `register` would register a schema for, if any. Raise what it would raise."""
 
 
 class Upserts:
@@ -63,6 +69,10 @@ class Upserts:
     def register(self) -> None:
         """Register the schema of the rows. Raise IngestError."""
         self._rows.register()
+
+    def unregistered(self) -> str | None:
+        """Return the subject that `register` would register a schema for, if any. Raise IngestError."""
+        return self._rows.unregistered()
 
 
 class WrittenFormat(Protocol):

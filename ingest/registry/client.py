@@ -102,6 +102,23 @@ class RegistryClient:
         except httpx2.HTTPError as exc:
             self._unreachable(exc)
 
+    def check(self, subject: str, kind: str, text: str) -> None:
+        """Raise ConfigError where the newest schema of a subject keeps this one from being registered.
+
+        Raise also as `schema` does.
+        """
+        try:
+            fits = self._client.test_compatibility(subject, Schema(text, kind))
+        except SchemaRegistryError as exc:
+            if exc.http_status_code != _NO_SCHEMA or exc.error_code not in _NOT_THERE:
+                self._refuse(exc)
+            return  # the subject has no schema yet
+        except httpx2.HTTPError as exc:
+            self._unreachable(exc)
+        if not fits:
+            msg = f"the schema registry {self._where} would refuse the schema for subject {subject!r}: its newest one"
+            raise ConfigError(f"{msg} and the compatibility that it demands do not allow it", _REMEDY)
+
     def latest(self, subject: str) -> tuple[int, Found] | None:
         """Return the id of the newest schema of a subject, and the schema; None where the subject has none.
 

@@ -63,6 +63,9 @@ _PEM: Final = (".pem", ".crt", ".cer", ".cert")
 _DEFAULTS: Final = {"timeout": 10.0, "max.retries": 2, "retries.wait.ms": 200, "retries.max.wait.ms": 2000}
 """Patience with a registry that does not answer. Spark tries a task again, and a service its run."""
 
+_NO_ID: Final = 0
+"""An id that no schema has."""
+
 
 def _strategy(value: str) -> str:
     return value.strip().rpartition(".")[2]
@@ -230,6 +233,12 @@ class RegistryOptions(Options):
             made = made.model_copy()
             made._contents = contents  # noqa: SLF001  (an attribute of the same class)
         return made
+
+    def reach(self) -> None:
+        """See that the registry answers, and lets this pipeline in. Raise Unavailable, AccessError or ConfigError."""
+        from ingest.registry.client import client_of  # noqa: PLC0415  (`check` needs no client)
+
+        client_of(self.client()).schema(_NO_ID)
 
     def switch(self, name: str, *, default: bool) -> bool:
         """Return one of the properties that are true or false."""

@@ -30,6 +30,28 @@ def subject_of(options: RegistryOptions, topic: str, part: str, record: str) -> 
     return record if strategy == STRATEGIES[1] else f"{topic}-{record}"
 
 
+def lacking(subject: str, text: str) -> ConfigError:
+    """Return the error about a schema that a subject lacks, and that nothing registers."""
+    msg = f"subject {subject!r} of the schema registry lacks this schema, and {REGISTERS} is false: {text[:2000]}"
+    return ConfigError(msg, "register it, or let the sink do so")
+
+
+def unregistered(options: RegistryOptions, subject: str, kind: str, text: str, *, normalize: bool) -> str | None:
+    """Return the subject where it lacks a schema, which a run would register then; None where it has it.
+
+    Raise Unavailable, AccessError or ConfigError, also where a run would stop because it cannot register the schema.
+    """
+    from ingest.registry.client import client_of  # noqa: PLC0415  (`check` needs no client)
+
+    client = client_of(options.client())
+    if client.number_of(subject, kind, text, normalize=normalize) is not None:
+        return None
+    if not options.switch(REGISTERS, default=True):
+        raise lacking(subject, text)
+    client.check(subject, kind, text)
+    return subject
+
+
 class SchemaNumber:
     """The id of one schema under a subject. It is asked for once."""
 
@@ -47,18 +69,29 @@ class SchemaNumber:
             self._number = self._ask()
         return self._number
 
+    def unregistered(self) -> str | None:
+        """Return the subject where it lacks the schema; None where it has it. Raise as `get` does."""
+        options = self._options
+        return unregistered(options, self._subject, self._kind, self._text, normalize=_normalizes(options))
+
     def _ask(self) -> int:
         from ingest.registry.client import client_of  # noqa: PLC0415  (`check` needs no client)
 
         options = self._options
         client = client_of(options.client())
         registers = options.switch(REGISTERS, default=True)
-        # Who registered the schema may have written its JSON in another order
-        normalize = options.switch(NORMALIZES, default=not registers)
+        normalize = _normalizes(options)
         if registers:
             return client.register(self._subject, self._kind, self._text, normalize=normalize)
         number = client.number_of(self._subject, self._kind, self._text, normalize=normalize)
         if number is None:
-            msg = f"subject {self._subject!r} of the schema registry lacks this schema, and {REGISTERS} is false: "
-            raise ConfigError(msg + self._text[:2000], "register it, or let the sink do so")
+            raise lacking(self._subject, self._text)
         return number
+
+
+def _normalizes(options: RegistryOptions) -> bool:
+    """Return whether the registry compares schemas in their normal form.
+
+    Who registered a schema may have written its JSON in another order.
+    """
+    return options.switch(NORMALIZES, default=not options.switch(REGISTERS, default=True))

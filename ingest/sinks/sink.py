@@ -101,6 +101,11 @@ class SinkOptions(Labelled):
         """Return what the names of its transactions begin with; None where it has none."""
         return None
 
+    @property
+    def chosen_formats(self) -> tuple[Any, ...]:
+        """The options of the formats of values and, where they have any, of keys."""
+        return ()
+
     def unregistered(self) -> Self:
         """Return these options for rows that are written nowhere: no schema registry is asked."""
         return self
@@ -127,6 +132,10 @@ class PlainSinkCoordinator:
 
     def declare(self, _schemas: Mapping[TableId, TableSchema]) -> None:
         """Do nothing: nobody is told of schemas."""
+
+    def undeclared(self, _schemas: Mapping[TableId, TableSchema]) -> set[str]:
+        """Return nothing: nobody is told of schemas."""
+        return set()
 
     def acquire(self, _checkpoint: str, _run: int) -> None:
         """Do nothing: one run at a time is the checkpoint's affair."""

@@ -209,6 +209,11 @@ class TopicsOptions(KafkaConnection, SinkOptions):
         return RowPlace(self.topic_of(table), part, table, self._asks)
 
     @property
+    def chosen_formats(self) -> tuple[Any, ...]:
+        """The options of the formats of values and, where they have any, of keys."""
+        return (self.format, self._key_options)
+
+    @property
     def declares(self) -> bool:
         """True if the format of keys or values has a schema for each table."""
         return has_schemas(self.format) or has_schemas(self._key_options)

@@ -7,7 +7,7 @@ docs/spec/sinks.md and docs/spec/delivery.md.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ingest.errors import CheckpointError, DataLoss, TopicMissing
 from ingest.kafka import progress
@@ -19,13 +19,17 @@ from ingest.model.table import show
 from ingest.sinks.sink import PlainSinkCoordinator
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from ingest.formats.written import ChangeBytes, RowBytes, Upserts
     from ingest.kafka.admin import Split
     from ingest.model.commit import ResumePoint
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.sinks.topics import TopicsOptions
+
+    TypedWriters: TypeAlias = tuple[RowBytes | None, Upserts | ChangeBytes | None]
+    """Functions that make the keys and the values of a table, where their formats have schemas."""
 
 CONNECT_S: Final = 15.0
 _RETENTION_MIN: Final = 10_080
@@ -129,16 +133,25 @@ class TopicsCoordinator(PlainSinkCoordinator):
 
         Raise IngestError, also where the registry refuses a schema.
         """
-        for table, schema in schemas.items() if self._options.declares else ():
-            try:
-                writers = self._options.typed(table, schema)
-            except RowError:
-                continue  # its rows are rejects, in the task
+        for table, writers in self._writers(schemas):
             for writer in writers:
                 if writer is not None:
                     writer.register()
             if writers[0] is not None:
-                self._warn_of_key(table, schema)
+                self._warn_of_key(table, schemas[table])
+
+    def undeclared(self, schemas: Mapping[TableId, TableSchema]) -> set[str]:
+        """Return the subjects that `declare` would register schemas for; raises what it would raise."""
+        writers = (writer for _, of_table in self._writers(schemas) for writer in of_table if writer is not None)
+        return {subject for subject in (writer.unregistered() for writer in writers) if subject is not None}
+
+    def _writers(self, schemas: Mapping[TableId, TableSchema]) -> Iterator[tuple[TableId, TypedWriters]]:
+        """Yield what makes keys and values of each table, where their formats have schemas."""
+        for table, schema in schemas.items() if self._options.declares else ():
+            try:
+                yield table, self._options.typed(table, schema)
+            except RowError:
+                continue  # its rows are rejects, in the task
 
     def _warn_of_key(self, table: TableId, schema: TableSchema) -> None:
         key = [str(column) for column in schema.columns if column.name in schema.primary_key]

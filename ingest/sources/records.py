@@ -285,6 +285,11 @@ class RecordOptions(Options):
         return Inference(reading, self.strategy == "static", self._initial, max_columns)
 
     @property
+    def chosen_formats(self) -> tuple[Any, ...]:
+        """The options of the formats of values and, where they have any, of keys."""
+        return (self.format, self._key_options)
+
+    @property
     def ignored_errors(self) -> IgnoredErrors:
         """The errors of parsing that do not count: of keys, of values."""
         values = self.format.ignore_parse_errors

@@ -102,6 +102,11 @@ class UpsertKafkaSource(KafkaSource):
         return made.model_copy(update={"format": UpsertRows(self.format.rows, made.extra.key_format)})
 
     @property
+    def chosen_formats(self) -> tuple[Any, ...]:
+        """The options of the formats of rows and, where they have any, of keys."""
+        return (self.format.rows, self.extra.key_format)
+
+    @property
     def extra(self) -> ExtraColumns:
         """The columns that come from elsewhere than the value."""
         return replace(super().extra, key=self.fields_include == "EXCEPT_KEY")

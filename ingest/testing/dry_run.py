@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from ingest.driver.files import with_files
 from ingest.errors import DirtyData, IngestError
+from ingest.registry.options import RegistryOptions
 from ingest.testing.dry_run_report import DryRunReport, report
 from ingest.testing.probe import Probe
 
@@ -41,6 +42,7 @@ def dry_run(
     connected: that a broker does not answer yet. Raises IngestError where a run would end before it read anything.
     """
     pipeline = with_files(pipeline, settings.conf, tell)
+    _reach_registries(pipeline)
     with ExitStack() as resources:
         probe = Probe(pipeline, settings, source or pipeline.source, sink or pipeline.sink, resources, tell)
         run = ended = probe.run(probe.options.tolerated)
@@ -48,3 +50,13 @@ def dry_run(
             # It stops at a reject; what else there is to know shows when it goes on
             run = probe.run(ALL)
         return report(probe, run, ended.error)
+
+
+def _reach_registries(pipeline: Pipeline) -> None:
+    """See that the schema registries of a pipeline answer: a run asks them only once there are records.
+
+    Raise IngestError.
+    """
+    for chosen in (*pipeline.source.chosen_formats, *pipeline.sink.chosen_formats):
+        if isinstance(chosen, RegistryOptions):
+            chosen.reach()

@@ -60,6 +60,8 @@ class DryRunReport:
     withheld: list[str] = field(default_factory=list)
     """Changes that the sink is not to see."""
     new_topics: list[str] = field(default_factory=list)
+    new_schemas: list[str] = field(default_factory=list)
+    """Subjects of a schema registry that schemas would be registered for."""
     rejects: list[dict[str, Any]] = field(default_factory=list)
     """Records that could not go on, by stage and code: how many, and the first of them."""
     skipped: dict[str, int] = field(default_factory=dict)
@@ -108,6 +110,7 @@ def report(probe: Probe, run: DryRun, ended: IngestError | None) -> tuple[DryRun
         changes=[f"{event.table}> {event.change}" for event in run.happened if isinstance(event, SchemaChanged)],
         withheld=[f"{show(event.table)}> {event}" for event in withheld],
         new_topics=sorted(probe.sink.missing(schemas.sinks)),
+        new_schemas=sorted(probe.sink.subjects),
         rejects=[*_rejects(run, run.start.source.ignored_errors)],
         skipped=dict(run.summary.skipped),
         without_key=[_first_line(exc) for exc in without_key.values()],

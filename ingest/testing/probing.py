@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ingest.kafka.admin import Split
     from ingest.model.change import Reject
     from ingest.model.record import Record
+    from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.sinks import SinkCoordinator
     from ingest.testing.sampling import Sample
@@ -31,6 +32,8 @@ class ProbingCoordinator(PlainSinkCoordinator):
         """Connect to nothing yet."""
         self._real = real
         self._identity: str | None = None
+        self.subjects: set[str] = set()
+        """The subjects that a run would register schemas for."""
 
     def connect(self) -> str:
         """Return an identity of where records would go."""
@@ -53,6 +56,12 @@ class ProbingCoordinator(PlainSinkCoordinator):
     def prepare(self, tables: Iterable[TableId]) -> None:
         """Raise what the real sink would raise for these tables, and warn as it would; changes nothing."""
         self._real.check(tables)
+
+    def declare(self, schemas: Mapping[TableId, TableSchema]) -> None:
+        """Raise what the real sink would raise for these schemas; registers nothing."""
+        undeclared = getattr(self._real, "undeclared", None)
+        if undeclared is not None:
+            self.subjects |= undeclared(schemas)
 
 
 class NullWriter(PlainWriter):

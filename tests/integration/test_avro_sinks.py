@@ -122,11 +122,18 @@ def test_a_schema_that_the_registry_refuses_stops_the_run(
 ) -> None:
     pipeline.write(sink=AVRO.format(url=registry))
     kafka.send(pipeline.topic, message("c", None, {"id": 1, "n": 1}))
-    assert pipeline.run().code == 0
     topic = pipeline.out("orders")
+    planned = pipeline.plan()
+    assert planned.code == 0, planned.err
+    assert f"\nsubjects that schemas would be registered for:\n    {topic}-key\n    {topic}-value\n" in planned.out
+    assert [ask(f"{registry}/subjects/{topic}-{part}/versions") for part in ("key", "value")] == [404, 404]
+    assert pipeline.run().code == 0
     config = f"{registry}/config/{topic}-value"
     assert "BACKWARD" in ask(config, {"compatibility": "BACKWARD"}, method="PUT").values()
     kafka.send(pipeline.topic, message("c", None, {"id": 2, "n": 2}), message("c", None, {"id": 3, "n": "three"}))
+    planned = pipeline.plan()
+    assert planned.code == 78
+    assert f"would refuse the schema for subject '{topic}-value'" in planned.err
     refused = pipeline.run()
     assert refused.code == 78
     assert f"refuses the schema for subject '{topic}-value'" in refused.err

@@ -6,7 +6,7 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
-from harness import EXACTLY, INGEST, debezium, message
+from harness import EXACTLY, debezium, message
 
 from ingest.kafka.admin import Cluster
 from ingest.native import native
@@ -17,15 +17,10 @@ if TYPE_CHECKING:
 RULES = "transform: [{source-table: shop.orders, projection: '\\*, n * 2 AS twice', filter: n > 0}]\n"
 
 
-def plan(pipeline: Pipeline, *arguments: str) -> Result:
-    command = [INGEST, "plan", str(pipeline.file), "--checkpoint", str(pipeline.checkpoint), *arguments]
-    return pipeline.finished(command, pipeline.java)
-
-
 def test_tables_topics_and_changes_are_shown_and_nothing_is_written(kafka: Kafka, pipeline: Pipeline) -> None:
     pipeline.write(rest=RULES)
     kafka.send(pipeline.topic, message("c", None, {"id": 1, "n": 1}), message("c", None, {"id": 2}, "users"))
-    shown = plan(pipeline)
+    shown = pipeline.plan()
     assert shown.code == 0, shown.err
     assert f"shop.orders (new) -> {pipeline.out('orders')}, transform[0]" in shown.out
     assert "twice  BIGINT" in shown.out
@@ -39,7 +34,7 @@ def test_tables_topics_and_changes_are_shown_and_nothing_is_written(kafka: Kafka
     assert began["native"] is native.BUILT
     kafka.send(pipeline.topic, message("c", None, {"id": 3, "n": 1.5, "more": "x"}))
     before = sorted(path.name for path in pipeline.checkpoint.rglob("*"))
-    found = json.loads(plan(pipeline, "--format", "json").out)
+    found = json.loads(pipeline.plan("--format", "json").out)
     assert found["waiting"] == 1
     assert found["new_topics"] == []
     assert set(found["changes"]) == {
@@ -57,7 +52,7 @@ def test_tables_topics_and_changes_are_shown_and_nothing_is_written(kafka: Kafka
 def test_a_wrong_expression_is_marked_in_the_file(kafka: Kafka, pipeline: Pipeline) -> None:
     pipeline.write(rest="transform:\n  - source-table: shop.orders\n    filter: n > 0 AND n = TRUE\n")
     kafka.send(pipeline.topic, message("c", None, {"id": 1, "n": 1}))
-    shown = plan(pipeline)
+    shown = pipeline.plan()
     assert shown.code == 78
     lines = shown.err.splitlines()
     where = next(i for i, line in enumerate(lines) if "error: transform[0].filter, table shop.orders" in line)
@@ -80,7 +75,7 @@ def test_what_refuses_a_run_refuses_a_plan(kafka: Kafka, pipeline: Pipeline) -> 
         pipeline.file.write_text(edit(pipeline.file.read_text()))
         kafka.send(pipeline.topic, *records)
         before = {name for name in cluster.names() if not name.startswith("__")}
-        found = plan(pipeline)
+        found = pipeline.plan()
         assert {name for name in cluster.names() if not name.startswith("__")} == before
         assert not pipeline.checkpoint.exists()
         if also_run:

@@ -231,6 +231,11 @@ class Pipeline:
         """Run with --once to the end; without properties of Spark, in the Java that tests share."""
         return self.finished(self.command("--once", *arguments), None if "--conf" in arguments else self.java, env)
 
+    def plan(self, *arguments: str) -> Result:
+        """Show what a run would do."""
+        command = [INGEST, "plan", str(self.file), "--checkpoint", str(self.checkpoint), *arguments]
+        return self.finished(command, self.java)
+
     def finished(self, command: list[str], java: SharedJava | None, env: Mapping[str, str] | None = None) -> Result:
         """Run a command to its end."""
         return finished(command, java, self.file.parent, env)

@@ -28,6 +28,7 @@ class Registry(BaseHTTPRequestHandler):
 
     asked: ClassVar[list[str]] = []
     refuses: ClassVar[tuple[int, int, str] | None] = None
+    fits: ClassVar[bool] = True
 
     def answer(self) -> None:
         self.asked.append(f"{self.command} {self.path}")
@@ -38,6 +39,8 @@ class Registry(BaseHTTPRequestHandler):
         elif self.refuses is not None:
             status, code, text = self.refuses
             self.say(status, {"error_code": code, "message": text})
+        elif self.path.startswith("/compatibility/"):
+            self.say(200, {"is_compatible": self.fits})
         elif self.command == "GET":
             self.say(200, {"schema": ROW})
         elif self.path.startswith("/subjects/empty?"):
@@ -120,6 +123,36 @@ def test_a_refusal_says_the_subject_the_reason_and_what_to_do(
         number(options(url), "orders-value")
     assert "exclude.schema.changes" in raised.value.hint
     assert SHOWN not in str(raised.value)
+
+
+def test_a_plan_asks_whether_a_schema_would_be_registered_and_registers_nothing(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unregistered(subject: str, **more: str) -> str | None:
+        return SchemaNumber(options(url, **more), subject, "AVRO", ROW, asks=True).unregistered()
+
+    assert (unregistered("s"), unregistered("empty")) == (None, "empty")
+    with pytest.raises(ConfigError, match="subject 'empty' of the schema registry lacks this schema"):
+        unregistered("empty", **{"properties.auto.register.schemas": "false"})
+    monkeypatch.setattr(Registry, "fits", False)
+    with pytest.raises(ConfigError, match="would refuse the schema for subject 'empty'") as raised:
+        unregistered("empty")
+    assert "change the compatibility" in raised.value.hint
+    monkeypatch.setattr(Registry, "refuses", (404, 40401, "Subject not found."))
+    assert unregistered("new") == "new"
+    assert not [asked for asked in Registry.asked if asked.startswith("POST /subjects/") and "/versions" in asked]
+
+
+def test_a_registry_that_is_of_no_use_is_found_without_a_message(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    options(url).reach()
+    with pytest.raises(AccessError, match=f"the schema registry {url} refuses access") as refused:
+        options(url, "another").reach()
+    assert "basic-auth" in refused.value.hint
+    monkeypatch.setattr(Registry, "refuses", (404, 40403, "Schema not found"))
+    options(url).reach()
+    monkeypatch.setattr(Registry, "refuses", (404, 404, "HTTP 404 Not Found"))
+    with pytest.raises(ConfigError, match=f"there is no schema registry at {url}"):
+        options(url, **{"properties.max.retries": "1"}).reach()
 
 
 def test_a_registry_that_is_not_well_is_tried_again(url: str, monkeypatch: pytest.MonkeyPatch) -> None:

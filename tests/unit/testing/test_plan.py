@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import inmemory
 import pytest
-from harness import debezium
+from harness import debezium, free_port
 
 from ingest.cli.app import main
 from ingest.driver.context import Settings
+from ingest.errors import Unavailable
 from ingest.testing.capturing import Captured, capturing_sink
 from ingest.testing.dry_run import dry_run
 from ingest.testing.dry_run_report import DryRunReport
@@ -106,6 +107,26 @@ def test_rejects_of_keys_and_of_values_count_as_their_formats_say(tmp_path: Path
         "malformed-key": False,
         "malformed": True,
     }
+
+
+@pytest.mark.parametrize("sections", [
+    {"source": {"value.format": "avro-confluent", "avro-confluent.url": "URL"}},
+    {"source": {"value.format": "json", "key.format": "protobuf-confluent", "key.protobuf-confluent.url": "URL"}},
+    {"source": {"type": "upsert-kafka", "properties.bootstrap.servers": "memory:1", "topic": "topic",
+                "value.format": "avro-confluent", "avro-confluent.url": "URL"}},
+    {"source": {"type": "upsert-kafka", "properties.bootstrap.servers": "memory:1", "topic": "topic",
+                "key.format": "avro-confluent", "key.avro-confluent.url": "URL"}},
+    {"sink": {"value.format": "avro-confluent", "avro-confluent.url": "URL"}},
+    {"sink": {"key.format": "avro-confluent", "key.avro-confluent.url": "URL"}},
+])  # fmt: skip
+def test_a_registry_that_does_not_answer_is_said_though_there_are_no_records(
+    sections: dict[str, Any], tmp_path: Path
+) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    given = {section: {k: url if v == "URL" else v for k, v in of.items()} for section, of in sections.items()}
+    with pytest.raises(Unavailable, match=f"no answer from the schema registry {url}") as raised:
+        plan(tmp_path, [], **given)
+    assert "see whether it runs and can be reached" in raised.value.hint
 
 
 def test_every_table_without_a_key_is_named(tmp_path: Path) -> None:
