@@ -111,7 +111,7 @@ class Load:
     """What messages there are to be."""
 
     form: str = "debezium"
-    """`debezium`; `schema`, which is the same with the schema envelope; `canal`; `maxwell`; or `json` and `csv`: rows as
+    """`debezium`; `schema`, which is the same with the schema envelope; `canal`; `maxwell`; `json` and `csv`: rows as
     they are, and no deletes."""
     tables: int = TABLES
     drift: bool = True
@@ -172,17 +172,7 @@ def _write(bootstrap: str, topic: str, count: int, partitions: int, part: int, p
                 _NOTE[: 5 + key % 50], _NOW + key, now, "true" if version % 2 else "false", key % 999, extra,
             )  # fmt: skip
             kind = "DELETE" if gone else "INSERT" if known is None else "UPDATE"
-            changed = f'"status":"{_STATUS[(version - 1) % 4]}","updated_at":'
-            if load.form == "json":
-                value = _ROW % columns
-            elif load.form == "csv":
-                value = _CSV % columns
-            elif load.form == "maxwell":
-                old = f',"old":{{{changed}{now}}}' if kind == "UPDATE" else ""
-                value = _MAXWELL % (table, kind.lower(), now // 1000, n, _ROW % columns, old)
-            else:
-                old = f'[{{{changed}"{now}"}}]' if kind == "UPDATE" else "null"
-                value = _CANAL % (_CANAL_ROW % columns, now, n, old, table, now, kind)
+            value = _other_form(load.form, columns, kind, table, n, _STATUS[(version - 1) % 4])
             last[table, key] = ("", version)
             if gone and load.form in {"canal", "maxwell"}:
                 del last[table, key]
@@ -204,6 +194,19 @@ def _write(bootstrap: str, topic: str, count: int, partitions: int, part: int, p
         if not n % 1000:
             producer.poll(0)
     producer.flush()
+
+
+def _other_form(form: str, columns: tuple[Any, ...], kind: str, table: int, number: int, status: str) -> str:
+    """Return a message that is not Debezium's. `status`: the one that an update has changed."""
+    if form in {"json", "csv"}:
+        return (_ROW if form == "json" else _CSV) % columns
+    now = columns[8]
+    changed = f'"status":"{status}","updated_at":'
+    if form == "maxwell":
+        old = f',"old":{{{changed}{now}}}' if kind == "UPDATE" else ""
+        return _MAXWELL % (table, kind.lower(), now // 1000, number, _ROW % columns, old)
+    old = f'[{{{changed}"{now}"}}]' if kind == "UPDATE" else "null"
+    return _CANAL % (_CANAL_ROW % columns, now, number, old, table, now, kind)
 
 
 def _send(producer: Producer, topic: str, value: str, key: bytes, partition: int) -> None:
