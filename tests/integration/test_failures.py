@@ -6,11 +6,11 @@ import datetime as dt
 import json
 import os
 import signal
-import subprocess
 import time
 from typing import TYPE_CHECKING
 
-from harness import INGEST, Kafka, Pipeline, debezium, finish, free_port, message
+from commands import called
+from harness import Kafka, Pipeline, debezium, finish, free_port, message
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -196,15 +196,15 @@ def test_a_second_run_on_a_checkpoint_is_refused(kafka: Kafka, pipeline: Pipelin
 
 
 def test_sandbox_commands(sandbox_folder: Path, bootstrap: str) -> None:
-    command = [INGEST, "sandbox", "status", "--dir", str(sandbox_folder), "--format", "json"]
-    status = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    done = called("sandbox", "status", "--dir", str(sandbox_folder), "--format", "json")
+    assert done.code == 0, done.err
+    status = json.loads(done.out)
     assert status["running"] is True
     assert status["bootstrap"] == bootstrap
     assert os.path.getsize(status["log"]) > 0  # noqa: PTH202
-    command = [INGEST, "sandbox", "status", "--dir", str(sandbox_folder / "nothing")]
-    none = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert none.returncode == 1
-    assert "no sandbox is running" in none.stdout
+    none = called("sandbox", "status", "--dir", str(sandbox_folder / "nothing"))
+    assert none.code == 1
+    assert "no sandbox is running" in none.out
 
 
 def test_many_rejects_in_a_row_and_caps(kafka: Kafka, pipeline: Pipeline) -> None:

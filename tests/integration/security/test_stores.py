@@ -5,19 +5,19 @@ from __future__ import annotations
 import datetime as dt
 import os
 import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from brokers import broker
+from commands import called
 from harness import INGEST, Kafka, finished, message
 from key_stores import KEY_PASSWORD, PASSWORD, key_store, trust_store
+from secured import lines
 
-from ingest.sandbox import broker as sandbox
 from ingest.sandbox.secure import Authority, Secure, client_properties
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
+    from collections.abc import Mapping
 
     from shared_java import SharedJava
 
@@ -25,14 +25,12 @@ if TYPE_CHECKING:
 class Cluster:
     """A secured broker, and stores of its certificates."""
 
-    def __init__(self, folder: Path) -> None:
-        running = broker(folder, secure=True)
-        assert running.secure is not None
-        self.kafka = Kafka(running.bootstrap)
-        self.folder = folder / "secure"
-        self.plain = client_properties(Secure(running.secure, str(self.folder)))
-        authority = (self.folder / "ca.pem").read_bytes()
-        own = (self.folder / "client.key").read_bytes(), (self.folder / "client.pem").read_bytes()
+    def __init__(self, secure: Secure, folder: Path) -> None:
+        self.folder = folder
+        self.plain = client_properties(secure)
+        credentials = Path(secure.folder)
+        authority = (credentials / "ca.pem").read_bytes()
+        own = (credentials / "client.key").read_bytes(), (credentials / "client.pem").read_bytes()
         self.secrets = [PASSWORD, KEY_PASSWORD, *(line for line in own[0].decode().splitlines() if "-" not in line)]
         servers = self.plain["SSL"]["bootstrap.servers"]
         self.stores = {}
@@ -47,17 +45,15 @@ class Cluster:
 
 
 @pytest.fixture(scope="module")
-def secure(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    folder = tmp_path_factory.mktemp("stores")
-    yield Cluster(folder)
-    sandbox.down(folder, wipe=True)
+def cluster(secure: Secure, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
+    return Cluster(secure, tmp_path_factory.mktemp("stores"))
 
 
 class Work:
     """A pipeline between two topics of the cluster, with dead letters in a third."""
 
-    def __init__(self, folder: Path, secure: Cluster) -> None:
-        self.folder, self.kafka = folder, Kafka(secure.kafka.bootstrap)
+    def __init__(self, folder: Path, kafka: Kafka) -> None:
+        self.folder, self.kafka = folder, kafka
         self.file = folder / "pipe.yaml"
         self.kafka.create(f"{self.kafka.name}.in", 1)
         rows = [message("c", None, {"id": i, "v": i}) for i in range(5)]
@@ -93,17 +89,13 @@ class Work:
 
 
 @pytest.fixture
-def work(tmp_path: Path, secure: Cluster) -> Work:
-    return Work(tmp_path, secure)
-
-
-def lines(properties: Mapping[str, str], begin: str = "") -> str:
-    return "".join(f"  {begin}properties.{name}: '{value}'\n" for name, value in properties.items())
+def work(tmp_path: Path, plain: Kafka) -> Work:
+    return Work(tmp_path, plain)
 
 
 @pytest.mark.parametrize(("source", "sink"), [("JKS", "PKCS12"), ("PKCS12", "JKS")])
-def test_source_sink_and_dead_letters_with_stores(work: Work, secure: Cluster, source: str, sink: str) -> None:
-    work.write(secure.stores[source], secure.stores[sink], secure.stores[source])
+def test_source_sink_and_dead_letters_with_stores(work: Work, cluster: Cluster, source: str, sink: str) -> None:
+    work.write(cluster.stores[source], cluster.stores[sink], cluster.stores[source])
     done = work.run()
     assert done.returncode == 0, done.stderr
     assert len(work.kafka.table(f"{work.kafka.name}.out.orders")) == 5
@@ -115,18 +107,18 @@ def test_source_sink_and_dead_letters_with_stores(work: Work, secure: Cluster, s
             seen[str(path)] = path.read_bytes().decode(errors="replace")
     assert any("runs/1" in name for name in seen)
     for where, text in seen.items():
-        for secret in secure.secrets:
+        for secret in cluster.secrets:
             assert secret not in text, where
     assert [path.name for path in work.temporary.iterdir() if not path.name.startswith("hsperfdata")] == []
 
 
 def test_stores_and_certificates_on_a_file_system_of_hadoop(
-    work: Work, secure: Cluster, tmp_path: Path, shared_java: SharedJava
+    work: Work, cluster: Cluster, tmp_path: Path, shared_java: SharedJava
 ) -> None:
     def remote(properties: Mapping[str, str]) -> dict[str, str]:
         return {n: v if ".location" not in n else f"file://{v}" for n, v in properties.items()}
 
-    work.write(remote(secure.stores["JKS"]), remote(secure.plain["SSL"]), remote(secure.stores["PKCS12"]))
+    work.write(remote(cluster.stores["JKS"]), remote(cluster.plain["SSL"]), remote(cluster.stores["PKCS12"]))
     done = work.run()
     assert done.returncode == 0, done.stderr
     assert len(work.kafka.table(f"{work.kafka.name}.out.orders")) == 5
@@ -141,14 +133,14 @@ def test_stores_and_certificates_on_a_file_system_of_hadoop(
         ("s3://bucket/trust.jks", "Hadoop's own scheme for S3 is s3a"),
         (f"file://{work.folder}/nope", f"cannot read file://{work.folder}/nope: there is no such file"),
     ):
-        work.write({**secure.stores["JKS"], "ssl.truststore.location": place}, secure.plain["SSL"], {})
+        work.write({**cluster.stores["JKS"], "ssl.truststore.location": place}, cluster.plain["SSL"], {})
         refused = finished(work.command(), shared_java, tmp_path)
         assert refused.code == 78, refused.err
         assert why in refused.err
 
 
-def test_each_wrong_store_is_one_clear_line(work: Work, secure: Cluster, tmp_path: Path) -> None:
-    jks = secure.stores["JKS"]
+def test_each_wrong_store_is_one_clear_line(work: Work, cluster: Cluster, tmp_path: Path) -> None:
+    jks = cluster.stores["JKS"]
     place = jks["ssl.truststore.location"]
     option = "cannot use source.properties.ssl.truststore.location"
     for wrong, why in (
@@ -157,23 +149,28 @@ def test_each_wrong_store_is_one_clear_line(work: Work, secure: Cluster, tmp_pat
             f"{option}: {place}: the password is wrong, or the file is damaged",
         ),
         ({"ssl.key.password": "no-such-word"}, "the password of the private key is wrong"),
-        ({"ssl.keystore.location": f"{secure.folder}/client.pem"}, "it is a PEM file, and the pipeline says JKS"),
+        (
+            {"ssl.keystore.location": cluster.plain["SSL"]["ssl.certificate.location"]},
+            "it is a PEM file, and the pipeline says JKS",
+        ),
         ({"ssl.keystore.location": place}, "it holds 0 private keys"),
         ({"ssl.keystore.location": str(tmp_path / "nope")}, f"{tmp_path}/nope: there is no such file"),
     ):
         given = {**jks, "ssl.keystore.type": "JKS", **wrong}
-        work.write(given, secure.plain["SSL"], {})
-        done = work.ingest("checkpoint", "show", str(work.file))
-        assert done.returncode == 78, (wrong, done.stderr)
-        assert why in done.stderr, wrong
-        assert "no-such-word" not in done.stdout + done.stderr
+        work.write(given, cluster.plain["SSL"], {})
+        done = called("checkpoint", "show", str(work.file))
+        assert done.code == 78, (wrong, done.err)
+        assert why in done.err, wrong
+        assert "no-such-word" not in done.out + done.err
 
 
-def test_an_expired_certificate_is_told_before_the_broker_refuses_it(work: Work, secure: Cluster) -> None:
+def test_an_expired_certificate_is_told_before_the_broker_refuses_it(
+    work: Work, cluster: Cluster, tmp_path: Path, shared_java: SharedJava
+) -> None:
     old = key_store(work.folder / "old", "JKS", *Authority("other").issue("me", valid=dt.timedelta(days=-3)))
-    given = {**secure.stores["JKS"], "ssl.keystore.location": str(old)}
+    given = {**cluster.stores["JKS"], "ssl.keystore.location": str(old)}
     work.write(given, given, {})
-    done = work.run()
-    assert done.returncode == 78, done.stderr
-    assert f"source.properties.ssl.keystore.location: {old}: the certificate of 'CN=me' expired on " in done.stderr
-    assert "did not accept this client's certificate" in done.stderr
+    done = finished(work.command(), shared_java, tmp_path)
+    assert done.code == 78, done.err
+    assert f"source.properties.ssl.keystore.location: {old}: the certificate of 'CN=me' expired on " in done.err
+    assert "did not accept this client's certificate" in done.err
