@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
@@ -37,22 +37,29 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
 _NO_JAVA = Path(__file__).parent / "support" / "no-java"
-_OF_A_MODULE = {"secure", "found", "scenarios", "searched", "loaded_from_below"}
-"""Fixtures that are made once for a module, and take long: each worker of pytest-xdist would make them."""
 _ROOM = 3 << 30
 """Bytes that a worker may need: a broker, a Java that runs share, Spark in memory, and a run with its own Java."""
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist, which has read the groups after that
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that may start Java, for `make test-fast`; keep those together that share a module's broker."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the tests that may start Java, for `make test-fast`; workers of pytest-xdist begin with the longest."""
     for item in items:
-        if not isinstance(item, pytest.Function):
-            continue
-        if "java" in item.fixturenames:
+        if isinstance(item, pytest.Function) and "java" in item.fixturenames:
             item.add_marker("java")
-        for shared in _OF_A_MODULE.intersection(item.fixturenames):
-            item.add_marker(pytest.mark.xdist_group(f"{item.path.stem}-{shared}"))
+    if hasattr(config, "workerinput"):
+        from schedule import turn
+
+        items.sort(key=lambda item: turn(item.nodeid))
+
+
+@pytest.hookimpl(optionalhook=True, tryfirst=True)  # before pytest-xdist's own; `tools/sanitize` runs without it
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Return the scheduler of `make test`."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from schedule import longest_first
+
+    return longest_first(config, log)
 
 
 @pytest.hookimpl(optionalhook=True)  # `tools/sanitize` runs without xdist
