@@ -92,6 +92,6 @@ def readable(path: Path) -> bool:
 def fetch(url: str) -> str:
     import urllib.request
 
-    with urllib.request.urlopen(url, timeout=10) as answer:  # noqa: S310  (Spark's UI on loopback)
+    with urllib.request.urlopen(url, timeout=60) as answer:  # noqa: S310  (Spark's UI on loopback)
         text: str = answer.read().decode(errors="replace")
     return text
