@@ -5,14 +5,13 @@ Not part of `make test`: the published client cannot do it. `make kerberos` buil
 
 from __future__ import annotations
 
-import os
-import subprocess
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
 from harness import Kafka, Pipeline, free_port, message
+from kdc import REALM
 
 from ingest.errors import AccessError
 from ingest.kafka.admin import Cluster
@@ -23,38 +22,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-REALM = "INGEST.TEST"
-_KRB5 = """\
-[libdefaults]
-default_realm = {realm}
-dns_lookup_kdc = false
-dns_canonicalize_hostname = false
-rdns = false
-udp_preference_limit = 1
-[realms]
-{realm} = {{
-  kdc = 127.0.0.1:{port}
-}}
-"""
-_KDC = """\
-[kdcdefaults]
-kdc_ports = {port}
-kdc_tcp_ports = {port}
-[realms]
-{realm} = {{
-  database_name = {folder}/principal
-  key_stash_file = {folder}/stash
-  max_life = 1h
-}}
-"""
+    from kdc import Kdc
+
 _LISTENER = """\
 listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller},KERBEROS://127.0.0.1:{kerberos}
 advertised.listeners=PLAINTEXT://127.0.0.1:{port},KERBEROS://127.0.0.1:{kerberos}
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,KERBEROS:SASL_PLAINTEXT
-listener.name.kerberos.sasl.enabled.mechanisms=GSSAPI
-listener.name.kerberos.sasl.kerberos.service.name=kafka
-listener.name.kerberos.gssapi.sasl.jaas.config=com.sun.security.auth.module.Krb5LoginModule required \
-useKeyTab=true storeKey=true keyTab="{folder}/kafka.keytab" principal="kafka/127.0.0.1@{realm}";
 """
 
 
@@ -75,35 +48,15 @@ class Realm:
 
 
 @pytest.fixture(scope="module")
-def realm(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Realm]:
-    folder = tmp_path_factory.mktemp("realm")
-    port, kerberos = free_port(), free_port()
-    (folder / "krb5.conf").write_text(_KRB5.format(realm=REALM, port=port))
-    (folder / "kdc.conf").write_text(_KDC.format(realm=REALM, port=port, folder=folder))
-    environment = {
-        "KRB5_CONFIG": str(folder / "krb5.conf"), "KRB5_KDC_PROFILE": str(folder / "kdc.conf"),
-        "KRB5CCNAME": f"FILE:{folder}/cache", "JAVA_TOOL_OPTIONS": f"-Djava.security.krb5.conf={folder}/krb5.conf",
-    }  # fmt: skip
-    os.environ.update(environment)
-
-    def admin(*command: str) -> None:
-        subprocess.run(command, check=True, capture_output=True)
-
-    admin("/usr/sbin/kdb5_util", "create", "-s", "-r", REALM, "-P", "master")
-    for name, file in (("kafka/127.0.0.1", "kafka"), ("ingest", "ingest"), ("other", "other")):
-        admin("/usr/sbin/kadmin.local", "-r", REALM, "addprinc", "-randkey", name)
-        admin("/usr/sbin/kadmin.local", "-r", REALM, "ktadd", "-k", str(folder / f"{file}.keytab"), name)
-    kdc = subprocess.Popen(["/usr/sbin/krb5kdc", "-n", "-r", REALM])
+def realm(kdc: Kdc) -> Iterator[Realm]:
+    kerberos = free_port()
     extra = _LISTENER.format(
-        port="{port}", controller="{controller}", kerberos=kerberos, folder=folder, realm=REALM
-    )  # the sandbox fills its own ports in
-    running = sandbox.up(folder / "kafka", free_port(), heap="512m", extra=extra)
-    yield Realm(folder, running.bootstrap, f"127.0.0.1:{kerberos}")
-    sandbox.down(folder / "kafka", wipe=True)
-    kdc.terminate()
-    kdc.wait()
-    for name in environment:
-        del os.environ[name]
+        port="{port}", controller="{controller}", kerberos=kerberos
+    )  # the sandbox fills its own in
+    folder = kdc.folder / "kafka"
+    running = sandbox.up(folder, free_port(), heap="512m", extra=extra + kdc.listener("kerberos"))
+    yield Realm(kdc.folder, running.bootstrap, f"127.0.0.1:{kerberos}")
+    sandbox.down(folder, wipe=True)
 
 
 def test_the_client_was_built_with_kerberos() -> None:
