@@ -22,6 +22,8 @@ NATIVE := $(wildcard $(addprefix ingest/native/*.,c h pyx pxd) $(addprefix inges
 # Seconds in each build of the leaf functions, and times the usual examples of the property tests
 FUZZ_SECONDS ?= 60
 FUZZ_EXAMPLES ?= 10
+# Times the usual examples, with the sanitizers
+SANITIZE_EXAMPLES ?= 1
 
 .venv/.ready: pyproject.toml setup.py constraints.txt $(NATIVE)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
@@ -54,10 +56,11 @@ check: setup ## Format, lint, types, layers, docs, links
 	@$(BIN)/python tools/check_c.py $(filter %.c %.pyx,$(NATIVE))
 
 sanitize: setup ## Run the tests of the native code with the address and undefined-behaviour sanitizers (gcc)
-	@tools/sanitize $(BIN)/python
+	@INGEST_EXAMPLES=$(SANITIZE_EXAMPLES) tools/sanitize $(BIN)/python
 
-fuzz: setup ## Fuzz the native code: its leaf functions, and all of it against the reference (clang's libFuzzer)
+fuzz: setup ## Fuzz the native code: its leaf functions (clang's libFuzzer), all of it against the reference, and sanitize
 	@tools/fuzz $(BIN)/python $(FUZZ_SECONDS) $(FUZZ_EXAMPLES)
+	@INGEST_EXAMPLES=$(SANITIZE_EXAMPLES) tools/sanitize $(BIN)/python
 
 cross: ## Build the leaf functions for aarch64, and run them where there is an emulator
 	@tools/cross
