@@ -61,7 +61,7 @@ def row_reader(node: Node) -> AvroReader | None:
         return None
     nodes = _Nodes()
     nodes.row(node)
-    return AvroReader(nodes.made())
+    return _reader(nodes)
 
 
 def members_reader(node: Node, wanted: Collection[str]) -> AvroReader | None:
@@ -73,7 +73,15 @@ def members_reader(node: Node, wanted: Collection[str]) -> AvroReader | None:
         return None
     nodes = _Nodes()
     nodes.envelope(node, wanted)
-    return AvroReader(nodes.made())
+    return _reader(nodes)
+
+
+def _reader(nodes: _Nodes) -> AvroReader | None:
+    """Return the native reader; None for nodes with numbers that it does not take, which are for the reference."""
+    try:
+        return AvroReader(nodes.made())
+    except (ValueError, OverflowError):
+        return None
 
 
 class _Nodes:

@@ -149,6 +149,9 @@ class _Builder:
             self._nodes[node.name] = node
         if node.kind == "record":
             node.fields = [Field(one["name"], self.node(one["type"], depth), one) for one in schema["fields"]]
+            if not all(isinstance(one.name, str) for one in node.fields):
+                msg = f"the record {node.name!r} has a field whose name is no text"
+                raise SchemaError(msg)
             names = {one.name for one in node.fields}
             if len(names) < len(node.fields):
                 msg = f"the record {node.name!r} has two fields of one name"

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ingest.avro.messages import RowSchema
 from ingest.avro.native_nodes import AvroNodeSpec, row_reader
 from ingest.avro.schema import parse
 
@@ -45,6 +46,16 @@ def test_nodes_that_do_not_fit_are_refused() -> None:
     refused(record(1), AvroNodeSpec(codec("BYTES"), size=-2))
     refused(record(1), AvroNodeSpec(codec("ARRAY"), nodes=(0, 0)))
     refused(record(1), AvroNodeSpec(codec("UNION")))
+
+
+@pytest.mark.parametrize(
+    "kind", [{"type": "bytes", "logicalType": "decimal", "precision": 0}, {"type": "fixed", "name": "f", "size": 2**63}]
+)
+def test_a_schema_with_numbers_that_are_too_odd_is_left(kind: dict[str, Any]) -> None:
+    row = {"type": "record", "name": "r", "fields": [{"name": "a", "type": ["null", kind]}]}
+    node = parse(json.dumps(row))
+    assert row_reader(node) is None
+    assert bytes(RowSchema(node).row(b"\x00", 0)) == b'{"a":null}'
 
 
 def test_a_place_that_a_message_does_not_have_is_refused() -> None:

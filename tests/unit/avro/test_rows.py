@@ -196,3 +196,9 @@ def test_a_record_within_itself_is_read_as_deep_as_python_goes() -> None:
 def test_schemas_that_cannot_be_used(text: str, why: str) -> None:
     with pytest.raises((SchemaError, RecursionError), match=why):
         RowReader(parse(text), Compiler())
+
+
+@pytest.mark.parametrize("name", [5, None, ["id"], True])
+def test_a_field_whose_name_is_no_text_is_refused(name: Any) -> None:
+    with pytest.raises(SchemaError):
+        parse(json.dumps({"type": "record", "name": "R", "fields": [{"name": name, "type": "long"}]}))
