@@ -123,6 +123,8 @@ class DebeziumAvroDecoder:
             if table is None:
                 return Reject("no-table", "source.table is missing, so the table is unknown")
             before, after = envelope.get("before"), envelope.get("after")
+            if kind is Kind.INSERT:
+                before = None
             if kind is Kind.DELETE:
                 after = None
             elif after is None:
