@@ -9,7 +9,7 @@ from ingest.native.scan cimport Text
 from ingest.native.workspace cimport Room, room_for
 
 cdef enum:
-    MAX_READERS = 10_000
+    MAX_READERS = 64          # the process keeps more, by their weight
 
 
 cdef class AvroTexts:

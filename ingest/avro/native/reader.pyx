@@ -14,7 +14,7 @@ cdef enum:
     MAX_DEPTH = 64            # values within values
     MAX_KEYS = 64             # of a map: each is compared with the others
     MAX_MESSAGE = 1 << 24     # bytes
-    MAX_KEPT = 1 << 20        # bytes of room that are kept for the next message
+    MAX_KEPT = 1 << 14        # bytes of room that are kept for the next message: there may be many readers
 
 
 cdef class AvroReader:
