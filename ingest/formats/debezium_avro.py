@@ -123,8 +123,6 @@ class DebeziumAvroDecoder:
             if table is None:
                 return Reject("no-table", "source.table is missing, so the table is unknown")
             before, after = envelope.get("before"), envelope.get("after")
-            if kind is Kind.INSERT:
-                before = None
             if kind is Kind.DELETE:
                 after = None
             elif after is None:
@@ -135,6 +133,8 @@ class DebeziumAvroDecoder:
                     why = f"column {restored!r} was not sent (it is unchanged) and the before image lacks it"
                     return Reject("unavailable-value", why, table)
                 after = restored
+            if kind is Kind.INSERT:
+                before = None
             images = [None if row is None else msgspec.Raw(row) for row in (before, after)]
         except self._failures as exc:
             return self._reject(exc)

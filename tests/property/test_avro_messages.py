@@ -211,3 +211,16 @@ def test_an_insert_has_no_row_before_it(registry: str) -> None:
     done = both_ways([Sent(i, "topic", b'{"id":1}', value) for i in range(3)], 1, source=source)
     assert [json.loads(text)["id"] for _, _, text in done.records if text is not None] == [1, 1, 1]
     assert not done.rejects
+
+
+def test_what_the_database_did_not_send_of_an_insert_is_taken_from_the_row_before_it(registry: str) -> None:
+    row = record("Value", id="long", t="string")
+    where = {"connector": "c", "db": "shop", "schema": None, "table": "t"}
+    images = {"before": {"id": 1, "t": "known"}, "after": {"id": 1, "t": "__debezium_unavailable_value"}}
+    value = Registry(registry).message(
+        "restored", envelope("shop.t", row), {**images, "source": where, "op": "c", "ts_ms": None}
+    )
+    source = {"value.format": "debezium-avro-confluent", "value.debezium-avro-confluent.url": registry}
+    done = both_ways([Sent(i, "topic", b'{"id":1}', value) for i in range(3)], 1, source=source)
+    assert [text for _, _, text in done.records] == [b'{"id":1,"t":"known"}'] * 3
+    assert not done.rejects
