@@ -15,12 +15,14 @@ from ingest.avro.native_nodes import members_reader, row_reader
 from ingest.avro.resolution import Resolver
 from ingest.avro.rows import MALFORMED, Compiler, RowReader, ended, why_malformed
 from ingest.model.change import InlineSchema, Reject, Skip
+from ingest.model.jsontext import fields_of
 from ingest.model.reject import Contradiction, RowError
 
 if TYPE_CHECKING:
     from ingest.avro.resolution import Resolve
     from ingest.avro.schema import Node
 
+_NULL: Final = msgspec.Raw(b"null")
 FAILURES: Final = (*MALFORMED, Contradiction, RowError)
 """The exceptions of readers for a message that becomes a reject."""
 
@@ -80,9 +82,10 @@ class EnvelopeSchema:
         They are the rows, `op` and the table's names in `source`, as far as the schema has them. Raise one of FAILURES.
         """
         message, at = _resolved(self._resolve, message, at)
-        texts = None if self._native is None else self._native.read_members(message, at)
-        if texts is not None:
-            return dict(zip(self._reader.wanted, texts, strict=True))
+        text = None if self._native is None else self._native.read(message, at)
+        if text is not None:
+            members = fields_of(msgspec.Raw(text))
+            return {name: None if raw == _NULL else bytes(raw) for name, raw in members.items()}
         envelope, at = self._reader.read(message, at)
         ended(message, at)
         return {name: None if value is None else msgspec.json.encode(value) for name, value in envelope.items()}

@@ -100,6 +100,14 @@ def written(schema: Any, value: Any) -> bytes:
     return file.getvalue()
 
 
+def changed(data: st.DataObject, message: bytes) -> bytes:
+    """A message with some bytes changed, or without its end."""
+    out = bytearray(message)
+    for at, byte in data.draw(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 255)), max_size=4)):
+        out[at : at + 1] = bytes([byte])
+    return bytes(out[: data.draw(st.integers(0, len(out)))])
+
+
 LOGICAL: list[tuple[dict[str, Any], st.SearchStrategy[Any]]] = [
     ({"type": "int", "logicalType": "date"}, st.integers(-800_000, 3_000_000)),
     ({"type": "int", "logicalType": "time-millis"}, st.integers(-10, 86_400_010)),

@@ -13,9 +13,3 @@ class AvroReader:
 
         That may be a message that is not right, or one that is rare.
         """
-
-    def read_members(self, message: bytes, at: int, /) -> tuple[bytes | None, ...] | None:
-        """Return the JSON texts of the record's members that are not passed over; None as in `read`.
-
-        A member that is null is None.
-        """

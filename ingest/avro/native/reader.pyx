@@ -180,28 +180,3 @@ cdef class AvroReader:
             return PyBytes_FromStringAndSize(made.text, <Py_ssize_t> made.size)
         finally:
             self.leave()
-
-    def read_members(self, bytes message not None, Py_ssize_t at):
-        cdef const AvroNode *node = &self.nodes[0]
-        cdef const uint8_t *p
-        cdef const uint8_t *end
-        cdef int i
-        if not self.begin(PyBytes_GET_SIZE(message), at):
-            return None
-        try:
-            p = <const uint8_t *> PyBytes_AS_STRING(message)
-            end = p + self.size
-            p += at
-            found = []
-            for i in range(node.count):
-                self.made.used = 0
-                p = self.read_value(node.nodes[i], p, end, 1)
-                if p == NULL:
-                    return None
-                if node.texts[i].size and self.made.used == 4 and not memcmp(self.made.text, b"null", 4):
-                    found.append(None)
-                elif node.texts[i].size:
-                    found.append(PyBytes_FromStringAndSize(self.made.text, <Py_ssize_t> self.made.used))
-            return tuple(found) if p == end else None
-        finally:
-            self.leave()
