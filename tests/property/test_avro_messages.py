@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from avro_schemas import Names, logical_records, possible, records, written
-from bothways import same
+from avro_schemas import Names, changed, logical_records, possible, records, written
+from bothways import both_ways_of, left_to_the_reference
 from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,14 +15,7 @@ from inmemory import pipeline
 from keyed_records import Sent, a_record
 from schema_registry import Registry, envelope, framed, record
 
-from ingest.native import native
-from ingest.task.decoding import ChunkDecoder
 from ingest.testing.in_memory_run import run_in_memory
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ingest.testing.in_memory_run import InMemoryRun
 
 pytestmark = pytest.mark.compiled
 
@@ -39,25 +32,9 @@ OF_KEYS: list[dict[str, Any]] = [
 ]  # fmt: skip
 
 
-def both_ways(sent: Sequence[Sent], look_ahead: int, **sections: Any) -> InMemoryRun:
-    """Run records with native code, and without: the same has to come out, byte for byte."""
-    made = pipeline(**sections)
-    with pytest.MonkeyPatch.context() as patch:
-        with_it = run_in_memory(made, sent, look_ahead=look_ahead)
-        patch.setattr(native, "BUILT", False)
-        without = run_in_memory(made, sent, look_ahead=look_ahead)
-    same(with_it, without, exact=True)
-    return with_it
-
-
-def changed(data: st.DataObject, message: bytes) -> bytes:
+def mostly_whole(data: st.DataObject, message: bytes) -> bytes:
     """Most messages as they are; some with other bytes, or without their end."""
-    if data.draw(st.integers(0, 9)):
-        return message
-    out = bytearray(message)
-    for at, byte in data.draw(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 255)), max_size=3)):
-        out[at : at + 1] = bytes([byte])
-    return bytes(out[: data.draw(st.integers(0, len(out)))])
+    return message if data.draw(st.integers(0, 9)) else changed(data, message)
 
 
 def some_rows(data: st.DataObject) -> tuple[Any, list[bytes]]:
@@ -94,22 +71,17 @@ def test_rows_and_their_keys(data: st.DataObject) -> None:
     for i, message in enumerate(messages):
         key = data.draw(KEYS)
         text = written(KEY, key) if of_key == "avro" else json.dumps(key).encode()
-        value = None if not data.draw(st.integers(0, 15)) else changed(data, message)
-        sent.append(data.draw(a_record(None if not data.draw(st.integers(0, 15)) else changed(data, text), value, i)))
+        value = None if not data.draw(st.integers(0, 15)) else mostly_whole(data, message)
+        sent.append(
+            data.draw(a_record(None if not data.draw(st.integers(0, 15)) else mostly_whole(data, text), value, i))
+        )
     source["ingestion.error-tolerance.max-count"] = data.draw(st.sampled_from([-1, 2]))
-    both_ways(sent, data.draw(st.sampled_from([1, 1000])), source=source)
+    both_ways_of(sent, data.draw(st.sampled_from([1, 1000])), exact=True, source=source)
 
 
 @pytest.mark.parametrize("keyed", [False, True])
 def test_most_rows_are_for_native_code(keyed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    by_reference: list[int] = []
-    decode = ChunkDecoder.decode
-
-    def counted(self: ChunkDecoder, split: Any, topic: str, messages: Any) -> Any:
-        by_reference.append(len(messages))
-        return decode(self, split, topic, messages)
-
-    monkeypatch.setattr(ChunkDecoder, "decode", counted)
+    by_reference = left_to_the_reference(monkeypatch)
     row = record("row", id="long", name=["null", "string"], price="double")
     sent = [
         Sent(i, "topic", written(KEY, {"id": i, "k": "k"}), written(row, {"id": i, "name": "n", "price": i / 7}))
@@ -168,7 +140,9 @@ def some_changes(data: st.DataObject, ids: list[int], keys: bool) -> list[Sent]:
         row = one["after"] or one["before"]
         key = {"id": 1 if row is None else row["id"], "k": data.draw(st.none() | st.just("x"))}
         text = framed(of_key, written(KEY, key)) if keys else json.dumps({"id": key["id"]}).encode()
-        sent.append(data.draw(a_record(data.draw(st.sampled_from([text, text, text, None])), changed(data, value), i)))
+        sent.append(
+            data.draw(a_record(data.draw(st.sampled_from([text, text, text, None])), mostly_whole(data, value), i))
+        )
     return sent
 
 
@@ -191,7 +165,7 @@ def test_changes_and_their_keys(registry: str) -> None:
             source |= {"key.format": of_key, **data.draw(st.sampled_from(OF_KEYS))}
         if keys and "key.format" in source:
             source["key.avro-confluent.url"] = registry
-        both_ways(some_changes(data, ids, keys), data.draw(st.sampled_from([1, 1000])), source=source)
+        both_ways_of(some_changes(data, ids, keys), data.draw(st.sampled_from([1, 1000])), exact=True, source=source)
 
     run()
 
@@ -208,7 +182,7 @@ def test_an_insert_has_no_row_before_it(registry: str) -> None:
         "value.format": "debezium-avro-confluent", "value.debezium-avro-confluent.url": registry,
         "metadata.list": "offset",
     }  # fmt: skip
-    done = both_ways([Sent(i, "topic", b'{"id":1}', value) for i in range(3)], 1, source=source)
+    done = both_ways_of([Sent(i, "topic", b'{"id":1}', value) for i in range(3)], 1, exact=True, source=source)
     assert [json.loads(text)["id"] for _, _, text in done.records if text is not None] == [1, 1, 1]
     assert not done.rejects
 
@@ -221,6 +195,6 @@ def test_what_the_database_did_not_send_of_an_insert_is_taken_from_the_row_befor
         "restored", envelope("shop.t", row), {**images, "source": where, "op": "c", "ts_ms": None}
     )
     source = {"value.format": "debezium-avro-confluent", "value.debezium-avro-confluent.url": registry}
-    done = both_ways([Sent(i, "topic", b'{"id":1}', value) for i in range(3)], 1, source=source)
+    done = both_ways_of([Sent(i, "topic", b'{"id":1}', value) for i in range(3)], 1, exact=True, source=source)
     assert [text for _, _, text in done.records] == [b'{"id":1,"t":"known"}'] * 3
     assert not done.rejects

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from bothways import same as compare_runs
+from bothways import both_ways_of, left_to_the_reference
 from examples import examples
 from hypothesis import currently_in_test_context, event, given, settings
 from hypothesis import strategies as st
@@ -33,7 +33,6 @@ from ingest.schema.evolve import Schemas, SourceTable
 from ingest.schema.infer import Inference
 from ingest.sinks.kafka import KafkaSink
 from ingest.sinks.upsert_kafka import UpsertKafka
-from ingest.task.decoding import ChunkDecoder
 from ingest.testing.in_memory_run import run_in_memory
 
 pytestmark = pytest.mark.compiled
@@ -207,26 +206,14 @@ def test_whole_runs_are_the_same_without_it(name: str) -> None:
             "value.format": form.name, "ingestion.error-tolerance.max-count": most, **options,
             **given_options.get(name, {}),
         }  # fmt: skip
-        made = pipeline(source=source)
-        with pytest.MonkeyPatch.context() as patch:
-            with_it = run_in_memory(made, records, look_ahead=look_ahead)
-            patch.setattr(native, "BUILT", False)
-            without = run_in_memory(made, records, look_ahead=look_ahead)
-        compare_runs(with_it, without, exact=True)
+        both_ways_of(records, look_ahead, exact=True, source=source)
 
     same()
 
 
 @pytest.mark.parametrize("options", OPTIONS)
 def test_most_records_of_a_run_are_for_native_code(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    decoded: list[int] = []
-    decode = ChunkDecoder.decode
-
-    def counted(self: ChunkDecoder, split: Any, topic: str, messages: Any) -> Any:
-        decoded.append(len(messages))
-        return decode(self, split, topic, messages)
-
-    monkeypatch.setattr(ChunkDecoder, "decode", counted)
+    decoded = left_to_the_reference(monkeypatch)
     records = [
         Sent(i, "topic", b'{"id":%d}' % i, wrap("null", ROW.replace("1", str(i), 1), "c"), 0, i, 1_700_000_000_000 + i,
              HEADERS)

@@ -6,14 +6,17 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from inmemory import run
+from inmemory import pipeline, records_of
 
 from ingest.native import native
+from ingest.task.decoding import ChunkDecoder
+from ingest.testing.in_memory_run import run_in_memory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ingest.testing.in_memory_run import InMemoryRun
+    from ingest.testing.records import MemoryRecord
 
 
 def read(value: bytes | None) -> Any:
@@ -29,12 +32,33 @@ def both_ways(
     **given_sections: Any,
 ) -> InMemoryRun:
     """Run a pipeline with native code, and without: the same has to come out. `exact`: also of white space."""
+    return both_ways_of(records_of(messages), look_ahead, exact=exact, **given_sections)
+
+
+def both_ways_of(
+    records: Sequence[MemoryRecord], look_ahead: int, *, exact: bool = False, **given_sections: Any
+) -> InMemoryRun:
+    """Do the same with records of which more is given than keys and values."""
+    made = pipeline(**given_sections)
     with pytest.MonkeyPatch.context() as patch:
-        with_it = run(messages, look_ahead, **given_sections)
+        with_it = run_in_memory(made, records, look_ahead=look_ahead)
         patch.setattr(native, "BUILT", False)
-        without = run(messages, look_ahead, **given_sections)
+        without = run_in_memory(made, records, look_ahead=look_ahead)
     same(with_it, without, exact=exact)
     return with_it
+
+
+def left_to_the_reference(patch: pytest.MonkeyPatch) -> list[int]:
+    """A list that gets the number of messages, each time the reference decodes some."""
+    decoded: list[int] = []
+    decode = ChunkDecoder.decode
+
+    def counted(self: ChunkDecoder, split: Any, topic: str, messages: Any) -> Any:
+        decoded.append(len(messages))
+        return decode(self, split, topic, messages)
+
+    patch.setattr(ChunkDecoder, "decode", counted)
+    return decoded
 
 
 def same(with_it: InMemoryRun, without: InMemoryRun, *, exact: bool) -> None:

@@ -42,10 +42,14 @@ def pipeline(**sections: Any) -> Pipeline:
     return _pipeline(json.dumps(merged))
 
 
+def records_of(messages: Sequence[tuple[bytes | None, bytes | None]]) -> list[MemoryRecord]:
+    """Records of one split, from keys and values."""
+    return [MemoryRecord(i, "topic", key, value) for i, (key, value) in enumerate(messages)]
+
+
 def run(messages: Sequence[tuple[bytes | None, bytes | None]], look_ahead: int = 1, **sections: Any) -> InMemoryRun:
     """Run messages (key, value) of one split."""
-    records = [MemoryRecord(i, "topic", key, value) for i, (key, value) in enumerate(messages)]
-    return run_in_memory(pipeline(**sections), records, look_ahead=look_ahead)
+    return run_in_memory(pipeline(**sections), records_of(messages), look_ahead=look_ahead)
 
 
 def table(ran: InMemoryRun, name: str) -> TableSchema:
