@@ -8,12 +8,12 @@ from __future__ import annotations
 import base64
 import io
 import json
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import fastavro
 import pytest
+from from_sql import BLOCKS, KERBEROS, PAGE
 from harness import Kafka, Pipeline, free_port
 from key_stores import KEY_PASSWORD, PASSWORD, key_store, trust_store
 from ruamel.yaml import YAML
@@ -37,10 +37,7 @@ if TYPE_CHECKING:
     from ingest.config.pipeline import Pipeline as LoadedPipeline
     from ingest.config.scenario import Scenario
 
-PAGE = Path(__file__).parents[2] / "docs" / "from-sql.md"
-BLOCKS = dict(re.findall(r"^### (.*?)\n(?:(?!^### ).)*?```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL | re.MULTILINE))
 CASES = YAML(typ="safe").load(Path(__file__).with_name("from-sql.yaml").read_text())
-KERBEROS = [title for title, block in BLOCKS.items() if "GSSAPI" in block]
 JAAS = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 EXTRA = f"""\
 listener.name.sasl_ssl.sasl.enabled.mechanisms=SCRAM-SHA-256,SCRAM-SHA-512,PLAIN

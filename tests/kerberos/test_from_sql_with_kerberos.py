@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from from_sql import BLOCKS, KERBEROS
 from harness import Kafka, Pipeline, free_port
 from key_stores import PASSWORD, trust_store
 
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
 
     from kdc import Kdc
 
-PAGE = Path(__file__).parents[2] / "docs" / "from-sql.md"
-BLOCKS = dict(re.findall(r"^### (.*?)\n(?:(?!^### ).)*?```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL | re.MULTILINE))
-TITLES = [title for title, block in BLOCKS.items() if "GSSAPI" in block]
 LINES = {
     "secured": ["secured> CREATE TABLE (id BIGINT)", "secured> +I[1]"],
     "KafkaTopic": [
@@ -43,7 +41,7 @@ def secure(kdc: Kdc) -> Iterator[Secure]:
     sandbox.down(folder, wipe=True)
 
 
-@pytest.mark.parametrize("title", TITLES)
+@pytest.mark.parametrize("title", KERBEROS)
 def test_pipeline_of_the_page(title: str, kdc: Kdc, secure: Secure, tmp_path: Path) -> None:
     folder = Path(secure.folder).parent
     running = sandbox.status(folder)
