@@ -77,6 +77,9 @@ class SinkCoordinator(Protocol):
     def declare(self, schemas: Mapping[TableId, TableSchema]) -> None:
         """Tell whoever keeps them the schemas of tables, before their rows are written. Idempotent."""
 
+    def undeclared(self, schemas: Mapping[TableId, TableSchema]) -> set[str]:
+        """Return the subjects of a registry that `declare` would register schemas for; raise what it would raise."""
+
     def acquire(self, checkpoint: str, run: int) -> None:
         """Become the only run that writes there (exactly-once)."""
 

@@ -59,9 +59,7 @@ class ProbingCoordinator(PlainSinkCoordinator):
 
     def declare(self, schemas: Mapping[TableId, TableSchema]) -> None:
         """Raise what the real sink would raise for these schemas; registers nothing."""
-        undeclared = getattr(self._real, "undeclared", None)
-        if undeclared is not None:
-            self.subjects |= undeclared(schemas)
+        self.subjects |= self._real.undeclared(schemas)
 
 
 class NullWriter(PlainWriter):
