@@ -53,6 +53,7 @@ class EnvelopeReader:
             else:
                 fields.append((None, compiler.passed(one.node)))
         self._read = primitives.read_some(fields)
+        self._budget = compiler.budget
         self.wanted = tuple(name for name, _ in fields if name is not None)
         """Names of the members that are asked for, in their order."""
         self.types: Mapping[str, DataType] = next(iter(rows.values())).types if rows else {}
@@ -64,6 +65,7 @@ class EnvelopeReader:
         Raise what `RowReader.read` does.
         """
         found: dict[str, Any]
+        self._budget.begin(len(data))
         try:
             found, at = self._read(data, at)
         except (UnicodeDecodeError, Contradiction):
@@ -92,7 +94,7 @@ def _some(node: Node, names: tuple[str, ...], compiler: Compiler) -> Read:
 
 def _image(node: Node, reader: RowReader) -> Read:
     if node.kind == "record":
-        return reader.read
+        return reader.image
     return primitives.read_union(
-        [primitives.read_null if branch.kind == "null" else reader.read for branch in node.branches]
+        [primitives.read_null if branch.kind == "null" else reader.image for branch in node.branches]
     )

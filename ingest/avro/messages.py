@@ -34,7 +34,7 @@ class RowSchema:
         """Compile a record's schema. `given`: the schema that the messages are read as. Raise SchemaError."""
         self.reader = RowReader(node if given is None else given, Compiler())
         self._native = row_reader(node if given is None else given)
-        self._resolve = None if given is None else Resolver().resolve(node, given)
+        self._resolve = None if given is None else Resolver().resolve_message(node, given)
         self.native = self._native if given is None else None
         """The native reader of whole messages; None where they are read as another schema, or there is none."""
         self.declared = InlineSchema(self.reader.types)
@@ -66,7 +66,7 @@ class EnvelopeSchema:
         self._reader = EnvelopeReader(node)
         self._resolve = None
         if given is not None and "op" in self._reader.names:
-            self._reader, self._resolve = EnvelopeReader(given), Resolver().resolve(node, given)
+            self._reader, self._resolve = EnvelopeReader(given), Resolver().resolve_message(node, given)
         self._native = members_reader(self._reader.node, self._reader.wanted)
         self.native = self._native if self._resolve is None and "op" in self._reader.names else None
         """The native reader of whole messages; None where they are read as another schema, are no changes, or there is

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from ingest.avro.budget import BASE, PER_BYTE, weight
 from ingest.avro.envelopes import IMAGES, TABLE
 from ingest.avro.logical import counts_millis, logical, small_integer
 from ingest.avro.primitives import read_null
+from ingest.avro.schema import takes_bytes
 from ingest.model import types
 from ingest.model.data_type import DecimalType, TimeType
 
@@ -26,9 +28,9 @@ else:
     _MADE = True
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from ingest.avro.schema import Node
+    from ingest.avro.schema import Field, Node
     from ingest.model.data_type import DataType
 
 BUILT: Final = _MADE and os.environ.get("INGEST_NATIVE") != "off"
@@ -43,7 +45,7 @@ class AvroNodeSpec(msgspec.Struct, frozen=True):
 
     codec: AvroCodec
     first: int = 0
-    """Bits of an integer, microseconds of a unit, or digits of a decimal."""
+    """Bits of an integer, microseconds of a unit, digits of a decimal, or what a record takes from the budget."""
     second: int = 0
     """Digits behind a decimal's point; 1 for a moment with a zone."""
     size: int = -1
@@ -79,7 +81,7 @@ def members_reader(node: Node, wanted: Collection[str]) -> AvroReader | None:
 def _reader(nodes: _Nodes) -> AvroReader | None:
     """Return the native reader; None for nodes with numbers that it does not take, which are for the reference."""
     try:
-        return AvroReader(nodes.made())
+        return AvroReader(nodes.made(), BASE, PER_BYTE)
     except (ValueError, OverflowError):
         return None
 
@@ -90,6 +92,7 @@ class _Nodes:
     def __init__(self) -> None:
         self._made: list[AvroNodeSpec | None] = []
         self._places: dict[tuple[int, bool], int] = {}
+        self._takes_bytes: dict[int, bool] = {}
 
     def made(self) -> list[AvroNodeSpec]:
         return [spec for spec in self._made if spec is not None]
@@ -100,7 +103,7 @@ class _Nodes:
             return self._at(node, passed=False)
         place = self._reserve()
         if node.kind == "record":
-            self._made[place] = self._within(node, passed=False)
+            self._made[place] = self._record(node.fields, passed=False)
         else:
             branches = tuple(self.row(branch) for branch in node.branches)
             self._made[place] = AvroNodeSpec(AvroCodec.AVRO_UNION, nodes=branches)
@@ -146,6 +149,8 @@ class _Nodes:
             return _logical(node, known[0])
         if node.kind in _WITHIN:
             return self._within(node, passed=False)
+        if node.kind == "record":
+            return self._record(node.fields, passed=False, first=weight(node, self._takes_bytes))
         if node.kind == "enum":
             texts = tuple(msgspec.json.encode(symbol) for symbol in node.symbols)
             return AvroNodeSpec(AvroCodec.AVRO_ENUM, texts=texts)
@@ -156,17 +161,22 @@ class _Nodes:
     def _passed(self, node: Node) -> AvroNodeSpec:
         if node.kind in _WITHIN:
             return self._within(node, passed=True)
+        if node.kind == "record":
+            taking = [one for one in node.fields if takes_bytes(one.node, self._takes_bytes)]
+            return self._record(taking, passed=True, first=weight(node, self._takes_bytes))
         if node.kind in {"null", "int", "long", "bytes", "string"}:
             return _PASSED.get(node.kind, _PLAIN[node.kind])
         if node.kind == "enum":
             return _PLAIN["long"]
         return AvroNodeSpec(AvroCodec.AVRO_PASSED, size=_SIZES.get(node.kind, node.size))
 
+    def _record(self, fields: Sequence[Field], *, passed: bool, first: int = 0) -> AvroNodeSpec:
+        """Return the node of a record of these fields, which takes so much from the budget: a row takes nothing."""
+        nodes = tuple(self._at(one.node, passed=passed) for one in fields)
+        texts = tuple(_named(one.name) for one in fields)
+        return AvroNodeSpec(AvroCodec.AVRO_RECORD, first, nodes=nodes, texts=texts)
+
     def _within(self, node: Node, *, passed: bool) -> AvroNodeSpec:
-        if node.kind == "record":
-            nodes = tuple(self._at(one.node, passed=passed) for one in node.fields)
-            texts = tuple(_named(one.name) for one in node.fields)
-            return AvroNodeSpec(AvroCodec.AVRO_RECORD, nodes=nodes, texts=texts)
         branches = tuple(self._at(branch, passed=passed) for branch in node.branches)
         return AvroNodeSpec(_WITHIN[node.kind], nodes=branches)
 
@@ -210,7 +220,6 @@ if _MADE:
     }
     _PASSED: Final = dict.fromkeys(("bytes", "string"), AvroNodeSpec(AvroCodec.AVRO_PASSED))
     _WITHIN: Final = {
-        "record": AvroCodec.AVRO_RECORD,
         "array": AvroCodec.AVRO_ARRAY,
         "map": AvroCodec.AVRO_MAP,
         "union": AvroCodec.AVRO_UNION,

@@ -15,11 +15,12 @@ from ingest.avro import primitives
 from ingest.avro.defaults import default_bytes, number_bytes
 from ingest.avro.primitives import AvroError, read_long, read_string
 from ingest.avro.rows import Compiler
-from ingest.avro.schema import LOGICAL, SchemaError, smallest
+from ingest.avro.schema import LOGICAL, SchemaError, takes_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from ingest.avro.budget import Budget
     from ingest.avro.primitives import Read
     from ingest.avro.schema import Field, Node
 
@@ -48,7 +49,13 @@ class Resolver:
     def __init__(self) -> None:
         """Know no pair yet."""
         self._records: dict[tuple[int, int], list[Resolve]] = {}
+        self._unlike: dict[tuple[int, int], SchemaError] = {}
+        self._takes_bytes: dict[int, bool] = {}
         self._compiler = Compiler()
+
+    def resolve_message(self, writer: Node, reader: Node) -> Resolve:
+        """Return the function for whole messages. Raise SchemaError where none can be read."""
+        return partial(_message, resolve=self.resolve(writer, reader), budget=self._compiler.budget)
 
     def resolve(self, writer: Node, reader: Node) -> Resolve:
         """Return the function for values of a writer's node. Raise SchemaError where no value of it can be read."""
@@ -64,7 +71,7 @@ class Resolver:
         if kind == "enum":
             return _enum(writer, reader)
         if kind in {"array", "map"}:
-            if kind == "array" and not smallest(writer.branches[0]):
+            if kind == "array" and not takes_bytes(writer.branches[0], self._takes_bytes):
                 msg = "an array has items that take no bytes, so a short message could hold any number of them"
                 raise SchemaError(msg)
             item = self.resolve(writer.branches[0], reader.branches[0])
@@ -97,13 +104,16 @@ class Resolver:
         raise _unlike(writer, reader)
 
     def _record(self, writer: Node, reader: Node) -> Resolve:
-        known = self._records.get((id(writer), id(reader)))
+        pair = id(writer), id(reader)
+        if pair in self._unlike:
+            raise self._unlike[pair]
+        known = self._records.get(pair)
         if known is None:
-            known = self._records[id(writer), id(reader)] = []
+            known = self._records[pair] = []
             try:
-                known.append(self._fields(writer, reader))
-            except SchemaError:
-                del self._records[id(writer), id(reader)]
+                known.append(self._compiler.budget.counted(self._fields(writer, reader), 1 + len(writer.fields)))
+            except SchemaError as exc:
+                self._unlike[pair] = exc
                 raise
         return partial(_later, known=known)
 
@@ -220,6 +230,11 @@ _NUMBER_READERS: Final[dict[str, Read]] = {
     "long": primitives.read_long,
     "float": _plain_float,
 }
+
+
+def _message(data: bytes, at: int, resolve: Resolve, budget: Budget) -> tuple[bytes, int]:
+    budget.begin(len(data))
+    return resolve(data, at)
 
 
 def _refused(_: bytes, __: int, why: str) -> tuple[bytes, int]:

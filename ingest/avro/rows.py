@@ -9,15 +9,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ingest.avro import primitives
+from ingest.avro.budget import Budget, weight
 from ingest.avro.logical import logical, small_integer
 from ingest.avro.primitives import AvroError
-from ingest.avro.schema import SchemaError, smallest
+from ingest.avro.schema import SchemaError, takes_bytes
 from ingest.model import floats, types
 from ingest.model.data_type import DecimalType, NullType
 from ingest.model.floats import NotANumber
 from ingest.model.reject import Contradiction, RowError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ingest.avro.primitives import Read
     from ingest.avro.schema import Node
     from ingest.model.data_type import DataType
@@ -42,7 +45,10 @@ class Compiler:
 
     def __init__(self) -> None:
         """Know no record yet."""
-        self._records: dict[int, list[Read]] = {}
+        self.budget = Budget()
+        """The members that a message may have in records inside of its row; a reader of messages begins it."""
+        self._records: dict[tuple[int, bool], list[Read]] = {}
+        self._takes_bytes: dict[int, bool] = {}
 
     def compile(self, node: Node) -> tuple[DataType, Read]:
         """Return the column type of a node's values, and the function that reads one. Raise SchemaError."""
@@ -56,7 +62,7 @@ class Compiler:
         """Return a function that passes over a node's value. Raise SchemaError."""
         kind = node.kind
         if kind == "record":
-            return primitives.read_some([(None, self.passed(one.node)) for one in node.fields])
+            return self._once(node, self._passed_record, passed=True)
         if kind == "union":
             read_null = primitives.read_null
             return primitives.read_union([read_null if b.kind == "null" else self.passed(b) for b in node.branches])
@@ -82,26 +88,37 @@ class Compiler:
         if kind == "fixed":
             return types.BYTES, primitives.read_fixed(node.size)
         if kind == "record":
-            return types.STRING, self._record(node)
+            return types.STRING, self._once(node, self._record, passed=False)
         (item,) = node.branches
         if kind == "map":
             return types.STRING, primitives.read_map(self.compile(item)[1])
         return types.STRING, self._array(node, self.compile(item)[1])
 
-    @staticmethod
-    def _array(node: Node, read: Read) -> Read:
-        if not smallest(node.branches[0]):
+    def _array(self, node: Node, read: Read) -> Read:
+        if not takes_bytes(node.branches[0], self._takes_bytes):
             msg = "an array has items that take no bytes, so a short message could hold any number of them"
             raise SchemaError(msg)
         return primitives.read_array(read)
 
-    def _record(self, node: Node) -> Read:
-        known = self._records.get(id(node))
-        if known is not None:  # a record within itself: it is complete by the time that a message comes
-            return _later(known)
-        made = self._records[id(node)] = []
-        made.append(primitives.read_record([(one.name, self.compile(one.node)[1]) for one in node.fields]))
+    def _once(self, node: Node, compiled: Callable[[Node], Read], *, passed: bool) -> Read:
+        """Return the reader of a record, which is compiled once, or the one that passes over it."""
+        known = self._records.get((id(node), passed))
+        if known is not None:  # maybe a record within itself: it is complete by the time that a message comes
+            return known[0] if known else _later(known)
+        made = self._records[id(node), passed] = []
+        made.append(compiled(node))
         return made[0]
+
+    def _record(self, node: Node) -> Read:
+        read = primitives.read_record([(one.name, self.compile(one.node)[1]) for one in node.fields])
+        if logical(node, read) is not None:  # its few members are one number
+            return read
+        return self.budget.counted(read, weight(node, self._takes_bytes))
+
+    def _passed_record(self, node: Node) -> Read:
+        taking = [one.node for one in node.fields if takes_bytes(one.node, self._takes_bytes)]
+        read = primitives.read_some([(None, self.passed(one)) for one in taking])
+        return self.budget.counted(read, weight(node, self._takes_bytes))
 
     def _union(self, node: Node) -> tuple[DataType, Read]:
         branches = [self.compile(branch) for branch in node.branches]
@@ -139,11 +156,17 @@ class RowReader:
         compiled = [(one.name, *compiler.compile(one.node)) for one in node.fields]
         self.types = {name: data_type for name, data_type, _ in compiled if not isinstance(data_type, NullType)}
         """Types of the columns. A column that is null in each row has none."""
+        self._budget = compiler.budget
         self._fields = [(name, read) for name, _, read in compiled]
         self.size = 1000 + sum(1000 + 12 * len(name) for name, _ in self._fields)
         """Bytes that it takes, about."""
 
     def read(self, data: bytes, at: int) -> tuple[dict[str, Any], int]:
+        """Return the row of a message as `image` does."""
+        self._budget.begin(len(data))
+        return self.image(data, at)
+
+    def image(self, data: bytes, at: int) -> tuple[dict[str, Any], int]:
         """Return a row's values by its columns, as msgspec writes them, and the place after the row.
 
         Raise AvroError, IndexError, UnicodeDecodeError, RecursionError, Contradiction or RowError.

@@ -171,12 +171,15 @@ class _Builder:
         return node
 
 
-def smallest(node: Node, above: frozenset[int] = frozenset()) -> int:
-    """Return how many bytes a value takes at least: 0 or 1. `above` are the records that this one is inside of."""
-    if node.kind == "null":
-        return 0
-    if node.kind == "fixed":
-        return min(node.size, 1)
-    if node.kind != "record" or id(node) in above:
-        return 1
-    return max((smallest(one.node, above | {id(node)}) for one in node.fields), default=0)
+def takes_bytes(node: Node, known: dict[int, bool] | None = None) -> bool:
+    """Return whether each value takes a byte, at least. `known`: what was found before, by the records' ids."""
+    if node.kind in {"null", "fixed"}:
+        return node.size > 0
+    if node.kind != "record":
+        return True
+    known = {} if known is None else known
+    found = known.get(id(node))
+    if found is None:
+        known[id(node)] = True  # a record that always holds itself has no value
+        found = known[id(node)] = any(takes_bytes(one.node, known) for one in node.fields)
+    return found

@@ -155,7 +155,7 @@ def test_messages_are_read_as_another_schema_as_fastavro_reads_them(data: st.Dat
     expected: Any = fastavro.schemaless_reader(
         io.BytesIO(message), fastavro.parse_schema(schema), fastavro.parse_schema(reader)
     )
-    piece, at = Resolver().resolve(parse(json.dumps(schema)), parse(json.dumps(reader)))(message, 0)
+    piece, at = Resolver().resolve_message(parse(json.dumps(schema)), parse(json.dumps(reader)))(message, 0)
     assert at == len(message)
     row, at = RowReader(parse(json.dumps(reader)), Compiler()).read(piece, 0)
     assert at == len(piece)

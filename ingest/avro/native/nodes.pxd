@@ -24,7 +24,7 @@ cpdef enum AvroCodec:         # how a value is read
     AVRO_DECIMAL              # of `first` digits, `second` of them behind the point
     AVRO_VARIABLE             # a record of a scale and a number by its bytes
     AVRO_PASSED               # bytes that nobody asks for
-    AVRO_RECORD
+    AVRO_RECORD               # which takes `first` of the members that a message may have
     AVRO_ARRAY
     AVRO_MAP
     AVRO_UNION

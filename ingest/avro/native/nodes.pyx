@@ -59,6 +59,8 @@ cdef class AvroNodes:
             raise ValueError("numbers that there are not")
         if (node.codec == AVRO_TIME or node.codec == AVRO_MOMENT) and node.first < 1:
             raise ValueError("no unit")
+        if node.codec == AVRO_RECORD and node.first < 0:
+            raise ValueError("members fewer than none")
         if node.codec == AVRO_DECIMAL and node.first < 1:
             raise ValueError("no digits")
         return 0

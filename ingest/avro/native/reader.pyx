@@ -20,9 +20,10 @@ cdef enum:
 cdef class AvroReader:
     """The reader of one schema; see reader.pyi."""
 
-    def __cinit__(self, nodes):
+    def __cinit__(self, nodes, int64_t base, int64_t per_byte):
         self.kept = AvroNodes(nodes)
         self.nodes = self.kept.nodes
+        self.base, self.per_byte = base, per_byte
 
     def __dealloc__(self):
         PyMem_Free(self.made.text)
@@ -35,7 +36,8 @@ cdef class AvroReader:
         cdef bint first = True
         cdef size_t before
         cdef int i
-        if not put(&self.made, b"{", 1):
+        self.left -= node.first
+        if self.left < 0 or not put(&self.made, b"{", 1):
             return NULL
         for i in range(node.count):
             before = self.made.used
@@ -144,6 +146,7 @@ cdef class AvroReader:
         if self.busy or size > MAX_MESSAGE:
             return False
         self.busy, self.made.used, self.size = True, 0, size
+        self.left = self.base + self.per_byte * size
         return True
 
     cdef int leave(self) noexcept:

@@ -24,7 +24,7 @@ def refused(*nodes: AvroNodeSpec) -> None:
     from ingest.avro.native.reader import AvroReader
 
     with pytest.raises(ValueError, match=r"."):
-        AvroReader(nodes)
+        AvroReader(nodes, 0, 0)
 
 
 def record(*nodes: int, texts: tuple[bytes, ...] | None = None) -> AvroNodeSpec:
