@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final, Literal, Self
 
 import msgspec
-from pydantic import model_validator
+from pydantic import PrivateAttr, model_validator
 
 from ingest.formats.debezium_json import DebeziumJson
 from ingest.formats.form import AvroMessages, Form
@@ -51,10 +51,18 @@ class DebeziumAvroConfluent(RegistryOptions):
 
     inline_types: ClassVar[None] = None
 
+    _keys_registered: bool = PrivateAttr(True)
+
     @model_validator(mode="after")
     def _check_given(self) -> Self:
         check_given(self)
         return self
+
+    def beside_keys(self, key_format: str | None) -> Self:
+        """Return these options for records whose keys have this `key.format`: another one has no keys in Avro."""
+        made = self.model_copy()
+        made._keys_registered = key_format in {None, "avro-confluent"}  # noqa: SLF001  (an attribute of the same class)
+        return made
 
     @property
     def form(self) -> Form:
@@ -63,7 +71,8 @@ class DebeziumAvroConfluent(RegistryOptions):
         from ingest.formats.registered import native_readers  # noqa: PLC0415  (nor a client)
 
         values = native_readers(self, EnvelopeSchema, self.schema_text)
-        return Form("debezium", avro=AvroMessages(HEAD, values, native_readers(self, RowSchema)))
+        keys = native_readers(self, RowSchema) if self._keys_registered else None
+        return Form("debezium", avro=AvroMessages(HEAD, values, keys))
 
     @property
     def reading(self) -> TypeHints:
@@ -72,7 +81,7 @@ class DebeziumAvroConfluent(RegistryOptions):
 
     def decoder(self, _topic: str, *, keyed: bool = False) -> DebeziumAvroDecoder:  # noqa: ARG002  (for the rows' columns only)
         """Return a decoder for one split's records."""
-        return DebeziumAvroDecoder(self)
+        return DebeziumAvroDecoder(self, keys_registered=self._keys_registered)
 
     def change_writer(self, place: RowPlace, columns: Mapping[str, Column]) -> ChangeBytes:
         """Return the function that makes a table's changes, each behind the id of its schema. Raise RowError."""
@@ -90,14 +99,14 @@ def _shown(op: bytes) -> str:
 class DebeziumAvroDecoder:
     """Decodes one split."""
 
-    def __init__(self, options: DebeziumAvroConfluent) -> None:
-        """Ask the registry for nothing yet. Raise ConfigError."""
+    def __init__(self, options: DebeziumAvroConfluent, *, keys_registered: bool) -> None:
+        """Ask the registry for nothing yet. `keys_registered`: keys may be in Avro, too. Raise ConfigError."""
         # `check` needs no client
         from ingest.avro.messages import FAILURES, EnvelopeSchema, RowSchema, reject  # noqa: PLC0415
         from ingest.formats.registered import read_row, schemas_of  # noqa: PLC0415
 
         self._options = options
-        self._read_key = partial(read_row, schemas_of(options, RowSchema))
+        self._read_key = partial(read_row, schemas_of(options, RowSchema)) if keys_registered else None
         self._envelopes = schemas_of(options, EnvelopeSchema, options.schema_text)
         self._failures, self._reject = FAILURES, reject
         self._tables: Cache[bytes, TableId] = Cache(10_000, 4 << 20)
@@ -147,7 +156,7 @@ class DebeziumAvroDecoder:
 
     def _key(self, key: bytes | None) -> bytes | Reject | None:
         """Return a record's key as JSON text; what is no message of the registry stays as it came."""
-        if key is None or key[:1] != b"\x00":
+        if key is None or self._read_key is None or key[:1] != b"\x00":
             return key
         found = read_key(self._read_key, key)
         return found if isinstance(found, Reject) else bytes(found[0])

@@ -15,6 +15,7 @@ from ingest.component.key_fields import KeyFields, unprefixed
 from ingest.component.metadata_list import metadata_names
 from ingest.component.options import InlineSchemaOptions, OptionErrors, Options, Synonym
 from ingest.formats import FORMATS, FormatName, ReadKeyFormatName, is_of_rows
+from ingest.formats.debezium_avro import DebeziumAvroConfluent
 from ingest.formats.debezium_json import DebeziumJson
 from ingest.formats.json import JsonKeys
 from ingest.formats.metadata_columns import ExtraColumns
@@ -173,6 +174,8 @@ class RecordOptions(Options):
                 for table, schema in parse_tables(self.ddls).items()
             }
             chosen = chosen.beside(declared)
+        if isinstance(chosen, DebeziumAvroConfluent):
+            chosen = chosen.beside_keys(self.key_format)
         if getattr(chosen, "header", False) and not self.reads_lines:
             problems.append(("csv.header", "csv.header needs lines of files: type: file, without file.envelope"))
         if isinstance(chosen, PositionalOptions):

@@ -198,6 +198,20 @@ def test_debezium_messages_in_avro(server: Registry, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("either")
+def test_keys_of_another_format_are_not_asked_of_the_registry(server: Registry, tmp_path: Path) -> None:
+    source = {"connector": "c", "db": "shop", "schema": None, "table": "seen"}
+    change = {"before": None, "after": {"id": 1, "name": "a"}, "source": source, "op": "c", "ts_ms": None}
+    value = server.message("keyed-value", envelope("shop.seen", ROW), change)
+    ddl = "CREATE TABLE shop.seen (no BIGINT, id INT, name STRING, PRIMARY KEY (no) NOT ENFORCED)"
+    found = becomes(
+        tmp_path, server, "debezium-avro-confluent", [((7).to_bytes(8, "big"), value)],
+        {"key.format": "raw", "key.raw.endianness": "big-endian", "scan.value.initial-schemas.ddls": ddl},
+        records=['shop.seen {"no":7} {"no":7,"id":1,"name":"a"}'],
+    )  # fmt: skip
+    assert not found
+
+
+@pytest.mark.usefixtures("either")
 def test_messages_that_no_schema_fits_are_rejects(server: Registry, tmp_path: Path) -> None:
     good = server.message("broken-value", ROW, {"id": 1, "name": "abc"})
     text = server.register("text-value", '"string"')
