@@ -44,7 +44,7 @@ class ModelReader:
         self.warnings: list[str] = []
         """Warnings about options so far, each with its section."""
         self._written: dict[str, str] = {}
-        """Options of the component in hand that the file sets by a synonym, each with that."""
+        """Options of the component in hand that the file spells otherwise: a synonym, or with `key.` or `value.`."""
 
     def component(self, root: Mapping, section: str, registry: Registry[Any]) -> Any:  # noqa: ANN401
         """Return the options of a source or sink, of the class that its type names.
@@ -162,6 +162,8 @@ class ModelReader:
                 self._document.report(value.keys[key], text)
                 continue
             made.items[short], made.keys[short] = item, value.keys[key]
+            if short != key:
+                self._written[short] = key
         return made
 
     def _by_own_keys(self, cls: type[Options], value: Mapping, section: str) -> Mapping:
@@ -198,6 +200,7 @@ class ModelReader:
             return None if given.items else model
         if not given.items and isinstance(fmt, found):
             return model.with_key_format(fmt.for_keys())
+        self._written = {short: _KEY + short for short in given.items}
         made = self.model(cls, given, plain_map(given), f"key.{name}", written=written)
         return None if made is None else model.with_key_format(made)
 

@@ -163,7 +163,7 @@ def _known() -> dict[str, frozenset[str]]:
         found.update(name for cls in classes for name in cls.synonyms)
         return found - {"*format", "properties.*", "variables", "dirty-data.collector", "user-defined-function"}
 
-    formats = names(*FORMATS.values())
+    formats = {prefix + name for name in names(*FORMATS.values()) for prefix in ("", "key.", "value.")}
     functions = {_FUNCTION + name for name in names(UserFunction)}
     return {
         "source": frozenset(names(*SOURCES.values()) | formats),
