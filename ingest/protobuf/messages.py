@@ -54,7 +54,7 @@ class RowSchema:
         others = []
         if not self._weight.is_bearable(message):
             return Reject("malformed", f"its parts would take more than {MAX_PARSED >> 20} MiB of memory")
-        self._compiler.state = state = ReadingState()
+        self._compiler.state = state = ReadingState(len(message))
         try:
             parsed = self._reader.message_class.FromString(message)
             if self._compiler.required and not self._reader.message_class.IsInitialized(parsed):

@@ -32,8 +32,13 @@ if TYPE_CHECKING:
 
 MAX_ROW_FIELDS: Final = 1000
 """Number of fields of a ROW and of all that is inside of it, at most."""
-MAX_VALUES: Final = 1_000_000
-"""Number of values that one message may become. An empty message of two bytes becomes as many as it has fields."""
+BASE: Final = 1 << 16
+PER_BYTE: Final = 1024
+MAX_LEFT: Final = 1 << 25
+"""Bytes of JSON that messages inside of a message may become for fields that they lack: BASE, and PER_BYTE times as
+many as the message has, and at most MAX_LEFT. An empty message takes two bytes, and its JSON has all names."""
+_FIELD: Final = 16
+"""What a field counts beside its JSON: as a value in memory it takes more."""
 UINT64: Final = DecimalType(20, 0)
 
 
@@ -50,10 +55,10 @@ class ReadingState:
 
     __slots__ = ("left", "other")
 
-    def __init__(self) -> None:
-        """Expect a message."""
-        self.left = MAX_VALUES
-        """Number of values that may still come."""
+    def __init__(self, size: int) -> None:
+        """Expect a message of so many bytes."""
+        self.left = min(BASE + PER_BYTE * size, MAX_LEFT)
+        """Bytes of JSON that may still come for fields that messages inside of it lack."""
         self.other = False
         """True if a time was none that its type has, for example finer than a microsecond."""
 
@@ -115,6 +120,7 @@ class MessageReader:
         """Names of the columns by the descriptors of their fields, and what makes their values."""
         self.size = 0
         """Number of the fields, and of those inside of them."""
+        self._cost = 0
         self.row: StructType | None = None
         """The type of a column of such messages."""
 
@@ -129,11 +135,12 @@ class MessageReader:
             self.fields[field] = (name, convert)
             self._compiler.required = self._compiler.required or field.is_required
             self.absent[name] = self._compiler.absent(field, convert)
+        self._cost = len(msgspec.json.encode(self.absent)) + _FIELD * (1 + len(self.absent))
 
     def read(self, message: Any) -> dict[str, Any]:  # noqa: ANN401  (a message of any class)
         """Return the values of a message by their columns. Raise MessageError, UnknownField or ValueError."""
         row = self.absent.copy()
-        self._compiler.spend(len(row) + 1)
+        self._compiler.spend(self._cost)
         fields = self.fields
         for field, value in self.list_fields(message):
             name, convert = fields[field]
@@ -155,7 +162,7 @@ class ReaderCompiler:
         self._cyclic = _cycles(root)
         self._readers: dict[tuple[str, bool], MessageReader] = {}
         self._sizes: dict[int, int] = {}
-        self.state = ReadingState()
+        self.state = ReadingState(0)
         """State of the message that is being read."""
         self.required = False
         """True if there are fields that a message must have."""
@@ -169,11 +176,11 @@ class ReaderCompiler:
             known.compile()
         return known
 
-    def spend(self, values: int) -> None:
-        """Count values of a message. Raise MessageError where there are too many."""
-        self.state.left -= values
+    def spend(self, size: int) -> None:
+        """Count the JSON of an empty message inside of the one that is read. Raise MessageError for too much."""
+        self.state.left -= size
         if self.state.left < 0:
-            msg = f"it would become more than {MAX_VALUES:,} values"
+            msg = "messages inside of it lack far more fields than it has bytes"
             raise MessageError(msg)
 
     def check_unknown(self, message: Any) -> None:  # noqa: ANN401

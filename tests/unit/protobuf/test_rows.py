@@ -17,7 +17,7 @@ from ingest.protobuf import proto_text, weight
 from ingest.protobuf.descriptors import DescriptorSet, SchemaError
 from ingest.protobuf.messages import RowSchema
 from ingest.protobuf.proto_text import compile_schema
-from ingest.protobuf.rows import MAX_ROW_FIELDS, MAX_VALUES
+from ingest.protobuf.rows import MAX_ROW_FIELDS
 from ingest.protobuf.writing import RowWriter
 
 HEAD = (
@@ -247,7 +247,8 @@ def test_a_short_message_cannot_fill_the_memory(monkeypatch: pytest.MonkeyPatch)
     schema = schema_of(text)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for message, why in (
-        (b"\x0a\x00" * 15_000, f"{MAX_VALUES:,} values"), (b"\x0a\x00" * 500_000, "256 MiB"),
+        (b"\x0a\x00" * 3, "lack far more fields"), (b"\x0a\x00" * 15_000, "lack far more fields"),
+        (b"\x0a\x00" * 500_000, "256 MiB"),
     ):  # fmt: skip
         found = schema.decode(message)
         assert isinstance(found, Reject)
@@ -258,6 +259,14 @@ def test_a_short_message_cannot_fill_the_memory(monkeypatch: pytest.MonkeyPatch)
     assert isinstance(schema.decode(b"\x12\x00" * 100 + b"\x0a\x00"), tuple)
     assert isinstance(schema.decode(b"\x0a\x00\x0a\x00"), Reject)
     assert isinstance(schema.decode(b"\x0b\x0c" * 2), Reject)
+
+
+def test_items_that_lack_most_of_their_fields_are_read() -> None:
+    fields = "".join(f"optional string a_field_of_some_length_{i} = {i};" for i in range(1, 51))
+    schema = schema_of(f'syntax = "proto3"; message M {{ repeated W ws = 1; }} message W {{ {fields} }}')
+    found = schema.decode(b"\x0a\x04\x92\x03\x01a" * 5_000)
+    assert isinstance(found, tuple)
+    assert bytes(found[0]).count(b"null") == 49 * 5_000
 
 
 @pytest.mark.parametrize(("content", "why"), [
