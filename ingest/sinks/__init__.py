@@ -156,6 +156,7 @@ SINKS: Registry[SinkOptions] = Registry(
         "print": "ingest.sinks.print:PrintSink",
         "values": "ingest.sinks.print:PrintSink",
         "file": "ingest.sinks.file:FileSink",
+        "postgres": "ingest.sinks.postgres:PostgresSink",
     },
 )
 """The sinks that come with the package, by their `type`."""

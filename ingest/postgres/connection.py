@@ -1,0 +1,93 @@
+"""Connections to a PostgreSQL server, and its errors in the words of a run.
+
+In: where the server is, and who asks. Out: a connection; for an exception of psycopg, an IngestError.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import psycopg
+from psycopg import sql
+
+from ingest.errors import AccessError, ConfigError, IngestError, Unavailable
+from ingest.model.text import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    Connection = psycopg.Connection[tuple[Any, ...]]
+
+CONNECT_S: Final = 15
+"""Time that a connection may take, in seconds."""
+RETRIED: Final = frozenset({"40001", "40P01"})
+"""States of SQL in which the transaction can be tried again at once: a serialization failure, a deadlock."""
+_AWAY: Final = ("08", "53", "57", "58")
+"""Classes of states that pass: no connection, no room or memory, a server that stops, errors of its system."""
+_ACCESS: Final = ("28", "42501")
+_REFUSED: Final = ("authentication failed", "no pg_hba.conf entry", "no password supplied", "certificate")
+"""Texts of a connection that was refused: it has no state of SQL."""
+
+
+class Server(msgspec.Struct, frozen=True):
+    """A database, and how to reach it."""
+
+    host: str
+    port: int
+    database: str
+    user: str
+    password: str | None
+    properties: Mapping[str, str]
+    """Further parameters of libpq, for example `sslmode`."""
+
+    @property
+    def name(self) -> str:
+        """The database as messages name it."""
+        return f"{self.host}:{self.port}/{self.database}"
+
+
+def connect(server: Server, application: str) -> Connection:
+    """Return a connection, in which transactions begin by themselves. Raise IngestError.
+
+    `application`: the name by which the server's views show it.
+    """
+    settings: dict[str, Any] = {"connect_timeout": CONNECT_S, **server.properties}
+    try:
+        connection = psycopg.connect(
+            host=server.host, port=server.port, dbname=server.database, user=server.user, password=server.password,
+            application_name=application, **settings,
+        )  # fmt: skip
+        connection.execute("SET TIME ZONE 'UTC'; SET DateStyle TO 'ISO, YMD'")
+        connection.commit()
+    except psycopg.Error as exc:
+        raise explain(exc, "connect", server) from exc
+    return connection
+
+
+def explain(exc: psycopg.Error, what: str, server: Server) -> IngestError:
+    """Return the error for an exception of psycopg. `what`: what was tried."""
+    state = exc.sqlstate or ""
+    primary = getattr(exc.diag, "message_primary", None) or one_line(str(exc))
+    detail = f"cannot {what} at the database {server.name}: {one_line(primary)[:300]}"
+    if state.startswith(_ACCESS) or (not state and any(text in str(exc) for text in _REFUSED)):
+        return AccessError(detail, "check sink.username, sink.password and the rights of that user")
+    if state in RETRIED or state.startswith(_AWAY) or not state:
+        hint = "it is tried again; see whether the server runs, can be reached, and has room"
+        if not state and "does not exist" in str(exc):
+            return ConfigError(detail, "create it, or mend sink.dbname or sink.username")
+        return Unavailable(detail, hint)
+    return ConfigError(f"{detail} (SQLSTATE {state})", _hint(state))
+
+
+def _hint(state: str) -> str:
+    if state.startswith("22"):
+        return "a value does not fit its column there: mend the value or the table, nothing of it is committed"
+    if state.startswith("23"):
+        return "a constraint of the table refuses a row: mend the row or the constraint, nothing of it is committed"
+    return "mend the table or the pipeline, nothing of it is committed"
+
+
+def identifier(*parts: str) -> sql.Identifier:
+    """Return a name with its quotes."""
+    return sql.Identifier(*parts)

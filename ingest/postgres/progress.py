@@ -1,0 +1,171 @@
+"""The progress of shards, in tables of the database that their rows go to: it commits with the rows.
+
+    ingest_run         for each prefix, the run that writes under it; a commit holds its row, so a newer run waits
+    ingest_progress    for each shard of a scope, how far it is written, and the attempt that writes it
+
+Rules: docs/spec/postgres.md#delivery.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from psycopg import sql
+
+from ingest.errors import CommitOutcomeUnknown, Fenced
+from ingest.model.commit import ResumePoint
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ingest.model.commit import CommitScope
+    from ingest.postgres.connection import Connection
+
+    Split = tuple[str, int]
+
+RUN: Final = "ingest_run"
+PROGRESS: Final = "ingest_progress"
+_MAKE: Final = """
+CREATE SCHEMA IF NOT EXISTS {schema};
+CREATE TABLE IF NOT EXISTS {run} (
+  prefix text PRIMARY KEY, pipeline text NOT NULL, checkpoint text NOT NULL, run bigint NOT NULL,
+  batch bigint NOT NULL DEFAULT 0, at timestamptz NOT NULL DEFAULT now());
+CREATE TABLE IF NOT EXISTS {progress} (
+  prefix text NOT NULL, scope text NOT NULL, shard integer NOT NULL, attempt bigint NOT NULL, batch bigint NOT NULL,
+  planned bigint NOT NULL, positions jsonb NOT NULL, counters text NOT NULL, final boolean NOT NULL,
+  PRIMARY KEY (prefix, scope, shard));
+"""
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """The run that writes under a prefix."""
+
+    pipeline: str
+    checkpoint: str
+    run: int
+
+
+class ProgressTables:
+    """The tables of progress in one schema, and what is asked of them. All methods raise psycopg.Error."""
+
+    def __init__(self, schema: str, prefix: str) -> None:
+        """Ask nothing yet. `prefix`: the name under which one run at a time writes."""
+        self._names = {
+            "schema": sql.Identifier(schema), "run": sql.Identifier(schema, RUN),
+            "progress": sql.Identifier(schema, PROGRESS),
+        }  # fmt: skip
+        self._prefix = prefix
+
+    def _sql(self, text: str) -> sql.Composed:
+        return sql.SQL(text).format(**self._names)
+
+    def make(self, connection: Connection) -> None:
+        """Make the tables where they are not there."""
+        connection.execute("SELECT pg_advisory_xact_lock(hashtext('ingest progress'))")
+        connection.execute(self._sql(_MAKE))
+
+    def acquire(self, connection: Connection, owner: Owner) -> Owner | None:
+        """Write the run that writes from now on; returns the one before. Raise Fenced where a newer run has begun.
+
+        Waits until commits of older runs have ended.
+        """
+        row = connection.execute(
+            self._sql("SELECT pipeline, checkpoint, run FROM {run} WHERE prefix = %s FOR UPDATE"), (self._prefix,)
+        ).fetchone()
+        before = None if row is None else Owner(*row)
+        if before is not None and before.checkpoint == owner.checkpoint and before.run > owner.run:
+            msg = f"run {before.run} of this checkpoint has begun already, and this one is run {owner.run}"
+            raise Fenced(
+                msg, "see that only one run of a pipeline is started; an old copy of a checkpoint is of no use"
+            )
+        connection.execute(
+            self._sql(
+                "INSERT INTO {run} (prefix, pipeline, checkpoint, run) VALUES (%s, %s, %s, %s) ON CONFLICT (prefix) DO"
+                " UPDATE SET pipeline = EXCLUDED.pipeline, checkpoint = EXCLUDED.checkpoint, run = EXCLUDED.run,"
+                " batch = 0, at = now()"
+            ),
+            (self._prefix, owner.pipeline, owner.checkpoint, owner.run),
+        )
+        return before
+
+    def check_owner(self, connection: Connection, run: int, scope: str) -> None:
+        """Hold the run's row until the transaction ends. Raise Fenced where another run writes now.
+
+        `scope`: of what the checkpoint's id is the beginning.
+        """
+        row = connection.execute(
+            self._sql("SELECT pipeline, checkpoint, run FROM {run} WHERE prefix = %s FOR SHARE"), (self._prefix,)
+        ).fetchone()
+        if row is None or row[2] != run or not scope.startswith(row[1]):
+            who = "nobody" if row is None else f"pipeline {row[0]}, checkpoint {row[1]}, run {row[2]}"
+            msg = f"another run has taken over sink.transactional-id-prefix {self._prefix}: {who}"
+            hint = "nothing is lost; see that only one run of a pipeline is started, and that no two share a prefix"
+            raise Fenced(msg, hint)
+
+    def begin_batch(self, connection: Connection, owner: Owner, batch: int) -> None:
+        """Note the batch that is about to be written. Raise Fenced where another run writes now."""
+        self.check_owner(connection, owner.run, owner.checkpoint)
+        connection.execute(
+            self._sql("UPDATE {run} SET batch = %s, at = now() WHERE prefix = %s"), (batch, self._prefix)
+        )
+
+    def take(self, connection: Connection, scope: CommitScope) -> tuple[int, ResumePoint | None]:
+        """Take a shard over from attempts before; returns the attempt's number, and how far they came in this batch."""
+        row = connection.execute(
+            self._sql(
+                "INSERT INTO {progress} AS p VALUES (%s, %s, %s, 1, 0, 0, '[]', '', false)"
+                " ON CONFLICT (prefix, scope, shard) DO UPDATE SET attempt = p.attempt + 1"
+                " RETURNING attempt, batch, planned, positions::text, counters, final"
+            ),
+            (self._prefix, scope.owner, scope.shard),
+        ).fetchone()
+        assert row is not None, "it returns what it wrote"
+        return row[0], _resumed(row[1:], scope.batch, scope.planned)
+
+    def advance(
+        self,
+        connection: Connection,
+        scope: CommitScope,
+        attempt: int,
+        positions: Mapping[Split, int],
+        counters: bytes,
+        *,
+        final: bool,
+    ) -> None:
+        """Write how far a shard is. Raise CommitOutcomeUnknown where another attempt has taken it over."""
+        at = msgspec.json.encode([[*split, offset] for split, offset in positions.items()]).decode()
+        done = connection.execute(
+            self._sql(
+                "UPDATE {progress} SET batch = %s, planned = %s, positions = %s::jsonb, counters = %s, final = %s"
+                " WHERE prefix = %s AND scope = %s AND shard = %s AND attempt = %s"
+            ),
+            (
+                scope.batch, scope.planned, at, counters.decode(), final, self._prefix, scope.owner, scope.shard,
+                attempt,
+            ),
+        )  # fmt: skip
+        if done.rowcount != 1:
+            msg = f"another attempt writes shard {scope.shard} of batch {scope.batch} now"
+            raise CommitOutcomeUnknown(msg, "nothing is lost: that attempt goes on")
+
+    def read(self, connection: Connection, scope: str, number: int, planned: int) -> tuple[int, dict[int, ResumePoint]]:
+        """Return the newest batch that is noted of a scope, and how far each shard has written this one."""
+        rows = connection.execute(
+            self._sql(
+                "SELECT shard, batch, planned, positions::text, counters, final FROM {progress}"
+                " WHERE prefix = %s AND scope = %s"
+            ),
+            (self._prefix, scope),
+        ).fetchall()
+        found = {row[0]: _resumed(row[1:], number, planned) for row in rows}
+        newest = max((row[1] for row in rows), default=0)
+        return newest, {shard: point for shard, point in found.items() if point is not None}
+
+
+def _resumed(row: tuple[int, int, str, str, bool], batch: int, planned: int) -> ResumePoint | None:
+    """Return how far a shard is written in a batch; None where its progress is of another one."""
+    if (row[0], row[1]) != (batch, planned):
+        return None
+    positions = {(topic, partition): offset for topic, partition, offset in msgspec.json.decode(row[2])}
+    return ResumePoint(positions, row[3].encode(), row[4])

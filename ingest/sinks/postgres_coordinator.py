@@ -1,0 +1,130 @@
+"""The driver's side of the sink `postgres`: it makes and widens tables, and keeps one run at a time.
+
+Rules: docs/spec/postgres.md.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from ingest.errors import CheckpointError, SchemaChangeRefused
+from ingest.model.reject import RowError
+from ingest.model.table import show
+from ingest.postgres.connection import connect, explain
+from ingest.postgres.progress import Owner, ProgressTables
+from ingest.postgres.tables import ChangeError, make, table_of
+from ingest.sinks.sink import PlainSinkCoordinator
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Mapping
+
+    from ingest.kafka.admin import Split
+    from ingest.model.commit import ResumePoint
+    from ingest.model.schema import TableSchema
+    from ingest.model.table import TableId
+    from ingest.postgres.connection import Connection
+    from ingest.sinks.postgres import PostgresSink
+
+
+class PostgresCoordinator(PlainSinkCoordinator):
+    """The driver's side. Raises IngestError only."""
+
+    def __init__(self, options: PostgresSink, pipeline: str, warn: Callable[[str], None]) -> None:
+        """Connect to nothing yet."""
+        self._options = options
+        self._server = options.server
+        self._pipeline = pipeline
+        self._warn = warn
+        self._prefix = options.prefix(pipeline) or ""
+        self._progress = ProgressTables(options.default_schema, self._prefix)
+        self._owner: Owner | None = None
+        self._connection: Connection | None = None
+        self._places: dict[tuple[str, str], TableId] = {}
+
+    @contextmanager
+    def _asking(self, what: str) -> Generator[Connection]:
+        """Return a connection in a transaction, which ends with the block; its errors are those of a run."""
+        try:
+            if self._connection is None or self._connection.closed:
+                self._connection = connect(self._server, f"ingest {self._pipeline}")
+            with self._connection.transaction():
+                yield self._connection
+        except psycopg.Error as exc:
+            self.close()
+            raise explain(exc, what, self._server) from exc
+
+    def connect(self) -> str:
+        """Return the database's name; raises Unavailable where it does not answer."""
+        with self._asking("connect"):
+            return self._server.name
+
+    def fingerprint(self, identity: str) -> dict[str, Any]:
+        """Return what a checkpoint of this sink depends on."""
+        return {"type": "postgres", "database": identity}
+
+    def declare(self, schemas: Mapping[TableId, TableSchema]) -> None:
+        """Make and widen the tables, before their rows are written. Raise SchemaChangeRefused for what cannot be."""
+        for table, schema in schemas.items():
+            try:
+                wanted = table_of(table, schema, self._options.default_schema)
+            except RowError:
+                continue  # its rows are rejects, in the task
+            other = self._places.setdefault((wanted.schema, wanted.name), table)
+            if other != table:
+                place = f"{wanted.schema}.{wanted.name}"
+                msg = f"the tables {show(other)} and {show(table)} would be one table there: {place}"
+                raise SchemaChangeRefused(msg, "route one of them to another name")
+            if any(name not in {one.name for one in wanted.columns} for name in wanted.key):
+                continue
+            with self._asking(f"change the table {wanted.schema}.{wanted.name}") as connection:
+                try:
+                    make(connection, wanted)
+                except ChangeError as exc:
+                    msg = f"the table {wanted.schema}.{wanted.name} of {show(table)} cannot be changed: {exc}"
+                    raise SchemaChangeRefused(msg, "change it there, or route the rows to another table") from None
+
+    def acquire(self, checkpoint: str, run: int) -> None:
+        """Become the only run that writes under the prefix. Raise IngestError."""
+        self._owner = Owner(self._pipeline, checkpoint, run)
+        with self._asking("keep progress") as connection:
+            self._progress.make(connection)
+            before = self._progress.acquire(connection, self._owner)
+        if before is not None and before.checkpoint != checkpoint:
+            who = "this pipeline" if before.pipeline == self._pipeline else f"pipeline {before.pipeline}"
+            self._warn(
+                f"older progress of {who} was found at the sink (checkpoint {before.checkpoint}), of which this "
+                "checkpoint knows nothing: all that it begins with is written, whether it was before or not"
+            )
+
+    def recover_in_doubt(
+        self,
+        scope: str,
+        number: int,
+        planned: int,
+        starts: Mapping[int, Mapping[Split, int]],
+        _age_s: float,
+    ) -> dict[int, ResumePoint]:
+        """Return how far each shard has written a batch whose end no driver saw. Raise CheckpointError."""
+        with self._asking("read progress") as connection:
+            newest, found = self._progress.read(connection, scope, number, planned)
+        if newest > number:
+            msg = f"the sink holds batch {newest} of this checkpoint, which itself knows of no batch after {number}"
+            raise CheckpointError(
+                msg, "it is an old copy: restore the newest one, or begin anew with another --checkpoint"
+            )
+        return {shard: point for shard, point in found.items() if shard in starts}
+
+    def begin_batch(self, batch: int, _shards: int) -> None:
+        """Say that a batch is about to be written. Raise Fenced where a newer run has begun."""
+        if self._owner is not None:
+            with self._asking("begin a batch") as connection:
+                self._progress.begin_batch(connection, self._owner, batch)
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()

@@ -1,0 +1,46 @@
+"""A real PostgreSQL server, and the sink on it."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+import postgres_sink
+import pytest
+from postgres import running
+from postgres_sink import options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from postgres import Database
+
+    from ingest.sinks.postgres import PostgresSink
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Database]:
+    """The server of these tests."""
+    with running() as database:
+        yield database
+
+
+@pytest.fixture
+def sink(postgres: Database) -> PostgresSink:
+    return options(postgres)
+
+
+@pytest.fixture
+def name() -> str:
+    """The schema of a test's tables."""
+    return f"s{uuid.uuid4().hex[:10]}"
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    """Close what a test opened."""
+    yield
+    for one in postgres_sink.opened:
+        one.close()
+    postgres_sink.opened.clear()
+    postgres_sink.warnings.clear()

@@ -1,0 +1,138 @@
+"""Progress in a real PostgreSQL: attempts, runs, and failures of the server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+from postgres_sink import SPLIT, driver_of, made, options, owned, schema, scope, task, warnings, write
+
+from ingest.errors import CommitOutcomeUnknown, ConfigError, Fenced, Unavailable
+from ingest.model.commit import ResumePoint
+from ingest.postgres.writer import PostgresWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from postgres import Database
+
+    from ingest.sinks.postgres import PostgresSink
+
+
+def test_an_attempt_goes_on_where_the_one_before_ended(postgres: Database, sink: PostgresSink, name: str) -> None:
+    table = made(sink, name, schema("id INT", "n INT"))
+    first = task(sink, 1)
+    assert first.begin(scope()) is None
+    first.write([(table, b'{"id":1}', b'{"id":1,"n":1}')])
+    first.commit({SPLIT: 5, ("u", 3): 7}, b'{"read":5}', final=False)
+    first.write([(table, b'{"id":2}', b'{"id":2,"n":1}')])
+    second = task(sink, 1)
+    assert second.begin(scope()) == ResumePoint({SPLIT: 5, ("u", 3): 7}, b'{"read":5}', final=False)
+    with pytest.raises(CommitOutcomeUnknown, match="another attempt"):
+        first.commit({SPLIT: 6}, b"", final=True)
+    assert postgres.rows(f"{name}.t", "id") == [(1,)]
+    second.commit({SPLIT: 9}, b"", final=True)
+    assert second.begin(scope(batch=2)) is None, "another batch"
+    coordinator = owned(sink, run=2)
+    assert coordinator.recover_in_doubt("checkpoint", 1, 1, {0: {SPLIT: 0}}, 0) == {
+        0: ResumePoint({SPLIT: 9}, b"", final=True)
+    }
+    assert coordinator.recover_in_doubt("checkpoint", 1, 2, {0: {SPLIT: 0}}, 0) == {}
+
+
+def test_a_newer_run_stops_the_older_one(postgres: Database, sink: PostgresSink, name: str) -> None:
+    table = made(sink, name, schema("id INT"))
+    driver, writer = owned(sink), task(sink, 1)
+    writer.begin(scope())
+    writer.write([(table, b'{"id":1}', b'{"id":1}')])
+    driver.begin_batch(1, 1)
+    newer = owned(sink, run=2)
+    with pytest.raises(Fenced, match="taken over"):
+        writer.commit({SPLIT: 1}, b"", final=True)
+    with pytest.raises(Fenced, match="taken over"):
+        task(sink, 1).begin(scope())
+    with pytest.raises(Fenced, match="taken over"):
+        driver.begin_batch(2, 1)
+    with pytest.raises(Fenced, match="has begun already"):
+        driver.acquire("checkpoint", 1)
+    assert postgres.rows(f"{name}.t", "id") == []
+    newer.begin_batch(1, 1)
+
+
+def test_progress_of_another_checkpoint_is_told(sink: PostgresSink) -> None:
+    owned(sink)
+    other = driver_of(sink, "q")
+    other.acquire("another", 1)
+    assert len(warnings) == 1
+    assert "older progress of pipeline p" in warnings[0]
+
+
+# -- failures ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("change", "error", "why"), [
+    ({"password": "wrong-secret"}, ConfigError, "authentication failed"),
+    ({"username": "nobody"}, ConfigError, "authentication failed"),
+    ({"dbname": "nowhere"}, ConfigError, "does not exist"),
+    ({"endpoint": "127.0.0.1:1"}, Unavailable, "refused"),
+    ({"endpoint": "no-such-host.invalid"}, Unavailable, "no-such-host"),
+    ({"sslmode": "require"}, Unavailable, "SSL"),
+])  # fmt: skip
+def test_what_keeps_a_run_from_connecting(
+    postgres: Database, change: dict[str, str], error: type[Exception], why: str
+) -> None:
+    with pytest.raises(error) as raised:
+        driver_of(options(postgres, **change)).connect()
+    assert why in str(raised.value)
+    assert "secret" not in str(raised.value)
+
+
+def test_a_value_that_the_table_refuses_stops_the_run_with_nothing_written(
+    postgres: Database, sink: PostgresSink, name: str
+) -> None:
+    table = made(sink, name, schema("id INT", "n INT"))
+    postgres.ask(f"ALTER TABLE {name}.t ADD CHECK (n < 10)")
+    with pytest.raises(ConfigError, match="check constraint"):
+        write(sink, table, ('{"id":1}', '{"id":1,"n":1}'), ('{"id":2}', '{"id":2,"n":10}'))
+    assert postgres.rows(f"{name}.t", "id") == []
+
+
+def test_a_connection_that_ended_is_made_anew(postgres: Database, sink: PostgresSink, name: str) -> None:
+    table = made(sink, name, schema("id INT"))
+    writer = task(sink, 1)
+    writer.begin(scope())
+    writer.write([(table, b'{"id":1}', b'{"id":1}')])
+    _end_sessions(postgres)
+    with pytest.raises(CommitOutcomeUnknown):
+        writer.commit({SPLIT: 1}, b"", final=True)
+    writer.abort()
+    assert writer.begin(scope()) is None
+    writer.write([(table, b'{"id":2}', b'{"id":2}')])
+    writer.commit({SPLIT: 1}, b"", final=True)
+    assert postgres.rows(f"{name}.t", "id") == [(2,)]
+
+
+def _end_sessions(postgres: Database) -> None:
+    postgres.ask("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'ingest%'")
+
+
+def test_a_deadlock_is_tried_again(
+    postgres: Database, sink: PostgresSink, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = made(sink, name, schema("id INT"))
+    writer = task(sink, 1)
+    writer.begin(scope())
+    writer.write([(table, b'{"id":1}', b'{"id":1}')])
+    commit: Callable[..., None] = PostgresWriter._commit
+    failed = iter([psycopg.errors.DeadlockDetected("deadlock"), psycopg.errors.SerializationFailure("conflict")])
+
+    def failing(self: PostgresWriter, *arguments: Any, **more: Any) -> None:
+        error = next(failed, None)
+        if error is not None:
+            raise error
+        commit(self, *arguments, **more)
+
+    monkeypatch.setattr(PostgresWriter, "_commit", failing)
+    writer.commit({SPLIT: 1}, b"", final=True)
+    assert postgres.rows(f"{name}.t", "id") == [(1,)]

@@ -1,0 +1,243 @@
+"""Tables of a real PostgreSQL: types, those that widen, names, and what a run may not change."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import msgspec
+import psycopg
+import pytest
+from postgres_sink import made, owned, schema, write
+
+from ingest.errors import SchemaChangeRefused
+from ingest.model import types
+from ingest.model.reject import RowError
+from ingest.model.schema import Column, TableSchema
+from ingest.postgres.tables import changes, holds, look_up, table_of, type_of
+
+if TYPE_CHECKING:
+    from postgres import Database
+
+    from ingest.model.data_type import DataType
+    from ingest.sinks.postgres import PostgresSink
+
+VALUES: dict[str, list[str]] = {
+    "BOOLEAN": ["true", "false"],
+    "TINYINT": ["-128", "127"],
+    "SMALLINT": ["-32768", "32767"],
+    "INT": ["-2147483648", "2147483647"],
+    "BIGINT": ["-9223372036854775808", "9223372036854775807"],
+    "DECIMAL(5,2)": ["-999.99", "0.01"],
+    "DECIMAL(38,18)": ["12345678901234567890.123456789012345678"],
+    "FLOAT": ["1.5", "3.4e38"],
+    "DOUBLE": ["0.1", "1.7976931348623157e308", "5e-324"],
+    "STRING": ['""', '"a\\\\b\\n\\t\\"\\u00e9\\ud83d\\ude00"', '"\\\\."', '"null"'],
+    "CHAR(3)": ['"abc"'],
+    "VARCHAR(9)": ['"abc"'],
+    "BYTES": ['"AP8="', '""'],
+    "DATE": ['"2020-01-31"', '"0001-01-01"'],
+    "TIME(3)": ['"12:13:14.5"'],
+    "TIME(6)": ['"23:59:59.999999"'],
+    "TIMESTAMP": ['"2020-01-31 12:13:14.500001"', '"0001-01-01 00:00:00"'],
+    "TIMESTAMP_LTZ": ['"2020-01-31 12:13:14.500001Z"'],
+    "ARRAY<INT>": ["[1,null]"],
+    "MAP<STRING, INT>": ['{"a":1}'],
+    "ROW<a INT, b STRING>": ['{"a":1,"b":null}'],
+}
+"""Values of each type, as rows have them."""
+
+
+def test_each_type_takes_its_values_and_gives_them_back(postgres: Database, sink: PostgresSink, name: str) -> None:
+    kinds = list(VALUES)
+    columns = [f"c{at} {kind}" for at, kind in enumerate(kinds)]
+    table = made(sink, name, schema("id INT", *columns))
+    most = max(map(len, VALUES.values()))
+    rows = []
+    for number in range(most + 1):
+        found = [VALUES[kind][number] if number < len(VALUES[kind]) else "null" for kind in kinds]
+        fields = ",".join(f'"c{at}":{text}' for at, text in enumerate(found))
+        rows.append((f'{{"id":{number}}}', f'{{"id":{number},{fields}}}'))
+    write(sink, table, *rows)
+    for at, kind in enumerate(kinds):
+        column = f"c{at}"
+        texts = "json_agg(x ORDER BY id)"
+        if kind == "BYTES":
+            texts = "json_agg(encode(x, 'base64') ORDER BY id)"
+        query = f"SELECT {texts}::text FROM (SELECT id, {column} AS x FROM {name}.t WHERE {column} IS NOT NULL) r"  # noqa: S608
+        (shown,) = postgres.ask(query)[0]
+        query = "SELECT %s::jsonb = %s::jsonb"
+        wanted = "[" + ",".join(VALUES[kind]) + "]"
+        if kind.startswith("TIMESTAMP"):
+            shown = shown.replace("T", " ").replace("+00:00", "Z")
+        assert postgres.ask(query, shown, wanted) == [(True,)], (kind, shown)
+
+
+def test_states_of_a_key_become_its_last_one(postgres: Database, sink: PostgresSink, name: str) -> None:
+    table = made(sink, name, schema("id BIGINT", "n INT"))
+    write(
+        sink, table,
+        ('{"id":1}', '{"id":1,"n":1}'), ('{"id":2}', '{"id":2,"n":1}'), ('{"id":1}', None), ('{"id":3}', None),
+        ('{"id":1}', '{"id":1,"n":2}'), ('{"id":4}', '{"n":4, "id" :\n4}'), ('{"id":4}', None),
+    )  # fmt: skip
+    assert postgres.rows(f"{name}.t", "id, n") == [(1, 2), (2, 1)]
+    write(sink, table, ('{"id":2}', None), ('{"id":1}', '{"id":1,"n":null}'), batch=2)
+    assert postgres.rows(f"{name}.t", "id, n") == [(1, None)]
+
+
+@pytest.mark.parametrize(("kind", "one", "other"), [("STRING", "41", '"41"'), ("DOUBLE", "0.1", "0.10000000000000001")])
+def test_two_texts_of_one_key_are_one_row(
+    postgres: Database, sink: PostgresSink, name: str, kind: str, one: str, other: str
+) -> None:
+    table = made(sink, name, schema(f"id {kind}", "n INT"))
+
+    def row(key: str, number: int | None) -> tuple[str, str | None]:
+        return f'{{"id":{key}}}', None if number is None else f'{{"id":{key},"n":{number}}}'
+
+    for batch, (rows, left) in enumerate((
+        ([row(one, 1), row(other, 2)], [2]),
+        ([row(other, 3), row(one, 4)], [4]),
+        ([row(one, None), row(other, 5)], [5]),
+        ([row(one, 6), row(other, None)], []),
+    ), start=1):  # fmt: skip
+        write(sink, table, *rows, batch=batch)
+        assert postgres.rows(f"{name}.t", "n") == [(number,) for number in left], rows
+
+
+def test_a_table_of_its_key_alone(postgres: Database, sink: PostgresSink, name: str) -> None:
+    table = made(sink, name, schema("id INT"))
+    for batch in (1, 2):
+        write(sink, table, ('{"id":1}', '{"id":1}'), batch=batch)
+    assert postgres.rows(f"{name}.t", "id") == [(1,)]
+
+
+# -- types that widen --------------------------------------------------------------------------------------------------
+
+
+def _merges() -> list[tuple[str, str]]:
+    """Pairs of types of which rows had the first one, and then the second one."""
+    return [(one, two) for one, two in itertools.product(VALUES, VALUES) if _merged(one, two) != types.parse(one)]
+
+
+def _merged(one: str, two: str) -> DataType:
+    return types.merge(types.parse(one), types.parse(two))
+
+
+@pytest.mark.parametrize("first", list(VALUES))
+def test_every_type_widens_as_schemas_do(postgres: Database, sink: PostgresSink, name: str, first: str) -> None:
+    """Each other type makes a column wider, and the values that are there stay what they are."""
+    coordinator = owned(sink)
+    for at, (_, second) in enumerate(pair for pair in _merges() if pair[0] == first):
+        table, wide = (name, f"t{at}"), _merged(first, second)
+        narrow = schema("id INT", f"c {first}")
+        coordinator.declare({table: narrow})
+        rows = [(f'{{"id":{i}}}', f'{{"id":{i},"c":{text}}}') for i, text in enumerate(VALUES[first])]
+        write(sink, table_of(table, narrow, "public"), *rows, batch=2 * at + 1)
+        before = [text for _, text in postgres.rows(f"{name}.t{at}", "id, c::text")]
+        widened = TableSchema((narrow.columns[0], Column("c", wide)), ("id",))
+        if (first, type_of(wide)) == ("BIGINT", "double precision"):
+            with pytest.raises(SchemaChangeRefused, match="holds values that double precision does not"):
+                coordinator.declare({table: widened})
+            continue
+        for _ in range(2):
+            coordinator.declare({table: widened})
+        there = dict(postgres.ask(
+            "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = %s::regclass"
+            " AND attnum > 0", f"{name}.t{at}",
+        ))  # fmt: skip
+        assert holds(there["c"], type_of(wide) or ""), (first, second)
+        after = [text for _, text in postgres.rows(f"{name}.t{at}", "id, c::text")]
+        if wide == types.STRING and first == "BYTES":
+            assert after == ["AP8=", ""]
+        elif wide == types.STRING:
+            assert after == before
+        (count,) = postgres.rows(f"{name}.t{at}", "count(c)")[0]
+        assert count == len(rows), (first, second)
+
+
+@pytest.mark.parametrize(("known", "wanted", "expected"), [
+    ("bigint", "integer", True), ("integer", "bigint", False), ("numeric", "numeric(38,10)", True),
+    ("numeric(10,2)", "integer", False), ("numeric(12,2)", "integer", True), ("numeric(5,2)", "numeric(5,3)", False),
+    ("numeric(6,3)", "numeric(5,2)", True), ("text", "integer", True), ("character varying(5)", "integer", False),
+    ("text", "bytea", False), ("json", "jsonb", True), ("double precision", "real", True),
+    ("double precision", "bigint", False), ("time(6) without time zone", "time(3) without time zone", True),
+    ("time(3) without time zone", "time(6) without time zone", False), ("uuid", "text", False),
+    ("timestamp without time zone", "date", True), ("timestamp with time zone", "date", False),
+])  # fmt: skip
+def test_which_columns_take_which_values(known: str, wanted: str, *, expected: bool) -> None:
+    assert holds(known, wanted) is expected
+
+
+# -- tables that are there ---------------------------------------------------------------------------------------------
+
+
+def test_a_table_of_the_users_is_used_as_it_is(postgres: Database, sink: PostgresSink, name: str) -> None:
+    postgres.ask(
+        f"CREATE SCHEMA {name}; CREATE TABLE {name}.t (own text DEFAULT 'x', id bigint, n text, gone int);"
+        f"ALTER TABLE {name}.t DROP COLUMN gone; CREATE UNIQUE INDEX ON {name}.t (id) INCLUDE (n)"
+    )
+    table = made(sink, name, schema("id INT", "n INT", "m DATE"))
+    write(sink, table, ('{"id":1}', '{"id":1,"n":5,"m":null}'))
+    assert postgres.rows(f"{name}.t", "own, id, n, m") == [("x", 1, "5", None)]
+
+
+@pytest.mark.parametrize(("table", "why"), [
+    ("(id int, n int)", "no unique index of (id)"),
+    ("(id int UNIQUE DEFERRABLE, n int)", "no unique index of (id)"),
+    ("(id int, n int, UNIQUE (id, n))", "there: (id, n)"),
+    ("(id int PRIMARY KEY, n uuid)", "'n' is uuid"),
+    ("(id int PRIMARY KEY, n boolean)", "'n' is boolean"),
+])  # fmt: skip
+def test_a_table_that_cannot_take_the_rows_is_refused(
+    postgres: Database, sink: PostgresSink, name: str, table: str, why: str
+) -> None:
+    postgres.ask(f"CREATE SCHEMA {name}; CREATE TABLE {name}.t {table}")
+    with pytest.raises(SchemaChangeRefused) as refused:
+        made(sink, name, schema("id INT", "n INT"))
+    assert why in refused.value.message
+
+
+def test_two_tables_of_one_place_are_refused(sink: PostgresSink, name: str) -> None:
+    coordinator = owned(sink)
+    with pytest.raises(SchemaChangeRefused, match="would be one table there"):
+        coordinator.declare({("a", name, "t"): schema("id INT"), ("b", name, "t"): schema("id INT")})
+
+
+# -- names -------------------------------------------------------------------------------------------------------------
+
+HOSTILE = [
+    '"', "'", '"; DROP TABLE x; --', "%s", "%(id)s", "{}", "{0}", "a b", "\\", "\n", "\t", "é", "表", "😀", "select",
+    "ID", "1", ".", "a.b", "$1", ":x", "x" * 63, "é" * 31, "pg_catalog.pg_class", "--", "/*", ";", "\x01", "\x7f",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_names_are_names(postgres: Database, sink: PostgresSink, name: str, text: str) -> None:
+    column = TableSchema((Column("id", types.INT, nullable=False), Column(text, types.BYTES)), ("id",))
+    keyed = TableSchema((Column(text, types.INT, nullable=False),), (text,))
+    coordinator = owned(sink)
+    coordinator.declare({(name, "t"): column, (name, text): keyed})
+    said = msgspec.json.encode(text).decode()
+    write(sink, table_of((name, "t"), column, "public"), ('{"id":1}', f'{{"id":1,{said}:"AP8="}}'))
+    write(sink, table_of((name, text), keyed, "public"), (f"{{{said}:7}}", f"{{{said}:7}}"), batch=2)
+    found = postgres.ask(
+        "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = %s ORDER BY 1, 2", name
+    )
+    assert sorted(found) == sorted([("t", "id"), ("t", text), (text, text)])
+    (content,) = postgres.ask(psycopg.sql.SQL("SELECT {} FROM {}").format(
+        psycopg.sql.Identifier(text), psycopg.sql.Identifier(name, "t")
+    ))  # fmt: skip
+    assert content == (b"\x00\xff",)
+
+
+@pytest.mark.parametrize("text", ["", "\0", "x" * 64, "é" * 32, "\ud800", "ctid", "xmin"])
+def test_names_that_cannot_be_are_rejects(text: str) -> None:
+    with pytest.raises(RowError) as refused:
+        table_of(("s", "t"), TableSchema((Column(text, types.INT),), ()), "public")
+    assert refused.value.code == "bad-name"
+
+
+def test_a_table_that_is_there_needs_no_change(postgres: Database, sink: PostgresSink, name: str) -> None:
+    table = made(sink, name, schema("id INT", "n STRING"))
+    with postgres.connection() as connection:
+        assert list(changes(table, look_up(connection, table))) == []
