@@ -46,9 +46,12 @@ cdef class TransformInput:
     cdef bint always_before
     cdef Text *constants      # a text of NULL: the slot has none
     cdef int slots
+    cdef int *unfed           # slots that are neither of `inputs` nor `event`
+    cdef int unfed_count
     cdef uint64_t checked     # the number of those rows whose slots are known to be the same
     cdef object spec          # owns the constants
 
+    cdef int find_unfed(self) except -1
     cdef int fits(self, TransformRows rows) except -1
     cdef bint check_old(self, Workspace *ws, Table table, const Change *change, Fed *fed) noexcept nogil
     cdef bint check_key(self, Workspace *ws, Table table, const Change *change, const Row *row) noexcept nogil

@@ -3,7 +3,7 @@
 
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.ref cimport PyObject
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t
 from libc.string cimport memcmp, strlen
 
 from ingest.native.codes cimport (
@@ -15,7 +15,8 @@ from ingest.native.rows cimport check_row, has_key_columns, is_compact, lacks_va
 from ingest.native.scan cimport HAS_ESCAPES, JSON_NULL, JSON_STRING, MAX_FIELDS, Field, Row, Text, int_of
 from ingest.native.table cimport TableColumn, Table, places_of
 from ingest.native.transform_rows cimport (
-    AT_KEY, AT_SENT, AT_TEXT, SLOTS, TransformRows, put_meta, put_null, put_text, put_value,
+    AT_KEY, AT_SENT, AT_TEXT, SLOTS, TransformRows, put_double, put_long, put_meta, put_null, put_small, put_text,
+    put_truth,
 )
 from ingest.native.workspace cimport Workspace
 
@@ -66,20 +67,16 @@ cdef int put_slot(TransformRows rows, int column, Py_ssize_t at, const Field *fi
     cdef const char *text = field.text
     cdef char *end
     cdef double number
-    cdef int64_t whole
-    cdef uint8_t truth
     if field.kind == JSON_NULL:
         put_null(rows, column, at)
     elif kind == b'b':
-        truth = text[0] == b't'
-        put_value(rows, column, at, &truth)
+        put_truth(rows, column, at, text[0] == b't')
     elif kind == b'd':
         number = PyOS_string_to_double(text, &end, NULL)
-        put_value(rows, column, at, &number)
+        put_double(rows, column, at, number)
         return end == text + field.size
     elif kind == b'l':
-        whole = int_of(field)  # it fits: that was checked
-        put_value(rows, column, at, &whole)
+        put_long(rows, column, at, int_of(field))  # it fits: that was checked
     elif field.kind != JSON_STRING:
         put_text(rows, column, at, text, field.size)
     elif field.flags & HAS_ESCAPES:
@@ -116,6 +113,7 @@ cdef class TransformInput:
         read_slots(table, spec.before, self.slots, &self.before)
         self.decisive = places_of(spec.decisive, table.own)
         self.decisive_count = <int> len(spec.decisive)
+        self.find_unfed()
         moving = places_of(spec.key, table.own)
         for i in range(<int> len(spec.key)):
             table.columns[moving[i]].moves = True
@@ -126,6 +124,16 @@ cdef class TransformInput:
         PyMem_Free(self.inputs.slots)
         PyMem_Free(self.before.slots)
         PyMem_Free(self.decisive)
+        PyMem_Free(self.unfed)
+
+    cdef int find_unfed(self) except -1:
+        """Find the slots that no image fills in all rows: they have their constant, or null."""
+        cdef int i
+        fed = {self.inputs.slots[i].slot for i in range(self.inputs.count)}
+        unfed = tuple(i for i in range(self.slots) if i not in fed and i != self.event)
+        self.unfed = places_of(unfed, self.slots)
+        self.unfed_count = <int> len(unfed)
+        return 0
 
     cdef int fits(self, TransformRows rows) except -1:
         """See that rows have the slots that values go in: as many, of these kinds. Raises ValueError."""
@@ -255,24 +263,25 @@ cdef class TransformInput:
         Returns 1, or 0 for a fallback. There is room.
         """
         cdef Py_ssize_t at = rows.sent + next
-        cdef const TableColumn *column
+        cdef const Text *constant
+        cdef const Field *field
         cdef const Slot *slot
         cdef int i
         put_meta(rows, rows.count + next, self.transform, -1, rows.offset, what)
         put_text(rows, AT_TEXT, rows.count + next, row.text, <size_t> row.size)
         put_null(rows, AT_KEY, rows.count + next)
-        put_value(rows, AT_SENT, at, &self.transform)
-        for i in range(self.slots):
-            if self.constants[i].text == NULL:
-                put_null(rows, SLOTS + i, at)
+        put_small(rows, AT_SENT, at, self.transform)
+        for i in range(self.unfed_count):
+            constant = &self.constants[self.unfed[i]]
+            if constant.text == NULL:
+                put_null(rows, SLOTS + self.unfed[i], at)
             else:
-                put_text(rows, SLOTS + i, at, self.constants[i].text, self.constants[i].size)
+                put_text(rows, SLOTS + self.unfed[i], at, constant.text, constant.size)
         for i in range(self.inputs.count):
             slot = &self.inputs.slots[i]
-            column = &table.columns[slot.column]
-            if column.seen != table.row:
-                continue
-            if not put_slot(rows, SLOTS + slot.slot, at, &row.fields[column.at], slot.kind):
+            # The image has all columns: it has as many as the table, and each of them once
+            field = &row.fields[table.columns[slot.column].at]
+            if not put_slot(rows, SLOTS + slot.slot, at, field, slot.kind):
                 return 0
         if self.event >= 0:
             put_text(rows, SLOTS + self.event, at, event, strlen(event))

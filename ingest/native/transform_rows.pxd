@@ -43,7 +43,37 @@ cdef class TransformRows:
 
 cdef int put_text(TransformRows rows, int column, Py_ssize_t row, const char *text, size_t size) except -1
 cdef void put_null(TransformRows rows, int column, Py_ssize_t row) noexcept nogil
-cdef void put_value(TransformRows rows, int column, Py_ssize_t row, const void *value) noexcept nogil
-cdef void put_meta(
+
+
+cdef inline void put_small(TransformRows rows, int column, Py_ssize_t row, int32_t value) noexcept nogil:
+    cdef RowColumn *col = &rows.cols[column]
+    (<int32_t *> col.data)[row] = value
+    col.valid[row] = True
+
+
+cdef inline void put_long(TransformRows rows, int column, Py_ssize_t row, int64_t value) noexcept nogil:
+    cdef RowColumn *col = &rows.cols[column]
+    (<int64_t *> col.data)[row] = value
+    col.valid[row] = True
+
+
+cdef inline void put_double(TransformRows rows, int column, Py_ssize_t row, double value) noexcept nogil:
+    cdef RowColumn *col = &rows.cols[column]
+    (<double *> col.data)[row] = value
+    col.valid[row] = True
+
+
+cdef inline void put_truth(TransformRows rows, int column, Py_ssize_t row, bint value) noexcept nogil:
+    cdef RowColumn *col = &rows.cols[column]
+    col.data[row] = value
+    col.valid[row] = True
+
+
+cdef inline void put_meta(
     TransformRows rows, Py_ssize_t row, int32_t transform, int32_t target, int64_t offset, int32_t what
-) noexcept nogil
+) noexcept nogil:
+    """Put what every row has, beside its text and its key."""
+    put_small(rows, AT_TRANSFORM, row, transform)
+    put_small(rows, AT_TARGET, row, target)
+    put_long(rows, AT_OFFSET, row, offset)
+    put_small(rows, AT_WHAT, row, what)

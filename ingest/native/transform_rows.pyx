@@ -52,31 +52,12 @@ cdef void put_null(TransformRows rows, int column, Py_ssize_t row) noexcept nogi
     col.valid[row] = False
 
 
-cdef void put_value(TransformRows rows, int column, Py_ssize_t row, const void *value) noexcept nogil:
-    cdef RowColumn *col = &rows.cols[column]
-    memcpy(col.data + <size_t> row * width_of(col.kind), value, width_of(col.kind))
-    col.valid[row] = True
-
-
-cdef void put_meta(
-    TransformRows rows, Py_ssize_t row, int32_t transform, int32_t target, int64_t offset, int32_t what
-) noexcept nogil:
-    """Put what every row has, beside its text and its key."""
-    put_value(rows, AT_TRANSFORM, row, &transform)
-    put_value(rows, AT_TARGET, row, &target)
-    put_value(rows, AT_OFFSET, row, &offset)
-    put_value(rows, AT_WHAT, row, &what)
-
-
 cdef int put_object(TransformRows rows, int column, Py_ssize_t row, value) except -1:
     """Put a value of Python's; raises TypeError or OverflowError."""
     cdef char kind = rows.cols[column].kind
     cdef Py_ssize_t size
     cdef const char *text
-    cdef double number
     cdef int64_t whole
-    cdef int32_t small
-    cdef uint8_t truth
     if value is None:
         put_null(rows, column, row)
     elif kind == b's':
@@ -85,20 +66,17 @@ cdef int put_object(TransformRows rows, int column, Py_ssize_t row, value) excep
         text = PyUnicode_AsUTF8AndSize(value, &size)
         return put_text(rows, column, row, text, <size_t> size)
     elif kind == b'd':
-        number = value
-        put_value(rows, column, row, &number)
+        put_double(rows, column, row, value)
     elif kind == b'b':
-        truth = value is True
-        put_value(rows, column, row, &truth)
+        put_truth(rows, column, row, value is True)
     else:
         whole = PyLong_AsLongLong(value)
         if kind == b'l':
-            put_value(rows, column, row, &whole)
+            put_long(rows, column, row, whole)
             return 0
         if not INT32_MIN <= whole <= INT32_MAX:
             raise OverflowError("more than 32 bits")
-        small = <int32_t> whole
-        put_value(rows, column, row, &small)
+        put_small(rows, column, row, <int32_t> whole)
     return 0
 
 
@@ -233,7 +211,7 @@ cdef class TransformRows:
             put_object(self, c, self.count, meta[c])
         transform = (<int32_t *> self.cols[AT_TRANSFORM].data)[self.count]
         if transform >= 0:
-            put_value(self, AT_SENT, self.sent, &transform)
+            put_small(self, AT_SENT, self.sent, transform)
             for c in range(SLOTS, self.columns):
                 put_object(self, c, self.sent, values[c - SLOTS] if values else None)
             self.sent += 1
@@ -248,7 +226,7 @@ cdef class TransformRows:
             raise ValueError("a mark is no transform")
         self.make_room(count)
         for _ in range(count):
-            put_value(self, AT_SENT, self.sent, &transform)
+            put_small(self, AT_SENT, self.sent, transform)
             for c in range(SLOTS, self.columns):
                 put_null(self, c, self.sent)
             self.sent += 1
