@@ -115,7 +115,7 @@ class ResultMerger:
         """Return what `results_spec` (`native/specs.py`) makes a document of, so that native code does the same."""
         made = {output.name for output in self.transform.outputs}
         kinds = "".join(
-            "c" if o.copy_of else o.slot[0] if o.slot[0] in "lb" else "t" if write is msgspec.json.encode else "x"
+            "c" if o.copy_of else o.slot[0] if o.slot[0] in "lbd" else "t" if write is msgspec.json.encode else "x"
             for o, _, write, _ in self._writers
         )
         return (

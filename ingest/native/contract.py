@@ -116,9 +116,10 @@ class ResultSpec(msgspec.Struct, frozen=True):
     place: int
     """The number of the result, among those that come back."""
     kind: str
-    """`l` integer, `b` truth value, `t` text, `x` what `write` makes, `c` a copy of the column that `write` names."""
+    """`l` integer, `b` truth value, `d` double, `t` text, `x` what `write` makes, `c` a copy of the column that `write`
+    names."""
     write: Callable[[Any], bytes] | bytes
-    """Makes JSON of a value, as it does of texts that are not plain."""
+    """Makes JSON of a value, as it does of texts that are not plain and of doubles of many digits."""
 
 
 class ResultsSpec(msgspec.Struct, frozen=True):

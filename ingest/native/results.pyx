@@ -11,7 +11,7 @@ from libc.string cimport memcpy
 from ingest.native.arrow cimport ArrowColumn, double_at, is_null, long_at, text_at, truth_at
 from ingest.native.records cimport EncodedBatch, keep, reserve
 from ingest.native.scan cimport (
-    JSON_NULL, MAX_FIELDS, Field, Row, Text, is_named, put_int, scan_row, scan_value,
+    JSON_NULL, MAX_FIELDS, MAX_NUMBER, Field, Row, Text, is_named, put_int, put_short_double, scan_row, scan_value,
 )
 from ingest.native.table cimport text_of_bytes
 from ingest.native.workspace cimport Room, Workspace, room_for
@@ -68,18 +68,27 @@ cdef bint put_text(Room *room, size_t *size, const ArrowColumn *column, Py_ssize
     return put_written(room, size, value, writer)
 
 
+cdef bint put_double(Room *room, size_t *size, double value, writer) except -1:
+    cdef char number[MAX_NUMBER]
+    cdef char *end = put_short_double(number, value)
+    if end == NULL:
+        return put_written(room, size, value, writer)
+    put(room, size, number, <size_t> (end - number))
+    return True
+
+
 cdef bint put_result(Room *room, size_t *size, const ArrowColumn *column, Py_ssize_t at, char kind, writer) except -1:
     """Put a result as JSON behind others; False for a fallback."""
-    cdef char number[24]
+    cdef char number[MAX_NUMBER]
     if is_null(column, at):
         put(room, size, b"null", 4)
         return True
     if column.kind == b's':
         return put_text(room, size, column, at, kind, writer)
-    if column.kind == b'd':
-        return put_written(room, size, double_at(column, at), writer)
     if column.kind != kind:
         return False
+    if kind == b'd':
+        return put_double(room, size, double_at(column, at), writer)
     if kind == b'b':
         if truth_at(column, at):
             put(room, size, b"true", 4)
@@ -203,7 +212,7 @@ cdef class ResultRows:
     def add_result(self, spec):
         cdef Result *result = &self.results[self.count]
         text_of_bytes(spec.name, &result.name)
-        if not 0 <= spec.place < INT_MAX or spec.kind not in ("l", "b", "t", "x", "c"):
+        if not 0 <= spec.place < INT_MAX or spec.kind not in ("l", "b", "d", "t", "x", "c"):
             raise ValueError("a result of no such place or kind")
         result.place, result.kind = spec.place, ord(spec.kind)
         if result.kind == b'c':

@@ -59,6 +59,7 @@ cdef extern from "values.h" nogil:
     enum:
         MAX_MADE
         MAX_ESCAPE
+        MAX_NUMBER
 
     bint is_number(const Field *field)
     bint fits_int(const Field *field, int64_t bits)
@@ -75,6 +76,7 @@ cdef extern from "values.h" nogil:
     char *put_time(char *to, uint64_t micros)
     char *put_timestamp(char *to, int64_t micros, char separator)
     char *put_int(char *to, int64_t value)
+    char *put_short_double(char *to, double value)
     char *put_base64(char *to, const char *from_, size_t size)
     size_t BASE64_SIZE(size_t size)
     char *put_json_text(char *to, const char *p, uint32_t size)
@@ -82,6 +84,7 @@ cdef extern from "values.h" nogil:
     char *put_quoted_text(char *to, const char *p, size_t size)
     char *put_unscaled(char *to, const uint8_t *bytes, size_t count, int64_t precision, int64_t scale)
     int64_t int_of(const Field *field)
+    bint read_short_double(const Field *field, double *value)
     bint key_text(const Field *field, Text *text)
     bint read_unquoted(Field *field)
     bint read_trimmed_number(Field *field)

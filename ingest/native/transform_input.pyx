@@ -12,7 +12,9 @@ from ingest.native.codes cimport (
 from ingest.native.change_images cimport begins_with
 from ingest.native.messages cimport Change
 from ingest.native.rows cimport check_row, has_key_columns, is_compact, lacks_values, scan_message_key
-from ingest.native.scan cimport HAS_ESCAPES, JSON_NULL, JSON_STRING, MAX_FIELDS, Field, Row, Text, int_of
+from ingest.native.scan cimport (
+    HAS_ESCAPES, JSON_NULL, JSON_STRING, MAX_FIELDS, Field, Row, Text, int_of, read_short_double,
+)
 from ingest.native.table cimport TableColumn, Table, places_of
 from ingest.native.transform_rows cimport (
     AT_KEY, AT_SENT, AT_TEXT, SLOTS, TransformRows, put_double, put_long, put_meta, put_null, put_small, put_text,
@@ -72,9 +74,11 @@ cdef int put_slot(TransformRows rows, int column, Py_ssize_t at, const Field *fi
     elif kind == b'b':
         put_truth(rows, column, at, text[0] == b't')
     elif kind == b'd':
-        number = PyOS_string_to_double(text, &end, NULL)
+        if not read_short_double(field, &number):
+            number = PyOS_string_to_double(text, &end, NULL)
+            if end != text + field.size:
+                return 0
         put_double(rows, column, at, number)
-        return end == text + field.size
     elif kind == b'l':
         put_long(rows, column, at, int_of(field))  # it fits: that was checked
     elif field.kind != JSON_STRING:

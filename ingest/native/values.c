@@ -2,6 +2,8 @@
 
 #include "values.h"
 
+#include <math.h>
+
 /* -- Numbers ------------------------------------------------------------------------------------------------------- */
 
 /* Return whether an integer has so many bits at most. -0 is 0, and not written so. */
@@ -62,6 +64,33 @@ int64_t int_of(const Field *field)
     for (uint32_t i = minus; i < field->size; i++)
         value = value * 10 + (uint64_t)(field->text[i] - '0');
     return minus ? (int64_t)(0 - value) : (int64_t)value;
+}
+
+/* Read a number of few digits; false for any other, and for what has an exponent.
+
+   Ten to the power of few digits, and a whole number of few digits, are doubles: so what one is by the other is rounded
+   once, as it is to be. */
+bool read_short_double(const Field *field, double *value)
+{
+    static const double TENS[] = {1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15};
+    const char *p = field->text, *end = p + field->size;
+    uint64_t digits = 0;
+    ptrdiff_t behind = 0;
+    bool minus = *p == '-';
+    p += minus;
+    if (end - p > 15)
+        return false;
+    for (; p < end; p++)
+        if (is_digit(*p))
+            digits = digits * 10 + (uint64_t)(*p - '0');
+        else if (*p == '.')
+            behind = end - p - 1;
+        else
+            return false;
+    *value = (double)digits / TENS[behind];
+    if (minus)
+        *value = -*value;
+    return true;
 }
 
 /* -- Texts --------------------------------------------------------------------------------------------------------- */
@@ -223,6 +252,30 @@ char *put_int(char *to, int64_t value)
     size_t size = (size_t)(digits + sizeof digits - p);
     memcpy(to, p, size);
     return to + size;
+}
+
+/* Write a number of few digits as its shortest text, and return where it ends; NULL for any other number.
+
+   Few are fifteen, four of them behind the point. There are not two texts of so few digits for one number: so one that
+   gives this number again is its shortest, but for zeros at its end. */
+char *put_short_double(char *to, double value)
+{
+    double size = fabs(value);
+    if (!(size < 1e11)) /* nor what is no number */
+        return NULL;
+    uint64_t scaled = (uint64_t)(size * 10000 + 0.5);
+    if ((double)scaled / 10000 != size)
+        return NULL;
+    uint64_t behind = scaled % 10000;
+    if (signbit(value))
+        *to++ = '-';
+    to = put_int(to, (int64_t)(scaled / 10000));
+    *to++ = '.';
+    do {
+        *to++ = (char)('0' + behind / 1000);
+        behind = behind % 1000 * 10;
+    } while (behind);
+    return to;
 }
 
 /* -- Bytes --------------------------------------------------------------------------------------------------------- */

@@ -19,6 +19,8 @@
 #define BASE64_SIZE(size) (((size) + 2) / 3 * 4 + 2)
 /* Most characters of a number in a key; the limit of zeros in model/keytext.py is no lower */
 #define MAX_KEY_NUMBER 40
+/* Most bytes of a number that `put_int` or `put_short_double` writes */
+#define MAX_NUMBER 24
 
 static inline bool is_number(const Field *field) { return field->kind == JSON_INT || field->kind == JSON_NUMBER; }
 
@@ -54,12 +56,14 @@ char *put_date(char *to, int64_t days);
 char *put_time(char *to, uint64_t micros);
 char *put_timestamp(char *to, int64_t micros, char separator);
 char *put_int(char *to, int64_t value);
+char *put_short_double(char *to, double value);
 char *put_base64(char *to, const char *from, size_t size);
 char *put_json_text(char *to, const char *p, uint32_t size);
 char *put_escaped(char *to, uint8_t byte);
 char *put_quoted_text(char *to, const char *p, size_t size);
 char *put_unscaled(char *to, const uint8_t *bytes, size_t count, int64_t precision, int64_t scale);
 int64_t int_of(const Field *field);
+bool read_short_double(const Field *field, double *value);
 
 bool key_text(const Field *field, Text *text);
 
