@@ -10,6 +10,7 @@ from libc.string cimport memcpy
 
 from ingest.native.arrow cimport ArrowColumn, double_at, is_null, long_at, text_at, truth_at
 from ingest.native.records cimport EncodedBatch, keep, reserve
+from ingest.native.rows cimport is_compact
 from ingest.native.scan cimport (
     JSON_NULL, MAX_FIELDS, MAX_NUMBER, Field, Row, Text, is_named, put_int, put_short_double, scan_row, scan_value,
 )
@@ -106,6 +107,8 @@ cdef struct Composition:      # a row that is being written
     Row *row
     char *to
     const char *end
+    const Row *source         # the row that fields are copied from
+    bint compact              # that has no white space between its values
 
 
 cdef bint add_field(Composition *made, const Field *name, const Field *value) noexcept nogil:
@@ -134,6 +137,40 @@ cdef bint add_field(Composition *made, const Field *name, const Field *value) no
     return True
 
 
+cdef bint copy_fields(Composition *made, int first, int end) noexcept nogil:
+    """Add some of the source's fields, from `first` on; False where there is no room for them."""
+    cdef Row *row = made.row
+    cdef const Row *source = made.source
+    cdef const char *start
+    cdef Py_ssize_t moved
+    cdef size_t size
+    cdef int f
+    if not made.compact:
+        for f in range(first, end):
+            if not add_field(made, &source.fields[f], &source.fields[f]):
+                return False
+        return True
+    if first == end:
+        return True
+    # Their text has no white space, so that all of it is copied at once
+    start = source.fields[first].name - 1
+    size = <size_t> (source.fields[end - 1].text + source.fields[end - 1].size - start)
+    if row.count + end - first > MAX_FIELDS or size + 2 > <size_t> (made.end - made.to):
+        return False
+    if row.count:
+        made.to[0] = b','
+        made.to += 1
+    memcpy(made.to, start, size)
+    moved = made.to - start
+    for f in range(first, end):
+        row.fields[row.count] = source.fields[f]
+        row.fields[row.count].name += moved
+        row.fields[row.count].text += moved
+        row.count += 1
+    made.to += size
+    return True
+
+
 cdef const Field *field_of(const Row *row, Text name, bint *twice) noexcept nogil:
     """Return the field of a name, or NULL. A name `twice` is a fallback: the last one counts."""
     cdef const Field *found = NULL
@@ -146,11 +183,12 @@ cdef const Field *field_of(const Row *row, Text name, bint *twice) noexcept nogi
     return found
 
 
-cdef bint compose_all(ResultRows of, Composition *made, const Row *row, const Field *values) noexcept nogil:
+cdef bint compose_all(ResultRows of, Composition *made, const Field *values) noexcept nogil:
     """Write all that a row has, with results in the place of columns, then those that are new."""
     cdef bint used[MAX_FIELDS]
+    cdef const Row *row = made.source
     cdef const Field *field
-    cdef int i, f
+    cdef int i, f, copied = 0
     for i in range(of.count):
         used[i] = False
     for f in range(row.count):
@@ -158,20 +196,19 @@ cdef bint compose_all(ResultRows of, Composition *made, const Row *row, const Fi
         for i in range(of.count):
             if is_named(field, values[i].name, values[i].name_size):
                 # A name twice: the last one counts, and that is for the reference
-                if used[i] or not add_field(made, field, &values[i]):
+                if used[i] or not copy_fields(made, copied, f) or not add_field(made, field, &values[i]):
                     return False
-                used[i] = True
+                used[i], copied = True, f + 1
                 break
-        else:
-            if not add_field(made, field, field):
-                return False
+    if not copy_fields(made, copied, row.count):
+        return False
     for i in range(of.count):
         if not used[i] and not add_field(made, &values[i], &values[i]):
             return False
     return True
 
 
-cdef bint compose_columns(ResultRows of, Composition *made, const Row *row, const Field *values) noexcept nogil:
+cdef bint compose_columns(ResultRows of, Composition *made, const Field *values) noexcept nogil:
     """Write the columns that a row shall have."""
     cdef const ResultColumn *column
     cdef const Field *found
@@ -179,7 +216,7 @@ cdef bint compose_columns(ResultRows of, Composition *made, const Row *row, cons
     cdef int c
     for c in range(of.column_count):
         column = &of.columns[c]
-        found = &values[column.place] if column.place >= 0 else field_of(row, column.name, &twice)
+        found = &values[column.place] if column.place >= 0 else field_of(made.source, column.name, &twice)
         if twice or (found != NULL and not add_field(made, found, found)):
             return False
     return True
@@ -307,10 +344,11 @@ cdef class ResultRows:
         to[0] = b'{'
         made.text, made.count = to, 0
         composed.row, composed.to, composed.end = made, to + 1, to + most
+        composed.source, composed.compact = &ws.composed, is_compact(&ws.composed)
         if self.column_count < 0:
-            if not compose_all(self, &composed, &ws.composed, values):
+            if not compose_all(self, &composed, values):
                 return False
-        elif not compose_columns(self, &composed, &ws.composed, values):
+        elif not compose_columns(self, &composed, values):
             return False
         composed.to[0] = b'}'
         made.size = composed.to + 1 - to
