@@ -186,7 +186,7 @@ class Results:
         first = len(columns) - len(results)
         self._transforms, *self._masks = columns[:first]
         self._values = columns[first:]
-        self.kinds = bytes(_KINDS[column.type] for column in self._values)
+        self.kinds = "".join(slot[0] for slot in results).encode()
         """The kinds of the results, for native code."""
         self._asked = 0
         self._lists: list[list[Any]] | None = None
@@ -254,7 +254,6 @@ def _check(batch: pa.RecordBatch, results: Sequence[str], *, has_errors: bool) -
 
 _FEW: Final = 64
 """So many rows are read by themselves before all are."""
-_KINDS: Final = {kind: ord(name) for name, kind in _SLOTS.items()}
 
 
 def _given(array: pa.Array) -> tuple[int, Any, Any, Any]:
