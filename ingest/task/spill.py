@@ -1,9 +1,10 @@
 """Data that goes from the first stage of a transform to the second one beside Spark: files on the disk that both have.
 
 Spark gets of a row what expressions need. All else (its text, records that are ready, what a chunk was) would only
-travel to Java and back, and both stages of a task run on one machine: so it waits there, a file for each chunk, in a
-folder of the attempt's own in Spark's scratch directory. A file is complete before the rows of its chunk go; it is read
-and removed when the first of them comes back. As many rows come back as went, in their order.
+travel to Java and back, and both stages of a task run on one machine: so it waits there, in files of some chunks each,
+in a folder of the attempt's own in Spark's scratch directory. A chunk is complete in its file before its rows go. It is
+read when the first of them comes back, and its file is removed with the last chunk in it. As many rows come back as
+went, in their order.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import pickle
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyspark import TaskContext
 
@@ -21,6 +22,8 @@ from ingest.errors import Unavailable
 from ingest.model.record import offset_of, origin
 
 if TYPE_CHECKING:
+    from io import BufferedReader, FileIO
+
     from ingest.kafka.admin import Split
     from ingest.model.change import Reject
     from ingest.model.record import Headers, Record
@@ -120,30 +123,41 @@ class Spilled:
     """The number of rows after them that only say that it ends."""
 
 
+FILE_BYTES: Final = 4 << 20
+"""The size at which a file has its last chunk. To make a file and to remove it costs more than to write a chunk."""
+
+
 class SpillStore:
-    """The files of one attempt at a task. Each stage counts them by itself."""
+    """The files of one attempt at a task. Each stage counts them by itself: one writes them, the other one reads."""
 
     def __init__(self, folder: Path) -> None:
         """Make the folder, if the other stage has not."""
         self._folder = folder
-        self._number = 0
+        self._number = 1
+        self._file: FileIO | BufferedReader | None = None
+        """The file with this number, once there is something to do with it."""
         folder.mkdir(mode=0o700, exist_ok=True)
 
     def put(self, spilled: Spilled) -> None:
-        """Write the next file; raises Unavailable if the disk does not take it."""
+        """Write the next chunk; raises Unavailable if the disk does not take it."""
+        left = memoryview(pickle.dumps(spilled, protocol=5))
         try:
-            with self._next().open("wb") as file:
-                pickle.dump(spilled, file, protocol=5)
+            file = self._file = self._file or self._path.open("wb", buffering=0)
+            while left:
+                left = left[file.write(left) :]
+            if file.tell() >= FILE_BYTES:
+                self._end_file()
         except OSError as exc:
             msg = f"rows on their way to transforms cannot wait in {self._folder}: {exc.strerror or exc}"
             raise Unavailable(msg, "make room there, or let spark.local.dir of --conf be elsewhere") from exc
 
     def take(self) -> Spilled:
-        """Return the content of the next file, and remove the file."""
-        path = self._next()
-        with path.open("rb") as file:
-            spilled: Spilled = pickle.load(file)  # noqa: S301  (made by the first stage)
-        path.unlink()
+        """Return the next chunk, and remove its file if that was the last one in it."""
+        file = self._file = self._file or self._path.open("rb")
+        spilled: Spilled = pickle.load(file)  # noqa: S301  (made by the first stage)
+        if file.tell() >= FILE_BYTES:
+            self._path.unlink()
+            self._end_file()
         return spilled
 
     def clear(self) -> None:
@@ -151,13 +165,25 @@ class SpillStore:
         for path in self._folder.iterdir():
             path.unlink(missing_ok=True)
 
+    def let_go(self) -> None:
+        """Close the file in hand."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
     def close(self) -> None:
         """Remove the folder with all files."""
+        self.let_go()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _next(self) -> Path:
-        self._number += 1
+    @property
+    def _path(self) -> Path:
         return self._folder / str(self._number)
+
+    def _end_file(self) -> None:
+        """Go on in the next file: both stages do so behind the same chunk."""
+        self.let_go()
+        self._number += 1
 
 
 def store_of_attempt() -> SpillStore:

@@ -180,14 +180,17 @@ class TransformWriteStage:
 def run_read_stage(task: Task, transforms: CompiledTransforms, store: SpillStore) -> Generator[pa.RecordBatch]:
     """Do the first half of a task; yields the rows for expressions. The second half is told of what fails."""
     result, watch = TaskResult.begun(task), Stopwatch()
-    with attempt(result):
-        yield from TransformReadStage(task, transforms, store, result, watch.started + task.seconds).batches()
-    watch.stop(result)
-    result.counts = {}  # what is written is counted where it is written
-    rows = rows_of(layout(transforms))
-    rows.mark(MARK)
-    retained, batch = rows.take()
-    store.put(Spilled(result, retained, sent=0, padding=1))
+    try:
+        with attempt(result):
+            yield from TransformReadStage(task, transforms, store, result, watch.started + task.seconds).batches()
+        watch.stop(result)
+        result.counts = {}  # what is written is counted where it is written
+        rows = rows_of(layout(transforms))
+        rows.mark(MARK)
+        retained, batch = rows.take()
+        store.put(Spilled(result, retained, sent=0, padding=1))
+    finally:
+        store.let_go()
     yield batch
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 from inmemory import pipeline
@@ -23,6 +23,7 @@ from ingest.testing.records import MemoryRecord
 from ingest.transform.rows import MARK, READY, ReferenceRows, RetainedRows, layout
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 SPLIT = ("topic", 0)
@@ -32,20 +33,28 @@ def change(table: str) -> Any:
     return ((table,), Kind.INSERT, None, None, None, None)
 
 
-def made(folder: Path) -> tuple[SpillStage, SpillStore, TaskResult, dict[Any, int]]:
+Made: TypeAlias = tuple[SpillStage, SpillStore, TaskResult, dict[Any, int]]
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Iterator[Made]:
+    """The stage, the store that the second one reads, the result, and the positions."""
     options = pipeline()
     setup = Setup("c", 1, "p", options.source, options.sink, None, options.source.inference(10), 10, options.rules)
     transforms = CompiledTransforms({}, ("s0",), ())
     result, positions = TaskResult(0, {SPLIT: 10}), {SPLIT: 10}
+    written, read = SpillStore(tmp_path), SpillStore(tmp_path)
     stage = SpillStage(
-        transforms, ReferenceRows(layout(transforms)), SpillStore(folder), RecordEncoders(setup),
+        transforms, ReferenceRows(layout(transforms)), written, RecordEncoders(setup),
         RejectLimit(1, result, IgnoredErrors()), "left-out", positions, result,
     )  # fmt: skip
-    return stage, SpillStore(folder), result, positions
+    yield stage, read, result, positions
+    written.let_go()
+    read.let_go()
 
 
-def test_a_chunk_is_left_to_the_second_stage_as_a_whole(tmp_path: Path) -> None:
-    stage, store, result, positions = made(tmp_path)
+def test_a_chunk_is_left_to_the_second_stage_as_a_whole(made: Made) -> None:
+    stage, store, result, positions = made
     records = [MemoryRecord(i, "topic", b"k", None if i == 5 else b"v", position=10 + i) for i in range(8)]
     chunk = ReadChunk(SPLIT, "topic", records[:6], 18, records[6:])
     manifest = stage.begin(SPLIT)
@@ -82,8 +91,8 @@ def test_a_chunk_is_left_to_the_second_stage_as_a_whole(tmp_path: Path) -> None:
     assert (spilled.sent, spilled.padding, result.rejected) == (1, 1, 1)
 
 
-def test_a_second_chunk_tells_of_new_targets_only(tmp_path: Path) -> None:
-    stage, store, _, _ = made(tmp_path)
+def test_a_second_chunk_tells_of_new_targets_only(made: Made) -> None:
+    stage, store, _, _ = made
     records = [MemoryRecord(i, "topic", b"k", b"v", position=10 + i) for i in range(2)]
     for i, to in enumerate(["there", "there", "elsewhere"]):
         manifest = stage.begin(SPLIT)
@@ -95,8 +104,8 @@ def test_a_second_chunk_tells_of_new_targets_only(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_a_reject_too_many_ends_the_first_stage(tmp_path: Path) -> None:
-    stage, _, result, _ = made(tmp_path)
+def test_a_reject_too_many_ends_the_first_stage(made: Made) -> None:
+    stage, _, result, _ = made
     record = MemoryRecord(0, "topic", b"k", b"v", position=10)
     reject = RecordReject(record, "conform", Reject("null-key", ""), passed=False)
     stage.add(stage.begin(SPLIT), EncodedPart([record], 0, 0, 10, rejects=[reject]))

@@ -11,6 +11,7 @@ import pytest
 from ingest.encode.compiled_transform import CompiledTransforms
 from ingest.errors import InternalError, Unavailable
 from ingest.model.reject import RowError
+from ingest.task import spill
 from ingest.task.spill import ChunkManifest, Spilled, SpillStore
 from ingest.task.spilling import WAITING, FlushPadding
 from ingest.transform.rows import (
@@ -109,7 +110,8 @@ def test_results_that_a_plan_gives_are_taken() -> None:
     assert Results(batch, ("s0", "d0", "l0", "b0"), has_errors=True).row(0) == (0, 0, ["x", 1.5, None, True])
 
 
-def test_files_are_found_in_their_order_and_are_gone_then(tmp_path: Path) -> None:
+def test_files_are_found_in_their_order_and_are_gone_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spill, "FILE_BYTES", 1)  # each chunk fills a file
     folder = tmp_path / "attempt"
     first, second = SpillStore(folder), SpillStore(folder)
     stayed, _ = filled(ReferenceRows).take()
@@ -124,12 +126,31 @@ def test_files_are_found_in_their_order_and_are_gone_then(tmp_path: Path) -> Non
     assert not folder.exists()
 
 
+def test_a_file_has_chunks_until_it_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "attempt"
+    first, second = SpillStore(folder), SpillStore(folder)
+    stayed, _ = filled(ReferenceRows).take()
+    first.put(Spilled(manifest(0), stayed, 2, 1))
+    monkeypatch.setattr(spill, "FILE_BYTES", 2 * (folder / "1").stat().st_size + 1)
+    assert second.take().content == manifest(0), "a chunk is there as soon as it is written"
+    for i in range(1, 5):
+        first.put(Spilled(manifest(i), stayed, 2, 1))
+    assert sorted(path.name for path in folder.iterdir()) == ["1", "2"]
+    assert [second.take().content for _ in range(2)] == [manifest(1), manifest(2)]
+    assert [path.name for path in folder.iterdir()] == ["2"], "a file that was read is gone"
+    first.let_go()
+    assert [second.take().content for _ in range(2)] == [manifest(3), manifest(4)]
+    second.close()
+    assert not folder.exists()
+
+
 def test_a_full_disk_is_an_error_that_says_where(tmp_path: Path) -> None:
     folder = tmp_path / "attempt"
     store = SpillStore(folder)
     (folder / "1").symlink_to("/dev/full")
     with pytest.raises(Unavailable, match="attempt: No space left on device"):
         store.put(Spilled(manifest(0), (0, []), 0, 1))
+    store.let_go()
 
 
 def test_what_waits_for_long_is_handed_on_by_rows_that_say_nothing() -> None:
