@@ -80,6 +80,13 @@ def test_what_comes_back_as_it_should_is_written() -> None:
     assert out == GOOD
 
 
+def test_what_no_result_changes_is_copied_without_white_space() -> None:
+    kept = but(KEPT, 4, texts(b'{ "id" : 1 ,"a":\t"x"}', b'{"a":"x","id":1}'))
+    out: list[Any] = []
+    assert drain(a_table_of_results(), out, kept=kept) == (2, 2, 0, {})
+    assert [value for _, _, value in out] == [b'{"id":1,"a":"new"}', b'{"a":"two","id":1}']
+
+
 def ends(*values: int) -> tuple[int, None, bytes, bytes]:
     return (0, None, array("i", values).tobytes(), b"newtwo")
 
