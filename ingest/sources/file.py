@@ -16,6 +16,7 @@ from pydantic import Field, field_validator
 
 from ingest.component.options import Labelled
 from ingest.errors import ConfigError, DataLoss, Unavailable
+from ingest.sources.envelopes import EnvelopeDecoder
 from ingest.sources.lines import FileReader, first_line, stem_of
 from ingest.sources.records import RecordOptions
 
@@ -45,7 +46,8 @@ class FileSource(Labelled, RecordOptions):
 
     envelope: bool = Field(False, alias="file.envelope")
     """Each line is `{"key":…,"value":…,"headers":{…},"timestamp":…,"topic":…}` and not a value alone. Keys and values
-    are JSON, or texts that hold the very bytes; all but `value` may be absent."""
+    are JSON, or texts that hold the very bytes; `key-base64` and `value-base64` in their place hold any bytes. All but
+    the value may be absent."""
 
     @field_validator("path")
     @classmethod
@@ -89,6 +91,8 @@ class FileSource(Labelled, RecordOptions):
 
     def decoder(self, split: Split, topic: str) -> Decoder:
         """Return a decoder for the lines of a file that are of one topic. Raise ConfigError, Unavailable."""
+        if self.envelope:
+            return EnvelopeDecoder(super().decoder(split, topic))
         if not self.has_header:
             return super().decoder(split, topic)
         name = split[0] if Path(split[0]).is_file() else self._file_of(topic)

@@ -11,10 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
-import msgspec
-
 from ingest.errors import Unavailable
-from ingest.model.jsontext import MALFORMED
+from ingest.sources.envelopes import BrokenLine, LineError, read_line
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -95,17 +93,6 @@ class FileChunk:
     messages: list[FileRecord]
 
 
-class _Line(msgspec.Struct):
-    key: msgspec.Raw = msgspec.Raw(b"null")
-    value: msgspec.Raw = msgspec.Raw(b"null")
-    headers: dict[str, str | None] = {}
-    timestamp: int | None = None
-    topic: str | None = None
-
-
-_line = msgspec.json.Decoder(_Line).decode
-
-
 class FileReader:
     """Reads ranges of lines. Remembers where lines begin, so that going on costs nothing."""
 
@@ -160,13 +147,10 @@ class FileReader:
         if not self._envelope:
             return FileRecord(line, stem, None, text)
         try:
-            found = _line(text)
-        except MALFORMED:
-            return FileRecord(line, stem, None, text)  # the format says what is wrong with it
-        headers: Headers = [(k, None if v is None else v.encode()) for k, v in found.headers.items()]
-        return FileRecord(
-            line, found.topic or stem, _content(found.key), _content(found.value), headers, found.timestamp
-        )
+            key, value, headers, timestamp, topic = read_line(text)
+        except LineError as exc:
+            return FileRecord(line, stem, None, BrokenLine.of(text, exc))
+        return FileRecord(line, topic or stem, key, value, headers, timestamp)
 
     def position(self, split: Split) -> int:
         """Return the next line that this file's range would give."""
@@ -178,16 +162,3 @@ class FileReader:
 
     def close(self) -> None:
         """Do nothing: nothing is held."""
-
-
-def _content(raw: msgspec.Raw) -> bytes | None:
-    """Return the bytes that a line stands for: null is none, a text is itself, other JSON its own text."""
-    text = bytes(raw)
-    if text == b"null":
-        return None
-    if text[:1] != b'"':
-        return text
-    try:
-        return msgspec.json.decode(text, type=str).encode()
-    except MALFORMED:
-        return text
