@@ -12,10 +12,11 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
-from ingest.component.options import Labelled
+from ingest.component.options import Labelled, OptionErrors
 from ingest.errors import ConfigError, DataLoss, Unavailable
+from ingest.formats import FORMATS, has_schemas
 from ingest.sources.envelopes import EnvelopeDecoder
 from ingest.sources.lines import FileReader, first_line, stem_of
 from ingest.sources.records import RecordOptions
@@ -47,7 +48,7 @@ class FileSource(Labelled, RecordOptions):
     envelope: bool = Field(False, alias="file.envelope")
     """Each line is `{"key":…,"value":…,"headers":{…},"timestamp":…,"topic":…}` and not a value alone. Keys and values
     are JSON, or texts that hold the very bytes; `key-base64` and `value-base64` in their place hold any bytes. All but
-    the value may be absent."""
+    the value may be absent. `key.format`, and values in Avro and Protocol Buffers, need it."""
 
     @field_validator("path")
     @classmethod
@@ -56,6 +57,22 @@ class FileSource(Labelled, RecordOptions):
             msg = "not a path"
             raise ValueError(msg)
         return value
+
+    @model_validator(mode="after")
+    def _check_envelope(self) -> FileSource:
+        """Refuse what lines of values alone cannot hold."""
+        if self.envelope:
+            return self
+        problems = []
+        if has_schemas(FORMATS.find(self.value_format)):
+            text = f"value.format: {self.value_format} needs file.envelope: true, where values are value-base64"
+            problems.append(("value.format", f"{text}: its bytes may hold the end of a line"))
+        if self.key_format is not None:
+            text = "key.format needs file.envelope: true: lines that are values alone have no keys"
+            problems.append(("key.format", text))
+        if problems:
+            raise OptionErrors(*problems)
+        return self
 
     @property
     def wanted(self) -> None:
