@@ -15,21 +15,20 @@ from ingest.component.metadata_list import metadata_names
 from ingest.component.options import OptionErrors, Synonym
 from ingest.encode.record_metadata import WRITABLE, RecordMetadata
 from ingest.errors import ConfigError
-from ingest.formats import FORMATS, has_schemas
-from ingest.formats.written import RowPlace, Upserts
+from ingest.formats import FORMATS
 from ingest.kafka.connection import KafkaConnection
 from ingest.kafka.properties import CREATE, FALSE
 from ingest.model.record import METADATA
 from ingest.model.reject import RowError
 from ingest.model.table import TableId, show
-from ingest.sinks.sink import SinkOptions
+from ingest.sinks.typed import TypedSinkOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ingest.component.files import Files
     from ingest.formats.template import Segments
-    from ingest.formats.written import ChangeBytes, RowBytes, WrittenFormat
+    from ingest.formats.written import RowBytes, WrittenFormat
     from ingest.kafka.transactions import TransactionalWriter
     from ingest.kafka.writer import KafkaWriter
     from ingest.model.schema import Column, TableSchema
@@ -82,7 +81,7 @@ Headers = Annotated[
 ]
 
 
-class TopicsOptions(KafkaConnection, SinkOptions):
+class TopicsOptions(KafkaConnection, TypedSinkOptions):
     """Options that sinks in Kafka share."""
 
     scope: ClassVar[Literal["C", "P"]] = "P"
@@ -130,11 +129,7 @@ class TopicsOptions(KafkaConnection, SinkOptions):
     replication: int | None = Field(None, alias="sink.topic.replication-factor", ge=1, le=100)
     """Replicas of created topics; the broker's default where absent."""
 
-    format: Any = Field(None, alias="*format", exclude=True)
-    """Filled in from the options that start with the format's name."""
-
     _key_options: Any = PrivateAttr(None)
-    _asks: bool = PrivateAttr(default=True)
 
     @field_validator("metadata")
     @classmethod
@@ -164,10 +159,6 @@ class TopicsOptions(KafkaConnection, SinkOptions):
         if problems:
             raise OptionErrors(*problems)
         return self
-
-    def with_format(self, chosen: Any) -> tuple[Self, list[tuple[str, str]]]:  # noqa: ANN401  (an options model)
-        """Return these options with those of the values' format, and nothing that is wrong between them."""
-        return self.model_copy(update={"format": chosen}), []
 
     def with_key_format(self, chosen: Any) -> Self:  # noqa: ANN401  (an options model)
         """Return these options with those of the keys' format."""
@@ -199,24 +190,10 @@ class TopicsOptions(KafkaConnection, SinkOptions):
         made: Segments = options.key_of(table, {column: types[column] for column in columns}, first)
         return made
 
-    def unregistered(self) -> Self:
-        """Return these options for rows that are written nowhere: no schema registry is asked."""
-        made = self.model_copy()
-        made._asks = False  # noqa: SLF001  (an attribute of the same class)
-        return made
-
-    def _place(self, part: str, table: TableId) -> RowPlace:
-        return RowPlace(self.topic_of(table), part, table, self._asks)
-
     @property
     def chosen_formats(self) -> tuple[Any, ...]:
         """The options of the formats of values and, where they have any, of keys."""
         return (self.format, self._key_options)
-
-    @property
-    def declares(self) -> bool:
-        """True if the format of keys or values has a schema for each table."""
-        return has_schemas(self.format) or has_schemas(self._key_options)
 
     def typed_key(self, table: TableId, columns: Mapping[str, Column]) -> RowBytes | None:
         """Return the function that makes keys of a format with schemas; None for another format.
@@ -227,18 +204,6 @@ class TopicsOptions(KafkaConnection, SinkOptions):
             return None
         chosen: WrittenFormat = self._key_options
         return chosen.row_writer(self._place("key", table), columns)
-
-    def typed_value(self, table: TableId, columns: Mapping[str, Column]) -> Upserts | ChangeBytes | None:
-        """Return the function that makes values of a format with schemas; None for another format. Raise RowError."""
-        place = self._place("value", table)
-        if hasattr(self.format, "change_writer"):
-            made: ChangeBytes = self.format.change_writer(place, columns)
-            return made
-        return Upserts(self.format.row_writer(place, columns)) if hasattr(self.format, "row_writer") else None
-
-    def typed(self, _table: TableId, _schema: TableSchema) -> tuple[RowBytes | None, Upserts | ChangeBytes | None]:
-        """Return what makes keys and values of a sink table, where their formats have schemas. Raise RowError."""
-        return None, None
 
     @property
     def metadata_names(self) -> tuple[str, ...]:

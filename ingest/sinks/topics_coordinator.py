@@ -7,7 +7,7 @@ docs/spec/sinks.md and docs/spec/delivery.md.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 from ingest.errors import CheckpointError, DataLoss, TopicMissing
 from ingest.kafka import progress
@@ -15,43 +15,34 @@ from ingest.kafka.admin import Cluster
 from ingest.kafka.ownership import Ownership
 from ingest.kafka.writer import KafkaWriter
 from ingest.model.reject import RowError
-from ingest.model.table import show
-from ingest.sinks.sink import PlainSinkCoordinator
+from ingest.sinks.typed import TypedSinkCoordinator
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
-    from ingest.formats.written import ChangeBytes, RowBytes, Upserts
     from ingest.kafka.admin import Split
     from ingest.model.commit import ResumePoint
-    from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.sinks.topics import TopicsOptions
-
-    TypedWriters: TypeAlias = tuple[RowBytes | None, Upserts | ChangeBytes | None]
-    """Functions that make the keys and the values of a table, where their formats have schemas."""
 
 CONNECT_S: Final = 15.0
 _RETENTION_MIN: Final = 10_080
 """The time that brokers keep committed offsets where they do not say so, in minutes."""
 
 
-class TopicsCoordinator(PlainSinkCoordinator):
+class TopicsCoordinator(TypedSinkCoordinator["TopicsOptions"]):
     """The driver's side of the sink. Raises IngestError only."""
 
     def __init__(self, options: TopicsOptions, pipeline: str, warn: Callable[[str], None]) -> None:
         """Connect to nothing yet."""
-        self._options = options
+        super().__init__(options, warn)
         self._pipeline = pipeline
         self._conf = options.client(pipeline)
-        self._warn = warn
         self._cluster: Cluster | None = None
         self._ready: set[str] = set()
         self._metric_names: dict[str, str] = {}
         self._prefix = options.prefix(pipeline)
         self._ownership: Ownership | None = None
-        self._keys: dict[TableId, list[str]] = {}
-        """The columns of keys of formats with schemas, by table."""
         self._places = 0
         """Partitions of the progress topic, as far as they are known."""
 
@@ -127,41 +118,6 @@ class TopicsCoordinator(PlainSinkCoordinator):
                     f"topics {other} and {topic} have one name in Kafka's metrics, where '.' and '_' are the same"
                 )
         self._ready |= wanted
-
-    def declare(self, schemas: Mapping[TableId, TableSchema]) -> None:
-        """Register the schemas of keys and values where their formats have them; warn where a key's schema changed.
-
-        Raise IngestError, also where the registry refuses a schema.
-        """
-        for table, writers in self._writers(schemas):
-            for writer in writers:
-                if writer is not None:
-                    writer.register()
-            if writers[0] is not None:
-                self._warn_of_key(table, schemas[table])
-
-    def undeclared(self, schemas: Mapping[TableId, TableSchema]) -> set[str]:
-        """Return the subjects that `declare` would register schemas for; raises what it would raise."""
-        writers = (writer for _, of_table in self._writers(schemas) for writer in of_table if writer is not None)
-        return {subject for subject in (writer.unregistered() for writer in writers) if subject is not None}
-
-    def _writers(self, schemas: Mapping[TableId, TableSchema]) -> Iterator[tuple[TableId, TypedWriters]]:
-        """Yield what makes keys and values of each table, where their formats have schemas."""
-        for table, schema in schemas.items() if self._options.declares else ():
-            try:
-                yield table, self._options.typed(table, schema)
-            except RowError:
-                continue  # its rows are rejects, in the task
-
-    def _warn_of_key(self, table: TableId, schema: TableSchema) -> None:
-        key = [str(column) for column in schema.columns if column.name in schema.primary_key]
-        before = self._keys.setdefault(table, key)
-        if before != key:
-            self._keys[table] = key
-            self._warn(
-                f"table {show(table)}: the schema of its keys changed from ({', '.join(before)}) to "
-                f"({', '.join(key)}): rows that were written before are under other keys"
-            )
 
     # -- exactly-once ------------------------------------------------------------------------------------------------
 

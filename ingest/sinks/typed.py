@@ -1,0 +1,124 @@
+"""Sinks whose formats may have a schema for each table: what makes their keys and values, and who declares schemas.
+
+In: the options of formats, and the schemas of tables. Out: functions that make the bytes of rows and changes; and
+schemas in a registry, before the rows that need them. Rules: docs/spec/avro.md#subjects.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar
+
+from pydantic import Field, PrivateAttr
+
+from ingest.formats import has_schemas
+from ingest.formats.written import RowPlace, Upserts
+from ingest.model.reject import RowError
+from ingest.model.table import show
+from ingest.sinks.sink import PlainSinkCoordinator, SinkOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from ingest.formats.written import ChangeBytes, RowBytes
+    from ingest.model.schema import Column, TableSchema
+    from ingest.model.table import TableId
+
+    TypedWriters: TypeAlias = tuple[RowBytes | None, Upserts | ChangeBytes | None]
+    """Functions that make the keys and the values of a table, where their formats have schemas."""
+
+
+class TypedSinkOptions(SinkOptions):
+    """Options of sinks whose values may be of a format with schemas."""
+
+    format: Any = Field(None, alias="*format", exclude=True)
+    """Filled in from the options that start with the format's name."""
+
+    _asks: bool = PrivateAttr(default=True)
+
+    def with_format(self, chosen: Any) -> tuple[Self, list[tuple[str, str]]]:  # noqa: ANN401  (an options model)
+        """Return these options with those of the values' format, and nothing that is wrong between them."""
+        return self.model_copy(update={"format": chosen}), []
+
+    def unregistered(self) -> Self:
+        """Return these options for rows that are written nowhere: no schema registry is asked."""
+        made = self.model_copy()
+        made._asks = False  # noqa: SLF001  (an attribute of the same class)
+        return made
+
+    def topic_of(self, table: TableId) -> str:
+        """Return the topic of a sink table, or what stands for it in subjects. Raise RowError where it can be none."""
+        return show(table)
+
+    def _place(self, part: str, table: TableId) -> RowPlace:
+        return RowPlace(self.topic_of(table), part, table, self._asks)
+
+    @property
+    def chosen_formats(self) -> tuple[Any, ...]:
+        """The options of the formats of values and, where they have any, of keys."""
+        return (self.format,)
+
+    @property
+    def declares(self) -> bool:
+        """True if the format of keys or values has a schema for each table."""
+        return any(map(has_schemas, self.chosen_formats))
+
+    def typed_value(self, table: TableId, columns: Mapping[str, Column]) -> Upserts | ChangeBytes | None:
+        """Return the function that makes values of a format with schemas; None for another format. Raise RowError."""
+        place = self._place("value", table)
+        if hasattr(self.format, "change_writer"):
+            made: ChangeBytes = self.format.change_writer(place, columns)
+            return made
+        return Upserts(self.format.row_writer(place, columns)) if hasattr(self.format, "row_writer") else None
+
+    def typed(self, _table: TableId, _schema: TableSchema) -> TypedWriters:
+        """Return what makes keys and values of a sink table, where their formats have schemas. Raise RowError."""
+        return None, None
+
+
+T = TypeVar("T", bound=TypedSinkOptions)
+
+
+class TypedSinkCoordinator(PlainSinkCoordinator, Generic[T]):
+    """The driver's side of such a sink, as far as schemas go. Raises IngestError only."""
+
+    def __init__(self, options: T, warn: Callable[[str], None]) -> None:
+        """Declare nothing yet."""
+        self._options = options
+        self._warn = warn
+        self._keys: dict[TableId, list[str]] = {}
+        """The columns of keys of formats with schemas, by table."""
+
+    def declare(self, schemas: Mapping[TableId, TableSchema]) -> None:
+        """Register the schemas of keys and values where their formats have them; warn where a key's schema changed.
+
+        Raise IngestError, also where the registry refuses a schema.
+        """
+        for table, writers in self._writers(schemas):
+            for writer in writers:
+                if writer is not None:
+                    writer.register()
+            if writers[0] is not None:
+                self._warn_of_key(table, schemas[table])
+
+    def undeclared(self, schemas: Mapping[TableId, TableSchema]) -> set[str]:
+        """Return the subjects that `declare` would register schemas for; raises what it would raise."""
+        writers = (writer for _, of_table in self._writers(schemas) for writer in of_table if writer is not None)
+        return {subject for subject in (writer.unregistered() for writer in writers) if subject is not None}
+
+    def _writers(self, schemas: Mapping[TableId, TableSchema]) -> Iterator[tuple[TableId, TypedWriters]]:
+        """Yield what makes keys and values of each table, where their formats have schemas."""
+        for table, schema in schemas.items() if self._options.declares else ():
+            try:
+                yield table, self._options.typed(table, schema)
+            except RowError:
+                continue  # its rows are rejects, in the task
+
+    def _warn_of_key(self, table: TableId, schema: TableSchema) -> None:
+        key = [str(column) for column in schema.columns if column.name in schema.primary_key]
+        before = self._keys.setdefault(table, key)
+        if before != key:
+            self._keys[table] = key
+            self._warn(
+                f"table {show(table)}: the schema of its keys changed from ({', '.join(before)}) to "
+                f"({', '.join(key)}): rows that were written before are under other keys"
+            )
