@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime, time
-from decimal import Decimal
 from typing import Any
 
-import msgspec
 import pytest
 from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from inmemory import run, table
-from typed_rows import TYPED, typed_rows
+from typed_rows import KINDS, TYPED, texts, typed_rows
 
 from ingest.formats.avro_writing import derived
 from ingest.model import types
 
 KEY = [{"source-table": r"\.*", "primary-keys": "id"}]
-KINDS = {name: sql.replace(", ", ",") if "(" in sql else sql for name, (sql, _) in TYPED.items()}
 READ = {name: "INT" if kind in {"TINYINT", "SMALLINT"} else kind for name, kind in KINDS.items()}
 """The types that are read: Avro has no integers of 8 and 16 bits."""
 FIXED = ", ".join(f"{name} {sql}" for name, (sql, _) in TYPED.items())
@@ -30,25 +26,6 @@ SINKS: list[tuple[str, dict[str, Any]]] = [
     ("kafka", {"properties.bootstrap.servers": "memory:1"}),
     ("upsert-kafka", {"value.fields-include": "EXCEPT_KEY"}),
 ]
-
-
-def texts(value: bytes | None) -> Any:
-    """A row as its texts say it: a number in one spelling, whatever its zeros."""
-    if value is None:
-        return None
-    fields = msgspec.json.decode(value, type=dict[str, msgspec.Raw])
-    return {name: said(name, bytes(raw)) for name, raw in fields.items()}
-
-
-def said(name: str, raw: bytes) -> Any:
-    value = json.loads(raw, parse_float=str, parse_int=str)
-    if KINDS[name][:4] == "TIME" and value is not None:
-        return (datetime if KINDS[name] == "TIMESTAMP" else time).fromisoformat(value)
-    if not isinstance(value, str) or raw[:1] == b'"':
-        return value
-    if KINDS[name] == "DOUBLE":
-        return float(value)
-    return Decimal(value)
 
 
 @pytest.mark.parametrize(("kind", "options"), SINKS)
