@@ -1,28 +1,33 @@
 """Lines of files: one file for each table and run, below a directory. For trying pipelines, and for tests.
 
-Each line is a value as Kafka would get it. Rules: docs/spec/sinks.md#file.
+Each line is a value as Kafka would get it, or an envelope with the key and the value. Rules: docs/spec/sinks.md#file.
 """
 
 from __future__ import annotations
 
+import base64
 import fcntl
 import hashlib
 import os
 import re
+from contextlib import suppress
+from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 import msgspec
-from pydantic import Field, field_validator
+from pydantic import Field, model_validator
 
-from ingest.component.options import Synonym
+from ingest.component.options import OptionErrors, Synonym
 from ingest.encode.change_encoder import ChangeEncoder
 from ingest.errors import ConfigError, Unavailable
 from ingest.formats import FORMATS, WrittenFormatName, has_schemas, is_of_rows, value_of
 from ingest.model.jsontext import object_of
 from ingest.model.reject import RowError
 from ingest.model.table import TableId, show
-from ingest.sinks.sink import PlainSinkCoordinator, PlainWriter, SinkOptions
+from ingest.model.values import has_times
+from ingest.sinks.sink import PlainWriter
+from ingest.sinks.typed import TypedSinkCoordinator, TypedSinkOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -34,6 +39,7 @@ if TYPE_CHECKING:
     from ingest.model.schema import TableSchema
     from ingest.schema.evolve import SourceTable
     from ingest.schema.infer import Inference
+    from ingest.sinks.typed import TypedWriters
 
 _BLOCK: Final = 1 << 16
 """Bytes that are read at once to find the end of a file's last line."""
@@ -43,7 +49,7 @@ _MAX_NAME: Final = 150
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
 
-class FileSink(SinkOptions):
+class FileSink(TypedSinkOptions):
     """Options of `sink:` with `type: file`."""
 
     needs_key: ClassVar[bool] = False
@@ -61,25 +67,19 @@ class FileSink(SinkOptions):
     """`debezium-json`, `canal-json`, `maxwell-json`, `ogg-json`: each line tells what happened to a row. `json`, `csv`,
     `raw` (the one column of a table): the row after an insert or update; a delete is an empty line, or with
     `file.envelope` a null value under its key. A value of CSV or raw that has several lines is a reject, except with
+    `file.envelope`. `debezium-avro-confluent`, `avro`, `avro-confluent`, `protobuf`, `protobuf-confluent` need
     `file.envelope`."""
 
     envelope: bool = Field(False, alias="file.envelope")
-    """Each line is `{"key":…,"value":…}`: the primary key's columns beside the value."""
+    """Each line is `{"key":…,"value":…}`: the primary key's columns beside the value. A value that is no text is in
+    Base64, as `value-base64`."""
 
-    format: Any = Field(None, alias="*format", exclude=True)
-    """Filled in from the options that start with the format's name."""
-
-    def with_format(self, chosen: Any) -> tuple[Self, list[tuple[str, str]]]:  # noqa: ANN401  (an options model)
-        """Return these options with those of the values' format, and nothing that is wrong between them."""
-        return self.model_copy(update={"format": chosen}), []
-
-    @field_validator("value_format")
-    @classmethod
-    def _check_format(cls, value: str) -> str:
-        if has_schemas(FORMATS.find(value)):
-            msg = f"{value!r} cannot be written to a file: its values are bytes, which may hold the end of a line"
-            raise ValueError(msg)
-        return value
+    @model_validator(mode="after")
+    def _check_envelope(self) -> FileSink:
+        if has_schemas(FORMATS.find(self.value_format)) and not self.envelope:
+            text = f"value.format: {self.value_format} needs file.envelope: true, where values are value-base64"
+            raise OptionErrors(("value.format", f"{text}: its bytes may hold the end of a line"))
+        return self
 
     @property
     def writes_keys(self) -> bool:
@@ -96,40 +96,61 @@ class FileSink(SinkOptions):
     ) -> ChangeEncoder:
         """Return how rows of a table are written."""
         name = _file_name(target)
-        made = value_of(self.value_format, target, sink, options=self.format)
-        as_text = not getattr(FORMATS.find(self.value_format), "is_json", True)
+        _, typed = self.typed(target, sink)
+        made = typed or value_of(self.value_format, target, sink, options=self.format)
+        content = _Content.BYTES if typed else _Content.JSON
+        if not (typed or getattr(FORMATS.find(self.value_format), "is_json", True)):
+            content = _Content.TEXT
 
         def render(change: RowChange) -> Iterator[Record]:
             value = made(change.kind, change.before, change.after)
             if self.envelope:
-                key = object_of(change.key) if change.key else b"null"
-                content = b"null" if value is None else _quoted(value) if as_text else value
-                value = b'{"key":%b,"value":%b}' % (key, content)
-            elif as_text and value is not None and (b"\n" in value or b"\r" in value):
+                value = b'{"key":%b,%b}' % (object_of(change.key) if change.key else b"null", _member(value, content))
+            elif content is _Content.TEXT and value is not None and (b"\n" in value or b"\r" in value):
                 raise RowError("no-line", "the value has several lines, and a line is a record: set file.envelope")
             yield (name, b"", value or b"")
 
-        return ChangeEncoder(table, source, sink, render, inference)
+        return ChangeEncoder(table, source, sink, render, inference, coarse=has_times if typed else None)
+
+    def topic_of(self, table: TableId) -> str:
+        """Return what stands for a table in subjects: the name of its files."""
+        return _file_name(table)
+
+    def typed(self, table: TableId, schema: TableSchema) -> TypedWriters:
+        """Return what makes values, where their format has schemas; keys are JSON. Raise RowError."""
+        return None, self.typed_value(table, {column.name: column for column in schema.columns})
 
     def example(self) -> str:
         """Return a file that it may write."""
         return str(Path(self.path) / "table.1.jsonl")
 
-    def coordinator(self, _pipeline: str, _warn: Callable[[str], None]) -> FileSinkCoordinator:
+    def coordinator(self, _pipeline: str, warn: Callable[[str], None]) -> FileSinkCoordinator:
         """Return the driver's side."""
-        return FileSinkCoordinator(self)
+        return FileSinkCoordinator(self, warn)
 
     def writer(self, _pipeline: str, run: int) -> FileWriter:
         """Return a task's side."""
         return FileWriter(Path(self.path), run)
 
 
-def _quoted(value: bytes) -> bytes:
-    """Return the text that a value is as JSON has it. Raise RowError for bytes that are no text."""
-    try:
-        return msgspec.json.encode(value.decode())
-    except UnicodeDecodeError:
-        raise RowError("no-line", "the value is no text in UTF-8, so that no line can hold it") from None
+class _Content(Enum):
+    """Content of a format's values."""
+
+    JSON = 1
+    TEXT = 2
+    BYTES = 3
+
+
+def _member(value: bytes | None, content: _Content) -> bytes:
+    """Return the member of an envelope that holds a value."""
+    if value is None:
+        return b'"value":null'
+    if content is _Content.JSON:
+        return b'"value":' + value
+    if content is _Content.TEXT:
+        with suppress(UnicodeDecodeError):
+            return b'"value":' + msgspec.json.encode(value.decode())
+    return b'"value-base64":"%b"' % base64.b64encode(value)
 
 
 def _file_name(table: TableId) -> str:
@@ -141,11 +162,12 @@ def _file_name(table: TableId) -> str:
     return f"{safe}-{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
 
 
-class FileSinkCoordinator(PlainSinkCoordinator):
+class FileSinkCoordinator(TypedSinkCoordinator[FileSink]):
     """The driver's side."""
 
-    def __init__(self, options: FileSink) -> None:
+    def __init__(self, options: FileSink, warn: Callable[[str], None]) -> None:
         """Make nothing yet."""
+        super().__init__(options, warn)
         self._path = Path(options.path)
 
     def connect(self) -> str:

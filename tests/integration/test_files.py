@@ -101,6 +101,38 @@ def test_a_file_pipeline_goes_on_where_it_stood_and_its_output_reads_back(
     assert "data loss: in/a.jsonl has 0 lines, and 4 of them were read already" in lost.err
 
 
+def test_values_in_avro_pass_through_files(tmp_path: Path, shared_java: SharedJava) -> None:
+    first, second = tmp_path / "first.yaml", tmp_path / "second.yaml"
+    first.write_text(
+        "source: {type: file, path: orders.jsonl, value.format: json}\n"
+        "sink: {type: file, path: out, value.format: avro, file.envelope: true}\n"
+        "transform: [{source-table: orders, projection: 'id, n + 1 AS n', primary-keys: id}]\n"
+    )
+    (tmp_path / "orders.jsonl").write_text('{"id":1,"n":1}\n{"id":2,"n":null}\n')
+    ran = run(first, tmp_path / "c1", tmp_path, shared_java)
+    assert ran.code == 0, ran.err
+    (file,) = (tmp_path / "out").iterdir()
+    assert file.read_text() == ('{"key":{"id":1},"value-base64":"AgIE"}\n{"key":{"id":2},"value-base64":"BAA="}\n'), (
+        "a long, and a union of null and a long"
+    )
+    schema = {
+        "type": "record",
+        "name": "r",
+        "fields": [{"name": "id", "type": "long"}, {"name": "n", "type": ["null", "long"]}],
+    }
+    second.write_text(
+        "source: {type: file, path: 'out/*.jsonl', value.format: avro, key.format: json, file.envelope: true,\n"
+        f"  avro.schema: '{json.dumps(schema)}'}}\nsink: {{type: print}}\n"
+    )
+    back = run(second, tmp_path / "c2", tmp_path, shared_java)
+    assert back.code == 0, back.err
+    assert [line for line in back.out.splitlines() if "> " in line] == [
+        "orders> CREATE TABLE (id BIGINT NOT NULL, n BIGINT, PRIMARY KEY (id))",
+        "orders> +I[1, 2]",
+        "orders> +I[2, null]",
+    ]
+
+
 def test_the_command_that_tests_pipelines(tmp_path: Path) -> None:
     (tmp_path / "pipeline.yaml").write_text(
         "source: {type: kafka, properties.bootstrap.servers: '${servers}', topic: t, value.format: json}\n"

@@ -43,6 +43,7 @@ PYTHON_SINKS: dict[str, dict[str, Any]] = {
     "kafka-schema": {**KAFKA, "debezium-json.include-schema.enabled": True},
     "print": {"type": "print"},
     "file": {"type": "file", "path": "out", "file.envelope": True},
+    "file-avro": {"type": "file", "path": "out", "file.envelope": True, "value.format": "avro"},
 }
 """Sinks whose records are made in Python."""
 RULES: dict[str, dict[str, str]] = {

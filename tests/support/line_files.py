@@ -17,8 +17,13 @@ if TYPE_CHECKING:
     from ingest.testing.in_memory_run import InProcessRun
 
 
-def run_files(pattern: Path, out: Path, source: dict[str, Any], sink: dict[str, Any], **sections: Any) -> InProcessRun:
-    """Run a pipeline that reads these files and writes lines into a directory."""
+def run_files(
+    pattern: Path, out: Path, source: dict[str, Any], sink: dict[str, Any], look_ahead: int = 1000, **sections: Any
+) -> InProcessRun:
+    """Run a pipeline that reads these files and writes lines into a directory.
+
+    `look_ahead`: how many records a task looks at when one does not fit its table's schema, that one included.
+    """
     made = pipeline(
         source={
             "type": "file", "path": str(pattern), "scan.max.pre.fetch.records": 0, "ingestion.ignore-errors": True,
@@ -27,7 +32,7 @@ def run_files(pattern: Path, out: Path, source: dict[str, Any], sink: dict[str, 
         sink={"type": "file", "path": str(out), **sink},
         **sections,
     )  # fmt: skip
-    return run_in_process(made, Sides(made.source, made.sink, None), lambda _: None, look_ahead=1000)
+    return run_in_process(made, Sides(made.source, made.sink, None), lambda _: None, look_ahead=look_ahead - 1)
 
 
 def run_lines(

@@ -214,13 +214,6 @@ def test_what_a_sink_refuses(kind: str, options: str, why: str) -> None:
     assert any(why in diagnostic.message for diagnostic in loaded.diagnostics), loaded.diagnostics
 
 
-def test_a_file_takes_no_avro() -> None:
-    text = SINK.replace("properties.bootstrap.servers: h:1", "path: out")
-    loaded = load_text("p", text.format(kind="file", options="  value.format: avro"), "p")
-    assert loaded.pipeline is None
-    assert any("'avro' cannot be written to a file" in diagnostic.message for diagnostic in loaded.diagnostics)
-
-
 def test_what_a_sink_does_not_use_is_said() -> None:
     loaded = sink(
         "  value.format: avro-confluent\n  avro-confluent.url: http://h\n  avro-confluent.ignore-parse-errors: true"
