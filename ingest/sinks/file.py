@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from ingest.encode.change_encoder import RowChange
     from ingest.encode.upsert_encoder import Record
+    from ingest.formats.template import Image
     from ingest.kafka.admin import Split
     from ingest.model.schema import TableSchema
     from ingest.schema.evolve import SourceTable
@@ -102,10 +103,14 @@ class FileSink(TypedSinkOptions):
         if not (typed or getattr(FORMATS.find(self.value_format), "is_json", True)):
             content = _Content.TEXT
 
+        moves = self.envelope and is_of_rows(self.value_format)
+
         def render(change: RowChange) -> Iterator[Record]:
             value = made(change.kind, change.before, change.after)
+            if moves and change.old_key.keys() == change.key.keys() and change.old_key != change.key:
+                yield (name, b"", _envelope(change.old_key, None, content))
             if self.envelope:
-                value = b'{"key":%b,%b}' % (object_of(change.key) if change.key else b"null", _member(value, content))
+                value = _envelope(change.key, value, content)
             elif content is _Content.TEXT and value is not None and (b"\n" in value or b"\r" in value):
                 raise RowError("no-line", "the value has several lines, and a line is a record: set file.envelope")
             yield (name, b"", value or b"")
@@ -139,6 +144,11 @@ class _Content(Enum):
     JSON = 1
     TEXT = 2
     BYTES = 3
+
+
+def _envelope(key: Image, value: bytes | None, content: _Content) -> bytes:
+    """Return the line of a key and a value."""
+    return b'{"key":%b,%b}' % (object_of(key) if key else b"null", _member(value, content))
 
 
 def _member(value: bytes | None, content: _Content) -> bytes:
