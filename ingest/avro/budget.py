@@ -23,7 +23,7 @@ _NULL: Final = 128
 """What a member counts beside its name, and one that takes no bytes: it is as much work, and nothing bounds it."""
 
 
-class Budget:
+class MemberBudget:
     """What is left of the members that a message may have."""
 
     __slots__ = ("_left",)

@@ -20,7 +20,7 @@ from ingest.avro.schema import LOGICAL, SchemaError, takes_bytes
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ingest.avro.budget import Budget
+    from ingest.avro.budget import MemberBudget
     from ingest.avro.primitives import Read
     from ingest.avro.schema import Field, Node
 
@@ -232,7 +232,7 @@ _NUMBER_READERS: Final[dict[str, Read]] = {
 }
 
 
-def _message(data: bytes, at: int, resolve: Resolve, budget: Budget) -> tuple[bytes, int]:
+def _message(data: bytes, at: int, resolve: Resolve, budget: MemberBudget) -> tuple[bytes, int]:
     budget.begin(len(data))
     return resolve(data, at)
 

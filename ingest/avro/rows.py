@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ingest.avro import primitives
-from ingest.avro.budget import Budget, weight
+from ingest.avro.budget import MemberBudget, weight
 from ingest.avro.logical import logical, small_integer
 from ingest.avro.primitives import AvroError
 from ingest.avro.schema import SchemaError, takes_bytes
@@ -45,7 +45,7 @@ class Compiler:
 
     def __init__(self) -> None:
         """Know no record yet."""
-        self.budget = Budget()
+        self.budget = MemberBudget()
         """The members that a message may have in records inside of its row; a reader of messages begins it."""
         self._records: dict[tuple[int, bool], list[Read]] = {}
         self._takes_bytes: dict[int, bool] = {}
