@@ -6,16 +6,21 @@ import json
 import re
 import sqlite3
 import subprocess
+import sys
 import tomllib
-from contextlib import closing
+from contextlib import chdir, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from commands import called
 from harness import INGEST, Result, finish, finished
 from pairs_package import PAIRS
 
 from ingest.component.registry import ComponentError, Registry
+from ingest.formats import FORMATS
+from ingest.sinks import SINKS
+from ingest.sources import SOURCES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,8 +57,24 @@ def site(tmp_path: Path) -> Path:
 
 
 def ingest(folder: Path, site: Path, *args: str) -> Result:
+    """The command in a process of its own, which finds the packages of a folder beside those of the environment."""
     command = ["env", f"PYTHONPATH={site}", INGEST, *args]
     return finish(subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+
+
+def ingest_here(folder: Path, site: Path, *args: str) -> Result:
+    """The same in this process, which forgets the packages again."""
+    before = {*sys.modules}
+    with chdir(folder), pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(site)
+        for registry in (FORMATS, SINKS, SOURCES):
+            patch.setattr(registry, "_others", None)  # a registry looks for packages once
+        try:
+            return called(*args)
+        finally:
+            for name in {*sys.modules} - before:
+                if name.startswith("acme_"):
+                    del sys.modules[name]
 
 
 def databus(kind: str, table: str, data: dict[str, Any], old: dict[str, Any] | None = None) -> str:
@@ -129,7 +150,7 @@ def test_their_options_are_checked_as_ours_are(tmp_path: Path, site: Path) -> No
         "source: {type: file, path: in.jsonl, value.format: json, databus-json.ignore-parse-errors: true}\n"
         "sink: {type: file, path: out, value.format: databus-json}\n"
     )
-    found = ingest(tmp_path, site, "check", "a.yaml", "b.yaml", "c.yaml")
+    found = ingest_here(tmp_path, site, "check", "a.yaml", "b.yaml", "c.yaml")
     assert found.code == 78
     for text in (
         "a.yaml:1:66: error: unknown option 'databus-json.ignore-parse-error' in databus-json, did you mean",
@@ -141,7 +162,7 @@ def test_their_options_are_checked_as_ours_are(tmp_path: Path, site: Path) -> No
         "c.yaml:2:45: error: value.format: 'databus-json' can be read, not written",
     ):
         assert text in found.out + found.err
-    without = ingest(tmp_path, tmp_path / "nowhere", "check", "a.yaml")
+    without = ingest_here(tmp_path, tmp_path / "nowhere", "check", "a.yaml")
     assert without.code == 78
     assert "unknown sink type 'sqlite'" in without.out + without.err
 
@@ -196,7 +217,7 @@ def test_a_bug_of_a_package_is_said_to_be_one(
     module.write_text(code.replace(right, wrong))
     (tmp_path / "scenarios").mkdir()
     (tmp_path / "scenarios" / "a.yaml").write_text(SCENARIO)
-    tested = ingest(tmp_path, site, "test", "scenarios")
+    tested = ingest_here(tmp_path, site, "test", "scenarios")
     said = tested.out + tested.err
     assert tested.code == 1, said
     for text in texts:
@@ -224,7 +245,7 @@ def test_a_component_that_lacks_an_attribute_is_refused_by_check(tmp_path: Path,
     code = module.read_text().replace("    ignore_parse_errors: bool", "    ignore_errors: bool")
     module.write_text(code.replace('    type: Literal["sqlite"]', '    kind: Literal["sqlite"]'))
     (tmp_path / "p.yaml").write_text(PIPELINE)
-    found = ingest(tmp_path, site, "check", "p.yaml")
+    found = ingest_here(tmp_path, site, "check", "p.yaml")
     assert found.code == 78
     for text in (
         "'databus-json' of the package acme_ingest lacks ignore_parse_errors: acme_ingest:DatabusJson",
@@ -328,7 +349,7 @@ def test_what_a_format_of_another_package_cannot_be_is_refused(tmp_path: Path, s
         'sink: {type: kafka, properties.bootstrap.servers: "h:1", format: pairs, key.format: pairs, pairs.sign: abc}\n'
     )
     assert site == pairs
-    found = ingest(tmp_path, site, "check", "a.yaml", "b.yaml", "c.yaml")
+    found = ingest_here(tmp_path, site, "check", "a.yaml", "b.yaml", "c.yaml")
     assert found.code == 78
     possible = "'json', 'csv', 'raw', 'avro', 'avro-confluent', 'protobuf', 'protobuf-confluent'"
     for text in (

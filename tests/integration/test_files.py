@@ -140,8 +140,9 @@ def test_the_command_that_tests_pipelines(tmp_path: Path) -> None:
     )
     good = "pipeline: pipeline.yaml\nset: {servers: 'x:1'}\nmessages: [{topic: t, value: {id: 1}}]\n"
     (tmp_path / "good.yaml").write_text(f"{good}lines: ['t> CREATE TABLE (id BIGINT)', 't> +I[1]']\n")
-    passed = subprocess.run([INGEST, "test", str(tmp_path)], check=True, capture_output=True, text=True)
-    assert "1 tests, 0 failed" in passed.stdout
+    passed = called("test", str(tmp_path))
+    assert passed.code == 0
+    assert "1 tests, 0 failed" in passed.out
     (tmp_path / "bad.yaml").write_text(f"{good}lines: ['t> CREATE TABLE (id BIGINT)', 't> +I[2]']\nrejects: [0 a/b]\n")
     failed = called("test", str(tmp_path))
     assert failed.code == 1
