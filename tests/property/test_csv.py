@@ -12,6 +12,7 @@ from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from inmemory import run
+from picking import pick
 
 from ingest.formats.csv import Csv
 from ingest.formats.csv_dialect import CsvError, Dialect
@@ -75,7 +76,7 @@ characters = st.sampled_from(list(",;|\t'\"\\#~\x01"))
 @st.composite
 def dialects(draw: st.DrawFn) -> Dialect:
     delimiter, quote, escape = draw(st.lists(characters, min_size=3, max_size=3, unique=True))
-    null = draw(st.sampled_from(["", "NULL", "N/A", "0", "n"]))
+    null = pick(draw, ["", "NULL", "N/A", "0", "n"])
     quoted, escaped = draw(st.booleans()), draw(st.booleans())
     comments = "#" not in (delimiter, quote, escape) and draw(st.booleans())
     return Dialect(delimiter, quote if quoted else None, escape if escaped else None, null, comments)

@@ -20,6 +20,7 @@ from examples import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from native_encoding import ORDERS, WHOLE, compare
+from picking import pick, shuffle
 
 from ingest.formats.canal_json import CanalJson
 from ingest.formats.debezium_json import DebeziumJson
@@ -154,13 +155,13 @@ def a_maxwell_key(draw: Any, names: list[str], *, plain: bool) -> str | None:
     names = (
         names
         if plain
-        else draw(st.sampled_from([names, names, names, names[:1], [*names, "b"], [name.upper() for name in names]]))
+        else pick(draw, [names, names, names, names[:1], [*names, "b"], [name.upper() for name in names]])
     )
     columns = [(json.dumps(name.lower(), ensure_ascii=draw(st.booleans())), draw(a_number)) for name in names]
     pairs = [f'"pk.{name[1:]}{draw(space)}:{value}' for name, value in columns]
     ones = ",".join(f"{{{draw(space)}{name}:{value}}}" for name, value in columns)
     own = ['"database":"shop"', '"table":"t"']
-    shuffled = draw(st.permutations([*own, *pairs, '"_uuid":"x"']))
+    shuffled = shuffle(draw, [*own, *pairs, '"_uuid":"x"'])
     texts = [
         "{" + ", ".join([*own, *pairs]) + "}", "{" + ",".join(shuffled) + "}", "{" + ",".join(own) + "}",
         "{" + ",".join(pairs) + "}", f'["shop","t",[{ones}]]', f'[ "shop" , "\\u0074" ,[{draw(space)}{ones} ] ]',
@@ -168,7 +169,7 @@ def a_maxwell_key(draw: Any, names: list[str], *, plain: bool) -> str | None:
         f'["shop","t",[{{{",".join(f"{name}:{value}" for name, value in columns)}}}]]', '{"id":1}', "5", "", "x",
         '["shop","\\ud800",[{"id":1}]]', '{"database":"\\ud800","table":"t","pk.id":1}',
     ]  # fmt: skip
-    text: str | None = draw(st.sampled_from([*texts[:2], texts[4]] if plain else [*texts, None]))
+    text: str | None = pick(draw, [*texts[:2], texts[4]] if plain else [*texts, None])
     return text
 
 

@@ -10,6 +10,7 @@ from bothways import both_ways
 from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from picking import pick
 
 from ingest.formats.csv import Csv
 from ingest.native import native
@@ -34,13 +35,13 @@ odd = st.sampled_from([
 @st.composite
 def lines(draw: st.DrawFn, delimiter: str, quote: str) -> bytes:
     """A row of the table, mostly; now and then with something odd."""
-    fields = [draw(odd) if draw(st.sampled_from([False] * 5 + [True])) else field for field in USUAL]
-    change = draw(st.sampled_from([None] * 8 + ["more", "less", "end", "bytes"]))
+    fields = [draw(odd) if pick(draw, [False] * 5 + [True]) else field for field in USUAL]
+    change = pick(draw, [None] * 8 + ["more", "less", "end", "bytes"])
     if change == "more":
         fields.append(draw(odd))
     if change == "less":
         fields.pop()
-    end = draw(st.sampled_from(["", "", "", "\n", "\r\n", "\r", delimiter, "\n\n", "\nx"]))
+    end = pick(draw, ["", "", "", "\n", "\r\n", "\r", delimiter, "\n\n", "\nx"])
     text = (delimiter.join(fields) + (end if change == "end" else "")).replace('"', quote)
     data = text.encode()
     if change == "bytes":

@@ -12,6 +12,7 @@ from any_table import a_case, a_row, cache_of, some_declared
 from examples import examples
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
+from picking import pick, pick_some
 
 from ingest.encode.compiled_transform import EVENT, TABLE, CompiledTransform, Input, slot_of, together
 from ingest.encode.transform_input import TransformInputEncoder
@@ -60,10 +61,10 @@ def a_transform(draw: Any, source: TableSchema) -> CompiledTransforms:
             for i, n in enumerate(chosen)
         )
 
-    ours = draw(st.lists(st.sampled_from([EVENT, TABLE]), unique=True))
+    ours = pick_some(draw, [EVENT, TABLE])
     needed = inputs(draw(some) + ours, 0)
-    decisive = draw(some) + draw(st.sampled_from([[], [], [EVENT]]))
-    key = tuple(draw(st.lists(st.sampled_from(names), min_size=1, unique=True)))
+    decisive = draw(some) + pick(draw, [[], [], [EVENT]])
+    key = tuple(pick_some(draw, names, min_size=1))
     was = inputs(draw(some), len(needed))
     transform = CompiledTransform(
         0, T, needed, (), None, None, frozenset([*decisive, *key]), key, was_inputs=was,
@@ -76,28 +77,28 @@ def a_change(draw: Any, source: TableSchema, usual: dict[str, str]) -> Decoded:
     """A change of a table with a transform, or of one without."""
     names = list(usual)
 
-    def row(columns: list[str]) -> Any:
-        fields = [(json.dumps(name, ensure_ascii=False), usual[name]) for name in columns]
-        plain = st.tuples(*(st.sampled_from([value, value, value, "null"]) for _, value in fields))
-        dense = plain.map(
-            lambda values: f"{{{','.join(f'{name}:{v}' for (name, _), v in zip(fields, values, strict=True))}}}"
-        )
-        return st.one_of(dense, dense, dense, a_row(columns, usual=usual))
+    def row(columns: list[str]) -> str:
+        if pick(draw, [False, False, False, True]):
+            return draw(a_row(columns, usual=usual))  # type: ignore[no-any-return]
+        fields = [
+            f"{json.dumps(name, ensure_ascii=False)}:{pick(draw, [usual[name]] * 3 + ['null'])}" for name in columns
+        ]
+        return f"{{{','.join(fields)}}}"
 
-    kind = draw(st.sampled_from([Kind.INSERT, Kind.UPDATE, Kind.UPDATE, Kind.UPDATE, Kind.DELETE]))
-    after = None if kind is Kind.DELETE else raw(draw(row(names)))
-    some = draw(st.lists(st.sampled_from(names), min_size=1, unique=True))
-    before = draw(st.sampled_from([names, names, names, some, None]))
-    image = None if before is None else raw(draw(row(before)))
-    if after is not None and draw(st.sampled_from([False, True])):
+    kind = pick(draw, [Kind.INSERT, Kind.UPDATE, Kind.UPDATE, Kind.UPDATE, Kind.DELETE])
+    after = None if kind is Kind.DELETE else raw(row(names))
+    some = pick_some(draw, names, min_size=1)
+    before = pick(draw, [names, names, names, some, None])
+    image = None if before is None else raw(row(before))
+    if after is not None and pick(draw, [False, True]):
         image = after
-    key = draw(st.one_of(st.none(), st.none(), a_row(list(source.primary_key), usual=usual)))
+    key = draw(a_row(list(source.primary_key), usual=usual)) if pick(draw, [False, False, True]) else None
     key_bytes = None if key is None else key.encode("utf-8", "surrogatepass")
-    read = draw(st.sampled_from([None, None, lambda image: image]))
-    names_said = draw(st.sampled_from([(), source.primary_key, ("no",)]))
+    read = pick(draw, [None, None, lambda image: image])
+    names_said = pick(draw, [(), source.primary_key, ("no",)])
     said = InlineSchema({c.name: c.type for c in source.columns}, names_said, draw(st.booleans()), read)
-    declared = draw(st.sampled_from([None, None, said]))
-    table = draw(st.sampled_from([T, T, T, ("shop", "u")]))
+    declared = pick(draw, [None, None, said])
+    table = pick(draw, [T, T, T, ("shop", "u")])
     return table, kind, image, after, key_bytes, declared
 
 

@@ -25,6 +25,7 @@ from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from native_encoding import canal, compare, take, wrap
+from picking import pick, pick_some
 
 from ingest.encode.encoder_cache import EncoderCache
 from ingest.formats.canal_json import CanalJson
@@ -151,25 +152,24 @@ MYSQL_TYPES: Words = {
 @st.composite
 def typed_rows(draw: Any, said: Words) -> tuple[dict[str, str], TableSchema, TableSchema, Any]:
     """What is said of each column; the schemas of both sides; what makes the text of a row of these columns."""
-    names = draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=4, unique=True))
-    words = {name: draw(st.sampled_from(list(said))) for name in names}
+    names = pick_some(draw, NAMES, min_size=1, max_size=4)
+    words = {name: pick(draw, list(said)) for name in names}
     kinds = {name: said[word][0] for name, word in words.items()}
-    other = draw(st.sampled_from([None, None, *names]))
-    kinds |= {} if other is None else {other: draw(st.sampled_from(KINDS))}
-    wide = draw(st.sampled_from([None, None, *names]))
+    other = pick(draw, [None, None, *names])
+    kinds |= {} if other is None else {other: pick(draw, KINDS)}
+    wide = pick(draw, [None, None, *names])
     sink = {**kinds, **({} if wide is None else {wide: "STRING"})}
-    sink |= dict.fromkeys(draw(st.sampled_from([[], [], ["more"]])), "BIGINT")
-    odd = draw(st.sampled_from([None, None, *names]))
+    sink |= dict.fromkeys(pick(draw, [[], [], ["more"]]), "BIGINT")
+    odd = pick(draw, [None, None, *names])
 
     def value(name: str) -> str:
         _, usual, pool = said[words[name]]
-        odd_ones = st.one_of(pool, ODD, st.just("null"))
-        found: str = draw(odd_ones if name == odd else st.sampled_from(usual))
+        found: str = draw(st.one_of(pool, ODD, st.just("null"))) if name == odd else pick(draw, usual)
         return found
 
     def row(columns: list[str]) -> str:
         parts = [f"{json.dumps(name, ensure_ascii=False)}:{value(name)}" for name in columns]
-        gap: str = draw(st.sampled_from([",", ",", ",", " , "]))
+        gap: str = pick(draw, [",", ",", ",", " , "])
         return "{" + gap.join(parts) + "}"
 
     return words, schema(kinds, (names[0],)), schema(sink, (names[0],)), row

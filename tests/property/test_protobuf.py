@@ -12,6 +12,7 @@ from google.protobuf import descriptor_pb2, message_factory
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto as Field
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from picking import pick
 
 from ingest.model import types
 from ingest.model.change import Reject
@@ -53,8 +54,8 @@ def messages(draw: st.DrawFn, into: Any, name: str, depth: int) -> st.SearchStra
         )
     ):
         field = into.field.add(name=f"f{number}", number=number)
-        field.label = draw(st.sampled_from([Field.LABEL_OPTIONAL, Field.LABEL_REPEATED]))
-        kind = draw(st.sampled_from([*SCALARS, *([Field.TYPE_MESSAGE] * 4 if depth else [])]))
+        field.label = pick(draw, [Field.LABEL_OPTIONAL, Field.LABEL_REPEATED])
+        kind = pick(draw, [*SCALARS, *([Field.TYPE_MESSAGE] * 4 if depth else [])])
         field.type = kind
         if kind != Field.TYPE_MESSAGE:
             one = SCALARS[kind]
@@ -76,7 +77,7 @@ def maps(draw: st.DrawFn, into: Any, field: Any, depth: int) -> st.SearchStrateg
     entry = into.nested_type.add(name=f"F{field.number}Entry")
     entry.options.map_entry = True
     field.type_name = entry.name
-    key, kind = draw(st.sampled_from(KEYS)), draw(st.sampled_from([*SCALARS, Field.TYPE_MESSAGE]))
+    key, kind = pick(draw, KEYS), pick(draw, [*SCALARS, Field.TYPE_MESSAGE])
     entry.field.add(name="key", number=1, label=Field.LABEL_OPTIONAL, type=key)
     value = entry.field.add(name="value", number=2, label=Field.LABEL_OPTIONAL, type=kind)
     if kind != Field.TYPE_MESSAGE:
@@ -89,7 +90,7 @@ def maps(draw: st.DrawFn, into: Any, field: Any, depth: int) -> st.SearchStrateg
 @st.composite
 def schemas(draw: st.DrawFn) -> tuple[RowSchema, Any, st.SearchStrategy[Any]]:
     """A schema, the class of its messages, and their values."""
-    file = descriptor_pb2.FileDescriptorProto(name="f", syntax=draw(st.sampled_from(["proto2", "proto3"])))
+    file = descriptor_pb2.FileDescriptorProto(name="f", syntax=pick(draw, ["proto2", "proto3"]))
     values = draw(messages(file.message_type.add(), "Root", 3))
     found = DescriptorSet(descriptor_pb2.FileDescriptorSet(file=[file]).SerializeToString()).message("Root")
     return RowSchema(found), message_factory.GetMessageClass(found), values

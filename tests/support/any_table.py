@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from hypothesis import strategies as st
+from picking import pick, pick_some, shuffle
 
 from ingest.encode.encoder_cache import EncoderCache
 from ingest.model import types
@@ -141,10 +142,8 @@ def some_declared(data: Any, source: TableSchema) -> tuple[str, ...]:
 @st.composite
 def a_row(draw: Any, names: list[str], *, usual: dict[str, str]) -> str:
     """The text of a row, mostly one that fits."""
-    odd = draw(
-        st.sampled_from([None, *["value"] * 3, *["spelling"] * 3, "spellings", "missing", "order", "twice", "name"])
-    )
-    at = draw(st.sampled_from(names))
+    odd = pick(draw, [None, *["value"] * 3, *["spelling"] * 3, "spellings", "missing", "order", "twice", "name"])
+    at = pick(draw, names)
     parts = []
     for name in names:
         value = draw(a_nested) if odd == "value" and name == at else usual[name]
@@ -154,9 +153,9 @@ def a_row(draw: Any, names: list[str], *, usual: dict[str, str]) -> str:
             quoted = json.dumps(name, ensure_ascii=odd == "name")
             parts.append(f"{quoted}{draw(space)}:{draw(space)}{value}")
     if odd == "order":
-        parts = draw(st.permutations(parts))
+        parts = shuffle(draw, parts)
     if odd == "twice":
-        parts.append(draw(st.sampled_from(parts)))
+        parts.append(pick(draw, parts))
     text = f"{draw(space)},{draw(space)}".join(parts)
     return f"{{{draw(space)}{text}{draw(space)}}}"
 
@@ -173,15 +172,15 @@ USUAL = {
 @st.composite
 def a_case(draw: Any) -> tuple[TableSchema, TableSchema, dict[str, str]]:
     """The schemas of both sides, and a usual value for each column."""
-    names = draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=4, unique=True))
-    kinds = {name: draw(st.sampled_from(KINDS)) for name in names}
-    keys = draw(st.lists(st.sampled_from(names), min_size=1, max_size=2, unique=True))
-    kinds |= {name: draw(st.sampled_from(["BIGINT", "STRING", "INT", "VARCHAR(3)"])) for name in keys}
-    if draw(st.sampled_from([False, False, True])):
-        kinds[keys[0]] = draw(st.sampled_from(KINDS))
-    widened = draw(st.sampled_from([None, *names]))
+    names = pick_some(draw, NAMES, min_size=1, max_size=4)
+    kinds = {name: pick(draw, KINDS) for name in names}
+    keys = pick_some(draw, names, min_size=1, max_size=2)
+    kinds |= {name: pick(draw, ["BIGINT", "STRING", "INT", "VARCHAR(3)"]) for name in keys}
+    if pick(draw, [False, False, True]):
+        kinds[keys[0]] = pick(draw, KINDS)
+    widened = pick(draw, [None, *names])
     wide = kinds if widened is None else {**kinds, widened: "STRING"}
-    wide |= dict.fromkeys(draw(st.lists(st.sampled_from(["more", "new"]), max_size=2, unique=True)), "BIGINT")
-    order = draw(st.permutations(list(wide)))
+    wide |= dict.fromkeys(pick_some(draw, ["more", "new"], max_size=2), "BIGINT")
+    order = shuffle(draw, list(wide))
     sink = schema({name: wide[name] for name in order}, tuple(keys))
     return schema(kinds, tuple(keys)), sink, {name: USUAL[kind] for name, kind in kinds.items()}

@@ -7,6 +7,7 @@ from typing import Any
 
 import fastavro
 from hypothesis import strategies as st
+from picking import pick, shuffle
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=20)
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)
@@ -38,7 +39,7 @@ class Names:
 def schemas(draw: st.DrawFn, names: Names, depth: int = 3) -> tuple[Any, st.SearchStrategy[Any]]:
     """A schema, and its values as fastavro takes them."""
     kinds = [*PRIMITIVES, "enum", "fixed", *(["record", "array", "map", "union"] if depth else [])]
-    kind = draw(st.sampled_from(kinds))
+    kind = pick(draw, kinds)
     if kind in PRIMITIVES:
         return kind, PRIMITIVES[kind]
     if kind == "enum":
@@ -53,7 +54,7 @@ def schemas(draw: st.DrawFn, names: Names, depth: int = 3) -> tuple[Any, st.Sear
         schema, values = draw(schemas(names, depth - 1))
         if isinstance(schema, list) or schema == "null":
             return ["null"], st.none()
-        return draw(st.permutations(["null", schema])), st.none() | values
+        return shuffle(draw, ["null", schema]), st.none() | values
     schema, values = draw(schemas(names, depth - 1))
     if kind == "map":
         return {"type": "map", "values": schema}, st.dictionaries(TEXTS, values, max_size=3)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
+from picking import pick, pick_some, shuffle
 
 from ingest.formats.canal_json import CanalJson
 from ingest.formats.debezium_json import DebeziumJson
@@ -48,16 +49,19 @@ MILLIS = st.sampled_from([
 ])  # fmt: skip
 
 
+USUAL_HEADERS = st.sampled_from([[], [("a", b"1"), ("b", None)], [("ключ", b"\0\xff")]])
+ODD_HEADERS = st.one_of(st.lists(A_HEADER, max_size=4), st.just([(str(i), b"x") for i in range(40)]))
+HEADERS = st.one_of(USUAL_HEADERS, USUAL_HEADERS, USUAL_HEADERS, ODD_HEADERS)
+MOSTLY_NOW = st.one_of(st.just(1_700_000_000_123), MILLIS)
+
+
 @st.composite
 def a_record(draw: Any, key: bytes | None, value: bytes | None, index: int = 0) -> Sent:
     """A record with this key and value."""
-    usual = st.sampled_from([[], [("a", b"1"), ("b", None)], [("ключ", b"\0\xff")]])
-    odd = st.one_of(st.lists(A_HEADER, max_size=4), st.just([(str(i), b"x") for i in range(40)]))
-    headers = draw(st.one_of(usual, usual, usual, odd))
-    millis = draw(st.one_of(st.just(1_700_000_000_123), MILLIS))
+    headers, millis = draw(HEADERS), draw(MOSTLY_NOW)
     return Sent(
-        index, "topic", key, value, draw(st.sampled_from([0, 3])), index, millis, headers,
-        draw(st.sampled_from([0, 1, 1, 1, 2])), draw(st.sampled_from([0, 7, None])),
+        index, "topic", key, value, pick(draw, [0, 3]), index, millis, headers,
+        pick(draw, [0, 1, 1, 1, 2]), pick(draw, [0, 7, None]),
     )  # fmt: skip
 
 
@@ -72,12 +76,12 @@ KEY_FIELDS = st.sampled_from([(), (), (), ("id",), ("k", "id"), ("id", "d")])
 def some_extra(draw: Any, form: Any) -> ExtraColumns:
     """Options that ask for columns."""
     key = draw(st.booleans())
-    of_key, of_value = draw(st.sampled_from([("", ""), ("", ""), ("k_", ""), ("", "v_"), ("k_", "v_"), ("é.", "i")]))
+    of_key, of_value = pick(draw, [("", ""), ("", ""), ("k_", ""), ("", "v_"), ("k_", "v_"), ("é.", "i")])
     metadata = draw(SOME_METADATA)
     made = ExtraColumns(
         key, form.name == "json", None, of_key if key else "", of_value, metadata, form.reading.standard,
         form.reading.as_string, draw(KEY_FIELDS) if key else (), key and draw(st.booleans()),
-        frozenset(draw(st.sets(st.sampled_from(["__raw_key__", "__raw_value__"])))),
+        frozenset(pick_some(draw, ["__raw_key__", "__raw_value__"])),
     )  # fmt: skip
     return made or ExtraColumns(metadata=("offset",))
 
@@ -98,22 +102,22 @@ SPACE = st.sampled_from(["", "", "", " ", "\n"])
 @st.composite
 def an_object(draw: Any, names: Sequence[str], odd: str | None = None) -> str:
     """The text of an object with these fields, and now and then something odd: in `odd`, if that is one of them."""
-    what = draw(st.sampled_from([None] * 14 + ["value", "more", "missing", "order", "twice", "escape", "metadata"]))
+    what = pick(draw, [None] * 14 + ["value", "more", "missing", "order", "twice", "escape", "metadata"])
     gap = draw(SPACE)
     fields = []
     for name in names:
         is_odd = name == odd or (what == "value" and name == names[-1])
-        value = draw(ODD if is_odd else st.sampled_from(USUAL.get(name, ["1"])))
+        value = draw(ODD) if is_odd else pick(draw, USUAL.get(name, ["1"]))
         quoted = json.dumps(name, ensure_ascii=False)
         fields.append(f"{quoted}{gap}:{gap}{value}")
     if what == "more":
         fields.append('"new":1')
     if what == "metadata":
-        fields.append(f'"{draw(st.sampled_from(METADATA))}":1')
+        fields.append(f'"{pick(draw, METADATA)}":1')
     if what == "missing":
         fields = fields[1:]
     if what == "order":
-        fields = draw(st.permutations(fields))
+        fields = shuffle(draw, fields)
     if what == "twice" and fields:
         fields.append(fields[0])
     if what == "escape":
@@ -124,15 +128,13 @@ def an_object(draw: Any, names: Sequence[str], odd: str | None = None) -> str:
 @st.composite
 def a_key(draw: Any) -> bytes | None:
     """A record's key, mostly an object."""
-    names = draw(st.sampled_from([["id"], ["id"], ["id"], ["id", "k"], ["k"], [], ["v_id"], ["d", "id"]]))
+    names = pick(draw, [["id"], ["id"], ["id"], ["id", "k"], ["k"], [], ["v_id"], ["d", "id"]])
     image = draw(an_object(names))
-    text = draw(
-        st.sampled_from([
+    text = pick(draw, [
             None, *[image] * 20, f" {image} ", f'{{"schema":{{}},"payload":{image}}}',
             f'{{"payload":{image},"schema":null}}', f'{{"schema":1,"payload":{image},"x":1}}', f'{{"payload":{image}}}',
             '{"schema":1,"payload":2}', "5", "null", "", "[]", '{"id":', '{"id":"\\ud800"}', '{"\\u0069d":1}',
-        ])
-    )  # fmt: skip
+        ])  # fmt: skip
     return None if text is None else text.encode("utf-8", "surrogatepass")
 
 
@@ -147,42 +149,42 @@ CODES = {"id": -5, "a": 12, "n": 8, "d": 91}
 @st.composite
 def a_value(draw: Any, form: Any, *, typed: bool) -> bytes | None:
     """A message of a form; `typed`: one that declares its columns' types."""
-    names = draw(st.sampled_from([["id", "a", "n", "d"], ["id", "a", "n", "d"], ["id", "n"], ["a", "d"]]))
+    names = pick(draw, [["id", "a", "n", "d"], ["id", "a", "n", "d"], ["id", "n"], ["a", "d"]])
     row, old = draw(an_object(names)), draw(an_object(names))
     if typed:
         row, old = (text.replace('"2020-01-31"', "18262") for text in (row, old)) if form.name != "canal-json" else (
             text.replace(":1", ':"1"') for text in (row, old)
         )  # fmt: skip
-    if draw(st.sampled_from([False] * 12 + [True])):
+    if pick(draw, [False] * 12 + [True]):
         return None
     if form.name == "json":
         return str(row).encode()
-    kind = draw(st.sampled_from(["c", "u", "u", "d", "r", "t"]))
+    kind = pick(draw, ["c", "u", "u", "d", "r", "t"])
     if form.name == "canal-json":
-        part = draw(an_object(draw(st.sampled_from([["id"], ["a"], ["a", "n"], []]))))
-        olds = draw(st.sampled_from(["null", f"[{part}]", f"[{part}]", "[null]"]))
-        primary = draw(st.sampled_from(['["id"]', '["id"]', "null", '["a"]', "[]"]))
+        part = draw(an_object(pick(draw, [["id"], ["a"], ["a", "n"], []])))
+        olds = pick(draw, ["null", f"[{part}]", f"[{part}]", "[null]"])
+        primary = pick(draw, ['["id"]', '["id"]', "null", '["a"]', "[]"])
         what = {"c": "INSERT", "u": "UPDATE", "d": "DELETE"}.get(kind, "INSERT")
         said = f'"sqlType":{json.dumps(CODES)},' if typed else ""
-        rows = draw(st.sampled_from([row] * 4 + [f"{row},{draw(an_object(names))}"]))
-        olds = olds if rows == row else draw(st.sampled_from(["null", f"[{part}, {part}]", f"[{part},null]"]))
+        rows = pick(draw, [row] * 4 + [f"{row},{draw(an_object(names))}"])
+        olds = olds if rows == row else pick(draw, ["null", f"[{part}, {part}]", f"[{part},null]"])
         text = f'{{"data":[{rows}],"database":"shop","isDdl":false,"old":{olds},"pkNames":{primary},{said}'
         return (text + f'"table":"t","type":"{what}"}}').encode()
     if form.name == "maxwell-json":
-        part = draw(an_object(draw(st.sampled_from([["id"], ["a"], ["a", "n"], []]))))
-        olds = draw(st.sampled_from(["", f',"old":{part}', f',"old":{part}', ',"old":null']))
-        primary = draw(st.sampled_from(['"primary_key_columns":["id"],', '"primary_key_columns":["a"],', "", ""]))
+        part = draw(an_object(pick(draw, [["id"], ["a"], ["a", "n"], []])))
+        olds = pick(draw, ["", f',"old":{part}', f',"old":{part}', ',"old":null'])
+        primary = pick(draw, ['"primary_key_columns":["id"],', '"primary_key_columns":["a"],', "", ""])
         what = {"c": "insert", "u": "update", "d": "delete"}.get(kind, "bootstrap-insert")
         return f'{{"database":"shop","table":"t","type":"{what}",{primary}"data":{row}{olds}}}'.encode()
     if form.name == "ogg-json":
-        primary = draw(st.sampled_from(['"primary_keys":["id"],', '"primary_keys":["a"],', "", ""]))
-        images = draw(st.sampled_from([f'"before":{old},"after":{row}', f'"after":{row}', f'"before":{old}']))
+        primary = pick(draw, ['"primary_keys":["id"],', '"primary_keys":["a"],', "", ""])
+        images = pick(draw, [f'"before":{old},"after":{row}', f'"after":{row}', f'"before":{old}'])
         what = {"c": "I", "u": "U", "d": "D", "t": "T"}.get(kind, "I")
         return f'{{"table":"shop.t","op_type":"{what}",{primary}{images}}}'.encode()
-    before = draw(st.sampled_from([old, "null"])) if kind in "ud" else draw(st.sampled_from(["null"] * 5 + [old]))
+    before = pick(draw, [old, "null"]) if kind in "ud" else pick(draw, ["null"] * 5 + [old])
     after = "null" if kind == "d" else row
     text = f'{{"before":{before},"after":{after},"source":{{"db":"shop","table":"t"}},"op":"{kind}"}}'
-    said = draw(st.sampled_from([SAID, SAID, "null"]))
+    said = pick(draw, [SAID, SAID, "null"])
     return (f'{{"schema":{said},"payload":{text}}}' if typed else text).encode()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hypothesis import strategies as st
+from picking import pick, pick_some
 
 A_VALUE = st.sampled_from([
     "1", "2", "3000000000", "1.50", "true", "null", '"x"', '"y, z"', '{"a": 1}', "[1,2]", '"2020-01-31 12:13:14"',
@@ -36,23 +37,23 @@ def a_message_of_maxwell(
     draw: Any, table: str, number: int, row: str, before: str
 ) -> tuple[bytes | None, bytes | None]:
     """Return a message with the row's number in its key. Its key's columns are said in it, in its key, or nowhere."""
-    kind = draw(st.sampled_from(["insert", "update", "delete", "update", "bootstrap-insert", "table-alter"]))
-    old = draw(st.sampled_from(["", f',"old":{before}', ',"old":{"a":1}', ',"old":null']))
-    said = draw(st.sampled_from(['"primary_key_columns":["id"],', "", ""]))
-    key = draw(st.sampled_from([
+    kind = pick(draw, ["insert", "update", "delete", "update", "bootstrap-insert", "table-alter"])
+    old = pick(draw, ["", f',"old":{before}', ',"old":{"a":1}', ',"old":null'])
+    said = pick(draw, ['"primary_key_columns":["id"],', "", ""])
+    key = pick(draw, [
         f'{{"database":"d","table":"{table}","pk.id":{number}}}', f'["d","{table}",[{{"id":{number}}}]]',
         f'{{"database":"d","table":"{table}","_uuid":"x"}}', f'{{"id":{number}}}',
-    ]))  # fmt: skip
+    ])  # fmt: skip
     text = f'{{"database":"d","table":"{table}","type":"{kind}","ts":1,"xid":5,{said}"data":{row}{old}}}'
     return key.encode(), text.encode()
 
 
 def a_message_of_golden_gate(draw: Any, table: str, row: str, before: str) -> tuple[bytes | None, bytes | None]:
     """Return a message whose images are there, lack, or are alike. Its key's columns are said in it, or nowhere."""
-    op = draw(st.sampled_from("IIUUDT"))
+    op = pick(draw, "IIUUDT")
     images = {"I": f'"after":{row}', "U": f'"before":{before},"after":{row}', "D": f'"before":{row},"after":null'}
-    known = draw(st.sampled_from(['"primary_keys":["id"],', '"primary_keys":["id"],', ""]))
-    images["U"] = draw(st.sampled_from([images["U"], f'"after":{row}', f'"before":{row},"after":{row}']))
+    known = pick(draw, ['"primary_keys":["id"],', '"primary_keys":["id"],', ""])
+    images["U"] = pick(draw, [images["U"], f'"after":{row}', f'"before":{row},"after":{row}'])
     image = images.get(op, '"after":null')
     return None, f'{{"table":"d.{table}","op_type":"{op}",{known}{image}}}'.encode()
 
@@ -60,14 +61,14 @@ def a_message_of_golden_gate(draw: Any, table: str, row: str, before: str) -> tu
 @st.composite
 def a_message(draw: Any, form: str) -> tuple[bytes | None, bytes | None]:
     """One of a few tables with columns that come and go, or something that is none."""
-    odd = draw(st.sampled_from([None] * 12 + ["none", "broken", "other"]))
+    odd = pick(draw, [None] * 12 + ["none", "broken", "other"])
     key = draw(st.integers(1, 3))
     if odd == "none":
         return b'{"id":1}', None
     if odd == "broken":
-        return None, draw(st.sampled_from([b"{", b"[]", b"5", b'{"op":"c"}', b"\xff", b'{"id":1,"id":2}']))
-    gap = draw(st.sampled_from(["", "", "", " "]))
-    names = draw(st.lists(st.sampled_from(["a", "b", "c"]), unique=True))
+        return None, pick(draw, [b"{", b"[]", b"5", b'{"op":"c"}', b"\xff", b'{"id":1,"id":2}'])
+    gap = pick(draw, ["", "", "", " "])
+    names = pick_some(draw, ["a", "b", "c"])
     fields = [f'"id":{gap}{key}', *(f'"{name}"{gap}:{draw(A_VALUE)}' for name in names)]
     row = "{" + f",{gap}".join(fields if draw(st.integers(0, 5)) != 5 else fields[1:]) + "}"
     if form == "json":
@@ -75,7 +76,7 @@ def a_message(draw: Any, form: str) -> tuple[bytes | None, bytes | None]:
     before = f'{{"id":{draw(st.integers(1, 3))}}}'
     table = "u" if odd == "other" else "t"
     if form == "debezium-json":
-        op = draw(st.sampled_from("ccuud"))
+        op = pick(draw, "ccuud")
         images = f'"before":{before},"after":null' if op == "d" else f'"before":null,"after":{row}'
         images = f'"before":{before},"after":{row}' if op == "u" else images
         text = f'{{{images},"source":{{"db":"d","table":"{table}"}},"op":"{op}"}}'
@@ -84,7 +85,7 @@ def a_message(draw: Any, form: str) -> tuple[bytes | None, bytes | None]:
         return a_message_of_maxwell(draw, table, key, row, before)
     if form == "ogg-json":
         return a_message_of_golden_gate(draw, table, row, before)
-    kind = draw(st.sampled_from(["INSERT", "UPDATE", "DELETE"]))
-    rows = ",".join([row] * draw(st.sampled_from([1, 1, 1, 2])))
+    kind = pick(draw, ["INSERT", "UPDATE", "DELETE"])
+    rows = ",".join([row] * pick(draw, [1, 1, 1, 2]))
     text = f'{{"data":[{rows}],"database":"d","old":null,"pkNames":["id"],"table":"{table}","type":"{kind}"}}'
     return None, text.encode()
