@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -14,6 +15,7 @@ ROOT = Path(ingest.__file__).parent
 MAX_ATTRIBUTES = 10
 
 
+@cache
 def modules(package: str) -> dict[str, ast.Module]:
     return {
         f"ingest.{package}.{path.stem}": ast.parse(path.read_text(encoding="utf-8"))
