@@ -85,7 +85,7 @@ def test_properties_pasted_from_a_java_pipeline(
 def test_oauthbearer_only_with_an_allowed_endpoint(run: Run, plain: Kafka, clients: dict[str, dict[str, str]]) -> None:
     feed(plain)
     server = HTTPServer(("127.0.0.1", 0), Tokens)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
     try:
         url = f"http://127.0.0.1:{server.server_port}/token"

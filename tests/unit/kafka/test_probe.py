@@ -12,7 +12,7 @@ import pytest
 from harness import free_port
 
 from ingest.errors import ConfigError, Unavailable
-from ingest.kafka import probe
+from ingest.kafka import admin_connection, probe
 from ingest.kafka.admin import Cluster
 from ingest.kafka.probe import addresses, refuse_advertised, wrong_address
 
@@ -39,7 +39,7 @@ def ssh() -> Iterator[str]:
             self.request.recv(100)
 
     with socketserver.TCPServer(("127.0.0.1", 0), Greeting) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()
         yield f"127.0.0.1:{server.server_address[1]}"
         server.shutdown()
@@ -50,7 +50,13 @@ def test_addresses() -> None:
     assert addresses("a:1, [::1]:2,PLAINTEXT://b:3,c") == [("a", 1), ("::1", 2), ("b", 3), ("c", 9092)]
 
 
-def test_a_name_that_does_not_resolve_is_no_broker_that_is_away() -> None:
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tries after the first that last a third of a second, not up to two."""
+    monkeypatch.setattr(admin_connection, "PATIENCE_S", 0.3)
+
+
+def test_a_name_that_does_not_resolve_is_no_broker_that_is_away(impatient: None) -> None:
     with pytest.raises(ConfigError) as caught:
         Cluster({"bootstrap.servers": "no-such-host.invalid:9092"}).connect(20)
     assert caught.value.exit_code == 78
@@ -86,13 +92,15 @@ def test_something_else_than_kafka_says_so(ssh: str) -> None:
     assert f"what answers at {ssh} does not speak Kafka's protocol" in wrong.message
 
 
-def test_a_broker_that_is_away_is_said_early_and_once() -> None:
+def test_a_broker_that_is_away_is_said_early_and_once(impatient: None) -> None:
     nobody = f"127.0.0.1:{free_port()}"
     said: list[tuple[float, str]] = []
     started = time.monotonic()
     with pytest.raises(Unavailable):
-        Cluster({"bootstrap.servers": nobody}).connect(4, lambda text: said.append((time.monotonic() - started, text)))
+        Cluster({"bootstrap.servers": nobody}).connect(
+            2.4, lambda text: said.append((time.monotonic() - started, text))
+        )
     ((when, text),) = said
-    assert when < 3
+    assert when < 2
     assert text.startswith(f"no answer from the broker at {nobody}: ")
     assert "; trying until " in text

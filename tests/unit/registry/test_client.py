@@ -70,7 +70,7 @@ def url(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setattr(Registry, "asked", [])
     monkeypatch.setattr(Registry, "refuses", None)
     server = ThreadingHTTPServer(("127.0.0.1", 0), Registry)
-    Thread(target=server.serve_forever, daemon=True).start()
+    Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     yield f"http://127.0.0.1:{server.server_address[1]}"
     server.shutdown()
     server.server_close()
