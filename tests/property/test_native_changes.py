@@ -137,7 +137,7 @@ def a_change(draw: Any, source: TableSchema, usual: dict[str, str]) -> Decoded:
     image = None if before is None else raw(draw(a_row(before, usual=usual)))
     if after is not None and pick(draw, [False, False, False, True]):
         image = after
-    key = pick(draw, [None, None, *["row"] * 3, "k", "", "{}"])
+    key = pick(draw, [*[None] * 6, *["row"] * 3, "k", "", "{}"])
     if key == "row":
         key = draw(a_row(list(source.primary_key), usual=usual))
     read = draw(a_row(some, usual=usual)) if draw(st.booleans()) else None
