@@ -74,6 +74,8 @@ def explain(exc: psycopg.Error, what: str, server: Server) -> IngestError:
         return AccessError(detail, "check sink.username, sink.password and the rights of that user")
     if state in RETRIED or state.startswith(_AWAY) or not state:
         hint = "it is tried again; see whether the server runs, can be reached, and has room"
+        if not state and "does not support SSL" in str(exc):
+            return ConfigError(detail, "let the server speak TLS, or choose another sink.sslmode")
         if not state and "does not exist" in str(exc):
             return ConfigError(detail, "create it, or mend sink.dbname or sink.username")
         return Unavailable(detail, hint)

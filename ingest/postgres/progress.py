@@ -38,7 +38,7 @@ CREATE TABLE IF NOT EXISTS {progress} (
 """
 
 
-class Owner(msgspec.Struct, frozen=True):
+class RunOwner(msgspec.Struct, frozen=True):
     """The run that writes under a prefix."""
 
     pipeline: str
@@ -65,7 +65,7 @@ class ProgressTables:
         connection.execute("SELECT pg_advisory_xact_lock(hashtext('ingest progress'))")
         connection.execute(self._sql(_MAKE))
 
-    def acquire(self, connection: Connection, owner: Owner) -> Owner | None:
+    def acquire(self, connection: Connection, owner: RunOwner) -> RunOwner | None:
         """Write the run that writes from now on; returns the one before. Raise Fenced where a newer run has begun.
 
         Waits until commits of older runs have ended.
@@ -73,7 +73,7 @@ class ProgressTables:
         row = connection.execute(
             self._sql("SELECT pipeline, checkpoint, run FROM {run} WHERE prefix = %s FOR UPDATE"), (self._prefix,)
         ).fetchone()
-        before = None if row is None else Owner(*row)
+        before = None if row is None else RunOwner(*row)
         if before is not None and before.checkpoint == owner.checkpoint and before.run > owner.run:
             msg = f"run {before.run} of this checkpoint has begun already, and this one is run {owner.run}"
             raise Fenced(
@@ -103,7 +103,7 @@ class ProgressTables:
             hint = "nothing is lost; see that only one run of a pipeline is started, and that no two share a prefix"
             raise Fenced(msg, hint)
 
-    def begin_batch(self, connection: Connection, owner: Owner, batch: int) -> None:
+    def begin_batch(self, connection: Connection, owner: RunOwner, batch: int) -> None:
         """Note the batch that is about to be written. Raise Fenced where another run writes now."""
         self.check_owner(connection, owner.run, owner.checkpoint)
         connection.execute(

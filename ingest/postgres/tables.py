@@ -56,7 +56,7 @@ _TEXTS: Final = re.compile(r"text|character varying")
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class SqlColumn:
     """A column that rows have."""
 
     name: str
@@ -65,13 +65,22 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class SqlTable:
     """A table that rows go to."""
 
     schema: str
     name: str
-    columns: tuple[Column, ...]
+    columns: tuple[SqlColumn, ...]
     key: tuple[str, ...]
+
+    @property
+    def has_key(self) -> bool:
+        """True if it has all columns of its key: one that had only nulls so far has no type."""
+        return {one.name for one in self.columns}.issuperset(self.key)
+
+    def __str__(self) -> str:
+        """Return the name as messages show it."""
+        return f"{self.schema}.{self.name}"
 
     @property
     def key_texts_differ(self) -> bool:
@@ -86,7 +95,7 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Existing:
+class ExistingTable:
     """A table that is there."""
 
     columns: Mapping[str, str]
@@ -96,7 +105,7 @@ class Existing:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class TableChange:
     """A change of a table."""
 
     statement: sql.Composed
@@ -110,18 +119,23 @@ class ChangeError(ValueError):
     """Error about a change that would lose something. Its text says which."""
 
 
-def make(connection: Connection, table: Table) -> None:
-    """Make or widen a table so that it takes the rows. Raise ChangeError, having changed nothing, or psycopg.Error."""
-    for change in changes(table, look_up(connection, table)):
-        if change.check is not None:
-            try:
-                with connection.transaction():
-                    lost = connection.execute(change.check).fetchone() is not None
-            except DataError:
-                lost = True
-            if lost:
-                raise ChangeError(change.loss)
-        connection.execute(change.statement)
+def planned(connection: Connection, table: SqlTable) -> list[TableChange]:
+    """Return the changes after which a table takes the rows. Raise ChangeError for one that loses something.
+
+    Raise psycopg.Error.
+    """
+    found = list(changes(table, look_up(connection, table)))
+    for change in found:
+        if change.check is None:
+            continue
+        try:
+            with connection.transaction():
+                lost = connection.execute(change.check).fetchone() is not None
+        except DataError:
+            lost = True
+        if lost:
+            raise ChangeError(change.loss)
+    return found
 
 
 def type_of(data_type: DataType) -> str | None:
@@ -139,13 +153,13 @@ def type_of(data_type: DataType) -> str | None:
     return _PLAIN[data_type]
 
 
-def table_of(table: TableId, schema: TableSchema, default: str) -> Table:
+def table_of(table: TableId, schema: TableSchema, default: str) -> SqlTable:
     """Return the table of a sink table's rows. `default`: the schema of tables whose id has one part.
 
     Raise RowError for names that the server cannot have.
     """
     place, name = table[-2] if len(table) > 1 else default, table[-1]
-    columns = [Column(one.name, kind) for one in schema.columns if (kind := type_of(one.type)) is not None]
+    columns = [SqlColumn(one.name, kind) for one in schema.columns if (kind := type_of(one.type)) is not None]
     for text in (place, name, *(one.name for one in columns)):
         size = len(text.encode("utf-8", "surrogatepass"))
         if not text or size > MAX_NAME or "\0" in text or any("\ud800" <= c <= "\udfff" for c in text):
@@ -158,10 +172,10 @@ def table_of(table: TableId, schema: TableSchema, default: str) -> Table:
     if len(columns) > MAX_COLUMNS:
         msg = f"it has {len(columns)} columns, and a table of PostgreSQL has up to {MAX_COLUMNS}"
         raise RowError("bad-name", msg)
-    return Table(place, name, tuple(columns), tuple(schema.primary_key))
+    return SqlTable(place, name, tuple(columns), tuple(schema.primary_key))
 
 
-def look_up(connection: Connection, table: Table) -> Existing | None:
+def look_up(connection: Connection, table: SqlTable) -> ExistingTable | None:
     """Return the table that is there; None if there is none. Raise psycopg.Error."""
     found = connection.execute(
         "SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
@@ -182,16 +196,16 @@ def look_up(connection: Connection, table: Table) -> Existing | None:
         " AND i.indexprs IS NULL GROUP BY i.indexrelid",
         found,
     ).fetchall()
-    return Existing(dict(columns), frozenset(frozenset(names) for (names,) in keys))
+    return ExistingTable(dict(columns), frozenset(frozenset(names) for (names,) in keys))
 
 
-def changes(table: Table, there: Existing | None) -> Iterator[Change]:
+def changes(table: SqlTable, there: ExistingTable | None) -> Iterator[TableChange]:
     """Yield the changes after which a table takes the rows. Raise ChangeError for one that loses something."""
     if there is None:
-        yield Change(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(table.schema)))
+        yield TableChange(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(table.schema)))
         parts = [sql.SQL("{} {}").format(sql.Identifier(one.name), sql.SQL(one.type)) for one in table.columns]
         parts.append(sql.SQL("PRIMARY KEY ({})").format(_names(table.key)))
-        yield Change(sql.SQL("CREATE TABLE {} ({})").format(table.place, sql.SQL(", ").join(parts)))
+        yield TableChange(sql.SQL("CREATE TABLE {} ({})").format(table.place, sql.SQL(", ").join(parts)))
         return
     if frozenset(table.key) not in there.keys:
         known = ", ".join(sorted(f"({', '.join(sorted(key))})" for key in there.keys)) or "none"
@@ -202,7 +216,7 @@ def changes(table: Table, there: Existing | None) -> Iterator[Change]:
         column = sql.Identifier(one.name)
         if known_type is None:
             statement = sql.SQL("ALTER TABLE {} ADD COLUMN IF NOT EXISTS {} {}")
-            yield Change(statement.format(table.place, column, sql.SQL(one.type)))
+            yield TableChange(statement.format(table.place, column, sql.SQL(one.type)))
         elif not holds(known_type, one.type):
             yield _widened(table, column, known_type, one)
 
@@ -211,7 +225,7 @@ def _names(names: tuple[str, ...]) -> sql.Composed:
     return sql.SQL(", ").join(map(sql.Identifier, names))
 
 
-def _widened(table: Table, column: sql.Identifier, known: str, wanted: Column) -> Change:
+def _widened(table: SqlTable, column: sql.Identifier, known: str, wanted: SqlColumn) -> TableChange:
     """Return the change of a column's type. Raise ChangeError where values of the old one cannot be of the new one."""
     to, check = wanted.type, None
     using = sql.SQL("{}::{}").format(column, sql.SQL(to))
@@ -228,7 +242,7 @@ def _widened(table: Table, column: sql.Identifier, known: str, wanted: Column) -
         )
     statement = sql.SQL("ALTER TABLE {} ALTER COLUMN {} TYPE {} USING {}")
     made = statement.format(table.place, column, sql.SQL(to), using)
-    return Change(made, f"its column {wanted.name!r} is {known}, and holds values that {to} does not", check)
+    return TableChange(made, f"its column {wanted.name!r} is {known}, and holds values that {to} does not", check)
 
 
 def _is_number(kind: str) -> bool:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ingest.model.commit import CommitScope, ResumePoint
     from ingest.postgres.connection import Connection, Server
     from ingest.postgres.progress import ProgressTables
-    from ingest.postgres.tables import Table
+    from ingest.postgres.tables import SqlTable
 
     Split = tuple[str, int]
 
@@ -51,7 +51,7 @@ class PostgresWriter:
         self._connection: Connection | None = None
         self._scope: CommitScope | None = None
         self._attempt = 0
-        self._rows: dict[Table, dict[bytes, bytes | None]] = {}
+        self._rows: dict[SqlTable, dict[bytes, bytes | None]] = {}
         """By table, the JSON of the last row of each key; None: it is gone."""
 
     def begin(self, scope: CommitScope) -> ResumePoint | None:
@@ -148,7 +148,7 @@ class _Kept:
         return None
 
 
-def _write(connection: Connection, table: Table, rows: Mapping[bytes, bytes | None]) -> None:
+def _write(connection: Connection, table: SqlTable, rows: Mapping[bytes, bytes | None]) -> None:
     """Write the last states of a table's keys, which come in the order of their changes."""
     connection.execute(_STAGING)
     connection.execute("TRUNCATE ingest_rows")
@@ -164,7 +164,7 @@ def _write(connection: Connection, table: Table, rows: Mapping[bytes, bytes | No
             connection.execute(_delete(table, later=True))
 
 
-def _record(table: Table, names: Iterable[str]) -> sql.Composed:
+def _record(table: SqlTable, names: Iterable[str]) -> sql.Composed:
     """Return the columns of a row's JSON with their types. Bytes are texts in it, with base64."""
     wanted = set(names)
     columns = [one for one in table.columns if one.name in wanted]
@@ -179,7 +179,7 @@ def _value(alias: str, name: str, kind: str) -> sql.Composed:
     return sql.SQL("decode({}, 'base64')").format(made) if kind == "bytea" else made
 
 
-def _upsert(table: Table) -> sql.Composed:
+def _upsert(table: SqlTable) -> sql.Composed:
     """Return the statement that writes rows: new ones, and in place of those under the same key."""
     names = [one.name for one in table.columns]
     others = [name for name in names if name not in table.key]
@@ -201,7 +201,7 @@ def _upsert(table: Table) -> sql.Composed:
     )
 
 
-def _delete(table: Table, *, later: bool = False) -> sql.Composed:
+def _delete(table: SqlTable, *, later: bool = False) -> sql.Composed:
     """Return the statement that deletes the rows under keys.
 
     `later`: only of keys that no row came for after the delete. The same key may have two texts.

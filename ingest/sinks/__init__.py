@@ -78,7 +78,10 @@ class SinkCoordinator(Protocol):
         """Tell whoever keeps them the schemas of tables, before their rows are written. Idempotent."""
 
     def undeclared(self, schemas: Mapping[TableId, TableSchema]) -> set[str]:
-        """Return the subjects of a registry that `declare` would register schemas for; raise what it would raise."""
+        """Return what `declare` would do, an entry each; raise what it would raise.
+
+        Of a registry these are the subjects that get a schema, of a database the statements.
+        """
 
     def acquire(self, checkpoint: str, run: int) -> None:
         """Become the only run that writes there (exactly-once)."""

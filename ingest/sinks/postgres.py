@@ -103,7 +103,7 @@ class PostgresSink(SinkOptions):
         from ingest.postgres.tables import table_of  # noqa: PLC0415  (`check` needs no driver)
 
         to: Any = table_of(target, sink, self.default_schema)
-        if any(name not in {one.name for one in to.columns} for name in to.key):
+        if not to.has_key:
             msg = "a column of its primary key had only nulls so far"
             raise RowError("null-key", msg)
         keyed = source.key_from_message

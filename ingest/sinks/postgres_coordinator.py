@@ -14,18 +14,19 @@ from ingest.errors import CheckpointError, SchemaChangeRefused
 from ingest.model.reject import RowError
 from ingest.model.table import show
 from ingest.postgres.connection import connect, explain
-from ingest.postgres.progress import Owner, ProgressTables
-from ingest.postgres.tables import ChangeError, make, table_of
+from ingest.postgres.progress import ProgressTables, RunOwner
+from ingest.postgres.tables import ChangeError, planned, table_of
 from ingest.sinks.sink import PlainSinkCoordinator
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping
+    from collections.abc import Callable, Generator, Iterator, Mapping
 
     from ingest.kafka.admin import Split
     from ingest.model.commit import ResumePoint
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.postgres.connection import Connection
+    from ingest.postgres.tables import SqlTable
     from ingest.sinks.postgres import PostgresSink
 
 
@@ -40,7 +41,7 @@ class PostgresCoordinator(PlainSinkCoordinator):
         self._warn = warn
         self._prefix = options.prefix(pipeline) or ""
         self._progress = ProgressTables(options.default_schema, self._prefix)
-        self._owner: Owner | None = None
+        self._owner: RunOwner | None = None
         self._connection: Connection | None = None
         self._places: dict[tuple[str, str], TableId] = {}
 
@@ -67,6 +68,13 @@ class PostgresCoordinator(PlainSinkCoordinator):
 
     def declare(self, schemas: Mapping[TableId, TableSchema]) -> None:
         """Make and widen the tables, before their rows are written. Raise SchemaChangeRefused for what cannot be."""
+        for table, wanted in self._wanted(schemas):
+            with self._changing(table, wanted) as connection:
+                for change in planned(connection, wanted):
+                    connection.execute(change.statement)
+
+    def _wanted(self, schemas: Mapping[TableId, TableSchema]) -> Iterator[tuple[TableId, SqlTable]]:
+        """Yield the tables that rows need. Raise SchemaChangeRefused where two would be one."""
         for table, schema in schemas.items():
             try:
                 wanted = table_of(table, schema, self._options.default_schema)
@@ -74,21 +82,32 @@ class PostgresCoordinator(PlainSinkCoordinator):
                 continue  # its rows are rejects, in the task
             other = self._places.setdefault((wanted.schema, wanted.name), table)
             if other != table:
-                place = f"{wanted.schema}.{wanted.name}"
-                msg = f"the tables {show(other)} and {show(table)} would be one table there: {place}"
+                msg = f"the tables {show(other)} and {show(table)} would be one table there: {wanted}"
                 raise SchemaChangeRefused(msg, "route one of them to another name")
-            if any(name not in {one.name for one in wanted.columns} for name in wanted.key):
-                continue
-            with self._asking(f"change the table {wanted.schema}.{wanted.name}") as connection:
-                try:
-                    make(connection, wanted)
-                except ChangeError as exc:
-                    msg = f"the table {wanted.schema}.{wanted.name} of {show(table)} cannot be changed: {exc}"
-                    raise SchemaChangeRefused(msg, "change it there, or route the rows to another table") from None
+            if wanted.has_key:
+                yield table, wanted
+
+    @contextmanager
+    def _changing(self, table: TableId, wanted: SqlTable) -> Generator[Connection]:
+        """Return a connection whose transaction changes a table. Raise SchemaChangeRefused for what cannot be."""
+        with self._asking(f"change the table {wanted}") as connection:
+            try:
+                yield connection
+            except ChangeError as exc:
+                msg = f"the table {wanted} of {show(table)} cannot be changed: {exc}"
+                raise SchemaChangeRefused(msg, "change it there, or route the rows to another table") from None
+
+    def undeclared(self, schemas: Mapping[TableId, TableSchema]) -> set[str]:
+        """Return the statements by which `declare` would make and widen the tables. Raise what it would raise."""
+        found: set[str] = set()
+        for table, wanted in self._wanted(schemas):
+            with self._changing(table, wanted) as connection:
+                found.update(change.statement.as_string(connection) for change in planned(connection, wanted))
+        return found
 
     def acquire(self, checkpoint: str, run: int) -> None:
         """Become the only run that writes under the prefix. Raise IngestError."""
-        self._owner = Owner(self._pipeline, checkpoint, run)
+        self._owner = RunOwner(self._pipeline, checkpoint, run)
         with self._asking("keep progress") as connection:
             self._progress.make(connection)
             before = self._progress.acquire(connection, self._owner)

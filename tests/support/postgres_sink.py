@@ -15,7 +15,7 @@ from ingest.sinks.postgres import PostgresSink
 if TYPE_CHECKING:
     from postgres import Database
 
-    from ingest.postgres.tables import Table
+    from ingest.postgres.tables import SqlTable
     from ingest.postgres.writer import PostgresWriter
     from ingest.sinks.postgres_coordinator import PostgresCoordinator
 
@@ -66,7 +66,7 @@ def scope(run: int = 1, batch: int = 1, shard: int = 0) -> CommitScope:
     return CommitScope("checkpoint", run, batch, run, shard, {SPLIT: 0}, kept=False)
 
 
-def write(sink: PostgresSink, table: Table, *rows: tuple[str, str | None], run: int = 1, batch: int = 1) -> None:
+def write(sink: PostgresSink, table: SqlTable, *rows: tuple[str, str | None], run: int = 1, batch: int = 1) -> None:
     """Write rows and commit."""
     with closing(task(sink, run)) as writer:
         writer.begin(scope(run, batch))
@@ -74,7 +74,7 @@ def write(sink: PostgresSink, table: Table, *rows: tuple[str, str | None], run: 
         writer.commit({SPLIT: len(rows)}, b"", final=True)
 
 
-def made(sink: PostgresSink, name: str, table: TableSchema) -> Table:
+def made(sink: PostgresSink, name: str, table: TableSchema) -> SqlTable:
     """The table, which is there now."""
     found = owned(sink)
     found.declare({(name, "t"): table})

@@ -77,7 +77,7 @@ def test_progress_of_another_checkpoint_is_told(sink: PostgresSink) -> None:
     ({"dbname": "nowhere"}, ConfigError, "does not exist"),
     ({"endpoint": "127.0.0.1:1"}, Unavailable, "refused"),
     ({"endpoint": "no-such-host.invalid"}, Unavailable, "no-such-host"),
-    ({"sslmode": "require"}, Unavailable, "SSL"),
+    ({"sslmode": "require"}, ConfigError, "SSL"),
 ])  # fmt: skip
 def test_what_keeps_a_run_from_connecting(
     postgres: Database, change: dict[str, str], error: type[Exception], why: str
