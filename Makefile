@@ -40,7 +40,7 @@ test: setup ## Run every test; those on Kafka start their own broker
 	@$(BIN)/python -m pytest -q -n $(TESTS_AT_ONCE) --dist loadfile
 
 test-fast: setup ## Run the tests without brokers and Spark, and a tenth of the examples of properties
-	@INGEST_EXAMPLES=0.1 $(BIN)/python -m pytest -q -n $(TESTS_AT_ONCE) --dist loadfile -m "not java"
+	@INGEST_EXAMPLES=0.1 $(BIN)/python -m pytest -q -n $(TESTS_AT_ONCE) --dist loadfile -m "not java and not database"
 
 kerberos: setup ## Build a client that can do Kerberos, and test it with a real KDC (docker/kerberos-client.sh)
 	@tools/kerberos $(BIN)/python

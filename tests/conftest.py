@@ -43,10 +43,15 @@ _ROOM = 3 << 30
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the tests that may start Java, for `make test-fast`; workers of pytest-xdist begin with the longest."""
+    """Mark the tests that may start Java or a database, for `make test-fast`.
+
+    Workers of pytest-xdist begin with the longest tests.
+    """
     for item in items:
         if isinstance(item, pytest.Function) and "java" in item.fixturenames:
             item.add_marker("java")
+        if isinstance(item, pytest.Function) and not {"postgres", "secured"}.isdisjoint(item.fixturenames):
+            item.add_marker("database")
     if hasattr(config, "workerinput"):
         from schedule import turn
 
@@ -66,7 +71,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 @pytest.hookimpl(optionalhook=True)  # `tools/sanitize` runs without xdist
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Return half as many workers again as processors, as a test also waits; fewer where memory is short."""
-    fast = config.getoption("markexpr") == "not java"
+    fast = config.getoption("markexpr") == "not java and not database"
     processors = len(os.sched_getaffinity(0))
     room = psutil.virtual_memory().available // _ROOM
     return processors if fast else max(1, min(processors + processors // 2, room))
