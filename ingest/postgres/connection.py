@@ -69,7 +69,9 @@ def explain(exc: psycopg.Error, what: str, server: Server) -> IngestError:
     """Return the error for an exception of psycopg. `what`: what was tried."""
     state = exc.sqlstate or ""
     primary = getattr(exc.diag, "message_primary", None) or one_line(str(exc))
-    detail = f"cannot {what} at the database {server.name}: {one_line(primary)[:300]}"
+    more = getattr(exc.diag, "message_detail", None)
+    said = f"{primary}: {more}" if more else primary
+    detail = f"cannot {what} at the database {server.name}: {one_line(said)[:300]}"
     if state.startswith(_ACCESS) or (not state and any(text in str(exc) for text in _REFUSED)):
         return AccessError(detail, "check sink.username, sink.password and the rights of that user")
     if state in RETRIED or state.startswith(_AWAY) or not state:

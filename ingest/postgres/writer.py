@@ -51,6 +51,8 @@ class PostgresWriter:
         self._connection: Connection | None = None
         self._scope: CommitScope | None = None
         self._attempt = 0
+        self._what = ""
+        """What is being done, for messages about errors."""
         self._rows: dict[SqlTable, dict[bytes, bytes | None]] = {}
         """By table, the JSON of the last row of each key; None: it is gone."""
 
@@ -97,7 +99,7 @@ class PostgresWriter:
                 if exc.sqlstate in RETRIED and left:
                     time.sleep(_PAUSE_S * (_TRIES - left))
                     continue
-                found = explain(exc, "write", self._server)
+                found = explain(exc, self._what, self._server)
                 if isinstance(found, Unavailable):  # the connection may have ended after the commit
                     raise CommitOutcomeUnknown(found.message, found.hint) from exc
                 raise found from exc
@@ -106,11 +108,14 @@ class PostgresWriter:
 
     def _commit(self, positions: Mapping[Split, int], metadata: bytes, *, final: bool) -> None:
         assert self._scope is not None, "begin comes first"
+        self._what = "write progress"
         with self._open() as connection, connection.transaction():
             self._progress.check_owner(connection, self._scope.run, self._scope.owner)
             self._progress.advance(connection, self._scope, self._attempt, positions, metadata, final=final)
             for table in sorted(self._rows, key=lambda one: (one.schema, one.name)):
+                self._what = f"write rows of the table {table}"
                 _write(connection, table, self._rows[table])
+            self._what = "commit rows"
 
     def delivered(self) -> list[Any]:
         """Return nothing for the driver: it is in the tables."""
