@@ -6,12 +6,13 @@ In: a default, as a schema's JSON has it, and the node of its field. Out: its by
 from __future__ import annotations
 
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from ingest.avro.schema import SchemaError
 
 if TYPE_CHECKING:
     from ingest.avro.schema import Node
+    from ingest.model.jsontext import Json
 
 _T = TypeVar("_T")
 _BYTES: Final = [bytes((number,)) for number in range(256)]
@@ -38,7 +39,7 @@ def number_bytes(value: int) -> bytes:
     return bytes(out)
 
 
-def default_bytes(value: Any, node: Node) -> bytes:  # noqa: ANN401  (any JSON)
+def default_bytes(value: Json, node: Node) -> bytes:
     """Return the bytes of a default. Raise SchemaError where it is no value of its schema.
 
     Logical types do not matter: a default is written as the type below them.
@@ -51,7 +52,7 @@ def default_bytes(value: Any, node: Node) -> bytes:  # noqa: ANN401  (any JSON)
         raise SchemaError(msg) from exc
 
 
-def _bytes(value: Any, node: Node) -> bytes:  # noqa: ANN401
+def _bytes(value: Json, node: Node) -> bytes:
     kind = node.kind
     if kind == "union":
         return _of_union(value, node)
@@ -74,7 +75,7 @@ def _bytes(value: Any, node: Node) -> bytes:  # noqa: ANN401
     return _plain(value, kind)
 
 
-def _plain(value: Any, kind: str) -> bytes:  # noqa: ANN401
+def _plain(value: Json, kind: str) -> bytes:
     if kind == "null":
         _checked(value, type(None))
         return b""
@@ -94,7 +95,7 @@ def _plain(value: Any, kind: str) -> bytes:  # noqa: ANN401
     return _sized(text.encode() if kind == "string" else text.encode("latin-1"))
 
 
-def _of_union(value: Any, node: Node) -> bytes:  # noqa: ANN401
+def _of_union(value: Json, node: Node) -> bytes:
     """Write a default by the first branch that has it: by Avro's rules that is the first one, or any since 1.12."""
     for at, branch in enumerate(node.branches):
         try:
@@ -108,7 +109,7 @@ def _sized(piece: bytes) -> bytes:
     return number_bytes(len(piece)) + piece
 
 
-def _checked(value: Any, kind: type[_T]) -> _T:  # noqa: ANN401
+def _checked(value: Json, kind: type[_T]) -> _T:
     if type(value) is not kind:
         raise TypeError
     return value

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ingest.model.data_type import DataType
+    from ingest.model.jsontext import Json
     from ingest.model.schema import Column
 
 FLINK: Final = ("org.apache.flink.avro.generated", "record")
@@ -63,11 +64,11 @@ def _field(name: str, data_type: DataType, above: str, *, nullable: bool) -> dic
     return {"name": name, "type": _or_null(schema), "default": None}
 
 
-def _or_null(schema: Any) -> Any:  # noqa: ANN401  (a schema is any JSON)
+def _or_null(schema: Json) -> Json:
     return schema if schema == "null" else ["null", schema]
 
 
-def _schema(data_type: DataType, name: str) -> Any:  # noqa: ANN401
+def _schema(data_type: DataType, name: str) -> Json:
     """Return the schema of a type's values. `name` is that of the record, where they are records."""
     found = _PLAIN.get(data_type)
     if found is not None:

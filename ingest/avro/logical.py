@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ingest.avro.primitives import Read
     from ingest.avro.schema import Node
     from ingest.model.data_type import DataType
+    from ingest.model.jsontext import Json
 
     Logical: TypeAlias = Callable[[Node, Read], tuple[DataType, Read] | None]
     """Function that returns a logical type's column type and reader; None where the schema is none of that type."""
@@ -84,7 +85,7 @@ def _number_text(unscaled: bytes, scale: int) -> str:
     return _exact(unscaled, scale).decode()
 
 
-def _decimal(node: Node, read: Read, precision: Any, scale: Any) -> tuple[DataType, Read] | None:  # noqa: ANN401
+def _decimal(node: Node, read: Read, precision: Json, scale: Json) -> tuple[DataType, Read] | None:
     if node.kind not in {"bytes", "fixed"} or type(scale) is not int or type(precision) is not int or scale < 0:
         return None
     if not scale <= precision <= types.MAX_PRECISION:

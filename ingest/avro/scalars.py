@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from math import isfinite
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ingest.avro.schema import Node
+    from ingest.model.jsontext import Json
 
 Write: TypeAlias = Callable[[bytes], bytes]
 """Function that returns the bytes of a value, given as JSON text. It raises ValueError."""
@@ -199,7 +200,7 @@ def _write_zoned(raw: bytes) -> bytes:
     return write_string(raw.replace(b" ", b"T", 1))
 
 
-def scalar(node: Node, data_type: Any) -> Write:  # noqa: ANN401  (a column type)
+def scalar(node: Node, data_type: Json) -> Write:
     """Return the function that writes values of a node that holds no others. Raise SchemaError."""
     kind = node.kind
     if isinstance(data_type, DecimalType):

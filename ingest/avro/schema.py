@@ -18,6 +18,8 @@ from ingest.model.text import one_line
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from ingest.model.jsontext import Json
+
 PRIMITIVES: Final = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 _COMPLEX: Final = frozenset({"record", "error", "enum", "fixed", "array", "map"})
 """Types that are made of others. A schema without a namespace may have the name of one, as older ones of Flink do."""
@@ -66,11 +68,11 @@ class Field:
         return "default" in self.properties
 
     @property
-    def default(self) -> Any:  # noqa: ANN401  (any JSON)
+    def default(self) -> Json:
         """The default, as JSON has it; None where there is none."""
         return self.properties.get("default")
 
-    def required_default(self) -> Any:  # noqa: ANN401
+    def required_default(self) -> Json:
         """Return the default. Raise KeyError where there is none."""
         return self.properties["default"]
 
@@ -93,7 +95,7 @@ def parse(text: str, references: Iterable[str] = ()) -> Node:
     return _Builder(named).node(parsed, 0)
 
 
-def _json(text: str) -> Any:  # noqa: ANN401  (any JSON value)
+def _json(text: str) -> Json:
     """Return a schema's JSON, in which logical types have a name that fastavro does not look at: it refuses wrong ones.
 
     Avro says that a logical type which does not fit its schema is to be ignored.
@@ -105,7 +107,7 @@ def _json(text: str) -> Any:  # noqa: ANN401  (any JSON value)
         raise SchemaError(msg) from exc
 
 
-def _renamed(value: Any) -> Any:  # noqa: ANN401
+def _renamed(value: Json) -> Json:
     if isinstance(value, list):
         return [_renamed(item) for item in value]
     if isinstance(value, dict):
@@ -120,7 +122,7 @@ class _Builder:
         self._named = named
         self._nodes: dict[str, Node] = {}
 
-    def node(self, schema: Any, depth: int) -> Node:  # noqa: ANN401  (JSON, as fastavro normalises it)
+    def node(self, schema: Json, depth: int) -> Node:
         """Return the node of a schema; raises SchemaError."""
         if depth > _MAX_DEPTH:
             msg = f"more than {_MAX_DEPTH} schemas are inside of one another"

@@ -8,13 +8,16 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, ClassVar, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, NamedTuple, Self, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PrivateAttr, ValidationInfo, WithJsonSchema
 
 if TYPE_CHECKING:
     from ingest.component.files import Files
     from ingest.model.text import TextError
+
+AnyOptions: TypeAlias = Any
+"""Options of a component, or the class of them, whose own attributes are asked for."""
 
 
 def key(attribute: str) -> str:
@@ -50,6 +53,13 @@ class Options(BaseModel):
 
     synonyms: ClassVar[Mapping[str, Synonym]] = {}
     """Other keys of options. Where a file has both, the option's own key counts."""
+
+    def holding(self, **attributes: object) -> Self:
+        """Return a copy of these options with other values of private attributes."""
+        made = self.model_copy()
+        for name, value in attributes.items():
+            setattr(made, name, value)
+        return made
 
     def warnings(self) -> list[tuple[str, str]]:
         """Return the options that are accepted but have no effect: for each its key, and why it has none."""
@@ -111,9 +121,7 @@ class InlineSchemaOptions(Options):
 
         `declared` names those columns of each table.
         """
-        made = self.model_copy()
-        made._declared = declared  # noqa: SLF001  (an attribute of the same class)
-        return made
+        return self.holding(_declared=declared)
 
     def declared(self, table: tuple[str, ...]) -> frozenset[str]:
         """Return the names of those columns of a table whose types the pipeline declares.

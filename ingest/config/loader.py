@@ -30,6 +30,7 @@ from ingest.sources import SOURCES
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ingest.component.options import AnyOptions
     from ingest.sinks.sink import SinkOptions
 
 _COLLECTOR: Final = "dirty-data.collector."
@@ -202,7 +203,7 @@ class _Loader:
         add(value, "")
         return out
 
-    def _collector(self, options: Mapping, sink: Any) -> DirtyDataCollector | None:  # noqa: ANN401  (a sink's options)
+    def _collector(self, options: Mapping, sink: AnyOptions) -> DirtyDataCollector | None:
         """Remove `dirty-data.collector.*` from the pipeline's options, and return it as a model.
 
         Return None where it is not given.
@@ -303,7 +304,7 @@ class _Loader:
             text = f"{PREFIX}{KRB5} names another file in {first}; put the realms of both into one file"
             self._document.report(where or root.keys[name], text)
 
-    def _check_files(self, root: Mapping, source: Any, sink: Any) -> None:  # noqa: ANN401  (options models)
+    def _check_files(self, root: Mapping, source: AnyOptions, sink: AnyOptions) -> None:
         """Report an error where a pipeline would read the files that it writes."""
         if source.type == "file" == sink.type and source.matches(sink.example()):
             section = root.items["sink"]

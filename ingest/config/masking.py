@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ingest.kafka.properties import KNOWN, SECRET
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from ingest.model.jsontext import Json
 
 HIDDEN: Final = "********"
 """Text that replaces a hidden value, however long the value is."""
@@ -92,7 +94,7 @@ def escaped(text: str) -> Iterator[str]:
     yield json.dumps(text, ensure_ascii=False)[1:-1]
 
 
-def masked(value: Any, secrets: Iterable[str]) -> Any:  # noqa: ANN401  (the plain values of JSON)
+def masked(value: Json, secrets: Iterable[str]) -> Json:
     """Return a plain value with every text in it masked, also in maps and lists. The keys of maps are not masked.
 
     Keys are names that this program chose.

@@ -23,6 +23,7 @@ from ingest.sinks.sink import SinkOptions
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
+    from ingest.component.options import AnyOptions
     from ingest.component.registry import Registry
     from ingest.config.document import Document, Span, Value
     from ingest.config.filling import Filling
@@ -46,7 +47,7 @@ class ModelReader:
         self._written: dict[str, str] = {}
         """Options of the component in hand that the file spells otherwise: a synonym, or with `key.` or `value.`."""
 
-    def component(self, root: Mapping, section: str, registry: Registry[Any]) -> Any:  # noqa: ANN401
+    def component(self, root: Mapping, section: str, registry: Registry[AnyOptions]) -> AnyOptions:
         """Return the options of a source or sink, of the class that its type names.
 
         Return None where there is an error.
@@ -83,7 +84,7 @@ class ModelReader:
             return None
         return self.of_class(cls, value, section)
 
-    def of_class(self, cls: Any, value: Mapping, section: str) -> Any:  # noqa: ANN401
+    def of_class(self, cls: AnyOptions, value: Mapping, section: str) -> AnyOptions:
         """Return a component's options, with its client properties and its format's options checked.
 
         Return None on an error.
@@ -133,7 +134,7 @@ class ModelReader:
         return model
 
     @staticmethod
-    def _of_format(component: Any, key: str, chosen: str | None) -> bool:  # noqa: ANN401  (an options model)
+    def _of_format(component: AnyOptions, key: str, chosen: str | None) -> bool:
         """Return whether an option of a component is one of a format: for a sink, of one that is written by options.
 
         `chosen`: the format that the file names, which may be of another package.
@@ -150,7 +151,7 @@ class ModelReader:
             return False
         return is_written_by_options(found)
 
-    def _shortened(self, component: Any, value: Mapping, section: str) -> Mapping:  # noqa: ANN401
+    def _shortened(self, component: AnyOptions, value: Mapping, section: str) -> Mapping:
         """Return a component's options, those of the values' format without `value.`, as Flink spells them."""
         made = Mapping({}, value.span)
         for key, item in value.items.items():
@@ -185,7 +186,7 @@ class ModelReader:
                 self.warnings.append(f"{section}: {text}")
         return out
 
-    def _with_keys(self, model: Any, fmt: Options | None, given: Mapping, *, written: bool) -> Any:  # noqa: ANN401
+    def _with_keys(self, model: AnyOptions, fmt: Options | None, given: Mapping, *, written: bool) -> AnyOptions:
         """Return a component's options with those of its keys' format: its own, or else the ones of the values.
 
         Return None on an error.
@@ -288,7 +289,7 @@ class ModelReader:
         return self.model(cls, section, values, name, written=written)
 
     @staticmethod
-    def _chosen(component: Any, section: Mapping) -> str | None:  # noqa: ANN401  (an options model)
+    def _chosen(component: AnyOptions, section: Mapping) -> str | None:
         """Return the name of the format of a component's values. Return None where it is not a text."""
         chosen = section.items.get(component.formats)
         name = chosen.value if isinstance(chosen, Scalar) else component.model_fields["value_format"].default

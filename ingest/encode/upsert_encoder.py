@@ -26,7 +26,10 @@ if TYPE_CHECKING:
     from ingest.model.table import TableId
     from ingest.schema.infer import Inference
 
-Record: TypeAlias = "tuple[Any, bytes | None, bytes | msgspec.Raw | None]"
+AnyDestination: TypeAlias = Any
+"""Place where a sink's records go: the sink's own, opaque to all others."""
+
+Record: TypeAlias = "tuple[AnyDestination, bytes | None, bytes | msgspec.Raw | None]"
 """Destination (the sink's own), key, and value; no value is a tombstone."""
 
 
@@ -74,7 +77,7 @@ class UpsertEncoder:
         table: TableId,
         source: TableSchema,
         sink: TableSchema,
-        destination: Any,  # noqa: ANN401  (the sink's own; opaque here)
+        destination: AnyDestination,
         inference: Inference,
         *,
         key_from_message: bool,

@@ -17,7 +17,7 @@ from ingest.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from ingest.component.options import Options
+    from ingest.component.options import AnyOptions, Options
     from ingest.formats.form import Form
     from ingest.formats.template import Value
     from ingest.formats.typed import TypedColumn
@@ -103,7 +103,7 @@ def is_written_by_options(chosen: object) -> bool:
     return hasattr(chosen, "key_of") or has_schemas(chosen)
 
 
-def options_of_keys(chosen: Any, *, written: bool) -> Any:  # noqa: ANN401  (options models)
+def options_of_keys(chosen: AnyOptions, *, written: bool) -> AnyOptions:
     """Return the class of the options that keys in a format take; None where they take none.
 
     `written`: a sink writes them.

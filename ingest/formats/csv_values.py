@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ingest.model.data_type import DataType
+    from ingest.model.jsontext import Json
 
     Read: TypeAlias = Callable[[str], Any]
     """Function that returns the value of a field's text."""
@@ -43,7 +44,7 @@ def reader_for(data_type: DataType, delimiter: str) -> Read | None:
     return _map if isinstance(data_type, MapType) else None
 
 
-def _number(text: str) -> Any:  # noqa: ANN401  (what JSON has)
+def _number(text: str) -> Json:
     try:
         return msgspec.Raw(number(text.strip().encode()))
     except ValueError:
@@ -67,14 +68,14 @@ def _nested(text: str, first: str) -> msgspec.Raw | None:
     return msgspec.Raw(raw)
 
 
-def _array(read: Read, delimiter: str, text: str) -> Any:  # noqa: ANN401  (what JSON has)
+def _array(read: Read, delimiter: str, text: str) -> Json:
     found = _nested(text, "[")
     if found is not None:
         return found
     return [read(element) for element in text.split(delimiter)] if text else []
 
 
-def _row(members: dict[str, Read], delimiter: str, text: str) -> Any:  # noqa: ANN401  (what JSON has)
+def _row(members: dict[str, Read], delimiter: str, text: str) -> Json:
     found = _nested(text, "{")
     if found is not None:
         return found
@@ -84,6 +85,6 @@ def _row(members: dict[str, Read], delimiter: str, text: str) -> Any:  # noqa: A
     return {name: read(part) for (name, read), part in zip(members.items(), parts, strict=True)}
 
 
-def _map(text: str) -> Any:  # noqa: ANN401  (what JSON has)
+def _map(text: str) -> Json:
     found = _nested(text, "{")
     return text if found is None else found

@@ -60,9 +60,7 @@ class DebeziumAvroConfluent(RegistryOptions):
 
     def beside_keys(self, key_format: str | None) -> Self:
         """Return these options for records whose keys have this `key.format`: another one has no keys in Avro."""
-        made = self.model_copy()
-        made._keys_registered = key_format in {None, "avro-confluent"}  # noqa: SLF001  (an attribute of the same class)
-        return made
+        return self.holding(_keys_registered=key_format in {None, "avro-confluent"})
 
     @property
     def form(self) -> Form:

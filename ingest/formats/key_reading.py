@@ -5,7 +5,7 @@ In: the bytes of a key. Out: a row as JSON text with what it declares, or a reje
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from ingest.formats.positional import PositionalOptions
 from ingest.model.change import Reject
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     import msgspec
 
+    from ingest.component.options import AnyOptions
     from ingest.model.change import InlineSchema
     from ingest.model.table import TableId
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     """Function that reads a key as JSON text with what it declares, or returns its reject."""
 
 
-def key_reader(options: Any, table: TableId) -> ReadKey | None:  # noqa: ANN401  (options of any format)
+def key_reader(options: AnyOptions, table: TableId) -> ReadKey | None:
     """Return the function that reads keys of a table's records, by the options of their format; None without any."""
     if options is None:
         return None

@@ -32,9 +32,7 @@ class PositionalOptions(Options):
 
     def with_tables(self, tables: Mapping[TableId, Mapping[str, DataType]]) -> Self:
         """Return a copy that knows the columns of tables, in the order of the fields."""
-        made = self.model_copy()
-        made._tables = tables  # noqa: SLF001  (an attribute of the same class)
-        return made
+        return self.holding(_tables=tables)
 
     def for_keys(self) -> Self:
         """Return a copy for keys that have no options of their own: the names of columns are the values'."""

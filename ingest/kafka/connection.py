@@ -93,10 +93,7 @@ class KafkaConnection(Labelled):
         """Return these options with what is in the files that their properties name; raises IngestError."""
         made = super().with_files(files)
         contents = files_of.read(self.properties, files) if self.properties else {}
-        if contents:
-            made = made.model_copy()
-            made._contents = contents  # noqa: SLF001  (an attribute of the same class)
-        return made
+        return made.holding(_contents=contents) if contents else made
 
     def connection(self) -> dict[str, str]:
         """Return librdkafka's configuration for the properties, with what is in the files that they name."""

@@ -6,12 +6,15 @@ In: JSON text. Out: the members with exactly the bytes of their values, so that 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+Json: TypeAlias = Any
+"""Value of JSON, as Python has it."""
 
 MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """The exceptions of msgspec for a text that is not JSON, or not of the expected shape."""

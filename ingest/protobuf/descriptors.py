@@ -6,7 +6,7 @@ own: two schemas may say different things of one name. Rules: docs/spec/protobuf
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from google.protobuf import descriptor_pb2, descriptor_pool
 from google.protobuf.message import DecodeError
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FileDescriptor
 
 _MAX_NAMED: Final = 10
+
+AnyMessage: TypeAlias = Any
+"""Message of any class: its fields are attributes."""
 
 
 class SchemaError(ValueError):

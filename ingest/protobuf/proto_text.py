@@ -14,7 +14,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from google.protobuf import (
     any_pb2,
@@ -37,6 +37,9 @@ from ingest.protobuf.descriptors import SchemaError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from ingest.model.jsontext import Json
+    from ingest.protobuf.descriptors import AnyMessage
 
 _MAX_TEXT: Final = 8 << 20
 """Characters of a schema and of those that it imports, at most."""
@@ -106,7 +109,7 @@ def compile_schema(text: str, references: Mapping[str, str]) -> bytes:
     return descriptor_pb2.FileDescriptorSet(file=files).SerializeToString()
 
 
-def _descriptor(text: str) -> Any:  # noqa: ANN401  (a message of google's library)
+def _descriptor(text: str) -> Json:
     """Return the descriptor of a file that a text holds in base64; None where it is no such text."""
     try:
         found = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
@@ -115,7 +118,7 @@ def _descriptor(text: str) -> Any:  # noqa: ANN401  (a message of google's libra
     return found if found.name or found.message_type else None
 
 
-def _file_of(module: Any) -> Any:  # noqa: ANN401
+def _file_of(module: AnyMessage) -> Json:
     return descriptor_pb2.FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb)
 
 

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor
 
     from ingest.model.data_type import DataType
+    from ingest.model.jsontext import Json
+    from ingest.protobuf.descriptors import AnyMessage
 
     Convert: TypeAlias = Callable[[Any], Any]
     """Function that makes the value of a field into one that JSON has. It raises ValueError."""
@@ -75,7 +77,7 @@ def _float(value: float) -> float:
     return shortest(finite(value))
 
 
-def _same(value: Any) -> Any:  # noqa: ANN401  (any value)
+def _same(value: Json) -> Json:
     return value
 
 
@@ -137,7 +139,7 @@ class MessageReader:
             self.absent[name] = self._compiler.absent(field, convert)
         self._cost = len(msgspec.json.encode(self.absent)) + _FIELD * (1 + len(self.absent))
 
-    def read(self, message: Any) -> dict[str, Any]:  # noqa: ANN401  (a message of any class)
+    def read(self, message: AnyMessage) -> dict[str, Json]:
         """Return the values of a message by their columns. Raise MessageError, UnknownField or ValueError."""
         row = self.absent.copy()
         self._compiler.spend(self._cost)
@@ -183,7 +185,7 @@ class ReaderCompiler:
             msg = "messages inside of it lack far more fields than it has bytes"
             raise MessageError(msg)
 
-    def check_unknown(self, message: Any) -> None:  # noqa: ANN401
+    def check_unknown(self, message: AnyMessage) -> None:
         """Raise UnknownField where a message has a field, or a value of a closed enum, that its type does not have."""
         if self._ignore_unknown:
             return
@@ -204,7 +206,7 @@ class ReaderCompiler:
             return ArrayType(data_type), list
         return ArrayType(data_type), lambda found: [convert(one) for one in found]
 
-    def absent(self, field: FieldDescriptor, convert: Convert) -> Any:  # noqa: ANN401
+    def absent(self, field: FieldDescriptor, convert: Convert) -> Json:
         """Return the value of a field that a message does not have. Raise SchemaError."""
         if field.is_repeated:
             return {} if field.message_type is not None and field.message_type.GetOptions().map_entry else []
@@ -254,7 +256,7 @@ class ReaderCompiler:
             return data_type, partial(self._time, time)
         data_type, convert = self._one(inner.fields[0], inside=inside)
 
-        def wrapped(message: Any) -> Any:  # noqa: ANN401  (any value)
+        def wrapped(message: AnyMessage) -> Json:
             check(message)
             return convert(message.value)
 
@@ -279,20 +281,20 @@ class ReaderCompiler:
             data_type = data_type.element if isinstance(data_type, ArrayType) else data_type.value
         return self._sizes.get(id(data_type), 0)
 
-    def _time(self, read: Callable[[Any, Convert], tuple[msgspec.Raw, bool]], message: Any) -> msgspec.Raw:  # noqa: ANN401
+    def _time(self, read: Callable[[Json, Convert], tuple[msgspec.Raw, bool]], message: AnyMessage) -> msgspec.Raw:
         text, other = read(message, self.check_unknown)
         self.state.other = self.state.other or other
         return text
 
 
-def _meant(read: Callable[[Any, Convert], Any], check: Convert, message: Any) -> Any:  # noqa: ANN401  (any value)
+def _meant(read: Callable[[Json, Convert], Json], check: Convert, message: AnyMessage) -> Json:
     return read(message, check)
 
 
 def _json_text(read: Convert) -> Convert:
     """Return a function that makes JSON text of what another one makes; a text stays as it is, and null is null."""
 
-    def convert(message: Any) -> str | None:  # noqa: ANN401  (a message of any class)
+    def convert(message: AnyMessage) -> str | None:
         found = read(message)
         return found if found is None or isinstance(found, str) else msgspec.json.encode(found).decode()
 

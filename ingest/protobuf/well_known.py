@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor
 
     from ingest.model.data_type import DataType
+    from ingest.model.jsontext import Json
+    from ingest.protobuf.descriptors import AnyMessage
 
     Check: TypeAlias = Callable[[Any], None]
     """Function that is called with each message that is read, and may raise."""
@@ -71,7 +73,7 @@ def is_known(message: Descriptor, above: frozenset[str] = frozenset()) -> bool:
     return all(is_known(one, above | {name}) for one in inner)
 
 
-def timestamp(message: Any, check: Check) -> tuple[msgspec.Raw, bool]:  # noqa: ANN401  (a message of any class)
+def timestamp(message: AnyMessage, check: Check) -> tuple[msgspec.Raw, bool]:
     """Return the JSON text of a Timestamp, and whether it is finer than a microsecond. Raise ValueError."""
     check(message)
     seconds, nanos = message.seconds, message.nanos
@@ -85,7 +87,7 @@ def timestamp(message: Any, check: Check) -> tuple[msgspec.Raw, bool]:  # noqa: 
     return msgspec.Raw(b'%b.%09dZ"' % (whole, nanos)), True
 
 
-def date(message: Any, check: Check) -> tuple[msgspec.Raw, bool]:  # noqa: ANN401  (a message of any class)
+def date(message: AnyMessage, check: Check) -> tuple[msgspec.Raw, bool]:
     """Return the JSON text of a Date, and whether its year, month or day is missing (zero). Raise ValueError."""
     check(message)
     year, month, day = message.year, message.month, message.day
@@ -94,7 +96,7 @@ def date(message: Any, check: Check) -> tuple[msgspec.Raw, bool]:  # noqa: ANN40
     return msgspec.Raw(b'"%04d-%02d-%02d"' % (year, month, day)), partial
 
 
-def time_of_day(message: Any, check: Check) -> tuple[msgspec.Raw, bool]:  # noqa: ANN401  (a message of any class)
+def time_of_day(message: AnyMessage, check: Check) -> tuple[msgspec.Raw, bool]:
     """Return the JSON text of a TimeOfDay, and whether no clock shows it in microseconds. Raise ValueError."""
     check(message)
     hours, minutes, seconds, nanos = message.hours, message.minutes, message.seconds, message.nanos
@@ -106,13 +108,13 @@ def time_of_day(message: Any, check: Check) -> tuple[msgspec.Raw, bool]:  # noqa
     return msgspec.Raw(text.encode()), hours == 24 or seconds == 60 or bool(nanos % 1000)
 
 
-def decimal(message: Any, check: Check) -> str:  # noqa: ANN401  (a message of any class)
+def decimal(message: AnyMessage, check: Check) -> str:
     """Return the exact number of a Decimal of Confluent. Raise ValueError."""
     check(message)
     return decimal_text(int.from_bytes(message.value, "big", signed=True), message.scale).decode()
 
 
-def duration(message: Any, check: Check) -> str:  # noqa: ANN401  (a message of any class)
+def duration(message: AnyMessage, check: Check) -> str:
     """Return a Duration as Protocol Buffers writes it in JSON: `-1.5s`. Raise ValueError."""
     check(message)
     seconds, nanos = message.seconds, message.nanos
@@ -124,20 +126,20 @@ def duration(message: Any, check: Check) -> str:  # noqa: ANN401  (a message of 
     return f"{sign}{abs(seconds)}{fraction}s"
 
 
-def struct(message: Any, check: Check) -> dict[str, Any]:  # noqa: ANN401  (a message of any class)
+def struct(message: AnyMessage, check: Check) -> dict[str, Json]:
     """Return a Struct as the object that it stands for. Raise NotANumber."""
     check(message)
     fields = message.fields
     return {name: value(fields[name], check) for name in sorted(fields)}
 
 
-def list_value(message: Any, check: Check) -> list[Any]:  # noqa: ANN401  (a message of any class)
+def list_value(message: AnyMessage, check: Check) -> list[Json]:
     """Return a ListValue as the array that it stands for. Raise NotANumber."""
     check(message)
     return [value(one, check) for one in message.values]
 
 
-def value(message: Any, check: Check) -> Any:  # noqa: ANN401  (a message of any class)
+def value(message: AnyMessage, check: Check) -> Json:
     """Return a Value as what it stands for; None where it has none. Raise NotANumber."""
     check(message)
     kind = message.WhichOneof("kind")

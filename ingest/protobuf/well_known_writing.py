@@ -18,6 +18,8 @@ from ingest.protobuf.scalars import boolean, characters, number
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ingest.protobuf.descriptors import AnyMessage
+
 _EPOCH: Final = dt.datetime(1970, 1, 1)  # noqa: DTZ001  (UTC throughout)
 _DATE: Final = re.compile(r"(\d{4})-(\d\d)-(\d\d)")
 _TIME: Final = re.compile(r"(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?")
@@ -37,7 +39,7 @@ def _nanos(fraction: str) -> int:
     return int(fraction.ljust(9, "0"))
 
 
-def fill_timestamp(message: Any, raw: bytes) -> None:  # noqa: ANN401  (a message of any class)
+def fill_timestamp(message: AnyMessage, raw: bytes) -> None:
     """Fill a Timestamp; a time without a zone is one in UTC."""
     said = temporal.timestamp_said(characters(raw), zoned=True)
     if said is None:
@@ -49,14 +51,14 @@ def fill_timestamp(message: Any, raw: bytes) -> None:  # noqa: ANN401  (a messag
     message.nanos = _nanos(fraction)
 
 
-def fill_date(message: Any, raw: bytes) -> None:  # noqa: ANN401
+def fill_date(message: AnyMessage, raw: bytes) -> None:
     """Fill a Date."""
     year, month, day = map(int, _matched(_DATE, characters(raw), "date"))
     dt.date(year or 2000, month or 1, day or 1)
     message.year, message.month, message.day = year, month, day
 
 
-def fill_time_of_day(message: Any, raw: bytes) -> None:  # noqa: ANN401
+def fill_time_of_day(message: AnyMessage, raw: bytes) -> None:
     """Fill a TimeOfDay."""
     hours, minutes, seconds, fraction = _matched(_TIME, characters(raw), "time of a day")
     if hours > "24" or minutes > "59" or seconds > "60":
@@ -66,14 +68,14 @@ def fill_time_of_day(message: Any, raw: bytes) -> None:  # noqa: ANN401
     message.nanos = _nanos(fraction)
 
 
-def fill_duration(message: Any, raw: bytes) -> None:  # noqa: ANN401
+def fill_duration(message: AnyMessage, raw: bytes) -> None:
     """Fill a Duration from its text, `-1.5s`."""
     sign, seconds, fraction = _matched(_DURATION, characters(raw), "duration")
     factor = -1 if sign else 1
     message.seconds, message.nanos = factor * int(seconds), factor * _nanos(fraction)
 
 
-def fill_decimal(message: Any, raw: bytes) -> None:  # noqa: ANN401
+def fill_decimal(message: AnyMessage, raw: bytes) -> None:
     """Fill a Decimal of Confluent from a plain number, or the text of one."""
     sign, whole, fraction = _matched(_DECIMAL, characters(raw), "plain number")
     unscaled = int(sign + whole + fraction)
@@ -87,20 +89,20 @@ def inside(raw: bytes) -> bytes:
     return characters(raw).encode() if raw[:1] == b'"' else raw
 
 
-def fill_struct(message: Any, raw: bytes) -> None:  # noqa: ANN401
+def fill_struct(message: AnyMessage, raw: bytes) -> None:
     """Fill a Struct from an object, or the text of one."""
     fields = message.fields
     for name, one in fields_of(inside(raw)).items():
         fill_value(fields[name], bytes(one))
 
 
-def fill_list(message: Any, raw: bytes) -> None:  # noqa: ANN401
+def fill_list(message: AnyMessage, raw: bytes) -> None:
     """Fill a ListValue from an array, or the text of one."""
     for one in elements_of(inside(raw)):
         fill_value(message.values.add(), bytes(one))
 
 
-def fill_value(message: Any, raw: bytes) -> None:  # noqa: ANN401
+def fill_value(message: AnyMessage, raw: bytes) -> None:
     """Fill a Value: a text stands for itself."""
     first = raw[:1]
     if first == b"n":

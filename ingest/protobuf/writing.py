@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor
 
     from ingest.model.data_type import DataType
+    from ingest.protobuf.descriptors import AnyMessage
     from ingest.protobuf.scalars import Make
 
     Put: TypeAlias = Callable[[Any, bytes], None]
@@ -110,7 +111,7 @@ class _Fields:
         self._null_text, self._known = null_text, known
         self._fields = {field.name: (self._field(field), _choice_of(field)) for field in descriptor.fields}
 
-    def put(self, message: Any, row: Mapping[str, bytes] | Mapping[str, msgspec.Raw]) -> None:  # noqa: ANN401  (a message of any class)
+    def put(self, message: AnyMessage, row: Mapping[str, bytes] | Mapping[str, msgspec.Raw]) -> None:
         """Put the values of a row into a message. Raise _FieldError."""
         for name, value in row.items():
             raw = bytes(value)
@@ -121,7 +122,7 @@ class _Fields:
             except (ValueError, *MALFORMED) as exc:
                 raise _FieldError(name, exc) from None
 
-    def _put_one(self, message: Any, name: str, raw: bytes) -> None:  # noqa: ANN401
+    def _put_one(self, message: AnyMessage, name: str, raw: bytes) -> None:
         found = self._fields.get(name)
         if found is None:
             msg = "there is no such field"
@@ -153,12 +154,12 @@ class _Fields:
     def _message(self, name: str, inner: Descriptor, *, repeated: bool) -> Put:
         fill = self._filled(inner)
 
-        def put(message: Any, raw: bytes) -> None:  # noqa: ANN401  (a message of any class)
+        def put(message: AnyMessage, raw: bytes) -> None:
             found = getattr(message, name)
             _SET_IN_PARENT(found)
             fill(found, raw)
 
-        def add(message: Any, raw: bytes) -> None:  # noqa: ANN401
+        def add(message: AnyMessage, raw: bytes) -> None:
             found = getattr(message, name)
             for one in _elements(raw):
                 fill(found.add(), _not_null(bytes(one)))
@@ -182,7 +183,7 @@ class _Fields:
         if value_field.message_type is None:
             make = self._or_null(value_field)
 
-            def put(message: Any, raw: bytes) -> None:  # noqa: ANN401
+            def put(message: AnyMessage, raw: bytes) -> None:
                 found = getattr(message, name)
                 for key, one in _members(raw).items():
                     found[make_key(key_text(key_field, key))] = make(bytes(one))
@@ -190,7 +191,7 @@ class _Fields:
             return put
         fill = self._filled(value_field.message_type)
 
-        def put_messages(message: Any, raw: bytes) -> None:  # noqa: ANN401
+        def put_messages(message: AnyMessage, raw: bytes) -> None:
             found = getattr(message, name)
             for key, one in _members(raw).items():
                 fill(found[make_key(key_text(key_field, key))], _not_null(bytes(one)))

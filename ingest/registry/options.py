@@ -229,10 +229,7 @@ class RegistryOptions(Options):
             chain, private = files.identity(self._key("ssl_keystore"), own, "", password, of_key)
             contents["ssl.certificate.pem"], contents["ssl.key.pem"] = chain, private
         made = super().with_files(files)
-        if contents:
-            made = made.model_copy()
-            made._contents = contents  # noqa: SLF001  (an attribute of the same class)
-        return made
+        return made.holding(_contents=contents) if contents else made
 
     def reach(self) -> None:
         """See that the registry answers, and lets this pipeline in. Raise Unavailable, AccessError or ConfigError."""

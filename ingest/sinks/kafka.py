@@ -190,9 +190,7 @@ class KafkaSink(TopicsOptions):
         """Return these options with the user's partitioner, for workers. Raise ConfigError."""
         if self.partitioner is None or self.partitioner in NAMES:
             return self
-        made = self.model_copy()
-        made._partitioner_code = packed(self.partitioner, folder)  # noqa: SLF001  (an attribute of the same class)
-        return made
+        return self.holding(_partitioner_code=packed(self.partitioner, folder))
 
     def writer(self, pipeline: str, run: int) -> Writer:
         """Return a task's side."""

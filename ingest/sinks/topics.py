@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ingest.component.files import Files
+    from ingest.component.options import AnyOptions
     from ingest.formats.template import Segments
     from ingest.formats.written import RowBytes, WrittenFormat
     from ingest.kafka.transactions import TransactionalWriter
@@ -160,16 +161,14 @@ class TopicsOptions(KafkaConnection, TypedSinkOptions):
             raise OptionErrors(*problems)
         return self
 
-    def with_key_format(self, chosen: Any) -> Self:  # noqa: ANN401  (an options model)
+    def with_key_format(self, chosen: AnyOptions) -> Self:
         """Return these options with those of the keys' format."""
-        made = self.model_copy()
-        made._key_options = chosen  # noqa: SLF001  (an attribute of the same class)
-        return made
+        return self.holding(_key_options=chosen)
 
     def with_files(self, files: Files) -> Self:
         """Return these options with what is in the files that they and their formats name; raises IngestError."""
         made = super().with_files(files)
-        of_keys = made._key_options  # noqa: SLF001  (an attribute of the same class)
+        of_keys: AnyOptions = self._key_options
         return made if of_keys is None else made.with_key_format(of_keys.with_files(files))
 
     def key_by_options(

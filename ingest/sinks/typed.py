@@ -19,6 +19,7 @@ from ingest.sinks.sink import PlainSinkCoordinator, SinkOptions
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from ingest.component.options import AnyOptions
     from ingest.formats.written import ChangeBytes, RowBytes
     from ingest.model.schema import Column, TableSchema
     from ingest.model.table import TableId
@@ -35,15 +36,13 @@ class TypedSinkOptions(SinkOptions):
 
     _asks: bool = PrivateAttr(default=True)
 
-    def with_format(self, chosen: Any) -> tuple[Self, list[tuple[str, str]]]:  # noqa: ANN401  (an options model)
+    def with_format(self, chosen: AnyOptions) -> tuple[Self, list[tuple[str, str]]]:
         """Return these options with those of the values' format, and nothing that is wrong between them."""
         return self.model_copy(update={"format": chosen}), []
 
     def unregistered(self) -> Self:
         """Return these options for rows that are written nowhere: no schema registry is asked."""
-        made = self.model_copy()
-        made._asks = False  # noqa: SLF001  (an attribute of the same class)
-        return made
+        return self.holding(_asks=False)
 
     def topic_of(self, table: TableId) -> str:
         """Return the topic of a sink table, or what stands for it in subjects. Raise RowError where it can be none."""

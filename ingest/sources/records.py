@@ -30,6 +30,7 @@ from ingest.schema.infer import Inference
 
 if TYPE_CHECKING:
     from ingest.component.files import Files
+    from ingest.component.options import AnyOptions
     from ingest.formats import Decoder, Format
     from ingest.kafka.admin import Split
     from ingest.model.data_type import DataType
@@ -152,14 +153,13 @@ class RecordOptions(Options):
             raise OptionErrors(*problems)
         return self
 
-    def with_key_format(self, chosen: Any) -> Self:  # noqa: ANN401  (an options model)
+    def with_key_format(self, chosen: AnyOptions) -> Self:
         """Return these options with those of the keys' format, where it has any."""
         if isinstance(chosen, PositionalOptions):
             chosen = chosen.with_tables(self._columns_of_keys())
-        made = self.model_copy()
-        made._key_options = None if isinstance(chosen, JsonKeys) else chosen  # noqa: SLF001  (an attribute of the same class)
+        made = self.holding(_key_options=None if isinstance(chosen, JsonKeys) else chosen)
         if "key_format" in self.model_fields_set or chosen.model_fields_set:
-            made._ignored_keys = chosen.ignore_parse_errors  # noqa: SLF001
+            made = made.holding(_ignored_keys=chosen.ignore_parse_errors)
         return made
 
     def with_format(self, chosen: Format) -> tuple[RecordOptions, list[tuple[str, str]]]:
@@ -192,9 +192,8 @@ class RecordOptions(Options):
     def with_files_of_formats(self, files: Files) -> Self:
         """Return these options with what is in the files that the formats' options name; raises IngestError."""
         made = self.model_copy(update={"format": self.format.with_files(files)})
-        if made._key_options is not None:  # noqa: SLF001  (an attribute of the same class)
-            made._key_options = made._key_options.with_files(files)  # noqa: SLF001
-        return made
+        of_keys = self._key_options
+        return made if of_keys is None else made.holding(_key_options=of_keys.with_files(files))
 
     def _columns_of_values(self) -> Mapping[TableId, Mapping[str, DataType]]:
         """Return the columns that the initial schemas say of values, by table, with the names that values have."""

@@ -19,6 +19,7 @@ from ingest.formats.upsert_rows import UpsertRows
 from ingest.sources.kafka import KafkaSource
 
 if TYPE_CHECKING:
+    from ingest.component.options import AnyOptions
     from ingest.formats import Format
     from ingest.formats.metadata_columns import ExtraColumns
     from ingest.sources.records import RecordOptions
@@ -96,7 +97,7 @@ class UpsertKafkaSource(KafkaSource):
         made, problems = super().with_format(chosen)
         return made.model_copy(update={"format": UpsertRows(made.format)}), problems
 
-    def with_key_format(self, chosen: Any) -> Self:  # noqa: ANN401  (an options model)
+    def with_key_format(self, chosen: AnyOptions) -> Self:
         """Return these options with those of the keys' format."""
         made = super().with_key_format(chosen)
         return made.model_copy(update={"format": UpsertRows(self.format.rows, made.extra.key_format)})

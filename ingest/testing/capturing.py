@@ -14,6 +14,7 @@ from ingest.testing.in_memory_sink import InMemorySink
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from ingest.component.options import AnyOptions
     from ingest.deadletter.collector import DirtyDataCollector
     from ingest.kafka.admin import Split
     from ingest.model.change import Reject
@@ -33,7 +34,7 @@ class Captured:
 
 
 def capturing_sink(
-    options: Any,  # noqa: ANN401  (a sink's options model)
+    options: AnyOptions,
     captured: Captured,
     pipeline: str,
     warn: Callable[[str], None],
@@ -48,7 +49,7 @@ def capturing_sink(
 class CapturingCoordinator(PlainSinkCoordinator):
     """The driver's side of a sink in memory."""
 
-    def __init__(self, options: Any) -> None:  # noqa: ANN401  (a sink's options model)
+    def __init__(self, options: AnyOptions) -> None:
         """Take the sink's options."""
         self._options = options
 
