@@ -68,7 +68,7 @@ def _lines(found: DryRunReport) -> Iterator[str]:
         ("schema changes", found.changes),
         ("withheld from the sink", found.withheld),
         ("topics that would be created", found.new_topics),
-        ("subjects that schemas would be registered for", found.new_schemas),
+        ("would be declared at the sink", found.new_schemas),
         ("rejected", [_reject(reject) for reject in found.rejects]),
         ("skipped", skipped),
         ("tables without a primary key", found.without_key),

@@ -23,8 +23,20 @@ CONNECT_S: Final = 15
 """Time that a connection may take, in seconds."""
 RETRIED: Final = frozenset({"40001", "40P01"})
 """States of SQL in which the transaction can be tried again at once: a serialization failure, a deadlock."""
-_AWAY: Final = ("08", "53", "57", "58")
-"""Classes of states that pass: no connection, no room or memory, a server that stops, errors of its system."""
+_AWAY: Final = ("08", "53", "57", "58", "25006", "55P03")
+"""States that pass, or their classes: no connection, no room or memory, a server that stops, errors of its system, a
+server that only reads after another one took over, a lock that others hold."""
+_SETTINGS: Final = (
+    "SET TIME ZONE 'UTC'; SET DateStyle TO 'ISO, YMD'; SET extra_float_digits TO 1; SET lock_timeout TO '60s';"
+    " SET idle_in_transaction_session_timeout TO '300s'; SET tcp_keepalives_idle TO 30"
+)
+"""What values look like, and how long a session may wait, or keep others waiting when its machine is gone."""
+_KEEPALIVES: Final = {
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,
+}
 _ACCESS: Final = ("28", "42501")
 _REFUSED: Final = ("authentication failed", "no pg_hba.conf entry", "no password supplied", "certificate")
 """Texts of a connection that was refused: it has no state of SQL."""
@@ -52,16 +64,21 @@ def connect(server: Server, application: str) -> Connection:
 
     `application`: the name by which the server's views show it.
     """
-    settings: dict[str, Any] = {"connect_timeout": CONNECT_S, **server.properties}
+    settings: dict[str, Any] = {"connect_timeout": CONNECT_S, **_KEEPALIVES, **server.properties}
     try:
         connection = psycopg.connect(
             host=server.host, port=server.port, dbname=server.database, user=server.user, password=server.password,
-            application_name=application, **settings,
+            application_name=application, client_encoding="UTF8", **settings,
         )  # fmt: skip
-        connection.execute("SET TIME ZONE 'UTC'; SET DateStyle TO 'ISO, YMD'")
+        connection.execute(_SETTINGS)
         connection.commit()
     except psycopg.Error as exc:
         raise explain(exc, "connect", server) from exc
+    encoding = connection.info.parameter_status("server_encoding")
+    if encoding == "SQL_ASCII":
+        connection.close()
+        msg = f"the database {server.name} has the encoding SQL_ASCII, which does not say what a text is"
+        raise ConfigError(msg, "make a database with ENCODING 'UTF8'")
     return connection
 
 
@@ -69,11 +86,14 @@ def explain(exc: psycopg.Error, what: str, server: Server) -> IngestError:
     """Return the error for an exception of psycopg. `what`: what was tried."""
     state = exc.sqlstate or ""
     primary = getattr(exc.diag, "message_primary", None) or one_line(str(exc))
-    more = getattr(exc.diag, "message_detail", None)
+    more = getattr(exc.diag, "message_detail", None) if state.startswith("22") else None  # others hold rows
     said = f"{primary}: {more}" if more else primary
     detail = f"cannot {what} at the database {server.name}: {one_line(said)[:300]}"
     if state.startswith(_ACCESS) or (not state and any(text in str(exc) for text in _REFUSED)):
-        return AccessError(detail, "check sink.username, sink.password and the rights of that user")
+        hint = "the user needs CREATE on the database or on the schemas, their tables, and TEMPORARY for staging"
+        return AccessError(detail, hint if state == "42501" else "check sink.username and sink.password")
+    if isinstance(exc, psycopg.ProgrammingError) and not state:
+        return ConfigError(detail, "mend the options of the sink")
     if state in RETRIED or state.startswith(_AWAY) or not state:
         hint = "it is tried again; see whether the server runs, can be reached, and has room"
         if not state and "does not support SSL" in str(exc):

@@ -15,6 +15,7 @@ from psycopg import sql
 
 from ingest.errors import CommitOutcomeUnknown, Fenced
 from ingest.model.commit import ResumePoint
+from ingest.postgres.tables import LOCK, OWN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,10 +25,8 @@ if TYPE_CHECKING:
 
     Split = tuple[str, int]
 
-RUN: Final = "ingest_run"
-PROGRESS: Final = "ingest_progress"
+_SCHEMA: Final = "CREATE SCHEMA {schema}"
 _MAKE: Final = """
-CREATE SCHEMA IF NOT EXISTS {schema};
 CREATE TABLE IF NOT EXISTS {run} (
   prefix text PRIMARY KEY, pipeline text NOT NULL, checkpoint text NOT NULL, run bigint NOT NULL,
   batch bigint NOT NULL DEFAULT 0, at timestamptz NOT NULL DEFAULT now());
@@ -51,19 +50,30 @@ class ProgressTables:
 
     def __init__(self, schema: str, prefix: str) -> None:
         """Ask nothing yet. `prefix`: the name under which one run at a time writes."""
-        self._names = {
-            "schema": sql.Identifier(schema), "run": sql.Identifier(schema, RUN),
-            "progress": sql.Identifier(schema, PROGRESS),
+        escaped = schema.replace("%", "%%")  # of statements with parameters
+        self._names = {"run": sql.Identifier(escaped, OWN[0]), "progress": sql.Identifier(escaped, OWN[1])}
+        self._plain = {
+            "schema": sql.Identifier(schema), "run": sql.Identifier(schema, OWN[0]),
+            "progress": sql.Identifier(schema, OWN[1]),
         }  # fmt: skip
-        self._prefix = prefix
+        self._schema, self._prefix = schema, prefix
 
     def _sql(self, text: str) -> sql.Composed:
+        """Return a statement with parameters."""
         return sql.SQL(text).format(**self._names)
 
     def make(self, connection: Connection) -> None:
-        """Make the tables where they are not there."""
-        connection.execute("SELECT pg_advisory_xact_lock(hashtext('ingest progress'))")
-        connection.execute(self._sql(_MAKE))
+        """Make the tables where they are not there: rights are needed only for what is made."""
+        connection.execute(LOCK)
+        names = [f'"{self._schema.replace(chr(34), chr(34) * 2)}".{name}' for name in OWN]
+        found = connection.execute(
+            "SELECT to_regnamespace(quote_ident(%s)) IS NULL, to_regclass(%s) IS NULL OR to_regclass(%s) IS NULL",
+            (self._schema, *names),
+        ).fetchone()
+        assert found is not None, "it has one row"
+        for missing, statement in zip(found, (_SCHEMA, _MAKE), strict=True):
+            if missing:
+                connection.execute(sql.SQL(statement).format(**self._plain))
 
     def acquire(self, connection: Connection, owner: RunOwner) -> RunOwner | None:
         """Write the run that writes from now on; returns the one before. Raise Fenced where a newer run has begun.

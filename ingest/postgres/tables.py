@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from psycopg import DataError, sql
+from psycopg import sql
 
 from ingest.model import types
 from ingest.model.data_type import ArrayType, DecimalType, MapType, NullType, StructType, TimeType
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 MAX_NAME: Final = 63
 """Bytes of a name. The server cuts longer ones, so that two would become one."""
 MAX_COLUMNS: Final = 1600
+OWN: Final = ("ingest_run", "ingest_progress")
+"""Tables of the progress, in the default schema."""
 _SYSTEM: Final = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"})
 """Names that no column can have."""
 _PLAIN: Final = {
@@ -44,14 +46,17 @@ _PLAIN: Final = {
     types.TIMESTAMP_LTZ: "timestamp with time zone",
 }
 _DIGITS: Final = {"smallint": 5, "integer": 10, "bigint": 19}
-_ORDERS: Final = (
-    ("smallint", "integer", "bigint"),
-    ("real", "double precision"),
-    ("date", "timestamp without time zone"),
-)
+_FLOATS: Final = ("real", "double precision")
+_EXACT: Final = {"real": ("smallint",), "double precision": ("smallint", "integer", "bigint")}
+"""Integers whose rows may go where such numbers are: rows of BIGINT, too, as with DOUBLE they are one column here."""
+_ORDERS: Final = (("smallint", "integer", "bigint"),)
 """Types of which a later one holds each value of those before it."""
+MAX_DIGITS: Final = 1000
+LOCK: Final = "SELECT pg_advisory_xact_lock(hashtext('ingest'))"
+"""Statement that lets one run at a time make and change tables."""
 _NUMERIC: Final = re.compile(r"numeric(?:\((\d+),(\d+)\))?")
 _TIME: Final = re.compile(r"time(?:\((\d)\))? without time zone")
+_MOMENT: Final = re.compile(r"timestamp(?:\((\d)\))? (with|without) time zone")
 _TEXTS: Final = re.compile(r"text|character varying")
 
 
@@ -83,12 +88,6 @@ class SqlTable:
         return f"{self.schema}.{self.name}"
 
     @property
-    def key_texts_differ(self) -> bool:
-        """True if values of the key that are equal in the database may have two texts as keys have them."""
-        kinds = {one.name: one.type for one in self.columns}
-        return any(kinds[name] in {"text", "real", "double precision"} for name in self.key)
-
-    @property
     def place(self) -> sql.Identifier:
         """The name with its quotes."""
         return sql.Identifier(self.schema, self.name)
@@ -104,38 +103,19 @@ class ExistingTable:
     """Columns of the indexes by which a row is found: unique, on all rows, at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class TableChange:
-    """A change of a table."""
-
-    statement: sql.Composed
-    loss: str = ""
-    """What is wrong where `check` finds a row."""
-    check: sql.Composed | None = None
-    """Query for a row whose value the change would change, or that fails for one; None where there is none."""
-
-
 class ChangeError(ValueError):
     """Error about a change that would lose something. Its text says which."""
 
 
-def planned(connection: Connection, table: SqlTable) -> list[TableChange]:
-    """Return the changes after which a table takes the rows. Raise ChangeError for one that loses something.
+def planned(connection: Connection, table: SqlTable) -> list[sql.Composed]:
+    """Return the statements after which a table takes the rows. Raise ChangeError for a change that loses something.
 
-    Raise psycopg.Error.
+    No other run changes tables until the transaction ends. Raise psycopg.Error.
     """
-    found = list(changes(table, look_up(connection, table)))
-    for change in found:
-        if change.check is None:
-            continue
-        try:
-            with connection.transaction():
-                lost = connection.execute(change.check).fetchone() is not None
-        except DataError:
-            lost = True
-        if lost:
-            raise ChangeError(change.loss)
-    return found
+    connection.execute(LOCK)
+    found = connection.execute("SELECT to_regnamespace(quote_ident(%s)) IS NULL", (table.schema,)).fetchone()
+    made = [sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(table.schema))] if found is not None and found[0] else []
+    return [*made, *changes(table, look_up(connection, table))]
 
 
 def type_of(data_type: DataType) -> str | None:
@@ -153,16 +133,24 @@ def type_of(data_type: DataType) -> str | None:
     return _PLAIN[data_type]
 
 
+def is_name(text: str) -> bool:
+    """Return whether a text can be a name: the driver and the server would cut others, so that two become one."""
+    size = len(text.encode("utf-8", "surrogatepass"))
+    return 0 < size <= MAX_NAME and "\0" not in text and not any("\ud800" <= c <= "\udfff" for c in text)
+
+
 def table_of(table: TableId, schema: TableSchema, default: str) -> SqlTable:
     """Return the table of a sink table's rows. `default`: the schema of tables whose id has one part.
 
     Raise RowError for names that the server cannot have.
     """
     place, name = table[-2] if len(table) > 1 else default, table[-1]
+    if place.startswith("pg_") or place == "information_schema" or (place == default and name in OWN):
+        msg = f"{place}.{name} is a table of PostgreSQL or of this tool; route it to another name"
+        raise RowError("bad-name", msg[:300])
     columns = [SqlColumn(one.name, kind) for one in schema.columns if (kind := type_of(one.type)) is not None]
     for text in (place, name, *(one.name for one in columns)):
-        size = len(text.encode("utf-8", "surrogatepass"))
-        if not text or size > MAX_NAME or "\0" in text or any("\ud800" <= c <= "\udfff" for c in text):
+        if not is_name(text):
             msg = f"{text[:100]!r} cannot be a name in PostgreSQL, which has up to {MAX_NAME} bytes; rename or route it"
             raise RowError("bad-name", msg)
     taken = next((one.name for one in columns if one.name in _SYSTEM), None)
@@ -199,13 +187,12 @@ def look_up(connection: Connection, table: SqlTable) -> ExistingTable | None:
     return ExistingTable(dict(columns), frozenset(frozenset(names) for (names,) in keys))
 
 
-def changes(table: SqlTable, there: ExistingTable | None) -> Iterator[TableChange]:
-    """Yield the changes after which a table takes the rows. Raise ChangeError for one that loses something."""
+def changes(table: SqlTable, there: ExistingTable | None) -> Iterator[sql.Composed]:
+    """Yield the statements after which a table takes the rows. Raise ChangeError for a change that loses something."""
     if there is None:
-        yield TableChange(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(table.schema)))
         parts = [sql.SQL("{} {}").format(sql.Identifier(one.name), sql.SQL(one.type)) for one in table.columns]
         parts.append(sql.SQL("PRIMARY KEY ({})").format(_names(table.key)))
-        yield TableChange(sql.SQL("CREATE TABLE {} ({})").format(table.place, sql.SQL(", ").join(parts)))
+        yield sql.SQL("CREATE TABLE {} ({})").format(table.place, sql.SQL(", ").join(parts))
         return
     if frozenset(table.key) not in there.keys:
         known = ", ".join(sorted(f"({', '.join(sorted(key))})" for key in there.keys)) or "none"
@@ -216,37 +203,73 @@ def changes(table: SqlTable, there: ExistingTable | None) -> Iterator[TableChang
         column = sql.Identifier(one.name)
         if known_type is None:
             statement = sql.SQL("ALTER TABLE {} ADD COLUMN IF NOT EXISTS {} {}")
-            yield TableChange(statement.format(table.place, column, sql.SQL(one.type)))
+            yield statement.format(table.place, column, sql.SQL(one.type))
         elif not holds(known_type, one.type):
-            yield _widened(table, column, known_type, one)
+            to = joined(known_type, one.type)
+            if to is None:
+                msg = f"its column {one.name!r} is {known_type}, and no type holds its values and those of {one.type}"
+                raise ChangeError(msg)
+            using = _converted(column, known_type, to, of_key=one.name in table.key)
+            statement = sql.SQL("ALTER TABLE {} ALTER COLUMN {} TYPE {} USING {}")
+            yield statement.format(table.place, column, sql.SQL(to), using)
 
 
 def _names(names: tuple[str, ...]) -> sql.Composed:
     return sql.SQL(", ").join(map(sql.Identifier, names))
 
 
-def _widened(table: SqlTable, column: sql.Identifier, known: str, wanted: SqlColumn) -> TableChange:
-    """Return the change of a column's type. Raise ChangeError where values of the old one cannot be of the new one."""
-    to, check = wanted.type, None
-    using = sql.SQL("{}::{}").format(column, sql.SQL(to))
-    if to == "text" and known == "bytea":
-        using = sql.SQL("translate(encode({}, 'base64'), E'\\n', '')").format(column)
-    elif to == "timestamp with time zone" and known in {"date", "timestamp without time zone"}:
-        using = sql.SQL("{}::timestamp AT TIME ZONE 'UTC'").format(column)
-    elif to != "text" and not holds(to, known):
-        if not (_is_number(known) and _is_number(to)):
-            msg = f"its column {wanted.name!r} is {known}, and {to} does not hold all of its values"
-            raise ChangeError(msg)
-        check = sql.SQL("SELECT FROM {} WHERE {}::{}::numeric IS DISTINCT FROM {}::numeric LIMIT 1").format(
-            table.place, column, sql.SQL(to), column
-        )
-    statement = sql.SQL("ALTER TABLE {} ALTER COLUMN {} TYPE {} USING {}")
-    made = statement.format(table.place, column, sql.SQL(to), using)
-    return TableChange(made, f"its column {wanted.name!r} is {known}, and holds values that {to} does not", check)
+def _converted(column: sql.Identifier, known: str, to: str, *, of_key: bool) -> sql.Composed:
+    """Return the expression that makes values of a column's new type: numbers by their digits, moments in UTC."""
+    as_text = "{}::text"
+    if known == "bytea":
+        as_text = "translate(encode({}, 'base64'), E'\\n', '')"
+    elif known.endswith("with time zone"):
+        as_text = "replace({}::text, '+00', 'Z')"
+    elif of_key and is_number(known):  # as keys have it
+        as_text = "trim_scale({}::text::numeric)::text"
+    if to == "text":
+        return sql.SQL(as_text).format(column)
+    if to.endswith("with time zone"):
+        return sql.SQL("{}::timestamp AT TIME ZONE 'UTC'").format(column)
+    return sql.SQL("{}::text::{}" if is_number(known) else "{}::{}").format(column, sql.SQL(to))
 
 
-def _is_number(kind: str) -> bool:
-    return kind in _DIGITS or kind in {"real", "double precision"} or _NUMERIC.fullmatch(kind) is not None
+def is_number(kind: str) -> bool:
+    """Return whether a type is one of numbers."""
+    return kind in _DIGITS or kind in _FLOATS or _NUMERIC.fullmatch(kind) is not None
+
+
+def joined(known: str, wanted: str) -> str | None:
+    """Return the type that holds all values of two types, as they are; None where there is none.
+
+    Where one of them holds the other's values, it is that one.
+    """
+    if holds(known, wanted):
+        return known
+    if holds(wanted, known) and (known, wanted) != ("bigint", _FLOATS[1]):  # large ones would lose digits
+        return wanted
+    if is_number(known) and is_number(wanted):
+        return _number_of_both(known, wanted)
+    times = _MOMENT.fullmatch(known), _MOMENT.fullmatch(wanted)
+    if times[0] is not None and times[1] is not None:
+        return f"timestamp {'with' if 'with' in (times[0][2], times[1][2]) else 'without'} time zone"
+    return "text" if wanted == "text" or known.startswith("character") else None
+
+
+def _number_of_both(known: str, wanted: str) -> str:
+    sizes = [_size_of(known), _size_of(wanted)]
+    if None in sizes:
+        return "numeric" if "bigint" in (known, wanted) or not {known, wanted} <= {*_DIGITS, *_FLOATS} else _FLOATS[1]
+    whole, scale = (max(size[place] for size in sizes if size is not None) for place in (0, 1))
+    return f"numeric({whole + scale},{scale})" if whole + scale <= MAX_DIGITS else "numeric"
+
+
+def _size_of(kind: str) -> tuple[int, int] | None:
+    """Return the digits of numbers before and behind the point; None where they are not bound."""
+    if kind in _DIGITS:
+        return _DIGITS[kind], 0
+    found = _NUMERIC.fullmatch(kind)
+    return None if found is None or found[1] is None else (int(found[1]) - int(found[2]), int(found[2]))
 
 
 def holds(known: str, wanted: str) -> bool:
@@ -258,21 +281,19 @@ def holds(known: str, wanted: str) -> bool:
     for order in _ORDERS:
         if known in order and wanted in order:
             return order.index(known) >= order.index(wanted)
+    if known in _FLOATS:
+        return wanted in _FLOATS[: _FLOATS.index(known) + 1] or wanted in _EXACT[known]
     times = _TIME.fullmatch(known), _TIME.fullmatch(wanted)
     if times[0] is not None and times[1] is not None:
         return int(times[0][1] or 6) >= int(times[1][1] or 6)
-    number = _NUMERIC.fullmatch(known)
-    return number is not None and _number_holds(number, wanted)
-
-
-def _number_holds(number: re.Match[str], wanted: str) -> bool:
-    """Return whether numbers of a NUMERIC hold all values of a type."""
-    if wanted in _DIGITS:
-        return number[1] is None or int(number[1]) - int(number[2]) >= _DIGITS[wanted]
-    other = _NUMERIC.fullmatch(wanted)
-    if other is None:
+    moment, other = _MOMENT.fullmatch(known), _MOMENT.fullmatch(wanted)
+    if moment is not None and (other is not None or wanted == "date"):
+        fine = other is None or int(moment[1] or 6) >= int(other[1] or 6)
+        return fine and (moment[2] == "with" or other is None or other[2] == "without")
+    number, size = _NUMERIC.fullmatch(known), _size_of(wanted)
+    if number is None:
         return False
-    if number[1] is None or other[1] is None:
-        return number[1] is None
-    whole = [int(one[1]) - int(one[2]) for one in (number, other)]
-    return whole[0] >= whole[1] and int(number[2]) >= int(other[2])
+    if number[1] is None:
+        return is_number(wanted)
+    whole = int(number[1]) - int(number[2])
+    return size is not None and whole >= size[0] and int(number[2]) >= size[1]

@@ -15,9 +15,10 @@ from psycopg import sql
 
 from ingest.errors import CommitOutcomeUnknown, InternalError, Unavailable
 from ingest.postgres.connection import RETRIED, connect, explain
+from ingest.postgres.tables import look_up
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from ingest.encode.upsert_encoder import Record
     from ingest.model.commit import CommitScope, ResumePoint
@@ -29,9 +30,9 @@ if TYPE_CHECKING:
 
 _STAGING: Final = """
 CREATE TEMPORARY TABLE IF NOT EXISTS ingest_rows (
-  seq bigint GENERATED ALWAYS AS IDENTITY, gone boolean NOT NULL, line json NOT NULL) ON COMMIT DELETE ROWS
+  seq bigint GENERATED ALWAYS AS IDENTITY, key json NOT NULL, line json) ON COMMIT DELETE ROWS
 """
-_COPY: Final = "COPY ingest_rows (gone, line) FROM STDIN"
+_COPY: Final = "COPY ingest_rows (key, line) FROM STDIN"
 _ENDS: Final = bytes.maketrans(b"\n\r\t\x01\x02", b"   \n\t")
 """Of white space between values of JSON, and of what stands between lines and fields: JSON has no such bytes."""
 _TRIES: Final = 5
@@ -53,6 +54,8 @@ class PostgresWriter:
         self._attempt = 0
         self._what = ""
         """What is being done, for messages about errors."""
+        self._kinds: dict[SqlTable, Mapping[str, str]] = {}
+        """Types of the columns that are there, by table, as long as a connection lives."""
         self._rows: dict[SqlTable, dict[bytes, bytes | None]] = {}
         """By table, the JSON of the last row of each key; None: it is gone."""
 
@@ -114,8 +117,19 @@ class PostgresWriter:
             self._progress.advance(connection, self._scope, self._attempt, positions, metadata, final=final)
             for table in sorted(self._rows, key=lambda one: (one.schema, one.name)):
                 self._what = f"write rows of the table {table}"
-                _write(connection, table, self._rows[table])
+                _write(connection, table, self._kinds_of(connection, table), self._rows[table])
             self._what = "commit rows"
+
+    def _kinds_of(self, connection: Connection, table: SqlTable) -> Mapping[str, str]:
+        """Return the types of a table's columns: a table of the user's may have wider ones."""
+        found = self._kinds.get(table)
+        if found is None:
+            there = look_up(connection, table)
+            wanted = {one.name: one.type for one in table.columns}
+            found = self._kinds[table] = wanted if there is None else wanted | {
+                name: kind for name, kind in there.columns.items() if name in wanted
+            }  # fmt: skip
+        return found
 
     def delivered(self) -> list[Any]:
         """Return nothing for the driver: it is in the tables."""
@@ -135,6 +149,7 @@ class PostgresWriter:
 
     def _drop(self) -> None:
         connection, self._connection = self._connection, None
+        self._kinds = {}
         if connection is not None:
             with suppress(psycopg.Error):
                 connection.close()
@@ -153,78 +168,72 @@ class _Kept:
         return None
 
 
-def _write(connection: Connection, table: SqlTable, rows: Mapping[bytes, bytes | None]) -> None:
+def _write(
+    connection: Connection, table: SqlTable, kinds: Mapping[str, str], rows: Mapping[bytes, bytes | None]
+) -> None:
     """Write the last states of a table's keys, which come in the order of their changes."""
     connection.execute(_STAGING)
     connection.execute("TRUNCATE ingest_rows")
-    lines = b"\x01".join(b"t\x02" + key if row is None else b"f\x02" + row for key, row in rows.items())
+    pairs = (key + b"\x02" + (b"\x03" if row is None else row) for key, row in rows.items())
+    lines = b"\x01".join(pairs).translate(_ENDS).replace(b"\\", b"\\\\").replace(b"\x03", b"\\N")
     with connection.cursor() as cursor, cursor.copy(_COPY) as copy:
-        copy.write(lines.translate(_ENDS).replace(b"\\", b"\\\\") + b"\n")
-    gone = sum(row is None for row in rows.values())
-    if gone:
-        connection.execute(_delete(table))
-    if gone < len(rows):
-        connection.execute(_upsert(table))
-        if gone and table.key_texts_differ:
-            connection.execute(_delete(table, later=True))
+        copy.write(lines + b"\n")
+    connection.execute(_statement(table, kinds))
 
 
-def _record(table: SqlTable, names: Iterable[str]) -> sql.Composed:
-    """Return the columns of a row's JSON with their types. Bytes are texts in it, with base64."""
-    wanted = set(names)
-    columns = [one for one in table.columns if one.name in wanted]
-    return sql.SQL(", ").join(
-        sql.SQL("{} {}").format(sql.Identifier(one.name), sql.SQL("text" if one.type == "bytea" else one.type))
-        for one in columns
+def _statement(table: SqlTable, kinds: Mapping[str, str]) -> sql.Composed:
+    """Return the statement that deletes and writes rows: those that a key had last, in the order of the keys.
+
+    The columns of the key are taken from the key, in rows that are written, too: a delete finds them by it.
+    """
+    names = [one.name for one in table.columns]
+    others = [name for name in names if name not in table.key]
+    keys = [sql.Identifier(f"k{at}") for at in range(len(table.key))]
+    taken = sql.SQL(", ").join(sql.SQL("{0} = EXCLUDED.{0}").format(sql.Identifier(name)) for name in others)
+    return sql.SQL(
+        "WITH last AS (SELECT DISTINCT ON ({ones}) {made}, l.line"
+        " FROM ingest_rows AS l, json_to_record(l.key) AS k({of_key}) ORDER BY {ones}, l.seq DESC),"
+        " gone AS (DELETE FROM {table} AS t USING last WHERE last.line IS NULL AND {same})"
+        " INSERT INTO {table} ({names}) SELECT {values} FROM last{rows} WHERE last.line IS NOT NULL{order}"
+        " ON CONFLICT ({key}) DO {then}"
+    ).format(
+        ones=_list(_value("k", name, kinds[name]) for name in table.key),
+        made=_list(
+            sql.SQL("{} AS {}").format(_value("k", name, kinds[name]), key)
+            for name, key in zip(table.key, keys, strict=True)
+        ),
+        of_key=_record(table.key, kinds),
+        table=table.place,
+        same=sql.SQL(" AND ").join(
+            sql.SQL("t.{} = last.{}").format(sql.Identifier(name), key)
+            for name, key in zip(table.key, keys, strict=True)
+        ),
+        names=_list(map(sql.Identifier, (*table.key, *others))),
+        values=_list([*(sql.SQL("last.{}").format(key) for key in keys), *(_value("r", n, kinds[n]) for n in others)]),
+        rows=sql.SQL(", json_to_record(last.line) AS r({})").format(_record(others, kinds)) if others else sql.SQL(""),
+        order=sql.SQL(" ORDER BY {}").format(_list(sql.SQL("last.{}").format(key) for key in keys)),
+        key=_list(map(sql.Identifier, table.key)),
+        then=sql.SQL("UPDATE SET {}").format(taken) if others else sql.SQL("NOTHING"),
     )
+
+
+def _list(parts: Iterable[sql.Composable]) -> sql.Composed:
+    return sql.SQL(", ").join(parts)
+
+
+def _record(names: Iterable[str], kinds: Mapping[str, str]) -> sql.Composed:
+    """Return columns of JSON with their types. Bytes are texts in it, with Base64."""
+    return _list(sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(_read_as(kinds[name]))) for name in names)
+
+
+def _read_as(kind: str) -> str:
+    """Return the type that a value of JSON is read as. Bytes are texts in it, and so is JSON in keys."""
+    return "text" if kind in {"bytea", "json", "jsonb"} else kind
 
 
 def _value(alias: str, name: str, kind: str) -> sql.Composed:
+    """Return the value of a column, from what it was read as."""
     made = sql.SQL("{}").format(sql.Identifier(alias, name))
-    return sql.SQL("decode({}, 'base64')").format(made) if kind == "bytea" else made
-
-
-def _upsert(table: SqlTable) -> sql.Composed:
-    """Return the statement that writes rows: new ones, and in place of those under the same key."""
-    names = [one.name for one in table.columns]
-    others = [name for name in names if name not in table.key]
-    taken = sql.SQL(", ").join(sql.SQL("{0} = EXCLUDED.{0}").format(sql.Identifier(name)) for name in others)
-    then = sql.SQL("UPDATE SET {}").format(taken) if others else sql.SQL("NOTHING")
-    key = sql.SQL(", ").join(sql.Identifier("r", name) for name in table.key)
-    return sql.SQL(
-        "INSERT INTO {} ({}) SELECT DISTINCT ON ({}) {} FROM ingest_rows AS l, json_to_record(l.line) AS r({})"
-        " WHERE NOT l.gone ORDER BY {}, l.seq DESC ON CONFLICT ({}) DO {}"
-    ).format(
-        table.place,
-        sql.SQL(", ").join(map(sql.Identifier, names)),
-        key,
-        sql.SQL(", ").join(_value("r", one.name, one.type) for one in table.columns),
-        _record(table, names),
-        key,
-        sql.SQL(", ").join(map(sql.Identifier, table.key)),
-        then,
-    )
-
-
-def _delete(table: SqlTable, *, later: bool = False) -> sql.Composed:
-    """Return the statement that deletes the rows under keys.
-
-    `later`: only of keys that no row came for after the delete. The same key may have two texts.
-    """
-    kinds = {one.name: one.type for one in table.columns}
-    keys, record = [(name, kinds[name]) for name in table.key], _record(table, table.key)
-
-    def same(one: Callable[[str, str], sql.Composable]) -> sql.Composed:
-        return sql.SQL(" AND ").join(
-            sql.SQL("{} = {}").format(one(name, kind), _value("k", name, kind)) for name, kind in keys
-        )
-
-    made = sql.SQL(
-        "DELETE FROM {} AS t USING ingest_rows AS l, json_to_record(l.line) AS k({}) WHERE l.gone AND {}"
-    ).format(table.place, record, same(lambda name, _: sql.Identifier("t", name)))
-    if not later:
-        return made
-    return made + sql.SQL(
-        " AND NOT EXISTS (SELECT FROM ingest_rows AS m, json_to_record(m.line) AS r({})"
-        " WHERE NOT m.gone AND m.seq > l.seq AND {})"
-    ).format(record, same(lambda name, kind: _value("r", name, kind)))
+    if kind == "bytea":
+        return sql.SQL("decode({}, 'base64')").format(made)
+    return sql.SQL("{}::{}").format(made, sql.SQL(kind)) if kind in {"json", "jsonb"} else made

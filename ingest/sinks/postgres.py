@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from ingest.sinks.postgres_coordinator import PostgresCoordinator
 
 PORT: Final = 5432
+MAX_NAME: Final = 63
+"""Bytes of a name in PostgreSQL."""
 _ENDPOINT: Final = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s:/@?,\[\]]+)(?::(?P<port>\d{1,5}))?")
 _PREFIX: Final = r"^[A-Za-z0-9._-]{1,150}$"
 
@@ -34,6 +36,9 @@ class PostgresSink(SinkOptions):
     """Options of `sink:` with `type: postgres`."""
 
     codes: ClassVar[Mapping[str, str]] = {"bad-name": "a name of a table or column that PostgreSQL cannot have"}
+
+    guarantee: ClassVar[str] = "exactly-once"
+    """What happens to a record when a run ends in the middle: rows and progress are one transaction."""
 
     type: Literal["postgres"]
     """`postgres`."""
@@ -76,6 +81,14 @@ class PostgresSink(SinkOptions):
         found = _ENDPOINT.fullmatch(value)
         if found is None or int(found["port"] or PORT) > 65_535:
             msg = "write host or host:port"
+            raise ValueError(msg)
+        return value
+
+    @field_validator("default_schema")
+    @classmethod
+    def _check_schema(cls, value: str) -> str:
+        if not 0 < len(value.encode("utf-8", "surrogatepass")) <= MAX_NAME or "\0" in value or value.startswith("pg_"):
+            msg = f"write the name of a schema: up to {MAX_NAME} bytes, and not one of PostgreSQL's own"
             raise ValueError(msg)
         return value
 

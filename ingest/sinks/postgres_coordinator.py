@@ -70,8 +70,8 @@ class PostgresCoordinator(PlainSinkCoordinator):
         """Make and widen the tables, before their rows are written. Raise SchemaChangeRefused for what cannot be."""
         for table, wanted in self._wanted(schemas):
             with self._changing(table, wanted) as connection:
-                for change in planned(connection, wanted):
-                    connection.execute(change.statement)
+                for statement in planned(connection, wanted):
+                    connection.execute(statement)
 
     def _wanted(self, schemas: Mapping[TableId, TableSchema]) -> Iterator[tuple[TableId, SqlTable]]:
         """Yield the tables that rows need. Raise SchemaChangeRefused where two would be one."""
@@ -102,7 +102,7 @@ class PostgresCoordinator(PlainSinkCoordinator):
         found: set[str] = set()
         for table, wanted in self._wanted(schemas):
             with self._changing(table, wanted) as connection:
-                found.update(change.statement.as_string(connection) for change in planned(connection, wanted))
+                found.update(statement.as_string(connection) for statement in planned(connection, wanted))
         return found
 
     def acquire(self, checkpoint: str, run: int) -> None:

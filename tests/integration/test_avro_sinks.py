@@ -125,7 +125,7 @@ def test_a_schema_that_the_registry_refuses_stops_the_run(
     topic = pipeline.out("orders")
     planned = pipeline.plan()
     assert planned.code == 0, planned.err
-    assert f"\nsubjects that schemas would be registered for:\n    {topic}-key\n    {topic}-value\n" in planned.out
+    assert f"\nwould be declared at the sink:\n    {topic}-key\n    {topic}-value\n" in planned.out
     assert [ask(f"{registry}/subjects/{topic}-{part}/versions") for part in ("key", "value")] == [404, 404]
     assert pipeline.run().code == 0
     config = f"{registry}/config/{topic}-value"

@@ -96,7 +96,7 @@ def test_a_plan_names_the_subjects_and_registers_nothing(
     (tmp_path / "p.yaml").write_text(json.dumps(pipeline))
     planned = called("plan", "p.yaml")
     assert planned.code == 0, planned.err
-    assert f"\nsubjects that schemas would be registered for:\n    {table}-value\n" in planned.out
+    assert f"\nwould be declared at the sink:\n    {table}-value\n" in planned.out
     assert ask(f"{registry}/subjects/{table}-value/versions") == 404
     assert not (tmp_path / "out").exists()
     pipeline["sink"]["avro-confluent.url"] = f"http://127.0.0.1:{free_port()}"

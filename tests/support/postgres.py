@@ -46,9 +46,9 @@ class Database:
         """The rows of a table by their first column. The names are the test's own, as SQL has them."""
         return self.ask(f"SELECT {columns} FROM {table} ORDER BY 1")  # noqa: S608
 
-    def connection(self) -> psycopg.Connection[Any]:
-        """A connection of the superuser."""
-        return psycopg.connect(host="127.0.0.1", port=self.port, dbname="postgres", user=USER, password=PASSWORD)
+    def connection(self, name: str = "postgres") -> psycopg.Connection[Any]:
+        """A connection of the superuser to a database."""
+        return psycopg.connect(host="127.0.0.1", port=self.port, dbname=name, user=USER, password=PASSWORD)
 
     def control(self, *arguments: str) -> None:
         """Call pg_ctl."""
