@@ -92,15 +92,13 @@ def test_something_else_than_kafka_says_so(ssh: str) -> None:
     assert f"what answers at {ssh} does not speak Kafka's protocol" in wrong.message
 
 
-def test_a_broker_that_is_away_is_said_early_and_once(impatient: None) -> None:
+def test_a_broker_that_is_away_is_said_early_and_once() -> None:
     nobody = f"127.0.0.1:{free_port()}"
     said: list[tuple[float, str]] = []
     started = time.monotonic()
     with pytest.raises(Unavailable):
-        Cluster({"bootstrap.servers": nobody}).connect(
-            2.4, lambda text: said.append((time.monotonic() - started, text))
-        )
+        Cluster({"bootstrap.servers": nobody}).connect(4, lambda text: said.append((time.monotonic() - started, text)))
     ((when, text),) = said
-    assert when < 2
+    assert when < 3
     assert text.startswith(f"no answer from the broker at {nobody}: ")
     assert "; trying until " in text
