@@ -1,7 +1,7 @@
-"""The bound of what a message may become: a record of nulls takes no bytes, and its text has all of its names.
+"""The bound of what a message may become: a record of nulls takes no bytes, and an enum's long symbol takes one.
 
-In: the records of a schema, and the size of a message. Out: an error for a message with more members in records than
-its size allows. Rules: docs/spec/avro.md#schemas.
+In: the nodes of a schema, and the size of a message. Out: an error for a message with more in members of records, and
+in long texts that it does not have itself, than its size allows. Rules: docs/spec/avro.md#schemas.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ if TYPE_CHECKING:
 
 BASE: Final = 4096
 PER_BYTE: Final = 256
-"""A message of so many bytes may have BASE and PER_BYTE times as many in the members of its records."""
+"""A message of so many bytes may have BASE and PER_BYTE times as many in its members and long texts."""
 _MEMBER: Final = 16
 _NULL: Final = 128
 """What a member counts beside its name, and one that takes no bytes: it is as much work, and nothing bounds it."""
+_FREE: Final = 64
+"""The length up to which a symbol, or the text of a decimal, counts nothing."""
 
 
 class MemberBudget:
-    """What is left of the members that a message may have."""
+    """What is left of the members and long texts that a message may have."""
 
     __slots__ = ("_left",)
 
@@ -47,6 +49,25 @@ class MemberBudget:
             return read(data, at)
 
         return read_counted
+
+    def counted_text(self, read: Read) -> Read:
+        """Return the function that reads a symbol, or a decimal as a text, and takes a long one from the budget."""
+
+        def read_counted(data: bytes, at: int) -> tuple[Any, int]:
+            text, at = read(data, at)
+            if len(text) > _FREE:
+                self._left -= len(text)
+                if self._left < 0:
+                    msg = "enums and decimals inside of it become far longer texts than it has bytes"
+                    raise AvroError(msg)
+            return text, at
+
+        return read_counted
+
+
+def has_long_symbol(node: Node) -> bool:
+    """Return whether a symbol of an enum takes anything from a budget."""
+    return any(len(symbol) > _FREE for symbol in node.symbols)
 
 
 def weight(node: Node, known: dict[int, bool]) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from ingest.avro.budget import BASE, PER_BYTE, weight
+from ingest.avro.budget import BASE, PER_BYTE, has_long_symbol, weight
 from ingest.avro.envelopes import IMAGES, TABLE
 from ingest.avro.logical import counts_millis, logical, small_integer
 from ingest.avro.primitives import read_null
@@ -151,6 +151,8 @@ class _Nodes:
             return self._within(node, passed=False)
         if node.kind == "record":
             return self._record(node.fields, passed=False, first=weight(node, self._takes_bytes))
+        if node.kind == "enum" and has_long_symbol(node):  # which the reference counts
+            return AvroNodeSpec(AvroCodec.AVRO_OTHER)
         if node.kind == "enum":
             texts = tuple(msgspec.json.encode(symbol) for symbol in node.symbols)
             return AvroNodeSpec(AvroCodec.AVRO_ENUM, texts=texts)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ingest.avro import primitives
-from ingest.avro.budget import MemberBudget, weight
+from ingest.avro.budget import MemberBudget, has_long_symbol, weight
 from ingest.avro.logical import logical, small_integer
 from ingest.avro.primitives import AvroError
 from ingest.avro.schema import SchemaError, takes_bytes
@@ -46,7 +46,7 @@ class Compiler:
     def __init__(self) -> None:
         """Know no record yet."""
         self.budget = MemberBudget()
-        """The members that a message may have in records inside of its row; a reader of messages begins it."""
+        """The members and long texts that a message may have inside of its row; a reader of messages begins it."""
         self._records: dict[tuple[int, bool], list[Read]] = {}
         self._takes_bytes: dict[int, bool] = {}
 
@@ -56,7 +56,11 @@ class Compiler:
         if small is not None:
             return small
         data_type, read = self._plain(node)
-        return logical(node, read) or (data_type, read)
+        known = logical(node, read)
+        if known is None:
+            return data_type, read
+        # A decimal of two bytes may have a thousand zeros
+        return (known[0], self.budget.counted_text(known[1])) if _is_exact(node, known[0]) else known
 
     def passed(self, node: Node) -> Read:
         """Return a function that passes over a node's value. Raise SchemaError."""
@@ -84,7 +88,8 @@ class Compiler:
         if kind == "union":
             return self._union(node)
         if kind == "enum":
-            return types.STRING, primitives.read_enum(node.symbols)
+            read = primitives.read_enum(node.symbols)
+            return types.STRING, self.budget.counted_text(read) if has_long_symbol(node) else read
         if kind == "fixed":
             return types.BYTES, primitives.read_fixed(node.size)
         if kind == "record":
@@ -123,6 +128,11 @@ class Compiler:
     def _union(self, node: Node) -> tuple[DataType, Read]:
         branches = [self.compile(branch) for branch in node.branches]
         return _common([data_type for data_type, _ in branches]), primitives.read_union([read for _, read in branches])
+
+
+def _is_exact(node: Node, data_type: DataType) -> bool:
+    """Return whether a logical type's bytes become a text: a number with all its digits, or another short one."""
+    return node.kind in {"bytes", "fixed"} and data_type == types.STRING
 
 
 def _later(known: list[Read]) -> Read:

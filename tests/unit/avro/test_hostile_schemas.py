@@ -132,3 +132,55 @@ def test_both_readers_have_the_same_bound(over: int) -> None:
     assert native is not None
     assert native.read(message, 0) == (None if over else msgspec.json.encode(row))
     assert malformed(RowSchema(node).decode(message, 0)) is bool(over)
+
+
+def counted(items: int) -> bytes:
+    """The head of an array of up to 8191 items."""
+    return bytes([items << 1 & 127 | 128, items >> 6])
+
+
+LONG = {"type": "enum", "name": "E", "symbols": ["short", "S" * 4096]}
+ZEROS = {"type": "fixed", "size": 1, "name": "F", "logicalType": "decimal", "precision": 2000, "scale": 1000}
+
+
+@pytest.mark.parametrize("kind", [
+    LONG, ["null", LONG], record("I", e=LONG), ZEROS,
+    {**ZEROS, "connect.name": "org.apache.kafka.connect.data.Decimal"},
+])  # fmt: skip
+def test_bytes_that_become_long_texts_are_no_huge_row(kind: Any) -> None:
+    schema = schema_of({"type": "array", "items": kind})
+    item = b"\x02\x02" if isinstance(kind, list) else b"\x02"
+    assert malformed(schema.decode(counted(1000) + item * 1000 + b"\x00", 0))
+    assert len(bytes(schema.row(b"\x02" + item + b"\x00", 0))) > 1000
+
+
+def test_values_of_maps_that_become_long_texts_are_no_huge_row() -> None:
+    entries = b"".join(b"\x04%02x\x02" % at for at in range(250))
+    assert malformed(schema_of({"type": "map", "values": LONG}).decode(counted(250) + entries + b"\x00", 0))
+
+
+def test_a_decimal_of_bytes_is_no_huge_row() -> None:
+    schema = schema_of({"type": "array", "items": {**ZEROS, "type": "bytes"}})
+    assert malformed(schema.decode(counted(1000) + b"\x02\x05" * 1000 + b"\x00", 0))
+
+
+@pytest.mark.compiled("avro")
+@pytest.mark.parametrize("over", [0, 1])
+def test_long_symbols_and_members_of_records_have_one_bound(over: int) -> None:
+    """The native reader leaves the symbol; the record takes 16, and its member its name's length and 16."""
+    message = b"\x00" * 2
+    rest = BASE + PER_BYTE * len(message) - (16 + 1 + 16)
+    enum = {"type": "enum", "name": "E", "symbols": ["S" * (rest + over), "short"]}
+    node = parse(json.dumps(record("Row", e=enum, r=record("I", n="int"))))
+    native = RowSchema(node).native
+    assert native is not None
+    assert native.read(message, 0) is None
+    assert malformed(RowSchema(node).decode(message, 0)) is bool(over)
+
+
+@pytest.mark.compiled("avro")
+def test_symbols_of_usual_length_are_read_natively() -> None:
+    for size in (64, 65):
+        native = schema_of({"type": "enum", "name": "E", "symbols": ["S" * size]}).native
+        assert native is not None
+        assert native.read(b"\x00", 0) == (b'{"c":"%s"}' % (b"S" * size) if size == 64 else None)
