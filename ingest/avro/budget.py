@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ingest.avro.primitives import Read
     from ingest.avro.schema import Node
 
-BASE: Final = 4096
+BASE: Final = 16384
 PER_BYTE: Final = 256
 """A message of so many bytes may have BASE and PER_BYTE times as many in its members and long texts."""
 _MEMBER: Final = 16

@@ -106,6 +106,13 @@ def test_items_with_many_nulls_are_no_huge_row() -> None:
     assert malformed(schema_of({"type": "array", "items": wide}).decode(message, 0))
 
 
+def test_a_short_message_may_have_some_nulls() -> None:
+    """Members that are reserved, as schemas made from other models have them."""
+    nulls = record("More", **{f"reserved{number}": "null" for number in range(32)})
+    node = parse(json.dumps(record("Row", id="int", more=nulls)))
+    assert bytes(RowSchema(node).row(b"\x02", 0)).count(b"null") == 32
+
+
 def test_items_with_many_columns_that_are_null_are_read() -> None:
     columns = {f"a_column_with_a_name_of_quite_some_length_{number}": ["null", "string"] for number in range(100)}
     message = b"\xc8\x01" + b"\x00" * 100 * 100 + b"\x00"
