@@ -114,6 +114,8 @@ class Resolver:
                 known.append(self._compiler.budget.counted(self._fields(writer, reader), 1 + len(writer.fields)))
             except SchemaError as exc:
                 self._unlike[pair] = exc
+                while self._records.popitem()[0] != pair:  # those made within it, which may hold it
+                    pass
                 raise
         return partial(_later, known=known)
 

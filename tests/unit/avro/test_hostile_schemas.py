@@ -94,6 +94,22 @@ def test_doubled_records_are_resolved_once_for_each_pair() -> None:
     assert malformed(RowSchema(nulls, given).decode(b"", 0))
 
 
+def test_doubled_records_that_fail_in_the_innermost_are_resolved_at_once() -> None:
+    """Each level fails behind a pair that holds the level itself, and is resolved again with the next one."""
+
+    def levels(last: str) -> Any:
+        made = record("L0", a="int", bad=last)
+        for level in range(1, LEVELS):
+            within = record(f"M{level}", up=["null", f"L{level}"], down=["null", made], again=["null", f"L{level - 1}"])
+            made = record(f"L{level}", x=within, y=["null", f"M{level}"], bad=last)
+        return made
+
+    rows = [parse(json.dumps(record("Row", c=["null", levels(last)]))) for last in ("int", "boolean")]
+    schema = RowSchema(*rows)
+    assert malformed(schema.decode(b"\x02", 0))
+    assert bytes(schema.row(b"\x00", 0)) == b'{"c":null}'
+
+
 def test_nested_records_of_nulls_are_no_huge_row() -> None:
     assert malformed(schema_of(doubled("null", 20)).decode(b"", 0))
     assert len(bytes(schema_of(doubled("null", 4)).row(b"", 0))) > 100

@@ -30,6 +30,20 @@ def read_as(writer: Any, reader: Any, value: Any) -> Any:
     return json.loads(bytes(row))["c"]
 
 
+def test_a_record_that_was_resolved_within_one_that_then_failed_is_resolved_again() -> None:
+    """A holds C, which holds A; only A's last field cannot be read, so C without an A can be."""
+
+    def union(last: str) -> Any:
+        return [record("A", x=record("C", back=["null", "A"], z="int"), y=last), "C"]
+
+    rows = RowSchema(parse(schema(union("int"))), parse(schema(union("boolean"))))
+    assert json.loads(bytes(rows.row(b"\x02" + b"\x00\x0e", 0)))["c"] == {"back": None, "z": 7}
+    for message in (b"\x02" + b"\x02\x00\x0a\x06" + b"\x0e", b"\x00" + b"\x00\x0a\x06"):
+        found = rows.decode(message, 0)
+        assert isinstance(found, Reject)
+        assert (found.code, "the writer's 'record A' cannot be read" in found.message) == ("malformed", True)
+
+
 DEFAULTS: list[tuple[Any, Any, Any]] = [
     ("null", None, None),
     ("boolean", True, True),
