@@ -61,7 +61,7 @@ class RowSchema:
                 return Reject("malformed", "not a message of its schema: it lacks a required field")
             row = self._reader.absent.copy()
             for field, value in self._reader.list_fields(parsed):
-                name, convert = self._reader.fields[field]
+                name, convert, _ = self._reader.fields[field]
                 row[name] = convert(value)
                 if state.other:
                     others.append(name)

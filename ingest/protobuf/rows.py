@@ -18,12 +18,13 @@ from ingest.model import types
 from ingest.model.data_type import ArrayType, DecimalType, MapType, StructField, StructType
 from ingest.model.floats import finite, shortest
 from ingest.protobuf import well_known
+from ingest.protobuf.cycles import cyclic_messages
 from ingest.protobuf.descriptors import SchemaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from google.protobuf.descriptor import Descriptor
+    from google.protobuf.descriptor import Descriptor, EnumDescriptor
 
     from ingest.model.data_type import DataType
     from ingest.model.jsontext import Json
@@ -37,10 +38,13 @@ MAX_ROW_FIELDS: Final = 1000
 BASE: Final = 1 << 16
 PER_BYTE: Final = 1024
 MAX_LEFT: Final = 1 << 25
-"""Bytes of JSON that messages inside of a message may become for fields that they lack: BASE, and PER_BYTE times as
-many as the message has, and at most MAX_LEFT. An empty message takes two bytes, and its JSON has all names."""
+"""Bytes of JSON that messages inside of a message may become for fields that they lack, and for long names: BASE, and
+PER_BYTE times as many as the message has, and at most MAX_LEFT. An empty message takes two bytes, and its JSON has all
+names."""
 _FIELD: Final = 16
 """What a field counts beside its JSON: as a value in memory it takes more."""
+_FREE: Final = 64
+"""The length up to which the name of an enum's value counts nothing."""
 UINT64: Final = DecimalType(20, 0)
 
 
@@ -60,7 +64,7 @@ class ReadingState:
     def __init__(self, size: int) -> None:
         """Expect a message of so many bytes."""
         self.left = min(BASE + PER_BYTE * size, MAX_LEFT)
-        """Bytes of JSON that may still come for fields that messages inside of it lack."""
+        """Bytes of JSON that may still come for fields that messages inside of it lack, and for long names."""
         self.other = False
         """True if a time was none that its type has, for example finer than a microsecond."""
 
@@ -118,8 +122,9 @@ class MessageReader:
         """Types of the columns."""
         self.absent: dict[str, Any] = {}
         """The row of an empty message."""
-        self.fields: dict[FieldDescriptor, tuple[str, Convert]] = {}
-        """Names of the columns by the descriptors of their fields, and what makes their values."""
+        self.fields: dict[FieldDescriptor, tuple[str, Convert, int]] = {}
+        """Names of the columns by the descriptors of their fields, what makes their values, and what a message inside
+        of another one has to spend no more for a field that is there."""
         self.size = 0
         """Number of the fields, and of those inside of them."""
         self._cost = 0
@@ -134,19 +139,22 @@ class MessageReader:
             name = f"[{field.full_name}]" if field.is_extension else field.name
             self.types[name], convert = self._compiler.field(field, inside=self._inside)
             self.size += 1 + self._compiler.size_of(self.types[name])
-            self.fields[field] = (name, convert)
             self._compiler.required = self._compiler.required or field.is_required
             self.absent[name] = self._compiler.absent(field, convert)
-        self._cost = len(msgspec.json.encode(self.absent)) + _FIELD * (1 + len(self.absent))
+            cost = len(msgspec.json.encode({name: self.absent[name]})) + _FIELD
+            self._cost += cost
+            self.fields[field] = (name, convert, min(cost, PER_BYTE))  # a field that is there takes two bytes
 
     def read(self, message: AnyMessage) -> dict[str, Json]:
         """Return the values of a message by their columns. Raise MessageError, UnknownField or ValueError."""
         row = self.absent.copy()
-        self._compiler.spend(self._cost)
+        cost = self._cost
         fields = self.fields
         for field, value in self.list_fields(message):
-            name, convert = fields[field]
+            name, convert, saved = fields[field]
             row[name] = convert(value)
+            cost -= saved
+        self._compiler.spend(cost)
         self._compiler.check_unknown(message)
         return row
 
@@ -161,7 +169,7 @@ class ReaderCompiler:
         type does not have.
         """
         self._read_defaults, self._ignore_unknown = read_defaults, ignore_unknown
-        self._cyclic = _cycles(root)
+        self._cyclic = cyclic_messages(root)
         self._readers: dict[tuple[str, bool], MessageReader] = {}
         self._sizes: dict[int, int] = {}
         self.state = ReadingState(0)
@@ -179,10 +187,10 @@ class ReaderCompiler:
         return known
 
     def spend(self, size: int) -> None:
-        """Count the JSON of an empty message inside of the one that is read. Raise MessageError for too much."""
+        """Count JSON that the message which is read does not have itself. Raise MessageError for too much."""
         self.state.left -= size
         if self.state.left < 0:
-            msg = "messages inside of it lack far more fields than it has bytes"
+            msg = "the JSON of fields that it lacks, and of long names, would be far larger than it is"
             raise MessageError(msg)
 
     def check_unknown(self, message: AnyMessage) -> None:
@@ -212,6 +220,8 @@ class ReaderCompiler:
             return {} if field.message_type is not None and field.message_type.GetOptions().map_entry else []
         if field.has_presence and (not self._read_defaults or field.message_type is not None or is_choice(field)):
             return None
+        if field.enum_type is not None:  # nothing is spent for it here
+            return _names(field.enum_type)[field.default_value]
         try:
             return convert(field.default_value)
         except ValueError as exc:
@@ -235,7 +245,9 @@ class ReaderCompiler:
         if scalar is not None:
             return scalar
         if field.enum_type is not None:
-            names = {one.number: one.name for one in reversed(field.enum_type.values)}
+            names = _names(field.enum_type)
+            if any(len(name) > _FREE for name in names.values()):
+                return types.STRING, partial(self._long_name, names)
             return types.STRING, lambda number: names.get(number) or str(number)
         inner = field.message_type
         assert inner is not None, "all other types are messages"
@@ -244,6 +256,12 @@ class ReaderCompiler:
         if inside:
             return types.STRING, self.reader(inner, inside=True).read
         return self._message(inner)
+
+    def _long_name(self, names: dict[int, str], number: int) -> str:
+        name = names.get(number) or str(number)
+        if len(name) > _FREE:
+            self.spend(len(name))
+        return name
 
     def _well_known(self, inner: Descriptor, *, inside: bool) -> tuple[DataType, Convert]:
         check = self.check_unknown
@@ -301,41 +319,12 @@ def _json_text(read: Convert) -> Convert:
     return convert
 
 
+def _names(enum: EnumDescriptor) -> dict[int, str]:
+    """Return the names of an enum by their numbers. Of the names of one number, the first counts."""
+    return {one.number: one.name for one in reversed(enum.values)}
+
+
 def is_choice(field: FieldDescriptor) -> bool:
     """Return whether a field is a member of a oneof that the schema's author wrote."""
     choice = field.containing_oneof
     return choice is not None and (len(choice.fields) > 1 or choice.name != f"_{field.name}")
-
-
-def _cycles(root: Descriptor) -> frozenset[str]:
-    """Return the full names of the messages, from this one on, that may hold themselves. Raise RecursionError.
-
-    They are the strongly connected components of the graph of messages (Tarjan's algorithm).
-    """
-    number: dict[str, int] = {}
-    lowest: dict[str, int] = {}
-    path: list[str] = []
-    found: set[str] = set()
-
-    def visit(message: Descriptor) -> None:
-        name = message.full_name
-        number[name] = lowest[name] = len(number)
-        path.append(name)
-        for field in message.fields:
-            inner = field.message_type
-            if inner is None or well_known.is_known(inner):  # a Struct holds itself, too
-                continue
-            if inner.full_name == name:
-                found.add(name)
-            if inner.full_name not in number:
-                visit(inner)
-                lowest[name] = min(lowest[name], lowest[inner.full_name])
-            elif inner.full_name in path:
-                lowest[name] = min(lowest[name], number[inner.full_name])
-        if lowest[name] == number[name]:
-            component = path[path.index(name) :]
-            del path[path.index(name) :]
-            found.update(component if len(component) > 1 else ())
-
-    visit(root)
-    return frozenset(found)

@@ -247,7 +247,7 @@ def test_a_short_message_cannot_fill_the_memory(monkeypatch: pytest.MonkeyPatch)
     schema = schema_of(text)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for message, why in (
-        (b"\x0a\x00" * 3, "lack far more fields"), (b"\x0a\x00" * 15_000, "lack far more fields"),
+        (b"\x0a\x00" * 3, "fields that it lacks"), (b"\x0a\x00" * 15_000, "fields that it lacks"),
         (b"\x0a\x00" * 500_000, "256 MiB"),
     ):  # fmt: skip
         found = schema.decode(message)
@@ -267,6 +267,47 @@ def test_items_that_lack_most_of_their_fields_are_read() -> None:
     found = schema.decode(b"\x0a\x04\x92\x03\x01a" * 5_000)
     assert isinstance(found, tuple)
     assert bytes(found[0]).count(b"null") == 49 * 5_000
+
+
+def test_items_that_lack_nothing_are_read_however_many_they_are() -> None:
+    names = [f"attribute_number_{i:02d}" for i in range(1, 61)]
+    fields = "".join(f"string {name} = {i};" for i, name in enumerate(names, 1))
+    text = f'syntax = "proto3"; message M {{ repeated W ws = 1; }} message W {{ {fields} }}'
+    values = " ".join(f'{name}: "v"' for name in names)
+    item = message_of(text, "M", f"ws {{ {values} }}")
+    found = schema_of(text).decode(item * 15_000)
+    assert isinstance(found, tuple)
+    assert bytes(found[0]).count(b'"v"') == 60 * 15_000
+
+
+def test_fields_with_long_names_are_no_huge_row() -> None:
+    schema = schema_of(f'syntax = "proto3"; message M {{ repeated W ws = 1; }} message W {{ int32 {"n" * 4096} = 1; }}')
+    assert isinstance(schema.decode(b"\x0a\x02\x08\x01"), tuple)
+    found = schema.decode(b"\x0a\x02\x08\x01" * 15_000)
+    assert isinstance(found, Reject)
+    assert (found.code, "long names" in found.message) == ("malformed", True)
+
+
+@pytest.mark.parametrize(("field", "message"), [
+    ("repeated E es = 1;", b"\x0a\xa0\x1f" + b"\x01" * 4000),
+    ("map<int32, E> es = 1;", b"".join(b"\x0a\x05\x08%c%c\x10\x01" % (i & 127 | 128, i >> 7) for i in range(8000))),
+    ("repeated W ws = 1; message W { E e = 1; }", b"\x0a\x02\x08\x01" * 15_000),
+])  # fmt: skip
+def test_enums_with_long_names_are_no_huge_row(field: str, message: bytes) -> None:
+    names = f"{'S' * 65} = 0; {'L' * 8192} = 1; SHORT = 2;"
+    schema = schema_of(f'syntax = "proto3"; message M {{ {field} }} enum E {{ {names} }}')
+    assert isinstance(schema.decode(b""), tuple)
+    found = schema.decode(message)
+    assert isinstance(found, Reject)
+    assert (found.code, "long names" in found.message) == ("malformed", True)
+
+
+def test_a_default_with_a_long_name_counts_only_in_messages() -> None:
+    enum = f"enum E {{ {'S' * 60_000} = 0; }}"
+    schema = schema_of(f'syntax = "proto3"; message M {{ E a = 1; E b = 2; E c = 3; }} {enum}')
+    found = schema.decode(b"")
+    assert isinstance(found, tuple)
+    assert len(bytes(found[0])) > 180_000
 
 
 @pytest.mark.parametrize(("content", "why"), [
