@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import pickle
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -22,7 +23,7 @@ from ingest.errors import Unavailable
 from ingest.model.record import offset_of, origin
 
 if TYPE_CHECKING:
-    from io import BufferedReader, FileIO
+    from io import FileIO
 
     from ingest.kafka.admin import Split
     from ingest.model.change import Reject
@@ -134,17 +135,24 @@ class SpillStore:
         """Make the folder, if the other stage has not."""
         self._folder = folder
         self._number = 1
-        self._file: FileIO | BufferedReader | None = None
+        self._file: FileIO | None = None
         """The file with this number, once there is something to do with it."""
         folder.mkdir(mode=0o700, exist_ok=True)
 
     def put(self, spilled: Spilled) -> None:
-        """Write the next chunk; raises Unavailable if the disk does not take it."""
+        """Write the next chunk, as a whole; raises Unavailable if the disk does not take it."""
         left = memoryview(pickle.dumps(spilled, protocol=5))
         try:
             file = self._file = self._file or self._path.open("wb", buffering=0)
-            while left:
-                left = left[file.write(left) :]
+            begin = file.tell()
+            try:
+                while left:
+                    left = left[file.write(left) :]
+            except OSError:  # the result that says so comes where the chunk began
+                with suppress(OSError):
+                    file.truncate(begin)
+                    file.seek(begin)
+                raise
             if file.tell() >= FILE_BYTES:
                 self._end_file()
         except OSError as exc:
@@ -153,7 +161,8 @@ class SpillStore:
 
     def take(self) -> Spilled:
         """Return the next chunk, and remove its file if that was the last one in it."""
-        file = self._file = self._file or self._path.open("rb")
+        # Without a buffer, which could hold the begin of a chunk that the disk does not take
+        file = self._file = self._file or self._path.open("rb", buffering=0)
         spilled: Spilled = pickle.load(file)  # noqa: S301  (made by the first stage)
         if file.tell() >= FILE_BYTES:
             self._path.unlink()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import resource
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 from inmemory import pipeline
 
 from ingest.encode.compiled_transform import CompiledTransforms
-from ingest.errors import InternalError
+from ingest.errors import InternalError, Unavailable
 from ingest.model.change import TOMBSTONE, Kind, Reject, Skip
 from ingest.model.reject import IgnoredErrors
 from ingest.task.assignment import Setup, TaskResult
@@ -16,7 +18,7 @@ from ingest.task.encoded import EncodedPart
 from ingest.task.reading import ReadChunk
 from ingest.task.rejects import RecordReject, RejectLimit
 from ingest.task.returned import ReturnedRows
-from ingest.task.spill import ChunkManifest, SpillStore
+from ingest.task.spill import ChunkManifest, Spilled, SpillStore
 from ingest.task.spilling import SpillStage
 from ingest.task.worker import RecordEncoders
 from ingest.testing.records import MemoryRecord
@@ -102,6 +104,41 @@ def test_a_second_chunk_tells_of_new_targets_only(made: Made) -> None:
     assert [(chunk.known, [to for to, _ in chunk.targets]) for chunk in chunks] == [
         (0, ["there"]), (1, []), (1, ["elsewhere"]),
     ]  # fmt: skip
+
+
+def with_rows(rows: Any) -> Spilled:
+    return Spilled(TaskResult(0, {}), rows, sent=0, padding=1)
+
+
+def test_what_comes_behind_a_chunk_that_the_disk_did_not_take_is_read(tmp_path: Path) -> None:
+    written, read = SpillStore(tmp_path), SpillStore(tmp_path)
+    written.put(with_rows(b"1"))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (3000, hard))
+    try:
+        with pytest.raises(Unavailable, match="cannot wait"):
+            written.put(with_rows(b"2" * 9000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    written.put(with_rows(b"3"))
+    assert [read.take(), read.take()] == [with_rows(b"1"), with_rows(b"3")]
+    written.let_go()
+    read.let_go()
+
+
+def test_a_half_chunk_that_was_there_while_another_one_was_read_is_forgotten(tmp_path: Path) -> None:
+    written, read = SpillStore(tmp_path), SpillStore(tmp_path)
+    written.put(with_rows(b"1"))
+    file = tmp_path / "1"
+    size = file.stat().st_size
+    with file.open("ab") as half:
+        half.write(b"half" * 100)
+    assert read.take() == with_rows(b"1")
+    os.truncate(file, size)
+    written.put(with_rows(b"2"))
+    assert read.take() == with_rows(b"2")
+    written.let_go()
+    read.let_go()
 
 
 def test_a_reject_too_many_ends_the_first_stage(made: Made) -> None:
