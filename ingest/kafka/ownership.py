@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from ingest.errors import CommitOutcomeUnknown, Fenced
+from ingest.errors import CommitOutcomeUnknown
 from ingest.kafka import progress
 from ingest.kafka.progress import Owner, ProgressNote, transactional_id
 from ingest.kafka.transactions import Channel, Groups, Notes, persistently
+from ingest.model.commit import begun_already, taken_over
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,9 +49,7 @@ class Ownership:
     def _acquire(self, checkpoint: str, run: int) -> Owner | None:
         newest = self._read()
         if newest is not None and newest.checkpoint == checkpoint and newest.run > run:
-            msg = f"run {newest.run} of this checkpoint has begun already, and this one is run {run}"
-            hint = "see that only one run of a pipeline is started; an old copy of a checkpoint is of no use"
-            raise Fenced(msg, hint)
+            raise begun_already(newest.run, run)
         self._open()
         before = self._read()
         if before is None or before != self._owner:  # not our own, of the try before
@@ -117,9 +116,7 @@ class Ownership:
             now = self._read()
             if now is not None and (now.checkpoint, now.run) != (self._owner.checkpoint, self._owner.run):
                 who = f"pipeline {now.pipeline}, checkpoint {now.checkpoint}, run {now.run}"
-                msg = f"another run has taken over sink.transactional-id-prefix {self._prefix}: {who}"
-                hint = "nothing is lost; see that only one run of a pipeline is started, and that no two share a prefix"
-                raise Fenced(msg, hint)
+                raise taken_over(self._prefix, who)
             self._open()
         try:
             self._note(batch)

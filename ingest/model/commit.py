@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ingest.errors import CheckpointError, Fenced
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -40,3 +42,22 @@ class ResumePoint:
     """The counters at that time (`ingest/task/counters.py`); empty where nothing was kept."""
     final: bool
     """True if the attempt was complete. Nothing is left to do then, wherever it stopped."""
+
+
+def begun_already(newest: int, run: int) -> Fenced:
+    """Return the error of a run of a checkpoint of which a newer one has begun."""
+    msg = f"run {newest} of this checkpoint has begun already, and this one is run {run}"
+    return Fenced(msg, "see that only one run of a pipeline is started; an old copy of a checkpoint is of no use")
+
+
+def taken_over(prefix: str, who: str) -> Fenced:
+    """Return the error of a run whose prefix another one writes under. `who`: that run."""
+    msg = f"another run has taken over sink.transactional-id-prefix {prefix}: {who}"
+    hint = "nothing is lost; see that only one run of a pipeline is started, and that no two share a prefix"
+    return Fenced(msg, hint)
+
+
+def old_copy(newest: int, number: int) -> CheckpointError:
+    """Return the error of a checkpoint whose last batch is older than the one that the sink holds."""
+    msg = f"the sink holds batch {newest} of this checkpoint, which itself knows of no batch after {number}"
+    return CheckpointError(msg, "it is an old copy: restore the newest one, or begin anew with another --checkpoint")

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import psycopg
-from psycopg import sql
 
 from ingest.errors import AccessError, ConfigError, IngestError, Unavailable
 from ingest.model.text import one_line
@@ -30,7 +29,7 @@ _SETTINGS: Final = (
     "SET TIME ZONE 'UTC'; SET DateStyle TO 'ISO, YMD'; SET extra_float_digits TO 1; SET lock_timeout TO '60s';"
     " SET idle_in_transaction_session_timeout TO '300s'; SET tcp_keepalives_idle TO 30"
 )
-"""What values look like, and how long a session may wait, or keep others waiting when its machine is gone."""
+"""Form of values, and the time that a session may wait, or keep others waiting when its machine is gone."""
 _KEEPALIVES: Final = {
     "keepalives_idle": 30,
     "keepalives_interval": 10,
@@ -110,8 +109,3 @@ def _hint(state: str) -> str:
     if state.startswith("23"):
         return "a constraint of the table refuses a row: mend the row or the constraint, nothing of it is committed"
     return "mend the table or the pipeline, nothing of it is committed"
-
-
-def identifier(*parts: str) -> sql.Identifier:
-    """Return a name with its quotes."""
-    return sql.Identifier(*parts)

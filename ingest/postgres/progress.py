@@ -13,19 +13,16 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from psycopg import sql
 
-from ingest.errors import CommitOutcomeUnknown, Fenced
-from ingest.model.commit import ResumePoint
-from ingest.postgres.tables import LOCK, OWN
+from ingest.errors import CommitOutcomeUnknown
+from ingest.model.commit import ResumePoint, begun_already, taken_over
+from ingest.postgres.tables import LOCK, OWN, schema_planned
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ingest.model.commit import CommitScope
+    from ingest.model.commit import CommitScope, Split
     from ingest.postgres.connection import Connection
 
-    Split = tuple[str, int]
-
-_SCHEMA: Final = "CREATE SCHEMA {schema}"
 _MAKE: Final = """
 CREATE TABLE IF NOT EXISTS {run} (
   prefix text PRIMARY KEY, pipeline text NOT NULL, checkpoint text NOT NULL, run bigint NOT NULL,
@@ -52,10 +49,6 @@ class ProgressTables:
         """Ask nothing yet. `prefix`: the name under which one run at a time writes."""
         escaped = schema.replace("%", "%%")  # of statements with parameters
         self._names = {"run": sql.Identifier(escaped, OWN[0]), "progress": sql.Identifier(escaped, OWN[1])}
-        self._plain = {
-            "schema": sql.Identifier(schema), "run": sql.Identifier(schema, OWN[0]),
-            "progress": sql.Identifier(schema, OWN[1]),
-        }  # fmt: skip
         self._schema, self._prefix = schema, prefix
 
     def _sql(self, text: str) -> sql.Composed:
@@ -65,15 +58,14 @@ class ProgressTables:
     def make(self, connection: Connection) -> None:
         """Make the tables where they are not there: rights are needed only for what is made."""
         connection.execute(LOCK)
-        names = [f'"{self._schema.replace(chr(34), chr(34) * 2)}".{name}' for name in OWN]
-        found = connection.execute(
-            "SELECT to_regnamespace(quote_ident(%s)) IS NULL, to_regclass(%s) IS NULL OR to_regclass(%s) IS NULL",
-            (self._schema, *names),
-        ).fetchone()
-        assert found is not None, "it has one row"
-        for missing, statement in zip(found, (_SCHEMA, _MAKE), strict=True):
-            if missing:
-                connection.execute(sql.SQL(statement).format(**self._plain))
+        for statement in schema_planned(connection, self._schema):
+            connection.execute(statement)
+        there = connection.execute(
+            "SELECT FROM pg_tables WHERE schemaname = %s AND tablename = ANY(%s)", (self._schema, list(OWN))
+        ).fetchall()
+        if len(there) < len(OWN):
+            run, progress = (sql.Identifier(self._schema, name) for name in OWN)
+            connection.execute(sql.SQL(_MAKE).format(run=run, progress=progress))
 
     def acquire(self, connection: Connection, owner: RunOwner) -> RunOwner | None:
         """Write the run that writes from now on; returns the one before. Raise Fenced where a newer run has begun.
@@ -85,10 +77,7 @@ class ProgressTables:
         ).fetchone()
         before = None if row is None else RunOwner(*row)
         if before is not None and before.checkpoint == owner.checkpoint and before.run > owner.run:
-            msg = f"run {before.run} of this checkpoint has begun already, and this one is run {owner.run}"
-            raise Fenced(
-                msg, "see that only one run of a pipeline is started; an old copy of a checkpoint is of no use"
-            )
+            raise begun_already(before.run, owner.run)
         connection.execute(
             self._sql(
                 "INSERT INTO {run} (prefix, pipeline, checkpoint, run) VALUES (%s, %s, %s, %s) ON CONFLICT (prefix) DO"
@@ -109,9 +98,7 @@ class ProgressTables:
         ).fetchone()
         if row is None or row[2] != run or not scope.startswith(row[1]):
             who = "nobody" if row is None else f"pipeline {row[0]}, checkpoint {row[1]}, run {row[2]}"
-            msg = f"another run has taken over sink.transactional-id-prefix {self._prefix}: {who}"
-            hint = "nothing is lost; see that only one run of a pipeline is started, and that no two share a prefix"
-            raise Fenced(msg, hint)
+            raise taken_over(self._prefix, who)
 
     def begin_batch(self, connection: Connection, owner: RunOwner, batch: int) -> None:
         """Note the batch that is about to be written. Raise Fenced where another run writes now."""

@@ -17,7 +17,7 @@ from ingest.model.data_type import ArrayType, DecimalType, MapType, NullType, St
 from ingest.model.reject import RowError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from ingest.model.data_type import DataType
     from ingest.model.schema import TableSchema
@@ -49,8 +49,6 @@ _DIGITS: Final = {"smallint": 5, "integer": 10, "bigint": 19}
 _FLOATS: Final = ("real", "double precision")
 _EXACT: Final = {"real": ("smallint",), "double precision": ("smallint", "integer", "bigint")}
 """Integers whose rows may go where such numbers are: rows of BIGINT, too, as with DOUBLE they are one column here."""
-_ORDERS: Final = (("smallint", "integer", "bigint"),)
-"""Types of which a later one holds each value of those before it."""
 MAX_DIGITS: Final = 1000
 LOCK: Final = "SELECT pg_advisory_xact_lock(hashtext('ingest'))"
 """Statement that lets one run at a time make and change tables."""
@@ -113,9 +111,13 @@ def planned(connection: Connection, table: SqlTable) -> list[sql.Composed]:
     No other run changes tables until the transaction ends. Raise psycopg.Error.
     """
     connection.execute(LOCK)
-    found = connection.execute("SELECT to_regnamespace(quote_ident(%s)) IS NULL", (table.schema,)).fetchone()
-    made = [sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(table.schema))] if found is not None and found[0] else []
-    return [*made, *changes(table, look_up(connection, table))]
+    return [*schema_planned(connection, table.schema), *changes(table, look_up(connection, table))]
+
+
+def schema_planned(connection: Connection, name: str) -> list[sql.Composed]:
+    """Return the statement that makes a schema, if it is not there: the right to make one is needed only then."""
+    there = connection.execute("SELECT FROM pg_namespace WHERE nspname = %s", (name,)).fetchone() is not None
+    return [] if there else [sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(name))]
 
 
 def type_of(data_type: DataType) -> str | None:
@@ -191,8 +193,8 @@ def changes(table: SqlTable, there: ExistingTable | None) -> Iterator[sql.Compos
     """Yield the statements after which a table takes the rows. Raise ChangeError for a change that loses something."""
     if there is None:
         parts = [sql.SQL("{} {}").format(sql.Identifier(one.name), sql.SQL(one.type)) for one in table.columns]
-        parts.append(sql.SQL("PRIMARY KEY ({})").format(_names(table.key)))
-        yield sql.SQL("CREATE TABLE {} ({})").format(table.place, sql.SQL(", ").join(parts))
+        parts.append(sql.SQL("PRIMARY KEY ({})").format(listed(map(sql.Identifier, table.key))))
+        yield sql.SQL("CREATE TABLE {} ({})").format(table.place, listed(parts))
         return
     if frozenset(table.key) not in there.keys:
         known = ", ".join(sorted(f"({', '.join(sorted(key))})" for key in there.keys)) or "none"
@@ -214,8 +216,9 @@ def changes(table: SqlTable, there: ExistingTable | None) -> Iterator[sql.Compos
             yield statement.format(table.place, column, sql.SQL(to), using)
 
 
-def _names(names: tuple[str, ...]) -> sql.Composed:
-    return sql.SQL(", ").join(map(sql.Identifier, names))
+def listed(parts: Iterable[sql.Composable]) -> sql.Composed:
+    """Return parts of a statement with commas between them."""
+    return sql.SQL(", ").join(parts)
 
 
 def _converted(column: sql.Identifier, known: str, to: str, *, of_key: bool) -> sql.Composed:
@@ -278,9 +281,8 @@ def holds(known: str, wanted: str) -> bool:
         return True
     if {known, wanted} <= {"json", "jsonb"}:
         return True
-    for order in _ORDERS:
-        if known in order and wanted in order:
-            return order.index(known) >= order.index(wanted)
+    if known in _DIGITS and wanted in _DIGITS:
+        return _DIGITS[known] >= _DIGITS[wanted]
     if known in _FLOATS:
         return wanted in _FLOATS[: _FLOATS.index(known) + 1] or wanted in _EXACT[known]
     times = _TIME.fullmatch(known), _TIME.fullmatch(wanted)

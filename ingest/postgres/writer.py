@@ -15,18 +15,16 @@ from psycopg import sql
 
 from ingest.errors import CommitOutcomeUnknown, InternalError, Unavailable
 from ingest.postgres.connection import RETRIED, connect, explain
-from ingest.postgres.tables import look_up
+from ingest.postgres.tables import listed, look_up
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from ingest.encode.upsert_encoder import Record
-    from ingest.model.commit import CommitScope, ResumePoint
+    from ingest.model.commit import CommitScope, ResumePoint, Split
     from ingest.postgres.connection import Connection, Server
     from ingest.postgres.progress import ProgressTables
     from ingest.postgres.tables import SqlTable
-
-    Split = tuple[str, int]
 
 _STAGING: Final = """
 CREATE TEMPORARY TABLE IF NOT EXISTS ingest_rows (
@@ -53,9 +51,9 @@ class PostgresWriter:
         self._scope: CommitScope | None = None
         self._attempt = 0
         self._what = ""
-        """What is being done, for messages about errors."""
-        self._kinds: dict[SqlTable, Mapping[str, str]] = {}
-        """Types of the columns that are there, by table, as long as a connection lives."""
+        """The step that is being done, for messages about errors."""
+        self._statements: dict[SqlTable, sql.Composed] = {}
+        """Statements that write the staged rows of tables, as long as a connection lives."""
         self._rows: dict[SqlTable, dict[bytes, bytes | None]] = {}
         """By table, the JSON of the last row of each key; None: it is gone."""
 
@@ -63,7 +61,8 @@ class PostgresWriter:
         """Take a shard over; returns how far attempts before have written it. Raise IngestError."""
         self._rows, self._scope = {}, scope
         try:
-            with self._open() as connection, connection.transaction():
+            connection = self._open()
+            with connection.transaction():
                 self._progress.check_owner(connection, scope.run, scope.owner)
                 self._attempt, resumed = self._progress.take(connection, scope)
         except psycopg.Error as exc:
@@ -71,21 +70,23 @@ class PostgresWriter:
             raise explain(exc, f"take shard {scope.shard} over", self._server) from exc
         return resumed
 
-    def _open(self) -> _Kept:
+    def _open(self) -> Connection:
+        """Return the connection, which has a staging table."""
         if self._connection is None or self._connection.closed:
             self._connection = connect(self._server, self._application)
-        return _Kept(self._connection)
+            self._connection.execute(_STAGING)
+            self._connection.commit()
+        return self._connection
 
     def write(self, records: Sequence[Record]) -> None:
         """Keep the rows until the commit."""
-        rows = self._rows
+        last, known = None, {}
         for table, key, value in records:
             if key is None:
                 msg = "a row without a key"
                 raise InternalError(msg)
-            known = rows.get(table)
-            if known is None:
-                known = rows[table] = {}
+            if table is not last:  # to look a table up, all of its columns are hashed
+                last, known = table, self._rows.setdefault(table, {})
             known.pop(key, None)  # the rows have the order of their last changes
             known[key] = None if value is None else bytes(value)
 
@@ -112,23 +113,24 @@ class PostgresWriter:
     def _commit(self, positions: Mapping[Split, int], metadata: bytes, *, final: bool) -> None:
         assert self._scope is not None, "begin comes first"
         self._what = "write progress"
-        with self._open() as connection, connection.transaction():
+        connection = self._open()
+        with connection.transaction():
             self._progress.check_owner(connection, self._scope.run, self._scope.owner)
             self._progress.advance(connection, self._scope, self._attempt, positions, metadata, final=final)
             for table in sorted(self._rows, key=lambda one: (one.schema, one.name)):
                 self._what = f"write rows of the table {table}"
-                _write(connection, table, self._kinds_of(connection, table), self._rows[table])
+                _stage(connection, self._rows[table])
+                connection.execute(self._statement_of(connection, table))
             self._what = "commit rows"
 
-    def _kinds_of(self, connection: Connection, table: SqlTable) -> Mapping[str, str]:
-        """Return the types of a table's columns: a table of the user's may have wider ones."""
-        found = self._kinds.get(table)
+    def _statement_of(self, connection: Connection, table: SqlTable) -> sql.Composed:
+        """Return the statement that writes a table's staged rows by the types of its columns, which may be wider."""
+        found = self._statements.get(table)
         if found is None:
-            there = look_up(connection, table)
-            wanted = {one.name: one.type for one in table.columns}
-            found = self._kinds[table] = wanted if there is None else wanted | {
-                name: kind for name, kind in there.columns.items() if name in wanted
-            }  # fmt: skip
+            there, wanted = look_up(connection, table), {one.name: one.type for one in table.columns}
+            found = self._statements[table] = _statement(
+                table, wanted if there is None else {**wanted, **there.columns}
+            )
         return found
 
     def delivered(self) -> list[Any]:
@@ -149,36 +151,19 @@ class PostgresWriter:
 
     def _drop(self) -> None:
         connection, self._connection = self._connection, None
-        self._kinds = {}
+        self._statements = {}
         if connection is not None:
             with suppress(psycopg.Error):
                 connection.close()
 
 
-class _Kept:
-    """A connection for a block, at whose end it stays open."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-
-    def __enter__(self) -> Connection:
-        return self._connection
-
-    def __exit__(self, *_: object) -> None:
-        return None
-
-
-def _write(
-    connection: Connection, table: SqlTable, kinds: Mapping[str, str], rows: Mapping[bytes, bytes | None]
-) -> None:
-    """Write the last states of a table's keys, which come in the order of their changes."""
-    connection.execute(_STAGING)
+def _stage(connection: Connection, rows: Mapping[bytes, bytes | None]) -> None:
+    """Copy the last states of a table's keys, which come in the order of their changes, into the staging table."""
     connection.execute("TRUNCATE ingest_rows")
     pairs = (key + b"\x02" + (b"\x03" if row is None else row) for key, row in rows.items())
     lines = b"\x01".join(pairs).translate(_ENDS).replace(b"\\", b"\\\\").replace(b"\x03", b"\\N")
     with connection.cursor() as cursor, cursor.copy(_COPY) as copy:
         copy.write(lines + b"\n")
-    connection.execute(_statement(table, kinds))
 
 
 def _statement(table: SqlTable, kinds: Mapping[str, str]) -> sql.Composed:
@@ -197,8 +182,8 @@ def _statement(table: SqlTable, kinds: Mapping[str, str]) -> sql.Composed:
         " INSERT INTO {table} ({names}) SELECT {values} FROM last{rows} WHERE last.line IS NOT NULL{order}"
         " ON CONFLICT ({key}) DO {then}"
     ).format(
-        ones=_list(_value("k", name, kinds[name]) for name in table.key),
-        made=_list(
+        ones=listed(_value("k", name, kinds[name]) for name in table.key),
+        made=listed(
             sql.SQL("{} AS {}").format(_value("k", name, kinds[name]), key)
             for name, key in zip(table.key, keys, strict=True)
         ),
@@ -208,22 +193,18 @@ def _statement(table: SqlTable, kinds: Mapping[str, str]) -> sql.Composed:
             sql.SQL("t.{} = last.{}").format(sql.Identifier(name), key)
             for name, key in zip(table.key, keys, strict=True)
         ),
-        names=_list(map(sql.Identifier, (*table.key, *others))),
-        values=_list([*(sql.SQL("last.{}").format(key) for key in keys), *(_value("r", n, kinds[n]) for n in others)]),
+        names=listed(map(sql.Identifier, (*table.key, *others))),
+        values=listed([*(sql.SQL("last.{}").format(key) for key in keys), *(_value("r", n, kinds[n]) for n in others)]),
         rows=sql.SQL(", json_to_record(last.line) AS r({})").format(_record(others, kinds)) if others else sql.SQL(""),
-        order=sql.SQL(" ORDER BY {}").format(_list(sql.SQL("last.{}").format(key) for key in keys)),
-        key=_list(map(sql.Identifier, table.key)),
+        order=sql.SQL(" ORDER BY {}").format(listed(sql.SQL("last.{}").format(key) for key in keys)),
+        key=listed(map(sql.Identifier, table.key)),
         then=sql.SQL("UPDATE SET {}").format(taken) if others else sql.SQL("NOTHING"),
     )
 
 
-def _list(parts: Iterable[sql.Composable]) -> sql.Composed:
-    return sql.SQL(", ").join(parts)
-
-
 def _record(names: Iterable[str], kinds: Mapping[str, str]) -> sql.Composed:
     """Return columns of JSON with their types. Bytes are texts in it, with Base64."""
-    return _list(sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(_read_as(kinds[name]))) for name in names)
+    return listed(sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(_read_as(kinds[name]))) for name in names)
 
 
 def _read_as(kind: str) -> str:

@@ -38,13 +38,13 @@ class PostgresSink(SinkOptions):
     codes: ClassVar[Mapping[str, str]] = {"bad-name": "a name of a table or column that PostgreSQL cannot have"}
 
     guarantee: ClassVar[str] = "exactly-once"
-    """What happens to a record when a run ends in the middle: rows and progress are one transaction."""
+    """Guarantee of rows and progress in one transaction."""
 
     type: Literal["postgres"]
     """`postgres`."""
 
     endpoint: str
-    """Where the server is: `host` or `host:port`."""
+    """The address of the server: `host` or `host:port`."""
 
     dbname: str = Field(min_length=1)
     """The database."""
@@ -105,7 +105,7 @@ class PostgresSink(SinkOptions):
             found["host"].strip("[]"), int(found["port"] or PORT), self.dbname, self.username, self.password, properties
         )
 
-    def prefix(self, pipeline: str) -> str | None:
+    def prefix(self, pipeline: str) -> str:
         """Return the name under which progress is kept."""
         return self.id_prefix or f"ingest-{pipeline}"
 
@@ -133,5 +133,5 @@ class PostgresSink(SinkOptions):
         from ingest.postgres.progress import ProgressTables  # noqa: PLC0415  (`check` needs no driver)
         from ingest.postgres.writer import PostgresWriter  # noqa: PLC0415
 
-        progress = ProgressTables(self.default_schema, self.prefix(pipeline) or "")
+        progress = ProgressTables(self.default_schema, self.prefix(pipeline))
         return PostgresWriter(self.server, progress, f"ingest {pipeline}")

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from ingest.errors import CheckpointError, SchemaChangeRefused
+from ingest.errors import SchemaChangeRefused
+from ingest.model.commit import old_copy
 from ingest.model.reject import RowError
 from ingest.model.table import show
 from ingest.postgres.connection import connect, explain
@@ -39,7 +40,7 @@ class PostgresCoordinator(PlainSinkCoordinator):
         self._server = options.server
         self._pipeline = pipeline
         self._warn = warn
-        self._prefix = options.prefix(pipeline) or ""
+        self._prefix = options.prefix(pipeline)
         self._progress = ProgressTables(options.default_schema, self._prefix)
         self._owner: RunOwner | None = None
         self._connection: Connection | None = None
@@ -130,10 +131,7 @@ class PostgresCoordinator(PlainSinkCoordinator):
         with self._asking("read progress") as connection:
             newest, found = self._progress.read(connection, scope, number, planned)
         if newest > number:
-            msg = f"the sink holds batch {newest} of this checkpoint, which itself knows of no batch after {number}"
-            raise CheckpointError(
-                msg, "it is an old copy: restore the newest one, or begin anew with another --checkpoint"
-            )
+            raise old_copy(newest, number)
         return {shard: point for shard, point in found.items() if shard in starts}
 
     def begin_batch(self, batch: int, _shards: int) -> None:

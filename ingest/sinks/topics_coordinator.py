@@ -9,11 +9,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from ingest.errors import CheckpointError, DataLoss, TopicMissing
+from ingest.errors import DataLoss, TopicMissing
 from ingest.kafka import progress
 from ingest.kafka.admin import Cluster
 from ingest.kafka.ownership import Ownership
 from ingest.kafka.writer import KafkaWriter
+from ingest.model.commit import old_copy
 from ingest.model.reject import RowError
 from ingest.sinks.typed import TypedSinkCoordinator
 
@@ -154,9 +155,7 @@ class TopicsCoordinator(TypedSinkCoordinator["TopicsOptions"]):
         notes = self._ownership.fence(scope, max(starts, default=-1) + 1, parts)
         newest = max((head.batch for head, *_ in notes if head is not None), default=0)
         if newest > number:
-            msg = f"the sink holds batch {newest} of this checkpoint, which itself knows of no batch after {number}"
-            hint = "it is an old copy: restore the newest one, or begin anew with another --checkpoint"
-            raise CheckpointError(msg, hint)
+            raise old_copy(newest, number)
         out = {}
         for shard, of_shard in starts.items():
             of_it = notes[shard][: progress.parts(of_shard)]
