@@ -20,13 +20,13 @@ PER_BYTE: Final = 256
 """A message of so many bytes may have BASE and PER_BYTE times as many in its members and long texts."""
 _MEMBER: Final = 16
 _NULL: Final = 128
-"""What a member counts beside its name, and one that takes no bytes: it is as much work, and nothing bounds it."""
+"""Weight of a member beside its name, and of one that takes no bytes: it is as much work, and nothing bounds it."""
 _FREE: Final = 64
 """The length up to which a symbol, or the text of a decimal, counts nothing."""
 
 
 class MemberBudget:
-    """What is left of the members and long texts that a message may have."""
+    """Count of the members and long texts that a message may still have."""
 
     __slots__ = ("_left",)
 

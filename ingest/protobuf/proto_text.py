@@ -38,7 +38,6 @@ from ingest.protobuf.descriptors import SchemaError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ingest.model.jsontext import Json
     from ingest.protobuf.descriptors import AnyMessage
 
 _MAX_TEXT: Final = 8 << 20
@@ -109,7 +108,7 @@ def compile_schema(text: str, references: Mapping[str, str]) -> bytes:
     return descriptor_pb2.FileDescriptorSet(file=files).SerializeToString()
 
 
-def _descriptor(text: str) -> Json:
+def _descriptor(text: str) -> AnyMessage:
     """Return the descriptor of a file that a text holds in base64; None where it is no such text."""
     try:
         found = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
@@ -118,7 +117,7 @@ def _descriptor(text: str) -> Json:
     return found if found.name or found.message_type else None
 
 
-def _file_of(module: AnyMessage) -> Json:
+def _file_of(module: AnyMessage) -> AnyMessage:
     return descriptor_pb2.FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb)
 
 

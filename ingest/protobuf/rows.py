@@ -42,7 +42,7 @@ MAX_LEFT: Final = 1 << 25
 PER_BYTE times as many as the message has, and at most MAX_LEFT. An empty message takes two bytes, and its JSON has all
 names."""
 _FIELD: Final = 16
-"""What a field counts beside its JSON: as a value in memory it takes more."""
+"""Weight of a field beside its JSON: as a value in memory it takes more."""
 _FREE: Final = 64
 """The length up to which the name of an enum's value counts nothing."""
 UINT64: Final = DecimalType(20, 0)
@@ -299,13 +299,15 @@ class ReaderCompiler:
             data_type = data_type.element if isinstance(data_type, ArrayType) else data_type.value
         return self._sizes.get(id(data_type), 0)
 
-    def _time(self, read: Callable[[Json, Convert], tuple[msgspec.Raw, bool]], message: AnyMessage) -> msgspec.Raw:
+    def _time(
+        self, read: Callable[[AnyMessage, Convert], tuple[msgspec.Raw, bool]], message: AnyMessage
+    ) -> msgspec.Raw:
         text, other = read(message, self.check_unknown)
         self.state.other = self.state.other or other
         return text
 
 
-def _meant(read: Callable[[Json, Convert], Json], check: Convert, message: AnyMessage) -> Json:
+def _meant(read: Callable[[AnyMessage, Convert], Json], check: Convert, message: AnyMessage) -> Json:
     return read(message, check)
 
 
