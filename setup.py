@@ -3,10 +3,12 @@
 Optional: without a C compiler the tool does the same by its reference implementation, slowly, and says so.
 """
 
+import copy
 import sys
 from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 
 NATIVE = Path("ingest/native")
 KAFKA = Path("ingest/kafka/native")
@@ -51,4 +53,24 @@ def kafka() -> list[Extension]:
     ]
 
 
-setup(ext_modules=[*native(), *kafka()])
+class BuildApart(build_ext):
+    """Build the extensions side by side, each in a folder of its own: two would write one object file of a leaf."""
+
+    def initialize_options(self) -> None:
+        """Set what can be set by the command line."""
+        build_ext.initialize_options(self)
+        self.parallel = True  # as many as there are processors
+
+    def build_extension(self, ext: Extension) -> None:
+        """Build one extension.
+
+        Raises:
+            CompileError: a source does not compile.
+        """
+        apart = copy.copy(self)
+        apart.build_temp = str(Path(self.build_temp) / ext.name)
+        apart.cython_c_in_temp = True
+        build_ext.build_extension(apart, ext)
+
+
+setup(ext_modules=[*native(), *kafka()], cmdclass={"build_ext": BuildApart})
