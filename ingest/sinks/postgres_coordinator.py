@@ -22,8 +22,7 @@ from ingest.sinks.sink import PlainSinkCoordinator
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping
 
-    from ingest.kafka.admin import Split
-    from ingest.model.commit import ResumePoint
+    from ingest.model.commit import ResumePoint, Split
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.postgres.connection import Connection
