@@ -4,11 +4,13 @@
     lock                   held by the run that owns a local checkpoint, and by its Java process
     runs/N                 one for each run: the options it had, without secrets
     batches/N.R.plan       ranges, topic ids, schema version: written by run R before any task starts
+    batches/N.commit       of a sink whose driver commits: what the batch adds to tables, positions reached
     batches/N.R.done       positions reached, counters: written by run R when the batch is over
     schemas/V.json         what version V changed; every hundredth holds everything
     replays/               replays of dead letters (replay.py)
 
-Files appear whole or not at all. A plan without a done is run again: nothing of a batch is lost with its driver. Where
+Files appear whole or not at all. A plan without a done is run again, unless its commit is there: then that is carried
+out, as often as a crash comes in between. One run only can write the commit of a batch. Where
 there is no lock, a run that finds a newer one's number stops before it plans; what it has written until then has its
 own number in its name, and of two files of one batch the newer run's counts.
 """
@@ -186,8 +188,8 @@ class Checkpoint:
         for name in self.storage.names(self.batches):
             if name.endswith(ending):
                 number, _, run = name.removesuffix(ending).partition(".")
-                if number.isdigit() and run.isdigit():
-                    found.append((int(number), int(run)))
+                if number.isdigit() and (run.isdigit() or not run):
+                    found.append((int(number), int(run or 0)))
                     self._kept.append((int(number), name))
         return sorted(found)
 
@@ -195,6 +197,7 @@ class Checkpoint:
         """Return the progress after the last finished batch, and the planned batch that is not finished, or None."""
         try:
             self._kept = []
+            self._files(".commit")  # they are forgotten with the others
             done = max(self._files(".done"), default=(-1, 0))
             progress = self._progress(*done)
             planned = max(self._files(".plan"), default=(-1, 0))
@@ -205,14 +208,7 @@ class Checkpoint:
     def _progress(self, number: int, run: int) -> Progress:
         if number < 0:
             return Progress()
-        stored = orjson.loads(self.storage.read(f"{self.batches}/{number}.{run}.done") or b"")
-        return Progress(
-            number,
-            {(t, p): at for t, p, at, _ in stored["positions"]},
-            stored["ids"],
-            {(t, p): shard for t, p, _, shard in stored["positions"]},
-            stored["errors"],
-        )
+        return _progress(number, orjson.loads(self.storage.read(f"{self.batches}/{number}.{run}.done") or b""))
 
     def _batch(self, number: int, run: int) -> Batch:
         stored = orjson.loads(self.storage.read(f"{self.batches}/{number}.{run}.plan") or b"")
@@ -237,18 +233,33 @@ class Checkpoint:
     def done(self, progress: Progress, counts: Mapping[str, Any]) -> None:
         """Store where the pipeline stands now, and forget old batches; raises CheckpointError as `plan` does."""
         self.refuse_newer_run()
-        positions = [[t, p, at, progress.shards.get((t, p), 0)] for (t, p), at in progress.positions.items()]
-        done = {
-            "ids": progress.ids,
-            "errors": progress.errors,
-            "counts": counts,
-            "positions": positions,
-        }
-        self._write(progress.batch, f"{progress.batch}.{self.run}.done", done)
+        self._write(progress.batch, f"{progress.batch}.{self.run}.done", {**_stored(progress), "counts": counts})
         old = [(number, name) for number, name in self._kept if number <= progress.batch - KEEP_BATCHES]
         for entry in old:
             self.storage.remove(f"{self.batches}/{entry[1]}")
             self._kept.remove(entry)
+
+    def decide(self, progress: Progress, additions: list[Any]) -> None:
+        """Store what a batch adds to the sink's tables and how far it comes with that, once and for all.
+
+        Raises CheckpointError where another run has done so.
+        """
+        name = f"{progress.batch}.commit"
+        if not self.storage.create(
+            f"{self.batches}/{name}", orjson.dumps({**_stored(progress), "additions": additions})
+        ):
+            msg = f"batch {progress.batch} of checkpoint {self.where} was committed by another run than this one"
+            raise CheckpointError(msg, "nothing is lost; see that only one of them is started")
+        self._kept.append((progress.batch, name))
+
+    def decided(self, number: int) -> tuple[Progress, list[Any]] | None:
+        """Return how far a batch comes and what it adds to the sink's tables; None where no run has decided that."""
+        stored = self.storage.read(f"{self.batches}/{number}.commit")
+        try:
+            value = None if stored is None else orjson.loads(stored)
+            return None if value is None else (_progress(number, value), value["additions"])
+        except (ValueError, KeyError, TypeError) as exc:
+            raise self.damaged(f"{self.batches}/{number}.commit", exc) from exc
 
     def _write(self, number: int, name: str, value: object) -> None:
         self.storage.write(f"{self.batches}/{name}", orjson.dumps(value))
@@ -313,3 +324,20 @@ class Checkpoint:
     def close(self) -> None:
         """Give the checkpoint back."""
         self.storage.close()
+
+
+def _stored(progress: Progress) -> dict[str, Any]:
+    """Return progress as files have it."""
+    positions = [[t, p, at, progress.shards.get((t, p), 0)] for (t, p), at in progress.positions.items()]
+    return {"ids": progress.ids, "errors": progress.errors, "positions": positions}
+
+
+def _progress(number: int, stored: Mapping[str, Any]) -> Progress:
+    """Return the progress that a file of a batch has."""
+    return Progress(
+        number,
+        {(t, p): at for t, p, at, _ in stored["positions"]},
+        stored["ids"],
+        {(t, p): shard for t, p, _, shard in stored["positions"]},
+        stored["errors"],
+    )

@@ -63,6 +63,17 @@ class Books:
         observed = [] if failure else [pair for result in results for pair in sorted(result.observed.items())]
         return Merged(before, observed, failure)
 
+    def commit(self, results: Sequence[TaskResult]) -> None:
+        """Add to the sink's tables what tasks delivered for that, where the driver does so. Raise IngestError.
+
+        What is added is stored first, once and for all. So a crash at any moment leaves either a batch that nothing was
+        added of, which is run again, or one that is to be added to the tables that do not have it yet.
+        """
+        additions = self._tables.additions([one for result in results for one in result.delivered])
+        if additions is not None:
+            self._checkpoint.decide(self._progress, additions)
+            self._tables.add(self._checkpoint.scope, self._progress.batch, additions)
+
     def store(self) -> None:
         """Store how far the pipeline came; raises CheckpointError."""
         self._checkpoint.done(self._progress, self._counters.by_table())

@@ -1,4 +1,4 @@
-"""Main street: plan, run, merge, evolve, store, again.
+"""Main street: plan, run, merge, commit, evolve, store, again.
 
 The driver owns the batches and Spark runs them; docs/adr says why. Each stage is one line here and one object of its
 own, which `run.py` puts together. Out: nothing but what the stages leave: records in the sink, progress in the
@@ -46,6 +46,7 @@ class Driver:
                 results = self.dispatcher.run(batch)  # run: a task for each shard; what fails in it is a value
                 self.life.touch()
                 merged = self.books.merge(batch, results)  # merge: positions reached, counters, observed schemas
+                self.books.commit(results)  # commit: where the driver does that, not the tasks
                 evolution = self.schemas.evolve(merged.observed)  # evolve: the sink's tables first, then the store
                 self.broadcast.add(evolution)
                 self.books.store()  # store: progress, when the schemas that it needs are stored

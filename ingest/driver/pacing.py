@@ -76,9 +76,15 @@ class Rate:
 class Pacing:
     """The rhythm of a run: the size of its batches, the limit of its rate, and the interval between two batches."""
 
-    def __init__(self, interval_s: float, rate_limit: float | None, most: int | None) -> None:
-        """Begin small; `rate_limit`: records in a second, `most`: records of a shard in one batch."""
+    def __init__(self, interval_s: float, rate_limit: float | None, most: int | None, rest_s: float = 0.0) -> None:
+        """Begin small; `rate_limit`: records in a second, `most`: records of a shard in one batch.
+
+        `rest_s`: the interval that counts once a batch has read all that there was, in seconds.
+        """
         self._interval_s = interval_s
+        self._rest_s = rest_s
+        self._seen: dict[Split, int] = {}
+        """The ends of splits when the last batch was planned."""
         self._rate = Rate(rate_limit)
         self._budget = Budget(most=most)
         self._began = 0.0
@@ -87,9 +93,11 @@ class Pacing:
         """Tell whether the rate's limit lets a batch start that is worth its while."""
         return self._rate.ready()
 
-    def wait(self, stop: Stop) -> None:
+    def wait(self, stop: Stop, positions: Mapping[Split, int]) -> None:
         """Wait until the interval since the start of the last batch is over, or somebody asks to stop."""
-        left = self._began + self._interval_s - time.monotonic()
+        behind = any(positions.get(split, end) < end for split, end in self._seen.items())
+        interval_s = self._interval_s if behind else max(self._interval_s, self._rest_s)
+        left = self._began + interval_s - time.monotonic()
         while left > 0 and not stop.asked:
             time.sleep(min(left, POLL_S))
             left -= POLL_S
@@ -98,6 +106,7 @@ class Pacing:
         self, positions: Mapping[Split, int], ends: Mapping[Split, int], shards: Mapping[Split, int]
     ) -> dict[Split, tuple[int, int]]:
         """Return the ranges of a batch that starts now."""
+        self._seen = dict(ends)
         wanted = ranges.ranges(positions, ends, shards, self._budget.records)
         return ranges.limit(wanted, self._rate.available())
 

@@ -82,7 +82,7 @@ def make_parts(
         engine=engine,
         compiler=compiler,
         rules=SchemaRules(rules, policy_of(context.pipeline), source.inference(options.max_columns), shape),
-        pacing=Pacing(options.batch_interval, source.rate_limit, sink.most_per_batch),
+        pacing=Pacing(options.batch_interval, source.rate_limit, sink.most_per_batch, sink.rest_s),
         stop=stop,
         listeners=listeners,
         look_ahead=look_ahead,

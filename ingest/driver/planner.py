@@ -54,7 +54,7 @@ class Planner:
         """Decide what the next batch reads, and store that."""
         checkpoint, backlog = self._start.checkpoint, self._start.backlog
         progress, ends = backlog.progress, backlog.ends
-        self._pacing.wait(self._stop)
+        self._pacing.wait(self._stop, progress.positions)
         progress.shards = ranges.assign(progress.positions, progress.shards, self._shards)
         batch = Batch(
             number=progress.batch + 1,

@@ -29,6 +29,8 @@ class Recovery:
         run is committed after this. Raises IngestError.
         """
         prefix = self._context.prefix
+        if batch is not None and self._carry_out(checkpoint, progress, batch.number):
+            return True
         if batch is not None and batch.prefix != prefix:
             self._see_prefix(batch, prefix)
         known = batch if batch is not None and batch.prefix == prefix else None
@@ -45,6 +47,17 @@ class Recovery:
         for resumed in found.values():
             progress.positions.update(resumed.positions)
             progress.errors += CommitMetadata.read_from(resumed.metadata).rejected
+        return True
+
+    def _carry_out(self, checkpoint: Checkpoint, progress: Progress, number: int) -> bool:
+        """Add to the sink's tables what was decided of a batch; returns whether anything was. Raise IngestError."""
+        decided = checkpoint.decided(number)
+        if decided is None:
+            return False
+        reached, additions = decided
+        self._sink.add(checkpoint.scope, number, additions)
+        progress.batch, progress.ids, progress.shards = number, reached.ids, reached.shards
+        progress.positions, progress.errors = reached.positions, reached.errors
         return True
 
     def _see_prefix(self, batch: Batch, prefix: str | None) -> None:

@@ -8,7 +8,7 @@ from ingest.errors import ConfigError
 from ingest.observe.events import Printed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from ingest.model.schema import SchemaChange, TableSchema
     from ingest.model.table import TableId
@@ -46,6 +46,14 @@ class SinkTables:
     def declare(self, schemas: Mapping[TableId, TableSchema]) -> None:
         """Tell the sink the schemas of tables, before rows of them are written; raises IngestError."""
         self._sink.declare(schemas)
+
+    def additions(self, delivered: Sequence[Any]) -> list[Any] | None:
+        """Return what a batch adds to tables, where the driver adds it."""
+        return self._sink.additions(delivered)
+
+    def add(self, scope: str, batch: int, additions: list[Any]) -> None:
+        """Add to tables what a batch adds, where they do not have it yet; raises IngestError."""
+        self._sink.add(scope, batch, additions)
 
     def show_changes(self, events: Iterable[SchemaChange]) -> None:
         """Show lines for schema changes, where the sink has any."""

@@ -98,6 +98,18 @@ class SinkCoordinator(Protocol):
     def begin_batch(self, batch: int, shards: int) -> None:
         """Say that a batch is about to be written; raises Fenced where a newer run has begun (exactly-once)."""
 
+    def additions(self, delivered: Sequence[Any]) -> list[Any] | None:
+        """Return what a batch adds to the sink's tables, made of what its tasks delivered, as JSON has values.
+
+        None where tasks commit by themselves, or nothing is to be added. It is stored before `add` is called.
+        """
+
+    def add(self, scope: str, batch: int, additions: list[Any]) -> None:
+        """Commit what a batch adds to tables, to those that do not have it yet (exactly-once). A crash may repeat it.
+
+        `scope`: the owner of progress at the sink.
+        """
+
     def changed(self, events: Iterable[SchemaChange]) -> list[str]:
         """Return lines to show for schema changes."""
 
@@ -122,6 +134,10 @@ class Sink(Protocol):
     @property
     def most_per_batch(self) -> int | None:
         """Records of a shard in one batch, where the sink cannot take any number."""
+
+    @property
+    def rest_s(self) -> float:
+        """The time in seconds between two batches that begin when all was read."""
 
     @property
     def parallelism(self) -> int | None:
@@ -160,6 +176,7 @@ SINKS: Registry[SinkOptions] = Registry(
         "values": "ingest.sinks.print:PrintSink",
         "file": "ingest.sinks.file:FileSink",
         "postgres": "ingest.sinks.postgres:PostgresSink",
+        "iceberg": "ingest.sinks.iceberg:IcebergSink",
     },
 )
 """The sinks that come with the package, by their `type`."""

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, field_validator
 from ingest.component.options import Labelled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from ingest.component.files import Files
@@ -43,6 +43,11 @@ class SinkOptions(Labelled):
     """True if only tables with a primary key can be written."""
     most_per_batch: ClassVar[int | None] = None
     """Records of a shard in one batch, where the sink cannot take any number."""
+
+    @property
+    def rest_s(self) -> float:
+        """The time in seconds between two batches that begin when all was read: where each batch costs something."""
+        return 0.0
 
     parallelism: int | None = Field(None, alias="sink.parallelism", ge=1, le=10_000)
     """How many tasks write at once, at most."""
@@ -153,6 +158,13 @@ class PlainSinkCoordinator:
 
     def begin_batch(self, _batch: int, _shards: int) -> None:
         """Do nothing: nothing is announced."""
+
+    def additions(self, _delivered: Sequence[Any]) -> list[Any] | None:
+        """Return nothing: tasks commit by themselves."""
+        return None
+
+    def add(self, _scope: str, _batch: int, _additions: list[Any]) -> None:
+        """Do nothing: tasks commit by themselves."""
 
     def changed(self, _events: Iterable[SchemaChange]) -> list[str]:
         """Return nothing to show."""

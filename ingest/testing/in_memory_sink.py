@@ -37,6 +37,11 @@ class InMemorySink:
         return self.options.writes_keys
 
     @property
+    def rest_s(self) -> float:
+        """The time in seconds between two batches that begin when all was read: none."""
+        return 0.0
+
+    @property
     def most_per_batch(self) -> int | None:
         """Records of a shard in one batch, where the sink cannot take any number."""
         return self.options.most_per_batch

@@ -1,7 +1,8 @@
 """The command `ingest`, which dies at a given point: `INGEST_DRIVER_FAULT=point:nth`.
 
 Points: `before-done` (a batch's tasks are over, its done is not stored), `after-plan` (a plan is stored, no task has
-started), `before-store` and `after-store` (of a version of the schemas).
+started), `before-store` and `after-store` (of a version of the schemas), `before-decide` and `after-decide` (of what a
+batch adds to tables of a lake), `before-add` and `after-add` (of the commit of one such table).
 """
 
 import os
@@ -19,21 +20,27 @@ def _strike(point: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _around(name: str, before: str, after: str) -> None:
-    wrapped = getattr(Checkpoint, name)
+def _around(owner: Any, name: str, before: str, after: str) -> None:
+    wrapped = getattr(owner, name)
 
-    def method(self: Checkpoint, *arguments: Any) -> None:
+    def method(*arguments: Any) -> Any:
         _strike(before)
-        wrapped(self, *arguments)
+        found = wrapped(*arguments)
         _strike(after)
+        return found
 
-    setattr(Checkpoint, name, method)
+    setattr(owner, name, method)
 
 
 if __name__ == "__main__":
-    _around("done", "before-done", "after-done")
-    _around("plan", "before-plan", "after-plan")
-    _around("store", "before-store", "after-store")
+    _around(Checkpoint, "done", "before-done", "after-done")
+    _around(Checkpoint, "plan", "before-plan", "after-plan")
+    _around(Checkpoint, "store", "before-store", "after-store")
+    _around(Checkpoint, "decide", "before-decide", "after-decide")
+    if POINT.endswith("-add"):
+        from ingest.sinks import iceberg_coordinator
+
+        _around(iceberg_coordinator, "add_files", "before-add", "after-add")
     from ingest.cli.app import main
 
     main()

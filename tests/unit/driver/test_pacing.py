@@ -46,14 +46,25 @@ def test_batches_keep_their_interval_unless_somebody_asks_to_stop() -> None:
     pacing = Pacing(0.3, None, None)
     pacing.begin()
     began = time.monotonic()
-    pacing.wait(StopAfter())
+    pacing.wait(StopAfter(), {})
     assert 0.25 < time.monotonic() - began < 5
     pacing.begin()
     slow = Pacing(60.0, None, None)
     slow.begin()
     began = time.monotonic()
-    slow.wait(StopAfter(2))
+    slow.wait(StopAfter(2), {})
     assert time.monotonic() - began < 5
+
+
+def test_a_batch_that_read_all_is_followed_by_a_rest() -> None:
+    pacing = Pacing(0.0, None, None, rest_s=0.3)
+    pacing.ranges({A: 0}, {A: 50}, {A: 0})
+    pacing.begin()
+    began = time.monotonic()
+    pacing.wait(StopAfter(), {A: 49})
+    assert time.monotonic() - began < 0.2, "there is more to read"
+    pacing.wait(StopAfter(), {A: 50})
+    assert 0.25 < time.monotonic() - began < 5
 
 
 def test_shards_are_those_of_the_file_or_the_checkpoint_or_the_slots() -> None:

@@ -1,0 +1,98 @@
+"""The catalog of an Iceberg warehouse, and what its errors mean for a run.
+
+In: properties as pyiceberg has them. Nothing in them names code: that is refused where the pipeline file is read.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pyiceberg.catalog import load_catalog
+from pyiceberg.exceptions import (
+    AuthorizationExpiredError,
+    BadRequestError,
+    CommitFailedException,
+    CommitStateUnknownException,
+    ForbiddenError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    OAuthError,
+    RESTError,
+    UnauthorizedError,
+)
+from sqlalchemy.exc import SQLAlchemyError
+
+from ingest.errors import AccessError, ConfigError, Unavailable
+from ingest.model.text import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Mapping
+
+    from pyiceberg.catalog import Catalog
+
+_NAME: Final = "default"
+_DENIED: Final = (UnauthorizedError, ForbiddenError, AuthorizationExpiredError, OAuthError)
+
+
+class Warehouse:
+    """A catalog, and what is in it. It is opened when it is asked first."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        """Open nothing yet."""
+        self._properties = dict(properties)
+        self._catalog: Catalog | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the catalog for people, without what may be a secret."""
+        return self._properties.get("warehouse") or self._properties.get("type", "sql")
+
+    @property
+    def catalog(self) -> Catalog:
+        """The catalog. Raises what the library raises."""
+        if self._catalog is None:
+            self._catalog = load_catalog(_NAME, **with_defaults(self._properties))
+        return self._catalog
+
+    @contextmanager
+    def asking(self, what: str) -> Generator[Catalog]:
+        """Yield the catalog; errors in the block are those of a run. `what`: what is done, for their messages."""
+        try:
+            yield self.catalog
+        except _DENIED as exc:
+            msg = f"cannot {what}: the catalog {self.name} refuses this user: {_text(exc)}"
+            raise AccessError(msg, "see catalog.properties.credential and catalog.properties.token") from exc
+        except (NoSuchTableError, NoSuchNamespaceError) as exc:
+            msg = f"cannot {what}: it is not in the catalog {self.name} any more: {_text(exc)}"
+            raise ConfigError(
+                msg, "restore it; or begin anew with another --checkpoint, and the table is made again"
+            ) from exc
+        except BadRequestError as exc:
+            msg = f"cannot {what}: the catalog {self.name} refuses the request: {_text(exc)}"
+            raise ConfigError(msg, "see what the catalog's log says of it") from exc
+        except (CommitFailedException, CommitStateUnknownException, RESTError, SQLAlchemyError, OSError) as exc:
+            msg = f"cannot {what} in the catalog {self.name}: {_text(exc)}"
+            raise Unavailable(
+                msg, "see whether the catalog and its storage answer, and whether there is room; nothing is lost"
+            ) from exc
+
+    def close(self) -> None:
+        """Let go of the catalog."""
+        catalog, self._catalog = self._catalog, None
+        if catalog is not None:
+            catalog.close()
+
+
+def with_defaults(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties of a catalog. Where they name none, it is a file in the warehouse, which is a directory."""
+    if properties.keys() & {"type", "uri"}:
+        return dict(properties)
+    folder = Path(properties["warehouse"].removeprefix("file://")).absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    return {**properties, "type": "sql", "uri": f"sqlite:///{folder / 'catalog.db'}", "warehouse": f"file://{folder}"}
+
+
+def _text(exc: Exception) -> str:
+    return one_line(str(exc).split("\n", 1)[0])[:500]

@@ -1,0 +1,154 @@
+"""Snapshots: the files of a batch become rows of a table, once, and the rows that they supersede are gone.
+
+A snapshot has the files of rows and, as positions in files, the rows that are no more. In the same commit the table
+notes the batch, so that one that is committed already is seen. Positions are found in the snapshot that the commit
+builds on: if another writer comes in between, they are found anew. Rules: docs/spec/iceberg.md#delivery.
+"""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
+from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestEntry, ManifestEntryStatus, ManifestWriterV2
+from pyiceberg.table.snapshots import Operation
+from pyiceberg.table.update.snapshot import _MergeAppendFiles
+
+from ingest.iceberg.files import ParquetPlace, data_file
+from ingest.iceberg.positions import DELETES, DELETES_PROPERTIES, deleted_positions, key_columns
+from ingest.lake.keys import last_states
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pyiceberg.manifest import DataFile, ManifestFile
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Summary
+
+    from ingest.lake.table import AddedFile
+
+NOTE: Final = "ingest."
+"""Beginning of the property in which a table notes the last batch of a checkpoint. Its end is the progress' owner."""
+_TRIES: Final = 8
+_PAUSE_S: Final = 0.1
+
+
+def has_batch(table: Table, scope: str, batch: int) -> bool:
+    """Return whether a table has what a batch adds to it."""
+    return int(table.metadata.properties.get(NOTE + scope, 0)) >= batch
+
+
+def add_files(table: Table, files: Sequence[AddedFile], scope: str, batch: int) -> Table:
+    """Commit the files of a batch; returns the table after that. Raise what the library raises.
+
+    It is tried again where another writer was faster, and where it is not known whether it was done.
+    """
+    for left in reversed(range(_TRIES)):
+        if has_batch(table, scope, batch):
+            return table
+        try:
+            return _commit(table, files, scope, batch)
+        except (CommitFailedException, CommitStateUnknownException):
+            if not left:
+                raise
+            time.sleep(_PAUSE_S * (_TRIES - left))
+            table = table.refresh()
+    raise AssertionError
+
+
+def _commit(table: Table, files: Sequence[AddedFile], scope: str, batch: int) -> Table:
+    metadata, io, key = table.metadata, table.io, files[-1].key
+    with ThreadPoolExecutor(4) as threads:
+        rows = list(
+            threads.map(lambda one: data_file(metadata, io, one.path, one.partition), [f for f in files if not f.gone])
+        )
+        keys = list(threads.map(lambda one: key_columns(io, one.path, metadata.schema(), key), files))
+    distinct, superseded = last_states(keys)
+    gone = [(one.path, found) for one, found in zip(files, superseded, strict=True) if len(found) and not one.gone]
+    gone += deleted_positions(table, distinct, key)
+    with table.transaction() as transaction:
+        transaction.set_properties({NOTE + scope: str(batch)})
+        operation = Operation.OVERWRITE if gone else Operation.APPEND
+        snapshot = _RowDelta(operation, transaction, io, snapshot_properties={"ingest-batch": str(batch)})
+        for one in rows:
+            snapshot.append_data_file(one)
+        if gone:
+            snapshot.append_deletes(data_file(
+                metadata, io, _write_positions(table, gone), (), DataFileContent.POSITION_DELETES, DELETES,
+                DELETES_PROPERTIES,
+            ))  # fmt: skip
+        if rows or gone:
+            snapshot.commit()
+    return table
+
+
+def _write_positions(table: Table, gone: Iterable[tuple[str, pa.Array]]) -> str:
+    """Write positions of rows that are no more, in the order of files and positions; returns the file's path."""
+    place = ParquetPlace.of_deletes(table)
+    by_path: dict[str, list[Any]] = {}
+    for path, positions in gone:
+        by_path.setdefault(path, []).append(positions.to_numpy(zero_copy_only=False))
+    return place.write(
+        (_positions(path, np.unique(np.concatenate(found))) for path, found in sorted(by_path.items())), "deletes"
+    )
+
+
+def _positions(path: str, found: np.ndarray[Any, Any]) -> pa.Table:
+    return pa.table([pa.repeat(path, len(found)), pa.array(found, pa.int64())], names=["file_path", "pos"])
+
+
+class _DeletesManifest(ManifestWriterV2):
+    """A manifest of files of deletes."""
+
+    def content(self) -> ManifestContent:
+        """Return what its files are."""
+        return ManifestContent.DELETES
+
+    @property
+    def _meta(self) -> dict[str, str]:
+        return {**super()._meta, "content": "deletes"}
+
+
+class _RowDelta(_MergeAppendFiles):
+    """A snapshot that adds files of rows and files of deletes. The library has none for both."""
+
+    _deletes: tuple[DataFile, ...] = ()
+
+    def append_deletes(self, file: DataFile) -> None:
+        """Add a file of deletes."""
+        self._deletes = (*self._deletes, file)
+
+    def _validate_concurrency(self) -> None:
+        """Refuse to be tried again by the library: positions are those of one snapshot."""
+        msg = "another writer has changed the table"
+        raise CommitFailedException(msg)
+
+    def _process_manifests(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
+        merged = super()._process_manifests(manifests)
+        return [*merged, *self._deletes_manifest()]
+
+    def _deletes_manifest(self) -> Iterable[ManifestFile]:
+        if not self._deletes:
+            return
+        metadata = self._transaction.table_metadata
+        with _DeletesManifest(
+            metadata.spec(), metadata.schema(), self.new_manifest_output(), self._snapshot_id, self._compression
+        ) as writer:
+            for file in self._deletes:
+                writer.add(ManifestEntry.from_args(
+                    status=ManifestEntryStatus.ADDED, snapshot_id=self._snapshot_id, sequence_number=None,
+                    file_sequence_number=None, data_file=file,
+                ))  # fmt: skip
+        yield writer.to_manifest_file()
+
+    def _summary(self, snapshot_properties: dict[str, str] | None = None) -> Summary:
+        rows = self._added_data_files
+        self._added_data_files = [*rows, *self._deletes]
+        try:
+            return super()._summary(snapshot_properties or {})
+        finally:
+            self._added_data_files = rows

@@ -1,0 +1,208 @@
+"""Files of Iceberg tables: rows into Parquet on a worker, and what a snapshot says of each file.
+
+Rules: docs/spec/iceberg.md#types.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.io.pyarrow import (
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+    schema_to_pyarrow,
+)
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.schema import Schema, sanitize_column_names
+from pyiceberg.table.locations import load_location_provider
+from pyiceberg.typedef import Record as Partition
+
+from ingest.errors import ConfigError
+from ingest.iceberg.positions import DELETES
+from ingest.iceberg.types import our_type
+from ingest.lake.columns import LakeColumn
+from ingest.lake.rows import UnfitRows, rows_to_batch
+from ingest.lake.table import AddedFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from pyiceberg.io import FileIO
+    from pyiceberg.table import Table
+    from pyiceberg.table.locations import LocationProvider
+    from pyiceberg.table.metadata import TableMetadata
+
+    from ingest.iceberg.catalog import Warehouse
+    from ingest.lake.table import LakeTable
+
+_LEVEL: Final = 1
+"""Level of compression where the table names none: higher ones take more time than they save."""
+MOST_TABLES: Final = 1_000
+"""Tables whose schemas a worker keeps."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetPlace:
+    """The place where files of a table are written, and their form."""
+
+    io: FileIO
+    locations: LocationProvider
+    schema: pa.Schema
+    """Columns with the ids of their fields."""
+    codec: str
+    level: int | None
+
+    @classmethod
+    def of(cls, table: Table, fields: Iterable[str] | None = None) -> ParquetPlace:
+        """Return the place of a table's files. `fields`: the names of their columns; all of them where it is None."""
+        return cls.of_metadata(table.metadata, table.io, fields)
+
+    @classmethod
+    def of_metadata(cls, metadata: TableMetadata, io: FileIO, fields: Iterable[str] | None = None) -> ParquetPlace:
+        """Return the place of the files of a table that has this metadata, or will have it."""
+        schema, properties = metadata.schema(), metadata.properties
+        if fields is not None:
+            wanted = set(fields)
+            schema = Schema(*(one for one in schema.fields if one.name in wanted))
+        codec = properties.get("write.parquet.compression-codec", "zstd").lower()
+        level = properties.get("write.parquet.compression-level")
+        return cls(
+            io,
+            load_location_provider(metadata.location, properties),
+            schema_to_pyarrow(sanitize_column_names(schema)),
+            "none" if codec == "uncompressed" else codec,
+            int(level) if level else _LEVEL if codec == "zstd" else None,
+        )
+
+    @classmethod
+    def of_deletes(cls, table: Table) -> ParquetPlace:
+        """Return the place of a table's files of deletes."""
+        return replace(cls.of(table), schema=schema_to_pyarrow(DELETES))
+
+    def write(self, batches: Iterable[pa.RecordBatch | pa.Table], kind: str) -> str:
+        """Write batches into a new file, whose columns come in the schema's order; returns its path.
+
+        `kind`: a word in the file's name. Raise OSError.
+        """
+        path = self.locations.new_data_location(f"{uuid.uuid4()}-{kind}.parquet")
+        with (
+            self.io.new_output(path).create() as stream,
+            pq.ParquetWriter(
+                stream, self.schema, compression=self.codec, compression_level=self.level,
+                store_decimal_as_integer=True,
+            ) as writer,
+        ):  # fmt: skip
+            for batch in batches:
+                columns = [one.cast(to.type) for one, to in zip(batch.columns, self.schema, strict=True)]
+                writer.write_table(pa.Table.from_arrays(columns, schema=self.schema))
+        return path
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A table as a worker knows it."""
+
+    columns: tuple[LakeColumn, ...]
+    key: tuple[LakeColumn, ...]
+    rows: ParquetPlace
+    keys: ParquetPlace
+
+
+class IcebergFiles:
+    """A worker's files of the tables of a warehouse."""
+
+    def __init__(self, warehouse: Warehouse) -> None:
+        """Ask nothing yet."""
+        self._warehouse = warehouse
+        self._known: dict[LakeTable, _Known] = {}
+
+    def write(self, table: LakeTable, rows: Mapping[bytes, bytes | None]) -> list[AddedFile]:
+        """Write the last states of keys, and the keys of rows that are gone. Raise IngestError."""
+        with self._warehouse.asking(f"write rows of the table {table}"):
+            known = self._known.get(table) or self._look_up(table)
+            gone = [(key, None) for key, row in rows.items() if row is None]
+            there = [(key, row) for key, row in rows.items() if row is not None] if gone else list(rows.items())
+            out = []
+            if there:
+                path = known.rows.write([_batch(table, known.columns, there)], "rows")
+                out.append(AddedFile(table.id, table.key, path, len(there), gone=False))
+            if gone:
+                path = known.keys.write([_batch(table, known.key, gone)], "keys")
+                out.append(AddedFile(table.id, table.key, path, len(gone), gone=True))
+            return out
+
+    def _look_up(self, table: LakeTable) -> _Known:
+        """Return a table with the types that its columns have there, which may be wider than those of the rows."""
+        there = self._warehouse.catalog.load_table(table.id)
+        types = {one.name: our_type(one.field_type) for one in there.schema().fields}
+        names = [one.name for one in table.columns]
+        columns = tuple(LakeColumn(one.name, types.get(one.name) or one.type) for one in table.columns)
+        if len(self._known) >= MOST_TABLES:
+            self._known.clear()
+        found = _Known(
+            columns=_in_order(columns, there.schema(), names),
+            key=_in_order(columns, there.schema(), table.key),
+            rows=ParquetPlace.of(there, names),
+            keys=ParquetPlace.of(there, table.key),
+        )
+        self._known[table] = found
+        return found
+
+
+def _in_order(columns: Sequence[LakeColumn], schema: Schema, names: Iterable[str]) -> tuple[LakeColumn, ...]:
+    """Return the named columns in the order of a table's fields."""
+    by_name, wanted = {one.name: one for one in columns}, set(names)
+    return tuple(by_name[one.name] for one in schema.fields if one.name in wanted)
+
+
+def _batch(
+    table: LakeTable, columns: Sequence[LakeColumn], records: Sequence[tuple[bytes, bytes | None]]
+) -> pa.RecordBatch:
+    try:
+        return rows_to_batch(columns, table.key, records)
+    except UnfitRows as exc:
+        index, why = exc.faults[0]
+        msg = f"the table {table} cannot hold {len(exc.faults)} of its rows; the one with the key "
+        shown = records[index][0][:200].decode(errors="backslashreplace")
+        raise ConfigError(f"{msg}{shown}: {why}", "leave such rows out with a filter, or cast the column") from exc
+
+
+def data_file(
+    metadata: TableMetadata,
+    io: FileIO,
+    path: str,
+    partition: Sequence[Any] = (),
+    content: DataFileContent = DataFileContent.DATA,
+    schema: Schema | None = None,
+    properties: Mapping[str, str] | None = None,
+) -> DataFile:
+    """Return what a snapshot says of a file, by the file's own footer. Raise OSError.
+
+    `schema` and `properties` are those of the file's columns, where they are not the table's.
+    """
+    source = io.new_input(path)
+    with source.open() as stream:
+        footer = pq.read_metadata(stream)
+    of = schema or metadata.schema()
+    found = data_file_statistics_from_parquet_metadata(
+        footer,
+        compute_statistics_plan(of, dict(properties or metadata.properties)),
+        parquet_path_to_id_mapping(sanitize_column_names(of)),
+    )
+    return DataFile.from_args(
+        content=content,
+        file_path=path,
+        file_format=FileFormat.PARQUET,
+        partition=Partition(*partition),
+        file_size_in_bytes=len(source),
+        sort_order_id=None,
+        spec_id=metadata.default_spec_id,
+        equality_ids=None,
+        key_metadata=None,
+        **found.to_serialized_dict(),
+    )

@@ -1,0 +1,124 @@
+"""Positions of rows in the files of a table: those whose keys a batch brings.
+
+Files, and groups of rows in them, whose keys lie outside of the batch's are not read. Of the others only the columns of
+the key are, a group of rows at a time: memory is bounded by the batch and by a group of rows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyiceberg.expressions import AlwaysTrue, And, GreaterThanOrEqual, In, LessThanOrEqual
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField, StringType
+
+from ingest.lake.keys import key_names, positions_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.io import FileIO
+    from pyiceberg.table import Table
+
+PATH_ID: Final = 2147483546
+POSITION_ID: Final = 2147483545
+DELETES: Final = Schema(
+    NestedField(PATH_ID, "file_path", StringType(), required=True),
+    NestedField(POSITION_ID, "pos", LongType(), required=True),
+)
+"""Schema of files of deletes, with the ids that the format reserves."""
+DELETES_PROPERTIES: Final = {"write.metadata.metrics.default": "full"}
+"""A cut path would not say which files the positions are of."""
+_FEW: Final = 200
+"""Keys that are looked for one by one in what the table says of its files."""
+_BOUNDED: Final = (pa.types.is_integer, pa.types.is_string, pa.types.is_date, pa.types.is_decimal)
+"""Types whose smallest and largest values are compared."""
+
+
+def key_columns(io: FileIO, path: str, schema: Schema, key: Sequence[str]) -> pa.Table:
+    """Return the columns of the key of a whole file, which is of one batch. Raise OSError."""
+    return pa.concat_tables([found for _, found in _groups(io, path, schema, key, None)])
+
+
+def deleted_positions(table: Table, keys: pa.Table, key: Sequence[str]) -> list[tuple[str, pa.Array]]:
+    """Return the rows of a table whose keys are among a batch's: the paths of files, and positions in them.
+
+    Raise what the library raises.
+    """
+    out = []
+    for task in table.scan(row_filter=_filter(keys, key), limit=None).plan_files():
+        for start, rows in _groups(table.io, task.file.file_path, table.schema(), key, keys):
+            found = positions_of(keys, rows)
+            if len(found):
+                out.append((task.file.file_path, pc.add(found, start) if start else found))
+    return out
+
+
+def _filter(keys: pa.Table, key: Sequence[str]) -> BooleanExpression:
+    """Return a condition that holds for files that may have one of the keys."""
+    out: BooleanExpression = AlwaysTrue()
+    for name, column in zip(key, keys.columns, strict=True):
+        if not any(bounded(column.type) for bounded in _BOUNDED):
+            continue
+        if keys.num_rows <= _FEW:
+            out = And(out, In(term=name, literals=set(column.unique().to_pylist())))
+        else:
+            ends = pc.min_max(column).as_py()
+            out = And(
+                out,
+                And(GreaterThanOrEqual(term=name, value=ends["min"]), LessThanOrEqual(term=name, value=ends["max"])),
+            )
+    return out
+
+
+def _groups(
+    io: FileIO, path: str, schema: Schema, key: Sequence[str], keys: pa.Table | None
+) -> Iterator[tuple[int, pa.Table]]:
+    """Yield the columns of the key of groups of a file's rows, and where each group begins.
+
+    `keys`: those that are looked for; groups that cannot have any are left out. None: all groups.
+    """
+    fields = [schema.find_field(name) for name in key]
+    types = schema_to_pyarrow(Schema(*fields), include_field_ids=False)
+    with io.new_input(path).open() as stream:
+        file = pq.ParquetFile(stream)
+        names = _names_in(file.schema_arrow, fields)
+        ends = None if keys is None else [_ends(column) for column in keys.columns]
+        start = 0
+        for number in range(file.num_row_groups):
+            group = file.metadata.row_group(number)
+            if ends is None or _may_have(group, names, ends):
+                read = file.read_row_group(number, columns=names).select(names)
+                columns = [one.cast(to.type) for one, to in zip(read.columns, types, strict=True)]
+                yield start, pa.table(columns, names=key_names(len(columns)))
+            start += group.num_rows
+
+
+def _names_in(found: pa.Schema, fields: Sequence[NestedField]) -> list[str]:
+    """Return the names that fields have in a file: by their ids, or in files without ids as in the table."""
+    by_id = {int((one.metadata or {}).get(b"PARQUET:field_id", b"-1")): one.name for one in found}
+    return [by_id.get(one.field_id, one.name) for one in fields]
+
+
+def _ends(column: pa.ChunkedArray) -> tuple[Any, Any] | None:
+    if not any(bounded(column.type) for bounded in _BOUNDED):
+        return None
+    found = pc.min_max(column).as_py()
+    return found["min"], found["max"]
+
+
+def _may_have(group: pq.RowGroupMetaData, names: Sequence[str], ends: Sequence[tuple[Any, Any] | None]) -> bool:
+    """Return whether a group of rows may have a key between the ends, by its statistics."""
+    columns = {one.path_in_schema: one for one in map(group.column, range(group.num_columns))}
+    for name, bounds in zip(names, ends, strict=True):
+        found = columns[name].statistics
+        if bounds is None or found is None or not found.has_min_max:
+            continue
+        if type(found.min) is type(bounds[0]) and (found.max < bounds[0] or found.min > bounds[1]):
+            return False
+    return True

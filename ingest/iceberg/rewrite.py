@@ -1,0 +1,131 @@
+"""Tables that are written anew: for a type that Iceberg makes of a column's type by no metadata.
+
+One commit has the new schema and a snapshot with the same rows in new files. Readers see the table before it or after
+it. Memory is bounded by a group of rows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestEntryStatus
+from pyiceberg.table.snapshots import Operation
+from pyiceberg.table.update.snapshot import _FastAppendFiles
+
+from ingest.iceberg.files import ParquetPlace, data_file
+from ingest.iceberg.types import iceberg_type
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyiceberg.manifest import ManifestFile
+    from pyiceberg.table import Table, Transaction
+
+    from ingest.iceberg.tables import Changes
+
+_FILE_BYTES: Final = 256 << 20
+"""Bytes of Arrow's columns that become one file."""
+
+
+def rewrite(table: Table, changes: Changes, key: Sequence[str]) -> None:
+    """Change a table, and write its rows anew. Raise what the library raises."""
+    order = [one.name for one in table.schema().fields]
+    with table.transaction() as transaction:
+        _change(transaction, changes, key, order)
+        if table.current_snapshot() is None:
+            return
+        replaced = _Replaced(Operation.OVERWRITE, transaction, table.io)
+        metadata = transaction.table_metadata
+        place = ParquetPlace.of_metadata(metadata, table.io)
+        for rows in _packed(_converted(table, place.schema, order)):
+            replaced.append_data_file(data_file(metadata, table.io, place.write(rows, "rows")))
+        replaced.commit()
+
+
+def _change(transaction: Transaction, changes: Changes, key: Sequence[str], order: Sequence[str]) -> None:
+    schema = transaction.table_metadata.schema()
+    required = {one.name for one in schema.fields if one.required}
+    identifiers = {schema.find_field(number).name for number in schema.identifier_field_ids}
+    with transaction.update_schema(allow_incompatible_changes=True) as update:
+        update.set_identifier_fields(*identifiers - changes.rewritten.keys())
+        for name in changes.rewritten:
+            update.delete_column((name,))
+    with transaction.update_schema(allow_incompatible_changes=True) as update:
+        for name, kind in changes.rewritten.items():
+            update.add_column((name,), iceberg_type(kind), required=name in required)
+            before = order[: order.index(name)]
+            update.move_first(name) if not before else update.move_after(name, before[-1])
+        for name, kind in changes.widened.items():
+            update.update_column((name,), iceberg_type(kind))
+        for name, kind in changes.added.items():
+            update.add_column((name,), iceberg_type(kind))
+        if identifiers and identifiers == set(key):
+            update.set_identifier_fields(*identifiers)
+
+
+def _converted(table: Table, to: pa.Schema, order: Sequence[str]) -> Iterator[pa.Table]:
+    """Yield the rows of a table in the columns of another schema, whose first columns have the same names."""
+    for batch in table.scan(selected_fields=tuple(order)).to_arrow_batch_reader():
+        rows = pa.table(batch)
+        if rows.num_rows:
+            columns = [converted(rows.column(at), to[at].type) for at in range(rows.num_columns)]
+            columns += [pa.nulls(rows.num_rows, one.type) for one in list(to)[rows.num_columns :]]
+            yield pa.table(columns, schema=to)
+
+
+def converted(column: pa.ChunkedArray, to: pa.DataType) -> pa.ChunkedArray:
+    """Return a column as values of another type, which holds them: as the JSON of the values would be read."""
+    known = column.type
+    if known == to:
+        return column
+    if not pa.types.is_string(to):
+        return column.cast(to, safe=not pa.types.is_floating(to))
+    if pa.types.is_binary(known) or pa.types.is_large_binary(known):
+        return pa.chunked_array([_base64(chunk) for chunk in column.chunks], to)
+    if pa.types.is_timestamp(known):
+        text = column.cast(pa.timestamp("us")).cast(to)
+        return pc.binary_join_element_wise(text, "Z", "") if known.tz else text
+    return column.cast(to)
+
+
+def _base64(chunk: pa.Array) -> pa.Array:
+    from base64 import b64encode  # noqa: PLC0415
+
+    return pa.array([None if one is None else b64encode(one).decode() for one in chunk.to_pylist()], pa.string())
+
+
+def _packed(rows: Iterator[pa.Table]) -> Iterator[list[pa.Table]]:
+    """Yield as many tables at once as become one file."""
+    held: list[pa.Table] = []
+    size = 0
+    for one in rows:
+        held.append(one)
+        size += one.nbytes
+        if size >= _FILE_BYTES:
+            yield held
+            held, size = [], 0
+    if held:
+        yield held
+
+
+class _Replaced(_FastAppendFiles):
+    """A snapshot whose files replace all files of the one before."""
+
+    def _existing_manifests(self) -> list[ManifestFile]:
+        return []
+
+    def _deleted_entries(self) -> list[ManifestEntry]:
+        before: Any = self._transaction.table_metadata.snapshot_by_id(self._parent_snapshot_id or 0)
+        out = []
+        for manifest in before.manifests(self._io):
+            if manifest.content == ManifestContent.DATA:
+                for one in manifest.fetch_manifest_entry(self._io, discard_deleted=True):
+                    self._deleted_data_files.add(one.data_file)
+                    out.append(ManifestEntry.from_args(
+                        status=ManifestEntryStatus.DELETED, snapshot_id=self._snapshot_id,
+                        sequence_number=one.sequence_number, file_sequence_number=one.file_sequence_number,
+                        data_file=one.data_file,
+                    ))  # fmt: skip
+        return out

@@ -1,0 +1,54 @@
+"""Keys of rows in files: which rows of a batch are superseded by later ones, and which rows of other files are.
+
+In: columns of Arrow with the keys, a file each. Out: positions of rows. No row becomes a Python object.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+ROW: Final = "row"
+"""Name of the column with the numbers of rows. Columns of keys are `k0`, `k1`, …"""
+
+
+def key_names(count: int) -> list[str]:
+    """Return the names of the columns of keys."""
+    return [f"k{at}" for at in range(count)]
+
+
+def last_states(files: Sequence[pa.Table]) -> tuple[pa.Table, list[pa.Array]]:
+    """Return the keys of files once each, and the positions of the rows in each file that a later row supersedes.
+
+    The files have columns of keys only, and come in the order in which they were written.
+    """
+    whole = pa.concat_tables(files).combine_chunks()
+    names = whole.column_names
+    last = _numbered(whole).group_by(names, use_threads=False).aggregate([(ROW, "max")])
+    stays = np.zeros(whole.num_rows, bool)
+    stays[last.column(f"{ROW}_max").to_numpy()] = True
+    superseded, start = [], 0
+    for file in files:
+        superseded.append(pa.array(np.flatnonzero(~stays[start : start + file.num_rows])))
+        start += file.num_rows
+    return last.select(names), superseded
+
+
+def positions_of(keys: pa.Table, rows: pa.Table) -> pa.Array:
+    """Return the positions of those rows whose keys are among the keys. Both have the same columns."""
+    names = keys.column_names
+    if len(names) == 1:
+        found = pc.is_in(rows.column(0), value_set=keys.column(0).combine_chunks())
+        return pc.cast(pc.indices_nonzero(found), pa.int64())
+    joined = _numbered(rows).join(keys, names, join_type="left semi", use_threads=False)
+    return joined.column(ROW).combine_chunks()
+
+
+def _numbered(rows: pa.Table) -> pa.Table:
+    return rows.append_column(ROW, pa.array(np.arange(rows.num_rows)))

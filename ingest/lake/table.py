@@ -1,0 +1,109 @@
+"""Tables of a lake, and the files that tasks write for them.
+
+A task writes rows into files, which belong to no table yet. What it gives the driver are `AddedFile`s. The driver
+stores them in the checkpoint and adds them to their tables.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from ingest.lake.columns import lake_columns, stored_schema
+from ingest.model.reject import RowError
+from ingest.model.table import show
+
+if TYPE_CHECKING:
+    from ingest.lake.columns import LakeColumn
+    from ingest.model.schema import TableSchema
+    from ingest.model.table import TableId
+
+MAX_NAME: Final = 255
+"""Bytes of a name: catalogs in databases have no more room."""
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
+_MAX_FOLDER: Final = 150
+
+
+@dataclass(frozen=True, slots=True)
+class LakeTable:
+    """A table that rows go to."""
+
+    namespace: tuple[str, ...]
+    name: str
+    columns: tuple[LakeColumn, ...]
+    key: tuple[str, ...]
+
+    @property
+    def id(self) -> tuple[str, ...]:
+        """The name with its namespace."""
+        return *self.namespace, self.name
+
+    @property
+    def has_key(self) -> bool:
+        """True if it has all columns of its key: one that had only nulls so far has no type."""
+        return {one.name for one in self.columns}.issuperset(self.key)
+
+    def __str__(self) -> str:
+        """Return the name as messages show it."""
+        return show(self.id)
+
+
+class AddedFile(NamedTuple):
+    """A file that a task has written."""
+
+    table: tuple[str, ...]
+    """The table's name, with its namespace."""
+    key: tuple[str, ...]
+    """Names of the columns by which a row supersedes others."""
+    path: str
+    rows: int
+    gone: bool
+    """True if the file has the keys of rows that are no more, and no rows."""
+    partition: tuple[Any, ...] = ()
+    """The values of the table's partition fields, as JSON has them."""
+
+    @classmethod
+    def from_json(cls, value: list[Any]) -> AddedFile:
+        """Return a file of plain values."""
+        table, key, path, rows, gone, partition = value
+        return cls(tuple(table), tuple(key), path, rows, gone, tuple(partition))
+
+
+def table_of(table: TableId, schema: TableSchema, namespace: str, *, times: bool) -> LakeTable:
+    """Return the table that rows go to. Raise RowError for names that it cannot have.
+
+    `namespace`: of tables whose id has one part. `times`: whether the lake has times of a day.
+    """
+    spaces = table[:-1] or (namespace,)
+    for space in spaces:
+        _check_name("namespace", space)
+        if "." in space:
+            msg = f"a namespace with a dot in its name, {space[:100]!r}, is another one in a catalog"
+            raise RowError("bad-name", msg)
+    _check_name("table", table[-1])
+    columns = lake_columns(stored_schema(schema, times=times))
+    for one in columns:
+        _check_name("column", one.name)
+    return LakeTable(spaces, table[-1], columns, schema.primary_key)
+
+
+def _check_name(what: str, name: str) -> None:
+    if 0 < len(name.encode("utf-8", "surrogatepass")) <= MAX_NAME and not _CONTROL.search(name):
+        return
+    msg = f"a {what} cannot have the name {name[:100]!r}: write 1 to {MAX_NAME} bytes without control characters"
+    raise RowError("bad-name", msg)
+
+
+def folder_of(names: tuple[str, ...]) -> str:
+    """Return a path below a warehouse that stays there, whatever the names are: they come from messages."""
+    return "/".join(map(_folder, names))
+
+
+def _folder(name: str) -> str:
+    if _PLAIN.fullmatch(name) and len(name) <= _MAX_FOLDER:
+        return name
+    safe = re.sub(r"[^A-Za-z0-9_-]", "_", name)[:_MAX_FOLDER]
+    return f"{safe}-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"

@@ -1,0 +1,158 @@
+"""The driver's side of the sink `iceberg`: it makes and widens tables, and adds the files of batches to them.
+
+Rules: docs/spec/iceberg.md.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, TableAlreadyExistsError
+
+from ingest.errors import SchemaChangeRefused
+from ingest.iceberg.commit import add_files
+from ingest.iceberg.rewrite import rewrite
+from ingest.iceberg.tables import PROPERTIES, ChangeError, changes, schema_of, statements
+from ingest.iceberg.types import iceberg_type
+from ingest.lake.table import AddedFile, folder_of, table_of
+from ingest.model.reject import RowError
+from ingest.model.table import show
+from ingest.sinks.sink import PlainSinkCoordinator
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+
+    from ingest.iceberg.tables import Changes
+    from ingest.lake.table import LakeTable
+    from ingest.model.schema import TableSchema
+    from ingest.model.table import TableId
+    from ingest.sinks.iceberg import IcebergSink
+
+_AT_ONCE: Final = 8
+"""Tables whose snapshots are committed at the same time."""
+
+
+class IcebergCoordinator(PlainSinkCoordinator):
+    """The driver's side. Raises IngestError only."""
+
+    def __init__(self, options: IcebergSink, warn: Callable[[str], None]) -> None:
+        """Ask nothing yet."""
+        self._options = options
+        self._warehouse = options.warehouse
+        self._warn = warn
+        self._places: dict[tuple[str, ...], TableId] = {}
+
+    def connect(self) -> str:
+        """Return the warehouse's name; raises Unavailable where the catalog does not answer."""
+        with self._warehouse.asking("list namespaces") as catalog:
+            catalog.list_namespaces()
+            return self._warehouse.name
+
+    def fingerprint(self, identity: str) -> dict[str, Any]:
+        """Return what a checkpoint of this sink depends on."""
+        return {"type": "iceberg", "warehouse": identity}
+
+    def declare(self, schemas: Mapping[TableId, TableSchema]) -> None:
+        """Make and widen the tables, before their rows are written. Raise SchemaChangeRefused for what cannot be."""
+        for table, wanted in self._wanted(schemas):
+            with self._warehouse.asking(f"change the table {wanted}") as catalog:
+                there = _load(catalog, wanted)
+                if there is None:
+                    self._make(catalog, wanted)
+                elif found := self._changes(table, wanted, there):
+                    _apply(there, wanted, found)
+
+    def undeclared(self, schemas: Mapping[TableId, TableSchema]) -> set[str]:
+        """Return the changes that `declare` would make, as statements. Raise what it would raise."""
+        out: set[str] = set()
+        for table, wanted in self._wanted(schemas):
+            with self._warehouse.asking(f"look the table {wanted} up") as catalog:
+                there = _load(catalog, wanted)
+                out.update(statements(wanted, None if there is None else self._changes(table, wanted, there)))
+        return out
+
+    def _wanted(self, schemas: Mapping[TableId, TableSchema]) -> Iterator[tuple[TableId, LakeTable]]:
+        """Yield the tables that rows need. Raise SchemaChangeRefused where two would be one."""
+        for table, schema in schemas.items():
+            try:
+                wanted = table_of(table, schema, self._options.namespace, times=True)
+            except RowError:
+                continue  # its rows are rejects, in the task
+            other = self._places.setdefault(wanted.id, table)
+            if other != table:
+                msg = f"the tables {show(other)} and {show(table)} would be one table there: {wanted}"
+                raise SchemaChangeRefused(msg, "route one of them to another name")
+            if wanted.has_key:
+                yield table, wanted
+
+    @staticmethod
+    def _changes(table: TableId, wanted: LakeTable, there: Table) -> Changes:
+        try:
+            return changes(wanted, there.metadata)
+        except ChangeError as exc:
+            msg = f"the table {wanted} cannot take rows of {show(table)}: {exc}"
+            raise SchemaChangeRefused(msg, "change it there, or route the rows to another table") from None
+
+    @staticmethod
+    def _make(catalog: Catalog, wanted: LakeTable) -> None:
+        """Make a table, which another run may have made in the meantime."""
+        for parts in range(1, len(wanted.namespace) + 1):
+            catalog.create_namespace_if_not_exists(wanted.namespace[:parts])
+        warehouse = catalog.properties.get("warehouse", "")
+        own = type(catalog).__name__ == "SqlCatalog" and "://" in warehouse  # others know better where tables are
+        location = f"{warehouse.rstrip('/')}/{folder_of(wanted.id)}" if own else None
+        try:
+            catalog.create_table(wanted.id, schema_of(wanted), location, properties=PROPERTIES)
+        except TableAlreadyExistsError:
+            return
+
+    def additions(self, delivered: Sequence[Any]) -> list[Any] | None:
+        """Return the files that tasks wrote; None where there are none."""
+        return [list(one) for one in delivered] or None
+
+    def add(self, scope: str, batch: int, additions: list[Any]) -> None:
+        """Commit a batch's files to their tables, where that is not done yet. Raise IngestError."""
+        by_table: dict[tuple[str, ...], list[AddedFile]] = {}
+        for one in map(AddedFile.from_json, additions):
+            by_table.setdefault(one.table, []).append(one)
+        with self._warehouse.asking("open the catalog") as catalog, ThreadPoolExecutor(_AT_ONCE) as threads:
+            jobs = [threads.submit(self._add, catalog, *entry, scope, batch) for entry in by_table.items()]
+            for job in jobs:
+                job.result()
+
+    def _add(self, catalog: Catalog, name: tuple[str, ...], files: list[AddedFile], scope: str, batch: int) -> None:
+        with self._warehouse.asking(f"commit rows of the table {show(name)}"):
+            table = catalog.load_table(name)
+            table = add_files(table, files, scope, batch)
+            for one in files:
+                if one.gone:
+                    with suppress(OSError):  # before a crash it may have been removed, and it is in no table
+                        table.io.delete(one.path)
+
+    def close(self) -> None:
+        """Let go of the catalog."""
+        self._warehouse.close()
+
+
+def _load(catalog: Catalog, wanted: LakeTable) -> Table | None:
+    try:
+        return catalog.load_table(wanted.id)
+    except (NoSuchTableError, NoSuchNamespaceError):
+        return None
+
+
+def _apply(table: Table, wanted: LakeTable, found: Changes) -> None:
+    """Change a table. Raise what the library raises."""
+    if found.rewritten:
+        rewrite(table, found, wanted.key)
+        return
+    with table.update_schema() as update:
+        for name, kind in found.added.items():
+            update.add_column((name,), iceberg_type(kind))
+        for name, kind in found.widened.items():
+            update.update_column((name,), iceberg_type(kind))
