@@ -100,8 +100,12 @@ def raw(bootstrap: str, topic: str, to: str) -> Result:
 
 def pipeline(bootstrap: str, topic: str, prefix: str, folder: Path, *, program: str = INGEST, **more: str) -> Result:
     """`ingest run --once`, measured by what it logs; `more` is more of the pipeline's file."""
-    file = pipeline_file(folder, bootstrap, topic, prefix, PARTITIONS, **more)
-    command = [program, "run", str(file), "--once", "--checkpoint", str(folder / prefix), "--master", f"local[{SLOTS}]"]
+    return measured(pipeline_file(folder, bootstrap, topic, prefix, PARTITIONS, **more), program)
+
+
+def measured(file: Path, program: str = INGEST) -> Result:
+    """`ingest run --once` of a pipeline's file, measured by what it logs. Its checkpoint is a folder beside it."""
+    command = [program, "run", str(file), "--once", "--checkpoint", str(file.with_suffix("")), "--master", f"local[{SLOTS}]"]
     started = time.time()
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     wall = time.time() - started
