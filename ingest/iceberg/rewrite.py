@@ -6,6 +6,7 @@ it. Memory is bounded by a group of rows.
 
 from __future__ import annotations
 
+from base64 import b64encode
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -80,20 +81,25 @@ def converted(column: pa.ChunkedArray, to: pa.DataType) -> pa.ChunkedArray:
     known = column.type
     if known == to:
         return column
-    if not pa.types.is_string(to):
-        return column.cast(to, safe=not pa.types.is_floating(to))
+    if pa.types.is_string(to) or pa.types.is_large_string(to):
+        return pa.chunked_array([_texts(chunk) for chunk in column.chunks], pa.string()).cast(to)
+    if pa.types.is_timestamp(to) and pa.types.is_date(known):
+        column = column.cast(pa.timestamp("us"))
+    return column.cast(to, safe=not pa.types.is_floating(to))
+
+
+def _texts(chunk: pa.Array) -> pa.Array:
+    """Return the texts of values, as rows have them in JSON."""
+    known, text = chunk.type, pa.string()
     if pa.types.is_binary(known) or pa.types.is_large_binary(known):
-        return pa.chunked_array([_base64(chunk) for chunk in column.chunks], to)
-    if pa.types.is_timestamp(known):
-        text = column.cast(pa.timestamp("us")).cast(to)
-        return pc.binary_join_element_wise(text, "Z", "") if known.tz else text
-    return column.cast(to)
-
-
-def _base64(chunk: pa.Array) -> pa.Array:
-    from base64 import b64encode  # noqa: PLC0415
-
-    return pa.array([None if one is None else b64encode(one).decode() for one in chunk.to_pylist()], pa.string())
+        return pa.array([None if one is None else b64encode(one).decode() for one in chunk.to_pylist()], text)
+    if pa.types.is_decimal(known):  # Arrow's own text may have an exponent
+        return pa.array([None if one is None else f"{one:f}" for one in chunk.to_pylist()], text)
+    if pa.types.is_timestamp(known) or pa.types.is_time(known):
+        naive = chunk.cast(pa.timestamp("us")) if pa.types.is_timestamp(known) else chunk
+        found = pc.utf8_rtrim(pc.utf8_rtrim(naive.cast(text), "0"), ".")
+        return pc.binary_join_element_wise(found, "Z", "") if getattr(known, "tz", None) else found
+    return chunk.cast(text)
 
 
 def _packed(rows: Iterator[pa.Table]) -> Iterator[list[pa.Table]]:

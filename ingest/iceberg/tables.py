@@ -37,7 +37,7 @@ PROPERTIES: Final = {
 _FLOATING: Final = (FloatType, DoubleType)
 
 
-class ChangeError(ValueError):
+class LakeChangeError(ValueError):
     """Error about a change that Iceberg cannot do. Its text says which."""
 
 
@@ -69,16 +69,16 @@ def schema_of(table: LakeTable) -> Schema:
 
 
 def changes(table: LakeTable, metadata: TableMetadata) -> Changes:
-    """Return the changes after which a table that is there takes rows. Raise ChangeError where none will do."""
+    """Return the changes after which a table that is there takes rows. Raise LakeChangeError where none will do."""
     if metadata.format_version != 2:
         msg = f"its format has version {metadata.format_version}, and this tool writes version 2"
-        raise ChangeError(msg)
+        raise LakeChangeError(msg)
     there = {one.name: one for one in metadata.schema().fields}
     wanted = {one.name: one.type for one in table.columns}
     for one in there.values():
         if one.required and one.name not in table.key:
             msg = f"its column {one.name!r} is required, and is no column of the key ({', '.join(table.key)})"
-            raise ChangeError(msg)
+            raise LakeChangeError(msg)
     out = Changes()
     for name, kind in wanted.items():
         if name not in there:
@@ -87,7 +87,7 @@ def changes(table: LakeTable, metadata: TableMetadata) -> Changes:
         known = our_type(there[name].field_type)
         if known is None:
             msg = f"its column {name!r} is {there[name].field_type}, and rows have {types.name(kind)}"
-            raise ChangeError(msg)
+            raise LakeChangeError(msg)
         to = types.merge(known, kind)
         if iceberg_type(to) != there[name].field_type:
             place = out.widened if _promotes(there[name].field_type, iceberg_type(to)) else out.rewritten

@@ -91,9 +91,9 @@ def table_of(table: TableId, schema: TableSchema, namespace: str, *, times: bool
 
 
 def _check_name(what: str, name: str) -> None:
-    if 0 < len(name.encode("utf-8", "surrogatepass")) <= MAX_NAME and not _CONTROL.search(name):
+    if name.strip() and len(name.encode("utf-8", "surrogatepass")) <= MAX_NAME and not _CONTROL.search(name):
         return
-    msg = f"a {what} cannot have the name {name[:100]!r}: write 1 to {MAX_NAME} bytes without control characters"
+    msg = f"a {what} cannot have the name {name[:100]!r}: write up to {MAX_NAME} bytes, no control characters"
     raise RowError("bad-name", msg)
 
 

@@ -14,7 +14,7 @@ from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, TableAl
 from ingest.errors import SchemaChangeRefused
 from ingest.iceberg.commit import add_files
 from ingest.iceberg.rewrite import rewrite
-from ingest.iceberg.tables import PROPERTIES, ChangeError, changes, schema_of, statements
+from ingest.iceberg.tables import PROPERTIES, LakeChangeError, changes, schema_of, statements
 from ingest.iceberg.types import iceberg_type
 from ingest.lake.table import AddedFile, folder_of, table_of
 from ingest.model.reject import RowError
@@ -94,7 +94,7 @@ class IcebergCoordinator(PlainSinkCoordinator):
     def _changes(table: TableId, wanted: LakeTable, there: Table) -> Changes:
         try:
             return changes(wanted, there.metadata)
-        except ChangeError as exc:
+        except LakeChangeError as exc:
             msg = f"the table {wanted} cannot take rows of {show(table)}: {exc}"
             raise SchemaChangeRefused(msg, "change it there, or route the rows to another table") from None
 

@@ -1,0 +1,254 @@
+"""Tables of a lake, read by DuckDB: types, those that widen, names, and what a run may not change."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from lake_sink import lake_schema
+from pyiceberg.schema import Schema
+from pyiceberg.types import IntegerType, NestedField, StringType, UUIDType
+
+from ingest.errors import ConfigError, SchemaChangeRefused
+from ingest.iceberg.types import iceberg_type, our_type
+from ingest.lake.columns import LakeColumn, stored_schema
+from ingest.lake.rows import rows_to_batch
+from ingest.lake.table import folder_of, table_of
+from ingest.model import types
+from ingest.model.reject import RowError
+from ingest.model.schema import Column, TableSchema
+
+if TYPE_CHECKING:
+    from lake_sink import LakeSink
+
+VALUES: dict[str, list[str]] = {
+    "BOOLEAN": ["true", "false"],
+    "TINYINT": ["-128", "127"],
+    "SMALLINT": ["-32768", "32767"],
+    "INT": ["-2147483648", "2147483647"],
+    "BIGINT": ["-9223372036854775808", "9223372036854775807"],
+    "DECIMAL(5,2)": ["-999.99", "0.01"],
+    "DECIMAL(38,18)": ["12345678901234567890.123456789012345678", "0.000000000000000001"],
+    "FLOAT": ["1.5", "3.4e38"],
+    "DOUBLE": ["0.1", "1.7976931348623157e308", "5e-324"],
+    "STRING": ['""', '"a\\\\b\\n\\t\\"\\u00e9\\ud83d\\ude00"', '"null"', '"a\\u0000b"'],
+    "CHAR(3)": ['"abc"'],
+    "VARCHAR(9)": ['"abc"'],
+    "BYTES": ['"AP8="', '""'],
+    "DATE": ['"2020-01-31"', '"0001-01-01"'],
+    "TIME(3)": ['"12:13:14.5"'],
+    "TIME(6)": ['"23:59:59.999999"'],
+    "TIMESTAMP": ['"2020-01-31 12:13:14.500001"', '"0001-01-01 00:00:00"'],
+    "TIMESTAMP_LTZ": ['"2020-01-31 12:13:14.500001Z"'],
+    "ARRAY<INT>": ['"[1,null]"'],
+    "MAP<STRING, INT>": ['"{\\"a\\":1}"'],
+    "ROW<a INT, b STRING>": ['"{\\"a\\":1}"'],
+}
+"""Values of each type, as the encoder writes them for a lake."""
+TABLE = ("shop", "t")
+
+
+def expected(kind: str, of: str, text: str) -> Any:
+    """What the reference reads from a value's text, as Python has it; `of`: the type that the column has now."""
+    schema = stored_schema(lake_schema(f"c {of}", key=""), times=True)
+    column = LakeColumn("c", schema.columns[0].type)
+    if kind == "FLOAT" and of != kind:
+        value = expected(kind, kind, text)  # it is the number that the column had
+        return value if of != "STRING" else float(text)
+    if kind == "DOUBLE" and of == "STRING":
+        return float(text)
+    return rows_to_batch([column], (), [(b"{}", b'{"c":%b}' % text.encode())]).column(0)[0].as_py()
+
+
+def test_each_type_takes_its_values_and_gives_them_back(sink: LakeSink) -> None:
+    kinds = list(VALUES)
+    schema = lake_schema("id INT", *(f"c{at} {kind}" for at, kind in enumerate(kinds)))
+    sink.side.declare({TABLE: schema})
+    most = max(map(len, VALUES.values()))
+    rows = []
+    for number in range(most + 1):
+        found = [VALUES[kind][number] if number < len(VALUES[kind]) else "null" for kind in kinds]
+        fields = ",".join(f'"c{at}":{text}' for at, text in enumerate(found))
+        rows.append((f'{{"id":{number}}}', f'{{"id":{number},{fields}}}'))
+    sink.write(TABLE, schema, *rows)
+    for at, kind in enumerate(kinds):
+        found = sink.lake.ask(f"SELECT c{at} FROM {{}} WHERE c{at} IS NOT NULL ORDER BY id", *TABLE)
+        assert [value for (value,) in found] == [expected(kind, kind, text) for text in VALUES[kind]], kind
+
+
+def test_states_of_a_key_become_its_last_one(sink: LakeSink) -> None:
+    schema = lake_schema("id BIGINT", "n INT")
+    sink.side.declare({TABLE: schema})
+    sink.write(
+        TABLE, schema,
+        ('{"id":1}', '{"id":1,"n":1}'), ('{"id":2}', '{"id":2,"n":1}'), ('{"id":1}', None), ('{"id":3}', None),
+        ('{"id":1}', '{"id":1,"n":2}'), ('{"id":2}', None),
+    )  # fmt: skip
+    assert sink.lake.rows(*TABLE) == [(1, 2)]
+    sink.write(TABLE, schema, ('{"id":1}', '{"id":1,"n":3}'), ('{"id":4}', '{"id":4}'), ('{"id":9}', None))
+    assert sink.lake.rows(*TABLE) == [(1, 3), (4, None)]
+    sink.write(TABLE, schema, ('{"id":1}', None), ('{"id":4}', None))
+    assert sink.lake.rows(*TABLE) == []
+    leftover = [path.name for path in sink.lake.folder.rglob("*-keys.parquet")]
+    assert leftover == [], "files of keys are removed"
+
+
+@pytest.mark.parametrize("kind", ["INT", "BIGINT", "STRING", "BYTES", "DATE", "TIMESTAMP", "DECIMAL(5,2)", "DOUBLE",
+                                  "BOOLEAN", "TIME(6)", "FLOAT", "TIMESTAMP_LTZ"])  # fmt: skip
+@pytest.mark.parametrize("both", [False, True])
+def test_rows_are_found_by_keys_of_each_type(sink: LakeSink, kind: str, both: bool) -> None:  # noqa: FBT001
+    """Rows of several files are superseded, by a key of one column and of two."""
+    columns = (
+        Column("k", types.parse(kind), nullable=False), Column("n", types.INT),
+        *([Column("other", types.STRING, nullable=False)] if both else []),
+    )  # fmt: skip
+    schema = TableSchema(columns, ("k", "other") if both else ("k",))
+    sink.side.declare({TABLE: schema})
+    texts = VALUES[kind]
+    for number in range(3):
+        rows = []
+        for other in ("a", "b") if both else ("",):
+            more = f',"other":"{other}"' if both else ""
+            rows += [(f'{{"k":{text}{more}}}', f'{{"k":{text},"n":{number}{more}}}') for text in texts]
+        sink.write(TABLE, schema, *rows)
+    assert sink.lake.rows(*TABLE, columns="n") == [(2,)] * len(texts) * (2 if both else 1)
+    sink.write(TABLE, schema, (f'{{"k":{texts[0]}{more}}}', None))
+    assert len(sink.lake.rows(*TABLE)) == len(texts) * (2 if both else 1) - 1
+
+
+def _merges() -> list[tuple[str, str]]:
+    return [(one, two) for one in VALUES for two in VALUES if types.merge(_stored(one), _stored(two)) != _stored(one)]
+
+
+def _stored(kind: str) -> Any:
+    """The type that a column has in a lake."""
+    return our_type(iceberg_type(stored_schema(lake_schema(f"c {kind}", key=""), times=True).columns[0].type))
+
+
+@pytest.mark.parametrize("first", list(VALUES))
+def test_every_type_widens_as_schemas_do(sink: LakeSink, first: str) -> None:
+    """Each other type makes a column wider, and the values that are there are those of the wider type."""
+    for at, (_, second) in enumerate(pair for pair in _merges() if pair[0] == first):
+        table, wide = ("shop", f"t{at}"), types.merge(_stored(first), _stored(second))
+        narrow = lake_schema("id INT", f"c {first}", "last INT")
+        sink.side.declare({table: narrow})
+        rows = [(f'{{"id":{i}}}', f'{{"id":{i},"c":{text},"last":7}}') for i, text in enumerate(VALUES[first])]
+        sink.write(table, narrow, *rows, ('{"id":99}', '{"id":99}'))
+        sink.write(table, narrow, ('{"id":99}', None))
+        widened = TableSchema((narrow.columns[0], Column("c", wide), narrow.columns[2]), ("id",))
+        said = sink.side.undeclared({table: widened})
+        for _ in range(2):
+            sink.side.declare({table: widened})
+            assert sink.side.undeclared({table: widened}) == set()
+        field = sink.lake.table(*table).schema().find_field("c")
+        assert field.field_type == iceberg_type(wide), (first, second)
+        found = sink.lake.ask("SELECT c FROM {} ORDER BY id", *table)
+        values = [float(v) if first in {"FLOAT", "DOUBLE"} else v for (v,) in found]
+        assert values == [expected(first, types.name(wide), text) for text in VALUES[first]], (first, second)
+        assert len(said) == 1, said
+        sink.write(table, widened, ('{"id":0}', '{"id":0}'), ('{"id":50}', f'{{"id":50,"c":{VALUES[first][0]}}}'))
+        assert len(sink.lake.rows(*table)) == len(rows) + 1
+
+
+def test_a_key_that_becomes_text_is_still_the_key(sink: LakeSink) -> None:
+    number, text = lake_schema("id BIGINT", "n INT"), lake_schema("id STRING", "n INT")
+    sink.side.declare({TABLE: number})
+    sink.write(TABLE, number, ('{"id":41}', '{"id":41,"n":1}'), ('{"id":42}', '{"id":42,"n":1}'))
+    sink.side.declare({TABLE: text})
+    sink.write(TABLE, text, ('{"id":41}', '{"id":41,"n":2}'), ('{"id":"x"}', '{"id":"x","n":2}'), ('{"id":42}', None))
+    assert sink.lake.rows(*TABLE) == [("41", 2), ("x", 2)]
+    schema = sink.lake.table(*TABLE).schema()
+    assert [schema.find_field(number).name for number in schema.identifier_field_ids] == ["id"]
+    assert [one.name for one in schema.fields] == ["id", "n"]
+
+
+def test_columns_of_a_table_that_is_there_may_be_wider(sink: LakeSink) -> None:
+    wide, narrow = lake_schema("id BIGINT", "n STRING", "more INT"), lake_schema("id INT", "n BIGINT")
+    sink.side.declare({TABLE: wide})
+    sink.write(TABLE, wide, ('{"id":1}', '{"id":1,"n":"x","more":1}'))
+    assert sink.side.undeclared({TABLE: narrow}) == set()
+    sink.side.declare({TABLE: narrow})
+    sink.write(TABLE, narrow, ('{"id":2}', '{"id":2,"n":5}'))
+    assert sink.lake.rows(*TABLE) == [(1, "x", 1), (2, "5", None)]
+
+
+@pytest.mark.parametrize(("fields", "version", "why"), [
+    ([NestedField(1, "id", IntegerType(), required=True), NestedField(2, "n", UUIDType())], "2", "'n' is uuid"),
+    ([NestedField(1, "id", IntegerType()), NestedField(2, "x", StringType(), required=True)], "2", "'x' is required"),
+    ([NestedField(1, "id", IntegerType())], "1", "version 1"),
+])  # fmt: skip
+def test_a_table_that_cannot_take_the_rows_is_refused(
+    sink: LakeSink, fields: list[NestedField], version: str, why: str
+) -> None:
+    sink.lake.catalog.create_namespace("shop")
+    sink.lake.catalog.create_table(TABLE, Schema(*fields), properties={"format-version": version})
+    with pytest.raises(SchemaChangeRefused) as refused:
+        sink.side.declare({TABLE: lake_schema("id INT", "n INT")})
+    assert why in refused.value.message
+
+
+def test_two_tables_of_one_place_are_refused(sink: LakeSink) -> None:
+    with pytest.raises(SchemaChangeRefused, match="would be one table there"):
+        sink.side.declare({("t",): lake_schema("id INT"), ("default", "t"): lake_schema("id INT")})
+
+
+def test_values_that_do_not_fit_stop_the_run_and_name_the_key(sink: LakeSink) -> None:
+    schema = lake_schema("id INT", "at TIMESTAMP")
+    sink.side.declare({TABLE: schema})
+    with pytest.raises(ConfigError) as refused:
+        sink.write(TABLE, schema, ('{"id":7}', '{"id":7,"at":"12000-01-01 00:00:00"}'))
+    assert '{"id":7}' in refused.value.message
+    assert "'at'" in refused.value.message
+
+
+# -- names -------------------------------------------------------------------------------------------------------------
+
+HOSTILE = [
+    '"', "'", '"; DROP TABLE x; --', "%s", "%(id)s", "{}", "{0}", "a b", "\\", "é", "表", "😀", "select", "ID", "1", ".",
+    "a.b", "$1", ":x", "x" * 255, "é" * 127, "--", "/*", ";", "..", "../../up", "a/b", "/abs", "a:b", "*", "?", "[x]",
+    "_pos", "_file", "a=b", "a,b", "#", " x ", "file_path", "pos", "id2",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_names_are_names(sink: LakeSink, text: str) -> None:
+    column = TableSchema((Column("id", types.INT, nullable=False), Column(text, types.BYTES)), ("id",))
+    keyed = TableSchema((Column(text, types.INT, nullable=False),), (text,))
+    spaced = (text.replace(".", "") or "x", "t")
+    sink.side.declare({TABLE: column, ("shop", text): keyed, spaced: keyed})
+    said = json.dumps(text)
+    for number in range(2):
+        sink.write(TABLE, column, ('{"id":1}', f'{{"id":1,{said}:"AP8="}}'))
+        sink.write(("shop", text), keyed, *((f"{{{said}:{n}}}", f"{{{said}:{n}}}") for n in (number, 7)))
+        sink.write(spaced, keyed, (f"{{{said}:7}}", f"{{{said}:7}}"))
+    assert sink.lake.rows(*TABLE) == [(1, b"\x00\xff")]
+    assert sink.lake.rows("shop", text) == [(0,), (1,), (7,)]
+    assert sink.lake.rows(*spaced) == [(7,)]
+    assert [one.name for one in sink.lake.table("shop", text).schema().fields] == [text]
+    outside = [path for path in sink.lake.folder.parent.rglob("*.parquet") if sink.lake.folder not in path.parents]
+    assert outside == []
+
+
+@pytest.mark.parametrize("text", ["", " ", "\0", "x" * 256, "é" * 128, "\ud800", "\n", "\x7f"])
+def test_names_that_cannot_be_are_rejects(text: str) -> None:
+    for table, column in ((("a", text), "c"), ((text, "t"), "c"), (("a", "t"), text)):
+        with pytest.raises(RowError) as refused:
+            table_of(table, TableSchema((Column(column, types.INT),), (column,)), "default", times=True)
+        assert refused.value.code == "bad-name"
+    with pytest.raises(RowError, match="dot"):
+        table_of(("a.b", "t"), lake_schema("id INT"), "default", times=True)
+
+
+def test_folders_of_two_names_are_two() -> None:
+    names = ["a", "A", "a b", "a_b", "a/b", "..", ".", "x" * 200, "x" * 201, *HOSTILE]
+    folders = {folder_of((name,)) for name in names}
+    assert len(folders) == len(set(names))
+    assert not any("/" in one or one.startswith(".") for one in folders)
+
+
+def test_decimals_beyond_what_a_lake_has_are_texts() -> None:
+    assert _stored("DECIMAL(38,2)") == types.parse("DECIMAL(38,2)")
+    assert our_type(iceberg_type(types.parse("DECIMAL(38,2)"))) == types.parse("DECIMAL(38,2)")
+    assert Decimal("1.50") == expected("DECIMAL(5,2)", "DECIMAL(5,2)", "1.50")
