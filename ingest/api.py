@@ -15,7 +15,7 @@ from ingest.formats.template import ColumnRef, ImageRef, ValueTemplate, json_key
 from ingest.formats.typed import TypedColumn
 from ingest.model import types
 from ingest.model.change import TOMBSTONE, Change, Decoded, InlineSchema, Kind, Reject, Skip
-from ingest.model.commit import CommitScope, ResumePoint
+from ingest.model.commit import CommitScope, RefusedRow, ResumePoint, RowsRefused
 from ingest.model.record import Headers
 from ingest.model.record import Record as SourceRecord
 from ingest.model.reject import RowError
@@ -58,9 +58,11 @@ __all__ = [
     "Record",
     "RecordOptions",
     "RecordTemplate",
+    "RefusedRow",
     "Reject",
     "ResumePoint",
     "RowError",
+    "RowsRefused",
     "SchemaChange",
     "Sink",
     "SinkCoordinator",

@@ -18,6 +18,8 @@
         ├── PartitionerError            the user's partitioner failed, or gave no partition
         └── TransformError              an expression that a table's columns do not allow
 
+`RowsRefused` of `model/commit.py` is a ConfigError where it ends a command; before that it makes rejects.
+
 What happens to *data* (a broken message, a value that does not fit) is no exception: see `model/reject.py`.
 """
 

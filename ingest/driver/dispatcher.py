@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ingest.driver.engine import TaskRunner, TransformRunner
     from ingest.driver.error_budget import ErrorBudget
     from ingest.driver.pacing import Pacing
+    from ingest.kafka.admin import Split
     from ingest.sinks import SinkCoordinator
     from ingest.task.assignment import Setup, TaskResult
 
@@ -46,12 +47,16 @@ class Dispatcher:
         """The worker that wrote each shard last."""
         self._idle: dict[int, float] = {}
         """Since when the worker of each shard has been idle, in seconds since the epoch."""
+        self._refused: dict[Split, int] = {}
+        """Positions before which the sink has refused records in tasks that ended for that."""
 
     def run(self, batch: Batch) -> list[TaskResult]:
         """Run a batch, and return what its tasks did; raises IngestError."""
         results = self._run(self._tasks(batch))
         self._workers = {result.shard: result.worker for result in results}
         self._idle.update({result.shard: result.ended for result in results})
+        for result in results:
+            self._refused.update(result.refused_before)
         return results
 
     def _tasks(self, batch: Batch) -> list[Task]:
@@ -75,6 +80,11 @@ class Dispatcher:
                 base=schemas.base,
                 base_version=schemas.version,
                 deltas=tuple(schemas.deltas),
+                apart={
+                    split: self._refused[split]
+                    for split, (start, _) in ranges.items()
+                    if start < self._refused.get(split, 0)
+                },
             )
             for shard, ranges in by_shard.items()
         ]

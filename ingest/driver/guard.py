@@ -46,7 +46,8 @@ class Guard:
     def _see_progress(self, merged: Merged, results: Sequence[TaskResult], *, evolved: bool) -> None:
         """Check that the run gets on: a batch without progress is a broker that is away, or a bug of ours."""
         positions = self._backlog.positions
-        if evolved or any(positions[split] != at for split, at in merged.before.items()):
+        to_go_back = any(result.refused_before for result in results)  # the next batch gets on, or fails
+        if evolved or to_go_back or any(positions[split] != at for split, at in merged.before.items()):
             self._stalled = 0.0
             self._losses.explained()
             return

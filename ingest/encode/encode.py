@@ -14,13 +14,15 @@ from ingest.model.change import Kind, Reject, Skip
 from ingest.model.reject import IgnoredErrors, RowError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ingest.encode.encoder_cache import EncoderCache
     from ingest.encode.upsert_encoder import Record, TableEncoder
     from ingest.model.change import Change, Decoded
 
 _NONE_IGNORED: Final = IgnoredErrors()
+_STAGES: Final = {"malformed": "decode", "refused": "write"}
+"""The stages of rejects by their codes, but for `conform`, which is that of all others."""
 
 
 @dataclass(slots=True)
@@ -48,12 +50,13 @@ def encode(
     ignored: IgnoredErrors = _NONE_IGNORED,
     *,
     marked: bool = False,
+    refused: Callable[[Sequence[Record]], str | None] | None = None,
 ) -> Encoded:
     """Encode changes up to the first drift, or up to the first reject after `tolerated` ones.
 
     The reject that stops the loop is in `rejects`, too. Rejects that `ignored` covers do not count.
-    With `marked`, `marks` of the result says which records belong to which change. Raises
-    nothing for the content of a record.
+    With `marked`, `marks` of the result says which records belong to which change. `refused` says why the sink does not
+    take the records of a message, if it is known not to. Raises nothing for the content of a record.
     """
     result = Encoded(marks=[] if marked else None)
     counted = 0
@@ -67,7 +70,7 @@ def encode(
             stage, reject = "decode", change
         else:
             try:
-                failed = _encode_all(change if isinstance(change, list) else [change], cache, result.records)
+                failed = _encode_all(change if isinstance(change, list) else [change], cache, result.records, refused)
             except (Drift, KeyChanged) as exc:
                 result.stop, result.why = index, exc
                 return result
@@ -88,10 +91,15 @@ def stage_of(reject: Reject) -> str:
 
     A text that is not JSON is an error of the format, so its stage is "decode", although encoding found it.
     """
-    return "decode" if reject.code == "malformed" else "conform"
+    return _STAGES.get(reject.code, "conform")
 
 
-def _encode_all(changes: list[Change], cache: EncoderCache, records: list[Record]) -> Reject | None:
+def _encode_all(
+    changes: list[Change],
+    cache: EncoderCache,
+    records: list[Record],
+    refused: Callable[[Sequence[Record]], str | None] | None,
+) -> Reject | None:
     """Encode the rows of one message: all of them or none.
 
     Return the reject where a row is refused, else None. Raise Drift or KeyChanged. Where a row is refused or an error
@@ -108,7 +116,10 @@ def _encode_all(changes: list[Change], cache: EncoderCache, records: list[Record
                 encoder.delete(before, key, declared, records.append)
             else:
                 encoder.upsert(kind, before, after, key, declared, records.append)  # type: ignore[arg-type]  # `after` is set
-        complete = True
+        why = None if refused is None else refused(records[mark:])
+        complete = why is None
+        if why is not None:
+            return Reject("refused", why, changes[0][0])
     except RowError as exc:
         return Reject(exc.code, str(exc), table)
     finally:

@@ -1,14 +1,14 @@
-"""The work of one shard in one batch, as a writer needs to know it, and the progress of an earlier attempt."""
+"""The work of one shard in one batch, as a writer needs to know it: its scope, earlier progress, records refused."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ingest.errors import CheckpointError, Fenced
+from ingest.errors import CheckpointError, ConfigError, Fenced
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     Split = tuple[str, int]
 
@@ -42,6 +42,31 @@ class ResumePoint:
     """The counters at that time (`ingest/task/counters.py`); empty where nothing was kept."""
     final: bool
     """True if the attempt was complete. Nothing is left to do then, wherever it stopped."""
+
+
+class RefusedRow(NamedTuple):
+    """A record that the sink does not take, as its writer got it, and the sink's own words for why."""
+
+    destination: Any
+    key: bytes | None
+    value: bytes | None
+    reason: str
+
+
+class RowsRefused(ConfigError):
+    """Error of a writer whose sink takes all of its records but for some, which are at fault themselves.
+
+    Nothing since the last commit is written. The task then calls `abort`, goes over these records again, and leaves out
+    those of messages that become rejects. See docs/spec/dirty-data.md#rows-that-the-sink-refuses.
+    """
+
+    def __init__(self, message: str, hint: str = "", rows: Sequence[RefusedRow] = ()) -> None:
+        """`rows`: those at fault. None where there were too many to look for them: fewer come before the next commit.
+
+        A writer that gets the same records again has to say which they are. `message` ends a run that cannot go on.
+        """
+        super().__init__(message, hint)
+        self.rows = tuple(rows)
 
 
 def begun_already(newest: int, run: int) -> Fenced:

@@ -34,10 +34,16 @@ class Writer(Protocol):
         """Get ready to write; return how far an earlier attempt at the scope came, if that is known (exactly-once)."""
 
     def write(self, records: Sequence[Record]) -> None:
-        """Take records, or none; blocks while too much is under way. Raises IngestError, also for records before."""
+        """Take records, or none; blocks while too much is under way. Raises IngestError, also for records before.
+
+        Raises RowsRefused as `commit` does.
+        """
 
     def commit(self, positions: Mapping[Split, int], metadata: bytes, *, final: bool) -> None:
         """Make durable all that was written up to these positions. Raises IngestError; then the outcome is unknown.
+
+        Raises RowsRefused where nothing of it is committed because of records that are at fault themselves. After that
+        `abort` is called, and records come again from the last commit on, without another `begin`.
 
         `metadata`: the counters so far, at most 1,000 bytes of text, for whoever resumes. `final`: the task ends here,
         wherever that is.

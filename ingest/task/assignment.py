@@ -74,6 +74,13 @@ class Task:
     base: Broadcast[Schemas]
     base_version: int
     deltas: tuple[Delta, ...]
+    apart: dict[Split, int] = field(default_factory=dict)
+    """Positions up to which each chunk is to be committed by itself, as the sink has refused records before them."""
+
+    @property
+    def ends(self) -> dict[Split, int]:
+        """Where the ranges end."""
+        return {split: end for split, (_, end) in self.ranges.items()}
 
 
 @dataclass(slots=True)
@@ -92,6 +99,8 @@ class TaskResult:
     stopped_by_reject: bool = False
     observed: dict[TableId, TableSchema] = field(default_factory=dict)
     """The schemas of tables that are new, or changed, by the records that the task saw."""
+    refused_before: dict[Split, int] = field(default_factory=dict)
+    """Positions before which the sink has refused records, where the task ended at its last commit for that."""
     drifted: bool = False
     """True if it stopped at a record that did not fit its table's schema."""
     failure: IngestError | None = None

@@ -70,11 +70,14 @@ class Committer:
         """`positions`: how far each split is written, when something is committed."""
         self._writer = writer
         self._letters = letters
-        self._changelog = changelog
+        self.changelog = changelog
+        """The rows that are kept with each commit; None if there are none."""
         self._counters = counters
         self._positions = positions
         self._result = result
         self._committed = self._counted()
+        self._kept_rejects = len(result.rejects)
+        self._lost_before = writer.failures
 
     @contextmanager
     def writing(self) -> Generator[None]:
@@ -82,21 +85,41 @@ class Committer:
 
         The result then counts what was committed only, as its positions do: the rest is read and counted again.
         """
-        lost_before = self._writer.failures
+        self._lost_before = self._writer.failures
         failed = True
         try:
             yield
             failed = False
         finally:
-            self._result.lost_deliveries = self._writer.failures - lost_before
+            self._result.lost_deliveries = self._writer.failures - self._lost_before
             self._result.reports += reports(self._writer)
             if failed:
                 self._writer.abort()
             self._counters.collect()
             if failed:
-                result = self._result
-                result.read, result.rejected, result.counts = self._committed[:3]
-                result.skipped, result.withheld, result.cut = self._committed[3:]
+                self._count_committed()
+
+    def _count_committed(self) -> None:
+        result = self._result
+        result.read, result.rejected, result.counts = self._committed[:3]
+        result.skipped, result.withheld, result.cut = self._committed[3:]
+
+    def go_back(self) -> dict[Split, int]:
+        """Give up what was written since the last commit, to go on from there; returns the positions before.
+
+        Positions and the result are then what they were at that commit.
+        """
+        result, reached, lost = self._result, dict(self._positions), self._writer.failures
+        self._writer.abort()
+        self._lost_before += self._writer.failures - lost
+        self._counters.collect()
+        self._count_committed()
+        self._committed = self._counted()
+        self._positions.update(result.positions)
+        del result.rejects[self._kept_rejects :]
+        result.stopped_by_reject = result.drifted = False
+        result.observed = {}
+        return reached
 
     def _counted(self) -> _Counted:
         """Return a copy of what the result counts now."""
@@ -143,10 +166,10 @@ class Committer:
         self._counters.collect()
         metadata = CommitMetadata(result.read, result.rejected, result.counts)
         self._writer.commit(positions, metadata.text(), final=final)
-        if self._changelog is not None:
-            self._changelog.commit(positions)
+        if self.changelog is not None:
+            self.changelog.commit(positions)
         result.delivered += self._writer.delivered()
         if result.first_ack is None and result.read:
             result.first_ack = time.time()
         result.positions = positions
-        self._committed = self._counted()
+        self._committed, self._kept_rejects = self._counted(), len(result.rejects)

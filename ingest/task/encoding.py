@@ -21,10 +21,11 @@ from ingest.task.encoded import EncodedPart
 from ingest.task.rejects import RecordReject
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
     from ingest.encode.encode import Encoded
     from ingest.encode.encoder_cache import EncoderCache
+    from ingest.encode.upsert_encoder import Record as Written
     from ingest.kafka.admin import Split
     from ingest.model.change import Change, Decoded
     from ingest.model.record import Record
@@ -49,8 +50,12 @@ class ChunkEncoder:
         limit: RejectLimit,
         *,
         marked: bool,
+        refused: Callable[[Sequence[Written]], str | None] | None = None,
     ) -> None:
-        """`native`: None where there is no native code; `marked`: whether parts have `marks`."""
+        """`native`: None where there is no native code; `marked`: whether parts have `marks`.
+
+        `refused`: see `encode`; only the reference asks.
+        """
         self._native = native
         self._decoder = decoder
         self._changelog = changelog
@@ -58,6 +63,7 @@ class ChunkEncoder:
         self._ahead = ahead
         self._limit = limit
         self._marked = marked
+        self._refused = refused
 
     def parts(self, chunk: ReadChunk) -> Generator[EncodedPart]:
         """Yield what becomes of a chunk, part by part; a split that has stopped at a drift is only looked at.
@@ -122,7 +128,7 @@ class ChunkEncoder:
         while at < stop:
             some = changes[at:stop]
             limit = self._limit
-            encoded = encode(some, self._cache, limit.left, limit.ignored, marked=self._marked)
+            encoded = encode(some, self._cache, limit.left, limit.ignored, marked=self._marked, refused=self._refused)
             part = _part(chunk, first + at, some, encoded)
             yield part
             at = part.stop - first

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ingest.native.row_encoder import RowEncoder
     from ingest.sources import Reader
     from ingest.task.assignment import TaskResult
+    from ingest.task.refusals import RefusedRecords
     from ingest.task.rejects import RejectLimit
     from ingest.task.spill import ChunkManifest
     from ingest.task.worker import WorkerState
@@ -86,12 +87,17 @@ class ChunkMerger:
         """Take over the targets that are new with a chunk. Every chunk's have to be, also of one that is left out."""
         self._targets[manifest.known :] = manifest.targets
 
-    def merge(self, retained: RetainedRows, results: Results, manifest: ChunkManifest, first: int) -> MergedChunk:
-        """Return what becomes of a chunk from the offset `first` on. Raises IngestError."""
+    def merge(
+        self, retained: RetainedRows, results: Results, manifest: ChunkManifest, first: int, refused: RefusedRecords
+    ) -> MergedChunk:
+        """Return what becomes of a chunk from the offset `first` on. Raises IngestError.
+
+        `refused`: records that the sink does not take; their messages become rejects.
+        """
         out = MergedChunk()
         rejects = deque(sorted(manifest.rejects, key=lambda reject: reject.at))
         offsets, transforms, size = retained.offsets, retained.transforms, retained.size
-        for_native = native.BUILT and results.simple
+        for_native = native.BUILT and results.simple and not refused
         index = row = 0
         left = not for_native
         """True if native code has left the next message."""
@@ -115,7 +121,7 @@ class ChunkMerger:
                 left = index < size and offsets[index] < limit
                 continue
             left = not for_native
-            reject = self._merge_message(range(index, stop), row, retained, results, out.reference_part())
+            reject = self._merge_message(range(index, stop), row, retained, results, out.reference_part(), refused)
             if reject is not None:
                 stage = "transform" if reject.code == "expression-failed" else stage_of(reject)
                 why = results.errors(row, stop_row) if stage == "transform" else ""
@@ -141,7 +147,13 @@ class ChunkMerger:
         return not passed
 
     def _merge_message(
-        self, rows: range, row: int, retained: RetainedRows, results: Results, records: list[Any]
+        self,
+        rows: range,
+        row: int,
+        retained: RetainedRows,
+        results: Results,
+        records: list[Any],
+        refused: RefusedRecords,
     ) -> Reject | None:
         """Add the records of one message, the results of which begin at `row`; return why it is a reject, if it is."""
         length = len(records)
@@ -168,13 +180,15 @@ class ChunkMerger:
                 except ExpressionFailed as exc:
                     failure = self._rows.failure(transform, event, exc.slot, text)
                     raise
+            refused.check(records[length:])
         except RowError as exc:
             del records[length:]
             self._rows.forget()
             for table, encoder in compiled.items():  # also one that was made for this message
                 encoder.inserted, encoder.updated, encoder.deleted = counted.get(table, (0, 0, 0))
             of = next(
-                (self._mergers[p].transform.table for p in retained.transforms[rows.start : rows.stop] if p >= 0), None
+                (self._mergers[p].transform.table for p in retained.transforms[rows.start : rows.stop] if p >= 0),
+                done[0][0] if done else None,
             )
             return Reject(exc.code, str(exc), of, failure)
         for table, kind in done:

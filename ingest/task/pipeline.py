@@ -8,8 +8,8 @@ The halves are in `transform_pipeline.py`. Each stage is an object in a file of 
 here. Decoding and encoding (`encoding.py`) are two stages, each native or by the reference; so is merging
 (`merging.py`). Each goes the native way as far as that goes and the reference's for the rest: nothing else differs
 between the two. A split stops at the first record that does not fit its table's schema; the task then looks ahead, to
-learn what else is new, and ends. What fails is a value in the result, so that only what Spark should try again is
-raised.
+learn what else is new, and ends. Where the sink refuses records, the task goes back to its last commit and over them
+again (`refusals.py`). What fails is a value in the result, so that only what Spark should try again is raised.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from ingest.model.commit import RowsRefused
 from ingest.task import worker
 from ingest.task.assignment import TaskResult
 from ingest.task.attempt import Stopwatch, attempt
 from ingest.task.commit import COMMIT_S, Committer, Interval
 from ingest.task.counters import EncoderCounters
 from ingest.task.native_stage import NativeToRecords
+from ingest.task.refusals import Ways
 from ingest.task.rejects import RejectLimit, Rejects
 from ingest.task.source_side import SourceSide
 from ingest.task.writing import WriteStage
@@ -38,38 +40,70 @@ class ShardTask:
 
     def __init__(self, task: Task, result: TaskResult, deadline: float) -> None:
         """`deadline`: when to end, in seconds of the monotonic clock. Raises IngestError."""
-        self._task = task
+        self._task, self._result, self._deadline = task, result, deadline
         self._state = state = worker.state_for(task)
         setup, writer, letters = state.setup, state.clients.writer(), state.clients.letters()
         self._positions = dict(result.positions)
-        limit = RejectLimit(task.tolerated, result, setup.source.ignored_errors)
-        native = None if state.records.native is None else NativeToRecords(state.records)
-        self._source = SourceSide(task, state, native, limit, result, deadline, marked=False)
-        self._rejects = Rejects(setup, limit, letters, len(state.schemas.sources), result)
+        self._limit = RejectLimit(task.tolerated, result, setup.source.ignored_errors)
+        self._native = None if state.records.native is None else NativeToRecords(state.records)
+        self._rejects = Rejects(setup, self._limit, letters, len(state.schemas.sources), result)
         self._sink = WriteStage(writer, self._rejects, setup.source.left_out, self._positions, result)
         counters = EncoderCounters(state.records.cache, state.records.native, result)
-        self._committer = Committer(writer, letters, self._source.changelog, counters, self._positions, result)
+        self._committer = Committer(writer, letters, None, counters, self._positions, result)
+        self._interval = Interval(COMMIT_S)
+        self._ways = Ways(task.ends)
 
     def run(self) -> None:
         """Do all stages, chunk by chunk. Raises IngestError."""
-        source, sink, committer, positions = self._source, self._sink, self._committer, self._positions
-        with committer.writing(), closing(source):
+        ways, committer = self._ways, self._committer
+        with committer.writing():
             if committer.resume(self._task, self._state.token):
                 return
-            source.prepare(positions)
-            interval = Interval(COMMIT_S)
-            with closing(source.read(positions)) as chunks:
-                for chunk in chunks:
-                    if chunk is not None:
-                        for part in source.encode(chunk):
-                            sink.write(chunk.split, part)
-                        sink.leave_out(chunk)
-                    if source.ended() or self._rejects.full:
-                        break
-                    if interval.passed():
-                        committer.commit()
-                source.pass_gaps(positions)
-                committer.commit(final=True)
+            while True:
+                try:
+                    with closing(self._source()) as source:
+                        if self._go(source):
+                            return
+                    ways.end()
+                except RowsRefused as exc:
+                    ways.refuse(exc, committer.go_back())
+
+    def _source(self) -> SourceSide:
+        """Return the stages up to the sink, for the way to go."""
+        watched = self._ways.watched
+        source = SourceSide(
+            self._task, self._state, None if watched else self._native, self._limit, self._result, self._deadline,
+            marked=False, refused=self._ways.refused.reason if watched else None,
+        )  # fmt: skip
+        self._committer.changelog = source.changelog
+        return source
+
+    def _go(self, source: SourceSide) -> bool:
+        """Go from the positions to the end of the way; returns whether the task is over. Raises IngestError."""
+        sink, positions, ways = self._sink, self._positions, self._ways
+        source.prepare(positions)
+        over = False
+        with closing(source.read(positions, ways.ends)) as chunks:
+            for chunk in chunks:
+                if chunk is not None:
+                    for part in source.encode(chunk):
+                        sink.write(chunk.split, part)
+                    sink.leave_out(chunk)
+                over = source.ended() or self._rejects.full
+                if over:
+                    break
+                if (ways.apart and chunk is not None) or self._interval.passed():
+                    self._commit()
+        over = over or source.stopped or not ways.apart
+        source.pass_gaps(positions)
+        self._commit(final=over)
+        return over
+
+    def _commit(self, *, final: bool = False) -> None:
+        """Commit what was written. Raises IngestError."""
+        self._committer.commit(final=final)
+        self._rejects.committed()
+        self._ways.committed()
 
 
 def run_tasks(tasks: Iterable[Task]) -> Iterator[TaskResult]:

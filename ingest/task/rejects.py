@@ -69,6 +69,8 @@ class Rejects:
         self._letters = letters
         self._logged = setup.collector is not None and setup.collector.type == "logger"
         self._max_tables = MAX_COUNTED + known_tables
+        self._sent: set[tuple[Split, int]] = set()
+        """Records whose letters were sent since the last commit: they are not sent again where a task goes back."""
         self._result = result
 
     @property
@@ -76,12 +78,17 @@ class Rejects:
         """True if the task has to end, because its result has no room for more rejects that are to be logged."""
         return self._logged and len(self._result.rejects) >= MAX_LOGGED
 
+    def committed(self) -> None:
+        """Forget which letters were sent: their records do not come again."""
+        self._sent.clear()
+
     def add(self, split: Split, reject: RecordReject) -> None:
         """Send a reject to the dead letters, count it, and keep it if there is room. Raises IngestError."""
         message, stage, reason, passed = reject
         result = self._result
-        if passed and self._letters is not None:
+        if passed and self._letters is not None and (split, offset_of(message)) not in self._sent:
             self._letters.add(message, stage, reason)
+            self._sent.add((split, offset_of(message)))
         if not self._limit.counts(stage, reason):
             result.skip("parse-error", 1)
         elif passed:

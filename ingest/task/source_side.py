@@ -13,8 +13,9 @@ from ingest.task.encoding import ChunkEncoder
 from ingest.task.reading import RangeReading
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator, Mapping, Sequence
 
+    from ingest.encode.upsert_encoder import Record as Written
     from ingest.kafka.admin import Split
     from ingest.task.assignment import Task, TaskResult
     from ingest.task.encoded import EncodedPart
@@ -37,8 +38,12 @@ class SourceSide:
         deadline: float,
         *,
         marked: bool,
+        refused: Callable[[Sequence[Written]], str | None] | None = None,
     ) -> None:
-        """`deadline`: when the task ends, in seconds of the monotonic clock; `marked`: see `ChunkEncoder`."""
+        """`deadline`: when the task ends, in seconds of the monotonic clock.
+
+        `marked`, `refused`: see `ChunkEncoder`.
+        """
         setup, reader = state.setup, state.clients.reader()
         decoder = ChunkDecoder(setup.source, state.columns)
         self._task = task
@@ -50,8 +55,9 @@ class SourceSide:
         """None if inserts and updates need not be told apart."""
         self._ahead = LookAhead(SchemaObserver(setup, state.schemas, result), limit, setup.look_ahead, result)
         self._encoder = ChunkEncoder(
-            native, decoder, self.changelog, state.records.cache, self._ahead, limit, marked=marked
-        )
+            native, decoder, self.changelog, state.records.cache, self._ahead, limit, marked=marked,
+            refused=refused,
+        )  # fmt: skip
 
     def prepare(self, positions: dict[Split, int]) -> None:
         """Bring the changelog to where the task begins. That may take long, and does not count. Raises IngestError."""
@@ -59,13 +65,18 @@ class SourceSide:
             self.changelog.prepare(positions)
             self._deadline = time.monotonic() + self._task.seconds
 
-    def read(self, positions: dict[Split, int]) -> Generator[ReadChunk | None]:
-        """Yield chunks from these positions on, and None when nothing came for a moment. Raises IngestError."""
-        return self._reading.chunks({split: (positions[split], end) for split, (_, end) in self._task.ranges.items()})
+    def read(self, positions: Mapping[Split, int], ends: Mapping[Split, int]) -> Generator[ReadChunk | None]:
+        """Yield chunks from positions on up to others, and None when nothing came for a moment. Raises IngestError."""
+        return self._reading.chunks({split: (positions[split], end) for split, end in ends.items()})
 
     def encode(self, chunk: ReadChunk) -> Generator[EncodedPart]:
         """Yield what becomes of a chunk, part by part: see `ChunkEncoder.parts`."""
         return self._encoder.parts(chunk)
+
+    @property
+    def stopped(self) -> bool:
+        """True if a split has stopped before the end of its range, at a reject or at a drift."""
+        return self._result.stopped_by_reject or bool(self._ahead.stopped)
 
     def ended(self) -> bool:
         """Return whether the task is to end here: at a reject too many, at its time, or when nothing more is new."""

@@ -5,10 +5,11 @@ They have a module of their own, as they need Arrow: a worker that has no transf
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 from ingest.errors import PartitionerError
+from ingest.model.commit import RowsRefused
 from ingest.task import worker
 from ingest.task.assignment import TaskResult
 from ingest.task.attempt import Stopwatch, attempt
@@ -16,6 +17,7 @@ from ingest.task.commit import COMMIT_S, Committer, Interval
 from ingest.task.counters import EncoderCounters, add_counts
 from ingest.task.merging import NEVER, ChunkMerger
 from ingest.task.native_stage import NativeToRows
+from ingest.task.refusals import RefusedRecords
 from ingest.task.rejects import RejectLimit, Rejects
 from ingest.task.returned import ReturnedRows, lost
 from ingest.task.source_side import SourceSide
@@ -44,6 +46,7 @@ class TransformReadStage:
         setup, encoders = state.setup, state.records
         encoders.send_to_expressions(transforms)
         self._positions = dict(result.positions)
+        self._ends = task.ends
         limit = RejectLimit(task.tolerated, result, setup.source.ignored_errors)
         rows = rows_of(layout(transforms))
         native = None
@@ -63,7 +66,7 @@ class TransformReadStage:
             with closing(source):
                 source.prepare(positions)
                 interval = Interval(COMMIT_S)
-                with closing(source.read(positions)) as chunks:
+                with closing(source.read(positions, self._ends)) as chunks:
                     for chunk in chunks:
                         if chunk is not None:
                             manifest = spill.begin(chunk.split)
@@ -86,6 +89,9 @@ class TransformWriteStage:
     """The second half of a task with transforms: puts results into rows, writes and commits.
 
     It owns the transaction: positions, rejects and what was observed come from the first half with each chunk.
+
+    Where the sink refuses records, the task ends at its last commit. The next task commits each chunk by itself up to
+    there, and merges a chunk of which records are refused again: what Spark has computed of it is still at hand then.
     """
 
     def __init__(self, task: Task, transforms: CompiledTransforms, store: SpillStore, result: TaskResult) -> None:
@@ -120,17 +126,63 @@ class TransformWriteStage:
                     self._take_over(spilled.content)
                     if not done:
                         self._reach(spilled.content)
-                        self._committer.commit(final=True)
+                        with self._going_back():
+                            self._commit(final=True)
                     ended = True
                     continue
                 self._merger.learn(spilled.content)
                 if done or not self._is_new(spilled.content):
                     continue
-                self._write(spilled.content, RetainedRows(spilled.rows), results)
-                if interval.passed():
-                    self._committer.commit()
+                retained = RetainedRows(spilled.rows)
+                if self._is_apart():
+                    self._write_apart(spilled.content, retained, results)
+                    continue
+                with self._going_back(spilled.content):
+                    self._write(spilled.content, retained, results, RefusedRecords())
+                    if interval.passed():
+                        self._commit()
+                if self._result.refused_before:
+                    return
             if not ended:
                 raise lost("the end")
+
+    def _commit(self, *, final: bool = False) -> None:
+        """Commit what was written. Raises IngestError."""
+        self._committer.commit(final=final)
+        self._rejects.committed()
+
+    @contextmanager
+    def _going_back(self, chunk: ChunkManifest | None = None) -> Generator[None]:
+        """Go back to the last commit if the sink refuses records in the block, which the next task is told of.
+
+        `chunk`: the one that is written there.
+        """
+        try:
+            yield
+        except RowsRefused:
+            reached = self._committer.go_back()
+            if chunk is not None:
+                reached[chunk.split] = max(reached[chunk.split], chunk.end)
+            if reached == self._positions:
+                raise
+            self._result.refused_before = reached
+
+    def _is_apart(self) -> bool:
+        """Return whether chunks are to be committed one by one: until all splits have passed what was refused."""
+        return any(self._positions[split] < until for split, until in self._task.apart.items())
+
+    def _write_apart(self, chunk: ChunkManifest, retained: RetainedRows, results: Results) -> None:
+        """Write and commit a chunk, with rejects instead of what the sink refuses. Raises IngestError."""
+        refused = RefusedRecords()
+        while True:
+            try:
+                self._write(chunk, retained, results, refused)
+                self._commit()
+            except RowsRefused as exc:
+                self._committer.go_back()
+                refused.add(exc)
+            else:
+                return
 
     def _is_new(self, chunk: ChunkManifest) -> bool:
         """Return whether anything of a chunk is to be written."""
@@ -138,15 +190,15 @@ class TransformWriteStage:
             return False
         return chunk.end > self._positions[chunk.split] or bool(chunk.rejects)
 
-    def _write(self, chunk: ChunkManifest, retained: RetainedRows, results: Results) -> None:
+    def _write(self, chunk: ChunkManifest, retained: RetainedRows, results: Results, refused: RefusedRecords) -> None:
         """Write a chunk from where its split is written, and account for the rest of it."""
         first = self._positions[chunk.split]
-        merged = self._merger.merge(retained, results, chunk, first)
+        merged = self._merger.merge(retained, results, chunk, first, refused)
         for part in merged.parts or [()]:  # a writer is asked at least once for each chunk whether it can write
+            end = chunk.end if merged.stop == NEVER else merged.stop
             try:
                 self._writer.write(part)
             except PartitionerError as exc:
-                end = chunk.end if merged.stop == NEVER else merged.stop
                 raise exc.read_from(*chunk.split, first, end) from exc
         for reject in merged.rejects:
             self._rejects.add(chunk.split, reject)

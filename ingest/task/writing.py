@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ingest.errors import PartitionerError
+from ingest.model.commit import RowsRefused
 from ingest.model.record import offset_of
 
 if TYPE_CHECKING:
@@ -38,6 +39,9 @@ class WriteStage:
             self._writer.write(part.records)
         except PartitionerError as exc:
             raise exc.read_from(*split, self._first(part), part.position) from exc
+        except RowsRefused:
+            self._positions[split] = part.position  # those at fault are before it
+            raise
         for reject in part.rejects:
             self._rejects.add(split, reject)
         for reason, count in part.skipped.items():

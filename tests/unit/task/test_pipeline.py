@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from inmemory import pipeline
 from ingest.encode.compiled_transform import CompiledTransforms
 from ingest.errors import CommitOutcomeUnknown, Unavailable
 from ingest.model import types
-from ingest.model.commit import CommitScope, ResumePoint
+from ingest.model.commit import CommitScope, RefusedRow, ResumePoint, RowsRefused
 from ingest.model.schema import Column, TableSchema
 from ingest.native import native
 from ingest.schema.evolve import Schemas, SourceTable
@@ -62,7 +63,10 @@ class Broadcast:
 class Writer(PlainWriter):
     """A sink's writer that keeps what is committed, and knows what an earlier attempt has committed."""
 
-    def __init__(self, resumed: ResumePoint | None, refused: Exception | None) -> None:
+    def __init__(self, resumed: ResumePoint | None, refused: Exception | None, bad: frozenset[int]) -> None:
+        self.bad = bad
+        """Rows, by their `n`, that it refuses as the last states of their keys."""
+        self.refuses_in_write = self.tells_nothing = False
         self.committed: list[Any] = []
         self.finals: list[tuple[dict[Any, int], CommitMetadata, bool]] = []
         self._queued: list[Any] = []
@@ -74,10 +78,22 @@ class Writer(PlainWriter):
     def write(self, records: Sequence[Any]) -> None:
         if self._refused is not None:
             raise self._refused
-        self._queued += [(to.topic, key, None if value is None else bytes(value)) for to, key, value in records]
+        queued = [(to, key, None if value is None else bytes(value)) for to, key, value in records]
+        if self.refuses_in_write:
+            self._refuse(queued)
+        self._queued += queued
+
+    def _refuse(self, records: list[Any]) -> None:
+        rows = [
+            RefusedRow(*record, "bad") for record in {key: (to, key, value) for to, key, value in records}.values()
+            if record[2] is not None and json.loads(record[2])["n"] in self.bad
+        ]  # fmt: skip
+        if rows:
+            raise RowsRefused("rows were refused", "", [] if self.tells_nothing else rows)
 
     def commit(self, positions: Any, metadata: bytes, *, final: bool) -> None:
-        self.committed += self._queued
+        self._refuse(self._queued)
+        self.committed += [(to.topic, key, value) for to, key, value in self._queued]
         self._queued = []
         self.finals.append((dict(positions), CommitMetadata.read_from(metadata), final))
 
@@ -106,13 +122,14 @@ class Case:
         resumed: ResumePoint | None = None,
         refused: Exception | None = None,
         source: dict[str, Any] | None = None,
+        bad: frozenset[int] = frozenset(),
     ) -> None:
         made = pipeline(source=source or {})
         records = [
             MemoryRecord(i, "topic", *message, position=i, sent=[("n", b"%d" % (i % 3))])
             for i, message in enumerate(messages)
         ]
-        self.writer = Writer(resumed, refused)
+        self.writer = Writer(resumed, refused, bad)
         given: Any = in_memory(made.source, {SPLIT: records})
         sink: Any = Sink(made.sink, self.writer)
         setup: Any = Broadcast(Setup("c", next(RUNS), "p", given, sink, None, made.source.inference(10), 3, made.rules))
@@ -240,3 +257,65 @@ def test_the_second_half_tells_what_the_first_one_failed_on(tmp_path: Path) -> N
     result = in_halves(case, tmp_path / "attempt")
     assert "a task failed: KeyError" in str(result.failure)
     assert case.writer.finals == []
+
+
+STATES = [debezium(f'{{"id":{i % 3},"n":{i}}}', "c" if i < 3 else "u") for i in range(9)]
+
+
+def gone_over(case: Case, folder: Path, *, halves: bool) -> TaskResult:
+    """The result of a task, and of the next one where the first one ends at what was refused."""
+    if not halves:
+        return run_task(case.task)
+    first = in_halves(case, folder)
+    if not first.refused_before:
+        return first
+    assert (first.failure, first.read, first.rejects) == (None, 0, [])
+    assert (first.positions, first.refused_before) == ({SPLIT: 0}, {SPLIT: case.task.ranges[SPLIT][1]})
+    case.task = replace(case.task, apart=first.refused_before)
+    return in_halves(case, folder)
+
+
+@pytest.mark.parametrize("built", BOTH)
+@pytest.mark.parametrize("in_write", [False, True])
+@pytest.mark.parametrize("halves", [False, True])
+def test_messages_of_refused_records_become_rejects(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, halves: bool, in_write: bool, built: bool
+) -> None:
+    monkeypatch.setattr(native, "BUILT", built)
+    case = Case([*STATES, REJECT, NO_ROW], bad=frozenset({2, 5, 7, 8}))
+    case.writer.refuses_in_write = in_write
+    result = gone_over(case, tmp_path / "attempt", halves=halves)
+    assert result.failure is None
+    assert [(one.offset, one.stage, one.code, one.message) for one in result.rejects[:-1]] == [
+        (at, "write", "refused", "bad") for at in (2, 5, 7, 8)
+    ]
+    assert (result.read, result.rejected, result.skipped) == (11, 5, {"truncate": 1})
+    assert result.counts == {T: TableCounters(0, 2, 3, 0, 5)}
+    assert [json.loads(value)["n"] for _, _, value in case.writer.committed] == [0, 1, 3, 4, 6]
+    assert result.positions == {SPLIT: 11}
+
+
+@pytest.mark.parametrize("halves", [False, True])
+def test_a_refused_record_too_many_stops_the_task(tmp_path: Path, *, halves: bool) -> None:
+    case = Case(STATES, 1, bad=frozenset({6, 7, 8}))
+    result = gone_over(case, tmp_path / "attempt", halves=halves)
+    assert (result.failure, result.stopped_by_reject, result.rejected) == (None, True, 1)
+    assert [(one.offset, one.passed) for one in result.rejects] == [(6, True), (7, False)]
+    assert (result.positions, result.read) == ({SPLIT: 7}, 7)
+    assert [json.loads(value)["n"] for _, _, value in case.writer.committed] == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("halves", [False, True])
+def test_a_writer_that_never_tells_what_it_refuses_fails_the_task(tmp_path: Path, *, halves: bool) -> None:
+    case = Case(STATES, bad=frozenset({8}))
+    case.writer.tells_nothing = True
+    result = gone_over(case, tmp_path / "attempt", halves=halves)
+    assert str(result.failure) == "rows were refused"
+    assert result.positions == {SPLIT: 0}
+
+
+def test_a_drift_behind_a_refused_record_stops_the_task_there() -> None:
+    case = Case([*STATES, DRIFT, *STATES], bad=frozenset({8}))
+    result = run_task(case.task)
+    assert (result.positions, result.drifted, result.rejected) == ({SPLIT: 9}, True, 1)
+    assert [*result.observed] == [T]

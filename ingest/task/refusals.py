@@ -1,0 +1,108 @@
+"""Records that the sink refuses: how a task goes over them again, so that only the messages at fault become rejects.
+
+    ordinary    native; a commit every few seconds
+    apart       native, a commit for each chunk: shows which chunk the records are in
+    watched     by the reference, which knows the records of each message: only in that chunk
+
+A refusal leads from one way to the next one, beginning where the last commit was. At the end of what it is for, each
+way leads back to the one before. Rules: docs/spec/dirty-data.md#rows-that-the-sink-refuses.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ingest.model.reject import RowError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ingest.encode.upsert_encoder import Record
+    from ingest.kafka.admin import Split
+    from ingest.model.commit import RowsRefused
+
+
+class RefusedRecords:
+    """The records that the sink has refused since the last commit."""
+
+    def __init__(self) -> None:
+        """Know of none."""
+        self._reasons: dict[tuple[Any, bytes | None, bytes | None], str] = {}
+        self._put_off = False
+
+    def add(self, exc: RowsRefused) -> None:
+        """Add the records of an error. Raise it where it tells nothing new, as trying again would not end."""
+        before = len(self._reasons)
+        self._reasons.update({row[:3]: row.reason for row in exc.rows})
+        if len(self._reasons) == before:
+            if exc.rows or self._put_off:
+                raise exc
+            self._put_off = True
+
+    def __bool__(self) -> bool:
+        """Return whether any are known."""
+        return bool(self._reasons)
+
+    def reason(self, records: Sequence[Record]) -> str | None:
+        """Return why the first one of a message's records is refused; None if none is."""
+        for to, key, value in records:
+            found = self._reasons.get((to, key, None if value is None else bytes(value)))
+            if found is not None:
+                return found
+        return None
+
+    def check(self, records: Sequence[Record]) -> None:
+        """Raise RowError if one of a message's records is refused."""
+        why = self.reason(records) if self._reasons else None
+        if why is not None:
+            raise RowError("refused", why)
+
+
+class Ways:
+    """The way that a task goes, and up to where."""
+
+    def __init__(self, ends: Mapping[Split, int]) -> None:
+        """Begin with the ordinary way. `ends`: where the task ends."""
+        self._ends = ends
+        self._apart: Mapping[Split, int] | None = None
+        self._watched: Mapping[Split, int] | None = None
+        self.refused = RefusedRecords()
+
+    @property
+    def ends(self) -> Mapping[Split, int]:
+        """The positions where the way ends."""
+        return self._watched or self._apart or self._ends
+
+    @property
+    def apart(self) -> bool:
+        """True if each chunk is committed by itself."""
+        return self._apart is not None
+
+    @property
+    def watched(self) -> bool:
+        """True if messages are encoded by the reference, without those whose records are refused."""
+        return self._watched is not None
+
+    def refuse(self, exc: RowsRefused, reached: Mapping[Split, int]) -> None:
+        """Choose the way to go after a refusal. Raise its error if it tells nothing new.
+
+        `reached`: the positions behind all that has been written, from which the task goes back to its last commit.
+        """
+        if self._apart is None:
+            self._apart = dict(reached)
+            return
+        self.refused.add(exc)
+        if self.refused and self._watched is None:
+            self._watched = dict(reached)
+
+    def committed(self) -> None:
+        """Forget records that were refused before a commit: they are rejects."""
+        if self._watched is None:
+            self.refused = RefusedRecords()
+
+    def end(self) -> None:
+        """Go back to the way before, at the end of one."""
+        if self._watched is not None:
+            self._watched, self.refused = None, RefusedRecords()
+        else:
+            self._apart = None
