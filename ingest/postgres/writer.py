@@ -1,29 +1,34 @@
 """Rows into tables: the last state of each key goes through a staging table, in one transaction with the progress.
 
 Order per key is kept: of the states of a key since the last commit only the last one counts, and commits follow each
-other. Rules: docs/spec/postgres.md#delivery.
+other. Rows that the database refuses are found by halving, and nothing is committed then: the task takes them out, and
+writes the others again. Rules: docs/spec/postgres.md#delivery.
 """
 
 from __future__ import annotations
 
 import time
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import psycopg
 from psycopg import sql
 
 from ingest.errors import CommitOutcomeUnknown, InternalError, Unavailable
+from ingest.model.commit import RefusedRow, RowsRefused
 from ingest.postgres.connection import RETRIED, connect, explain
+from ingest.postgres.refusals import find_refused, refusal_of
 from ingest.postgres.tables import listed, look_up
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Generator, Iterable, Mapping, Sequence
 
     from ingest.encode.upsert_encoder import Record
     from ingest.model.commit import CommitScope, ResumePoint, Split
     from ingest.postgres.connection import Connection, Server
     from ingest.postgres.progress import ProgressTables
+    from ingest.postgres.refusals import Refusal
     from ingest.postgres.tables import SqlTable
 
 _STAGING: Final = """
@@ -35,6 +40,16 @@ _ENDS: Final = bytes.maketrans(b"\n\r\t\x01\x02", b"   \n\t")
 """Of white space between values of JSON, and of what stands between lines and fields: JSON has no such bytes."""
 _TRIES: Final = 5
 _PAUSE_S: Final = 0.2
+MAX_SEARCHED: Final = 2_000
+"""Rows of a commit among which those at fault are looked for at once; of more rows, fewer are committed first."""
+
+
+class _State(NamedTuple):
+    """A state of a key."""
+
+    table: SqlTable
+    key: bytes
+    line: bytes | None
 
 
 class PostgresWriter:
@@ -56,10 +71,15 @@ class PostgresWriter:
         """Statements that write the staged rows of tables, as long as a connection lives."""
         self._rows: dict[SqlTable, dict[bytes, bytes | None]] = {}
         """By table, the JSON of the last row of each key; None: it is gone."""
+        self._put_off = False
+        """True if the search for rows at fault was put off since the last commit: next time it is done."""
+        self._watched: dict[tuple[SqlTable, bytes], list[bytes | None]] = {}
+        """All states of the keys whose last state was refused since the last commit: those before it may be, too."""
 
     def begin(self, scope: CommitScope) -> ResumePoint | None:
         """Take a shard over; returns how far attempts before have written it. Raise IngestError."""
-        self._rows, self._scope = {}, scope
+        self._forget()
+        self._scope = scope
         try:
             connection = self._open()
             with connection.transaction():
@@ -80,6 +100,11 @@ class PostgresWriter:
 
     def write(self, records: Sequence[Record]) -> None:
         """Keep the rows until the commit."""
+        if self._watched:
+            for table, key, value in records:
+                states = self._watched.get((table, key or b""))
+                if states is not None:
+                    states.append(None if value is None else bytes(value))
         last, known = None, {}
         for table, key, value in records:
             if key is None:
@@ -91,7 +116,7 @@ class PostgresWriter:
             known[key] = None if value is None else bytes(value)
 
     def commit(self, positions: Mapping[Split, int], metadata: bytes, *, final: bool) -> None:
-        """Write the rows and the positions in one transaction. Raise IngestError.
+        """Write the rows and the positions in one transaction. Raise IngestError; RowsRefused where rows are at fault.
 
         A transaction that another one stood in the way of is tried again.
         """
@@ -107,21 +132,79 @@ class PostgresWriter:
                 if isinstance(found, Unavailable):  # the connection may have ended after the commit
                     raise CommitOutcomeUnknown(found.message, found.hint) from exc
                 raise found from exc
-            self._rows = {}
+            self._forget()
             return
 
     def _commit(self, positions: Mapping[Split, int], metadata: bytes, *, final: bool) -> None:
+        """Write all rows at once, or look for those at fault."""
+        try:
+            with self._transaction(positions, metadata, final=final) as connection:
+                self._write_rows(connection, self._rows)
+        except psycopg.Error as exc:
+            if refusal_of(exc) is None:
+                raise
+            told = explain(exc, self._what, self._server)
+            rows = [_State(table, *row) for table, found in self._rows.items() for row in found.items()]
+            if len(rows) > MAX_SEARCHED and not self._put_off:
+                self._put_off = True
+                raise RowsRefused(told.message, told.hint) from exc
+            with self._transaction(positions, metadata, final=final) as connection:
+                refused = self._find_refused(connection, rows)
+                if refused:
+                    raise RowsRefused(told.message, told.hint, refused) from exc
+
+    @contextmanager
+    def _transaction(
+        self, positions: Mapping[Split, int], metadata: bytes, *, final: bool
+    ) -> Generator[Connection, None, None]:
+        """Return a connection whose transaction has the progress in it; it is committed with the block."""
         assert self._scope is not None, "begin comes first"
         self._what = "write progress"
         connection = self._open()
         with connection.transaction():
             self._progress.check_owner(connection, self._scope.run, self._scope.owner)
             self._progress.advance(connection, self._scope, self._attempt, positions, metadata, final=final)
-            for table in sorted(self._rows, key=lambda one: (one.schema, one.name)):
-                self._what = f"write rows of the table {table}"
-                _stage(connection, self._rows[table])
-                connection.execute(self._statement_of(connection, table))
+            yield connection
             self._what = "commit rows"
+
+    def _write_rows(self, connection: Connection, rows: Mapping[SqlTable, Mapping[bytes, bytes | None]]) -> None:
+        for table in sorted(rows, key=lambda one: (one.schema, one.name)):
+            self._what = f"write rows of the table {table}"
+            _stage(connection, rows[table])
+            connection.execute(self._statement_of(connection, table))
+
+    def _find_refused(self, connection: Connection, rows: Sequence[_State]) -> list[RefusedRow]:
+        """Write the rows that the database takes; returns the others.
+
+        Of such a row the states before it are tried, too, as far as they were kept, up to the first that is taken.
+        """
+        found = find_refused(rows, partial(self._write_some, connection))
+        out: list[RefusedRow] = []
+        for row, why in found:
+            out.append(RefusedRow(*row, why.text))
+            for line in reversed(self._watched.setdefault((row.table, row.key), [])[:-1]):
+                refusal = self._write_some(connection, [row._replace(line=line)])
+                if refusal is None:
+                    break
+                out.append(RefusedRow(row.table, row.key, line, refusal.text))
+        return out
+
+    def _write_some(self, connection: Connection, rows: Sequence[_State]) -> Refusal | None:
+        """Write some rows, and check all constraints; or write nothing and return why the database refuses them."""
+        by_table: dict[SqlTable, dict[bytes, bytes | None]] = {}
+        for table, key, line in rows:
+            by_table.setdefault(table, {})[key] = line
+        try:
+            with connection.transaction():
+                connection.execute("SET CONSTRAINTS ALL DEFERRED")
+                self._write_rows(connection, by_table)
+                connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
+        except psycopg.Error as exc:
+            refusal = refusal_of(exc)
+            if refusal is None:
+                raise
+            return refusal
+        return None
 
     def _statement_of(self, connection: Connection, table: SqlTable) -> sql.Composed:
         """Return the statement that writes a table's staged rows by the types of its columns, which may be wider."""
@@ -138,16 +221,21 @@ class PostgresWriter:
         return []
 
     def abort(self) -> None:
-        """Forget what was not committed."""
+        """Forget what was not committed, but for the keys to watch: after RowsRefused their rows come again."""
         self._rows = {}
+        self._watched = {key: [] for key in self._watched}
         if self._connection is not None and not self._connection.closed:
             with suppress(psycopg.Error):
                 self._connection.rollback()
 
     def close(self) -> None:
         """Give up what was not committed, and let go of the connection."""
-        self._rows = {}
+        self._forget()
         self._drop()
+
+    def _forget(self) -> None:
+        """Begin anew after a commit."""
+        self._rows, self._watched, self._put_off = {}, {}, False
 
     def _drop(self) -> None:
         connection, self._connection = self._connection, None

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING
 import postgres_sink
 import pytest
 from postgres import running
+from postgres_shop import Shop
 from postgres_sink import options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from postgres import Database
+    from shared_java import SharedJava
 
     from ingest.sinks.postgres import PostgresSink
 
@@ -44,3 +47,8 @@ def _closed() -> Iterator[None]:
         one.close()
     postgres_sink.opened.clear()
     postgres_sink.warnings.clear()
+
+
+@pytest.fixture
+def shop(tmp_path: Path, postgres: Database, shared_java: SharedJava) -> Shop:
+    return Shop(tmp_path, postgres, shared_java)

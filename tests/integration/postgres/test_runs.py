@@ -2,63 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
-import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from harness import FAULTS, INGEST, finished
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from harness import Result
-    from postgres import Database
-    from shared_java import SharedJava
-
-
-def change(op: str, before: Any, after: Any, table: str) -> str:
-    """A change as Debezium tells it, under its key."""
-    row = before if after is None else after
-    value = {"op": op, "before": before, "after": after, "source": {"db": "shop", "table": table}}
-    return json.dumps({"key": {"id": row["id"]}, "value": value}) + "\n"
-
-
-class Shop:
-    """A pipeline from a file to the database."""
-
-    def __init__(self, folder: Path, postgres: Database, java: SharedJava) -> None:
-        self._folder, self._java = folder, java
-        self.table = f"t{os.urandom(5).hex()}"
-        self.postgres = postgres
-        self.lines = folder / "in.jsonl"
-        self.file = folder / "pipeline.yaml"
-        self.file.write_text(
-            f"pipeline: {{name: {self.table}}}\nsource:\n  type: file\n  path: in.jsonl\n  file.envelope: true\n"
-            f"  value.format: debezium-json\n  scan.max.pre.fetch.records: 0\n{postgres.sink()}"
-        )
-
-    def add(self, op: str, before: Any, after: Any) -> None:
-        with self.lines.open("a") as file:
-            file.write(change(op, before, after, self.table))
-
-    def run(self, *more: str, fault: str = "") -> Result:
-        command = [INGEST, "run", str(self.file), "--once", "--checkpoint", str(self._folder / "c"), *more]
-        env = {**os.environ, "PYTHONPATH": str(FAULTS)}
-        if not fault:
-            return finished(command, self._java, self._folder, cwd=self._folder)
-        env["INGEST_DRIVER_FAULT"] = fault
-        command = [sys.executable, str(FAULTS / "faulty_driver.py"), *command[1:]]
-        return finished(command, None, self._folder, cwd=self._folder, env=env)
-
-    def rows(self, columns: str = "*") -> list[tuple[Any, ...]]:
-        return self.postgres.rows(f"shop.{self.table}", columns)
-
-
-@pytest.fixture
-def shop(tmp_path: Path, postgres: Database, shared_java: SharedJava) -> Shop:
-    return Shop(tmp_path, postgres, shared_java)
+    from postgres_shop import Shop
 
 
 def test_tables_are_made_and_grow_while_rows_come(shop: Shop) -> None:

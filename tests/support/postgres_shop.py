@@ -1,0 +1,60 @@
+"""A pipeline from a file of changes into a real PostgreSQL."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from harness import FAULTS, INGEST, finished
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness import Result
+    from postgres import Database
+    from shared_java import SharedJava
+
+
+def change(op: str, before: Any, after: Any, table: str) -> str:
+    """A change as Debezium tells it, under its key."""
+    row = before if after is None else after
+    value = {"op": op, "before": before, "after": after, "source": {"db": "shop", "table": table}}
+    return json.dumps({"key": {"id": row["id"]}, "value": value}) + "\n"
+
+
+class Shop:
+    """A pipeline from a file to the database."""
+
+    def __init__(self, folder: Path, postgres: Database, java: SharedJava) -> None:
+        self.folder, self._java = folder, java
+        self.table = f"t{os.urandom(5).hex()}"
+        self.postgres = postgres
+        self.lines = folder / "in.jsonl"
+        self.file = folder / "pipeline.yaml"
+        self.write()
+
+    def write(self, source: str = "", rest: str = "", **sink: Any) -> None:
+        """Write the pipeline file; each part is more lines of its section."""
+        self.file.write_text(
+            f"source:\n  type: file\n  path: in.jsonl\n  file.envelope: true\n  value.format: debezium-json\n"
+            f"  scan.max.pre.fetch.records: 0\n{source}{self.postgres.sink(**sink)}"
+            f"pipeline:\n  name: {self.table}\n{rest}"
+        )
+
+    def add(self, op: str, before: Any, after: Any) -> None:
+        with self.lines.open("a") as file:
+            file.write(change(op, before, after, self.table))
+
+    def run(self, *more: str, fault: str = "") -> Result:
+        command = [INGEST, "run", str(self.file), "--once", "--checkpoint", str(self.folder / "c"), *more]
+        env = {**os.environ, "PYTHONPATH": str(FAULTS)}
+        if not fault:
+            return finished(command, self._java, self.folder, cwd=self.folder)
+        env["INGEST_DRIVER_FAULT"] = fault
+        command = [sys.executable, str(FAULTS / "faulty_driver.py"), *command[1:]]
+        return finished(command, None, self.folder, cwd=self.folder, env=env)
+
+    def rows(self, columns: str = "*") -> list[tuple[Any, ...]]:
+        return self.postgres.rows(f"shop.{self.table}", columns)
