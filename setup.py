@@ -13,7 +13,7 @@ from setuptools.command.build_ext import build_ext
 NATIVE = Path("ingest/native")
 KAFKA = Path("ingest/kafka/native")
 AVRO = Path("ingest/avro/native")
-LEAVES = ["ingest/native/scan.c", "ingest/native/values.c", "ingest/native/readings.c", "ingest/native/bytes.c"]
+LEAVES = [f"ingest/native/{name}.c" for name in ("scan", "values", "readings", "bytes", "cells")]
 # What a module includes or cimports may be any of them: a change of one builds all anew
 SOURCES = [
     str(path) for kind in ("*.pxd", "*.h") for folder in (NATIVE, KAFKA, AVRO) for path in sorted(folder.glob(kind))

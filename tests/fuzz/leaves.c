@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cells.h"
 #include "scan.h"
 #include "values.h"
 
@@ -213,6 +214,50 @@ static void see_reading(const Field *given, int how, int64_t a, int64_t b)
     free(start);
 }
 
+/* What a value is in a column of Arrow: what is written of it again is the same. */
+static void see_cell(const Field *field, int64_t a, int64_t b)
+{
+    int64_t whole = 0;
+    int32_t days = 0;
+    int cut = 0;
+    uint8_t truth = 9;
+    char made[64];
+    HOLDS(!cell_truth(field, &truth) || truth < 2);
+    if (cell_integer(field, 64, &whole) && field->kind == JSON_INT)
+        HOLDS(put_int(made, whole) == made + field->size && !memcmp(made, field->text, field->size));
+    if (cell_date(field, &days))
+        HOLDS(put_date(made, days) == made + 10 && !memcmp(made, field->text + 1, 10));
+    if (cell_time(field, &whole, &cut))
+        HOLDS(whole >= 0 && whole < DAY && put_time(made, (uint64_t)whole) && !memcmp(made, field->text + 1, 8));
+    if (cell_timestamp(field, b & 1, &whole, &cut))
+        HOLDS(put_timestamp(made, whole, field->text[11] == 'T' ? 'T' : ' ') &&
+              !memcmp(made, field->text + 1, field->size < 20 ? 10 : 19));
+    __int128 number;
+    if (cell_decimal(field, 38, a % 39, (uint8_t *)&number)) {
+        uint8_t bytes[16];
+        for (int i = 0; i < 16; i++)
+            bytes[i] = (uint8_t)((unsigned __int128)number >> (120 - 8 * i));
+        char *end = put_unscaled(made, bytes, sizeof bytes, 38, a % 39);
+        Field again_field = {NULL, made, 0, (uint32_t)(end - made), JSON_NUMBER, 0};
+        __int128 then;
+        HOLDS(end && cell_decimal(&again_field, 38, a % 39, (uint8_t *)&then) && then == number);
+    }
+    if (field->kind == JSON_STRING) {
+        size_t size = field->size - 2;
+        char *plain = malloc(size + 1), *quoted = malloc(size * MAX_ESCAPE + 2);
+        HOLDS(plain && quoted);
+        char *end = put_unescaped(plain, field->text + 1, field->text + 1 + size);
+        HOLDS(end <= plain + size && is_utf8(plain, (size_t)(end - plain)));
+        char *last = put_quoted_text(quoted, plain, (size_t)(end - plain));
+        char *back = malloc((size_t)(last - quoted));
+        HOLDS(back && put_unescaped(back, quoted + 1, last - 1) == back + (end - plain));
+        HOLDS(!memcmp(back, plain, (size_t)(end - plain)));
+        free(back);
+        free(quoted);
+        free(plain);
+    }
+}
+
 static void see_values(const char *text, size_t size)
 {
     static const int64_t units[] = {0, 2, 37, 999, 999999};
@@ -222,6 +267,7 @@ static void see_values(const char *text, size_t size)
     for (int i = 0; i < row.count; i++) {
         see_number(&row.fields[i], a, b);
         see_text(&row.fields[i], a);
+        see_cell(&row.fields[i], a, b);
         for (int how = 0; how < 16; how++)
             see_reading(&row.fields[i], how, a, b);
     }
