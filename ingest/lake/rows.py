@@ -7,12 +7,14 @@ key, whatever the row has there: a delete finds its row by them. Rules: docs/spe
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
 
 from ingest.lake.columns import arrow_type
+from ingest.lake.native_rows import batch_of, rows_reader, schema_of
 from ingest.lake.values import reader_of
 from ingest.model.reject import RowError
 from ingest.model.rowtext import parse_row
@@ -43,7 +45,38 @@ def rows_to_batch(
     `key` names the columns of the primary key. The row of a delete has only these. In `cut` goes, by column, how many
     times were finer than a microsecond, and lost that. Raise UnfitRows, having counted nothing.
     """
-    return rows_to_batch_by_reference(columns, key, records, cut)
+    reader = rows_reader(columns, key)
+    if reader is None:
+        return rows_to_batch_by_reference(columns, key, records, cut)
+    left = reader.read(records)
+    count, parts, cuts, _ = reader.take()
+    batch, fine = batch_of(columns, count, parts), cuts_of(columns, cuts)
+    if left:
+        try:
+            others = rows_to_batch_by_reference(columns, key, [records[place] for place in left], fine)
+        except UnfitRows as exc:
+            raise UnfitRows([(left[place], reason) for place, reason in exc.faults]) from None
+        order = _order(len(records), left)
+        batch = join_batches([batch, others]).take(pa.array(order, pa.int64()))
+    add_counts(cut, fine)
+    return batch
+
+
+def cuts_of(columns: Sequence[LakeColumn], counts: Sequence[int]) -> dict[str, int]:
+    """Return by column how many times lost something, from the counts of all columns."""
+    return {one.name: count for one, count in zip(columns, counts, strict=True) if count}
+
+
+def join_batches(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """Return the rows of record batches of one schema in one."""
+    columns = [pa.concat_arrays(parts) for parts in zip(*(batch.columns for batch in batches), strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=batches[0].schema)
+
+
+def _order(count: int, left: Sequence[int]) -> list[int]:
+    """Return where each of so many rows is if those that were left come last."""
+    places, native = dict(zip(left, range(count - len(left), count), strict=True)), itertools.count()
+    return [places[at] if at in places else next(native) for at in range(count)]
 
 
 def rows_to_batch_by_reference(
@@ -72,9 +105,8 @@ def rows_to_batch_by_reference(
     if faults:
         raise UnfitRows(faults)
     add_counts(cut, fine)
-    schema = pa.schema([(one.name, arrow_type(one.type)) for one in columns])
     arrays = [pa.array(values[one.name], arrow_type(one.type)) for one in columns]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    return pa.RecordBatch.from_arrays(arrays, schema=schema_of(columns))
 
 
 def add_counts(cut: dict[str, int] | None, found: Mapping[str, int]) -> None:

@@ -1,0 +1,369 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Rows of one table as columns of Arrow; see lake_rows.pxd."""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Malloc, PyMem_Realloc
+from cpython.ref cimport PyObject
+from libc.math cimport isfinite
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t
+from libc.string cimport memcpy, memset
+
+from ingest.native.cells cimport (
+    cell_date, cell_decimal, cell_float, cell_integer, cell_number, cell_time, cell_timestamp, cell_truth, put_unescaped,
+)
+from ingest.native.codes cimport (
+    LAKE_BOOL, LAKE_BYTES, LAKE_DATE, LAKE_DECIMAL, LAKE_DOUBLE, LAKE_FLOAT, LAKE_INT, LAKE_KINDS, LAKE_LONG, LAKE_TEXT,
+    LAKE_TIME, LAKE_TIMESTAMP, LAKE_TIMESTAMP_LTZ,
+)
+from ingest.native.scan cimport (
+    HAS_ESCAPES, JSON_ARRAY, JSON_NULL, JSON_OBJECT, JSON_STRING, Field, Row, is_named, is_utf8, read_base64,
+    read_short_double, scan_row, skip_space,
+)
+
+cdef extern from "Python.h":
+    double PyOS_string_to_double(const char *text, char **end, PyObject *overflow) except? -1.0
+
+cdef enum:
+    MAX_COLUMNS = 10000
+    MAX_ROWS = 1 << 28        # what is computed of their number stays in range
+    FIRST_ROWS = 256
+
+
+cdef size_t width_of(int kind) noexcept nogil:
+    """Return the bytes of a value; 0 for a text or bytes."""
+    if kind == LAKE_TEXT or kind == LAKE_BYTES:
+        return 0
+    if kind == LAKE_BOOL:
+        return 1
+    if kind == LAKE_DECIMAL:
+        return 16
+    return 4 if kind == LAKE_INT or kind == LAKE_FLOAT or kind == LAKE_DATE else 8
+
+
+cdef bytes bits_of(const uint8_t *flags, Py_ssize_t count):
+    """Return bits, the first row's the lowest of the first byte, as Arrow has them."""
+    cdef bytes bits = PyBytes_FromStringAndSize(NULL, (count + 7) // 8)
+    to = <uint8_t *> PyBytes_AS_STRING(bits)
+    cdef Py_ssize_t i
+    memset(to, 0, <size_t> (count + 7) // 8)
+    for i in range(count):
+        to[i // 8] |= flags[i] << (i % 8)
+    return bits
+
+
+# -- Values of the row in hand, which counts only when `count` says so: what was put for another try is written over ----
+
+
+cdef char *room_of(LakeCells *col, Py_ssize_t row, size_t size) except NULL:
+    """Return where so many bytes of a row's text may be written."""
+    cdef size_t start = <size_t> col.ends[row - 1] if row else 0, room
+    if start + size > INT32_MAX:
+        raise OverflowError("a batch of rows with more than 2 GiB in a column")
+    if start + size > col.bytes or col.data == NULL:
+        room = (start + size) * 2 + 4096
+        more = <char *> PyMem_Realloc(col.data, room)
+        if not more:
+            raise MemoryError
+        col.data, col.bytes = more, room
+    return col.data + start
+
+
+cdef bint put_text(LakeCells *col, Py_ssize_t row) except -1:
+    """Put a text, or the text of a number or of a truth value; False for a fallback."""
+    cdef const Field *field = col.field
+    cdef const char *text = field.text
+    cdef size_t size = field.size
+    cdef char *to
+    if field.kind == JSON_OBJECT or field.kind == JSON_ARRAY:
+        return False
+    if field.kind == JSON_STRING:
+        text, size = text + 1, size - 2
+    to = room_of(col, row, size)
+    if field.flags & HAS_ESCAPES and field.kind == JSON_STRING:
+        to = put_unescaped(to, text, text + size)
+    else:
+        memcpy(to, text, size)
+        to += size
+    col.ends[row] = <int32_t> (to - col.data)
+    return True
+
+
+cdef bint put_bytes(LakeCells *col, Py_ssize_t row) except -1:
+    """Put the bytes that a text in base64 stands for; False for a fallback."""
+    cdef const Field *field = col.field
+    cdef int64_t made
+    cdef char *to
+    if field.kind != JSON_STRING:
+        return False
+    to = room_of(col, row, field.size)
+    made = read_base64(field.text + 1, field.size - 2, <uint8_t *> to, field.size)
+    if made < 0:
+        return False
+    col.ends[row] = <int32_t> (to - col.data + made)
+    return True
+
+
+cdef bint put_double(LakeCells *col, Py_ssize_t row) except -1:
+    """Put the nearest binary number; False for a fallback."""
+    cdef Field field = col.field[0]
+    cdef char *end
+    cdef double number
+    if not cell_number(&field):
+        return False
+    if not read_short_double(&field, &number):
+        number = PyOS_string_to_double(field.text, &end, NULL)
+        if end != field.text + field.size or not isfinite(number):
+            return False
+    if col.kind == LAKE_FLOAT:
+        return cell_float(number, &(<float *> col.data)[row])
+    (<double *> col.data)[row] = number
+    return True
+
+
+cdef bint put_cell(LakeCells *col, Py_ssize_t row) except -1:
+    """Put a value that is not null; False for a fallback."""
+    cdef const Field *field = col.field
+    cdef int kind = col.kind
+    cdef int64_t whole
+    cdef int64_t *longs = <int64_t *> col.data
+    if kind == LAKE_TEXT:
+        return put_text(col, row)
+    if kind == LAKE_LONG:
+        return cell_integer(field, 64, &longs[row])
+    if kind == LAKE_INT:
+        if not cell_integer(field, col.first, &whole):
+            return False
+        (<int32_t *> col.data)[row] = <int32_t> whole
+        return True
+    if kind == LAKE_DOUBLE or kind == LAKE_FLOAT:
+        return put_double(col, row)
+    if kind == LAKE_BOOL:
+        return cell_truth(field, &(<uint8_t *> col.data)[row])
+    if kind == LAKE_DECIMAL:
+        return cell_decimal(field, col.first, col.second, <uint8_t *> col.data + row * 16)
+    if kind == LAKE_TIMESTAMP or kind == LAKE_TIMESTAMP_LTZ:
+        return cell_timestamp(field, kind == LAKE_TIMESTAMP_LTZ, &longs[row], &col.was_cut)
+    if kind == LAKE_DATE:
+        return cell_date(field, &(<int32_t *> col.data)[row])
+    if kind == LAKE_TIME:
+        return cell_time(field, &longs[row], &col.was_cut)
+    return put_bytes(col, row)
+
+
+cdef void put_null(LakeCells *col, Py_ssize_t row) noexcept nogil:
+    cdef size_t width = width_of(col.kind)
+    if width:
+        memset(col.data + <size_t> row * width, 0, width)
+    else:
+        col.ends[row] = col.ends[row - 1] if row else 0
+    col.valid[row] = False
+
+
+cdef const char *scan_object(const char *text, size_t size, Row *row, const Row *like) noexcept nogil:
+    """Scan a text that is an object and nothing else; NULL for a fallback."""
+    cdef const char *end = text + size
+    if size > INT32_MAX or not is_utf8(text, size):
+        return NULL
+    text = scan_row(skip_space(text, end), end, row, like)
+    return text if text != NULL and skip_space(text, end) == end else NULL
+
+
+cdef class LakeRows:
+    """Rows of one table, with columns of these `LakeColumnSpec`s."""
+
+    def __cinit__(self, tuple spec not None):
+        cdef LakeCells *col
+        if len(spec) > MAX_COLUMNS:
+            raise ValueError("too many columns")
+        self.spec = spec
+        self.cells = <LakeCells *> PyMem_Calloc(<size_t> len(spec) + 1, sizeof(LakeCells))
+        self.rows = <Row *> PyMem_Malloc(2 * sizeof(Row))
+        self.key_row = <Row *> PyMem_Malloc(sizeof(Row))
+        if not self.cells or not self.rows or not self.key_row:
+            raise MemoryError
+        for given in spec:
+            col = &self.cells[self.columns]
+            if type(given.name) is not bytes:
+                raise TypeError("a name is bytes")
+            col.name, col.name_size = PyBytes_AS_STRING(given.name), <uint32_t> len(given.name)
+            col.kind, col.first, col.second, col.of_key = given.kind, given.first, given.second, given.of_key
+            if not 0 <= col.kind < <int> LAKE_KINDS or (col.kind == LAKE_INT and not 1 <= col.first <= 32):
+                raise ValueError("a column of no kind that there is")
+            if col.kind == LAKE_DECIMAL and not 0 <= col.second <= col.first <= 38:
+                raise ValueError("a decimal that has not 128 bits")
+            self.columns += 1
+        self.make_room()
+
+    def __dealloc__(self):
+        cdef int c
+        for c in range(self.columns):
+            PyMem_Free(self.cells[c].valid)
+            PyMem_Free(self.cells[c].ends)
+            PyMem_Free(self.cells[c].data)
+        PyMem_Free(self.cells)
+        PyMem_Free(self.gone)
+        PyMem_Free(self.rows)
+        PyMem_Free(self.key_row)
+
+    cdef int begin(self) except -1:
+        """Begin a call. Raises RuntimeError where another one is not done yet."""
+        if self.busy:
+            raise RuntimeError("these rows are in use: by a call that is not done yet, or in another thread")
+        self.busy = True
+        return 0
+
+    cdef int make_room(self) except -1:
+        """Make room for more rows; raises OverflowError."""
+        cdef size_t room = <size_t> self.room * 2 or <size_t> FIRST_ROWS
+        cdef LakeCells *col
+        cdef void *made
+        cdef int c
+        if room > MAX_ROWS:
+            raise OverflowError(f"a batch of more than {MAX_ROWS} rows")
+        made = PyMem_Realloc(self.gone, room)
+        if not made:
+            raise MemoryError
+        self.gone = <uint8_t *> made
+        for c in range(self.columns):
+            col = &self.cells[c]
+            made = PyMem_Realloc(col.valid, room)
+            if not made:
+                raise MemoryError
+            col.valid = <uint8_t *> made
+            if width_of(col.kind):
+                made = PyMem_Realloc(col.data, room * width_of(col.kind))
+                col.data = <char *> made if made else col.data
+            else:
+                made = PyMem_Realloc(col.ends, room * sizeof(int32_t))
+                col.ends = <int32_t *> made if made else col.ends
+            if not made:
+                raise MemoryError
+        self.room = <Py_ssize_t> room
+        return 0
+
+    # -- Rows
+
+    cdef bint place_fields(self, Row *row, bint of_key) noexcept nogil:
+        """Let columns have the fields of a row, or of a key. Of two fields of one name the last one counts."""
+        cdef int i, c = 0, tries
+        for i in range(row.count):
+            for tries in range(self.columns):
+                if c == self.columns:
+                    c = 0
+                if is_named(&row.fields[i], self.cells[c].name, self.cells[c].name_size):
+                    if self.cells[c].of_key == of_key:
+                        self.cells[c].field = &row.fields[i]
+                    c += 1
+                    break
+                c += 1
+        return True
+
+    cdef bint put_cells(self, bint deleted) except -1:
+        """Put the values of the row in hand; False for a fallback."""
+        cdef Py_ssize_t row = self.count
+        cdef LakeCells *col
+        cdef bint cut = False
+        cdef int c
+        for c in range(self.columns):
+            col = &self.cells[c]
+            if col.field == NULL or col.field.kind == JSON_NULL:
+                if col.of_key:
+                    return False
+                put_null(col, row)
+                continue
+            if not put_cell(col, row):
+                return False
+            col.valid[row] = True
+            cut |= col.was_cut
+        self.gone[row] = deleted
+        self.count += 1
+        if cut:
+            for c in range(self.columns):
+                self.cells[c].cut += self.cells[c].was_cut
+        return True
+
+    cdef bint add(self, const char *key, size_t key_size, const char *row, size_t row_size) except -1:
+        """Add a row; False for a fallback. The memory of the row before is there, unless `alike` is unset."""
+        cdef const Row *like = &self.rows[self.now] if self.alike else NULL
+        cdef int c
+        if self.count == self.room:
+            self.make_room()
+        for c in range(self.columns):
+            self.cells[c].field = NULL
+            self.cells[c].was_cut = False
+        if scan_object(key, key_size, self.key_row, NULL) == NULL:
+            self.alike = False  # who gives a row may let go of the one before
+            return False
+        self.place_fields(self.key_row, True)
+        if row != NULL:
+            self.alike = False
+            self.now = 1 - self.now
+            if scan_object(row, row_size, &self.rows[self.now], like) == NULL:
+                return False
+            self.alike = True
+            self.place_fields(&self.rows[self.now], False)
+        return self.put_cells(row == NULL)
+
+    def read(self, records):
+        cdef Py_ssize_t at = 0
+        cdef bytes key, row
+        cdef list left = []
+        self.begin()
+        try:
+            for key_given, row_given in records:
+                key = key_given if type(key_given) is bytes else bytes(key_given)
+                row = None if row_given is None else row_given if type(row_given) is bytes else bytes(row_given)
+                if not self.add(
+                    PyBytes_AS_STRING(key), <size_t> PyBytes_GET_SIZE(key),
+                    NULL if row is None else PyBytes_AS_STRING(row), 0 if row is None else <size_t> PyBytes_GET_SIZE(row),
+                ):
+                    left.append(at)
+                if row is not None:
+                    self.held = row
+                at += 1
+        finally:
+            self.alike, self.held, self.busy = False, None, False
+        return left
+
+    def size(self):
+        cdef size_t size = 0
+        cdef int c
+        for c in range(self.columns):
+            if width_of(self.cells[c].kind):
+                size += <size_t> self.count * width_of(self.cells[c].kind)
+            elif self.count:
+                size += <size_t> self.cells[c].ends[self.count - 1] + <size_t> self.count * sizeof(int32_t)
+        return self.count, size
+
+    # -- Columns that are taken
+
+    cdef tuple parts_of(self, const LakeCells *col):
+        """Return a column as Arrow has it: validity, ends, data."""
+        cdef Py_ssize_t nulls = 0, i, count = self.count
+        cdef bytes ends
+        for i in range(count):
+            nulls += not col.valid[i]
+        valid = bits_of(col.valid, count) if nulls else None
+        if col.kind == LAKE_BOOL:
+            return valid, None, bits_of(<const uint8_t *> col.data, count)
+        if width_of(col.kind):
+            return valid, None, PyBytes_FromStringAndSize(col.data, count * <Py_ssize_t> width_of(col.kind))
+        ends = PyBytes_FromStringAndSize(NULL, (count + 1) * 4)
+        memset(PyBytes_AS_STRING(ends), 0, 4)
+        if count:
+            memcpy(PyBytes_AS_STRING(ends) + 4, col.ends, <size_t> count * 4)
+        return valid, ends, PyBytes_FromStringAndSize(col.data, col.ends[count - 1] if count else 0)
+
+    def take(self):
+        cdef int c
+        self.begin()
+        try:
+            columns = [self.parts_of(&self.cells[c]) for c in range(self.columns)]
+            cut = [self.cells[c].cut for c in range(self.columns)]
+            made = (self.count, columns, cut, bits_of(self.gone, self.count))
+            self.count = 0
+            for c in range(self.columns):
+                self.cells[c].cut = 0
+        finally:
+            self.busy = False
+        return made
