@@ -62,7 +62,9 @@ def targets_of(records: Sequence[Record]) -> list[object] | None:
 
 
 def batch_of(columns: Sequence[LakeColumn], count: int, parts: Sequence[Parts]) -> pa.RecordBatch:
-    """Return a record batch of columns that native code has made."""
+    """Return a record batch of columns that native code has made; without rows there need be none."""
+    if not count:
+        return pa.RecordBatch.from_pylist([], schema_of(columns))
     arrays = [
         pa.Array.from_buffers(
             arrow_type(one.type), count, [_buffer(validity), *map(_buffer, texts), pa.py_buffer(data)]
@@ -88,7 +90,7 @@ def _buffer(data: bytes | None) -> pa.Buffer | None:
 
 
 def _spec(columns: Sequence[LakeColumn], key: Sequence[str]) -> tuple[LakeColumnSpec, ...] | None:
-    """Return the columns for native code; None for a key that is not among them, or names that are no text."""
+    """Return the columns for native code; None for a key that is not among them, or names that are no texts."""
     if not {one.name for one in columns}.issuperset(key):
         return None
     try:
@@ -98,7 +100,7 @@ def _spec(columns: Sequence[LakeColumn], key: Sequence[str]) -> tuple[LakeColumn
 
 
 def _column(column: LakeColumn, *, of_key: bool) -> LakeColumnSpec:
-    """Return a column. No row that native code reads has a name with an escape, so this one's are compared as it is."""
+    """Return a column. No row that native code reads has a name with an escape, so names are compared as they are."""
     data_type, name = column.type, column.name.encode()
     if types.is_text(data_type):
         return LakeColumnSpec(name, LakeKind.LAKE_TEXT, of_key=of_key)
