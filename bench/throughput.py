@@ -105,7 +105,16 @@ def pipeline(bootstrap: str, topic: str, prefix: str, folder: Path, *, program: 
 
 def measured(file: Path, program: str = INGEST) -> Result:
     """`ingest run --once` of a pipeline's file, measured by what it logs. Its checkpoint is a folder beside it."""
-    command = [program, "run", str(file), "--once", "--checkpoint", str(file.with_suffix("")), "--master", f"local[{SLOTS}]"]
+    command = [
+        program,
+        "run",
+        str(file),
+        "--once",
+        "--checkpoint",
+        str(file.with_suffix("")),
+        "--master",
+        f"local[{SLOTS}]",
+    ]
     started = time.time()
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     wall = time.time() - started

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import (
     compute_statistics_plan,
@@ -22,11 +23,9 @@ from pyiceberg.schema import Schema, sanitize_column_names
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.typedef import Record as Partition
 
-from ingest.errors import ConfigError
 from ingest.iceberg.positions import DELETES
 from ingest.iceberg.types import our_type
 from ingest.lake.columns import LakeColumn
-from ingest.lake.rows import UnfitRows, rows_to_batch
 from ingest.lake.table import AddedFile
 
 if TYPE_CHECKING:
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
 
     from ingest.iceberg.catalog import Warehouse
+    from ingest.lake.kept_rows import LastStates
     from ingest.lake.table import LakeTable
 
 _LEVEL: Final = 1
@@ -108,7 +108,8 @@ class _Known:
     """A table as a worker knows it."""
 
     columns: tuple[LakeColumn, ...]
-    key: tuple[LakeColumn, ...]
+    key: list[str]
+    """Names of the columns of the key, in the order of the table's."""
     rows: ParquetPlace
     keys: ParquetPlace
 
@@ -121,20 +122,33 @@ class IcebergFiles:
         self._warehouse = warehouse
         self._known: dict[LakeTable, _Known] = {}
 
-    def write(self, table: LakeTable, rows: Mapping[bytes, bytes | None]) -> list[AddedFile]:
+    def columns_of(self, table: LakeTable) -> tuple[Sequence[LakeColumn], Sequence[str]]:
+        """Return a table's columns, with the types that they have there, and the names of those of its key.
+
+        Raises IngestError.
+        """
+        return self._table(table).columns, table.key
+
+    def write(self, table: LakeTable, states: LastStates) -> list[AddedFile]:
         """Write the last states of keys, and the keys of rows that are gone. Raise IngestError."""
+        known = self._table(table)
+        gone = states.rows.filter(states.gone).select(known.key)
+        there = states.rows.filter(pc.invert(states.gone)) if gone.num_rows else states.rows
+        cut, out = tuple(states.cut.items()), []
         with self._warehouse.asking(f"write rows of the table {table}"):
-            known = self._known.get(table) or self._look_up(table)
-            gone = [(key, None) for key, row in rows.items() if row is None]
-            there = [(key, row) for key, row in rows.items() if row is not None] if gone else list(rows.items())
-            out = []
-            if there:
-                path = known.rows.write([_batch(table, known.columns, there)], "rows")
-                out.append(AddedFile(table.id, table.key, path, len(there), gone=False))
-            if gone:
-                path = known.keys.write([_batch(table, known.key, gone)], "keys")
-                out.append(AddedFile(table.id, table.key, path, len(gone), gone=True))
-            return out
+            for rows, place, kind in ((there, known.rows, "rows"), (gone, known.keys, "keys")):
+                if rows.num_rows:
+                    path, of_keys = place.write([rows], kind), rows is gone
+                    out.append(AddedFile(table.id, table.key, path, rows.num_rows, of_keys, cut=cut))
+                    cut = ()
+        return out
+
+    def _table(self, table: LakeTable) -> _Known:
+        found = self._known.get(table)
+        if found is None:
+            with self._warehouse.asking(f"look the table {table} up"):
+                found = self._look_up(table)
+        return found
 
     def _look_up(self, table: LakeTable) -> _Known:
         """Return a table with the types that its columns have there, which may be wider than those of the rows."""
@@ -146,7 +160,7 @@ class IcebergFiles:
             self._known.clear()
         found = _Known(
             columns=_in_order(columns, there.schema(), names),
-            key=_in_order(columns, there.schema(), table.key),
+            key=[one.name for one in _in_order(columns, there.schema(), table.key)],
             rows=ParquetPlace.of(there, names),
             keys=ParquetPlace.of(there, table.key),
         )
@@ -158,18 +172,6 @@ def _in_order(columns: Sequence[LakeColumn], schema: Schema, names: Iterable[str
     """Return the named columns in the order of a table's fields."""
     by_name, wanted = {one.name: one for one in columns}, set(names)
     return tuple(by_name[one.name] for one in schema.fields if one.name in wanted)
-
-
-def _batch(
-    table: LakeTable, columns: Sequence[LakeColumn], records: Sequence[tuple[bytes, bytes | None]]
-) -> pa.RecordBatch:
-    try:
-        return rows_to_batch(columns, table.key, records)
-    except UnfitRows as exc:
-        index, why = exc.faults[0]
-        msg = f"the table {table} cannot hold {len(exc.faults)} of its rows; the one with the key "
-        shown = records[index][0][:200].decode(errors="backslashreplace")
-        raise ConfigError(f"{msg}{shown}: {why}", "leave such rows out with a filter, or cast the column") from exc
 
 
 def data_file(

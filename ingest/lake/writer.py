@@ -8,27 +8,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from ingest.errors import InternalError
+from ingest.lake.kept_rows import KeptRows
+from ingest.lake.rows import UnfitRows
+from ingest.model.commit import RefusedRow, RowsRefused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ingest.encode.upsert_encoder import Record
-    from ingest.lake.table import AddedFile, LakeTable
+    from ingest.encode.upsert_encoder import AnyDestination, Record
+    from ingest.lake.columns import LakeColumn
+    from ingest.lake.kept_rows import LastStates
+    from ingest.lake.table import AddedFile
     from ingest.model.commit import CommitScope, ResumePoint, Split
 
 MOST_BYTES: Final = 128 << 20
-"""Bytes of keys and rows that wait in memory. Then they become files, before a commit."""
+"""Bytes of rows that wait in memory. Then they become files, before a commit."""
 
 
 class TableFiles(Protocol):
     """The files of a lake's tables."""
 
-    def write(self, table: LakeTable, rows: Mapping[bytes, bytes | None]) -> list[AddedFile]:
-        """Write the last states of keys, as JSON by the JSON of their keys; None: the row is gone.
+    def columns_of(self, table: AnyDestination) -> tuple[Sequence[LakeColumn], Sequence[str]]:
+        """Return a table's columns, in the order of its files, and the names of those of its key. Raise IngestError."""
 
-        Raises IngestError.
-        """
+    def write(self, table: AnyDestination, states: LastStates) -> list[AddedFile]:
+        """Write the last states of keys into files. Raise IngestError."""
 
 
 class LakeWriter:
@@ -39,8 +43,7 @@ class LakeWriter:
     def __init__(self, files: TableFiles) -> None:
         """Write nothing yet."""
         self._files = files
-        self._rows: dict[LakeTable, dict[bytes, bytes | None]] = {}
-        self._size = 0
+        self._rows = KeptRows(files.columns_of)
         self._written: list[AddedFile] = []
         """Files that no commit has yet."""
         self._committed: list[AddedFile] = []
@@ -48,28 +51,25 @@ class LakeWriter:
     def begin(self, _scope: CommitScope) -> ResumePoint | None:
         """Return None: a shard starts where the plan says, since nothing is in a table before the driver adds it."""
         self.abort()
+        self._committed = []
         return None
 
     def write(self, records: Sequence[Record]) -> None:
-        """Keep the rows. Raise IngestError where they have to be written."""
-        last, known, size = None, {}, 0
-        for table, key, value in records:
-            if key is None:
-                msg = "a row without a key"
-                raise InternalError(msg)
-            if table is not last:  # to look a table up, all of its columns are hashed
-                last, known = table, self._rows.setdefault(table, {})
-            known.pop(key, None)  # the rows have the order of their last changes
-            known[key] = row = None if value is None else bytes(value)
-            size += len(key) + len(row or b"")
-        self._size += size
-        if self._size > MOST_BYTES:
+        """Keep the rows. Raise RowsRefused for those that a table cannot hold, IngestError where files are written."""
+        try:
+            self._rows.keep(records)
+        except UnfitRows as exc:
+            rows = [_refused(records[at], why) for at, why in exc.faults]
+            first = rows[0]
+            shown = (first.key or b"")[:200].decode(errors="backslashreplace")
+            msg = f"the table {first.destination} cannot hold the row with the key {shown}: {first.reason}"
+            raise RowsRefused(msg, "leave such rows out with a filter, or cast the column", rows) from exc
+        if self._rows.size()[1] > MOST_BYTES:
             self._flush()
 
     def _flush(self) -> None:
-        for table, rows in self._rows.items():
-            self._written += self._files.write(table, rows)
-        self._rows, self._size = {}, 0
+        for table, states in self._rows.take():
+            self._written += self._files.write(table, states)
 
     def commit(self, _positions: Mapping[Split, int], _metadata: bytes, *, final: bool) -> None:  # noqa: ARG002
         """Write what is there into files. Raise IngestError."""
@@ -84,4 +84,9 @@ class LakeWriter:
 
     def abort(self) -> None:
         """Forget what was not committed. Files of it stay where they are, in no table."""
-        self._rows, self._size, self._written, self._committed = {}, 0, [], []
+        self._rows, self._written = KeptRows(self._files.columns_of), []
+
+
+def _refused(record: Record, reason: str) -> RefusedRow:
+    destination, key, value = record
+    return RefusedRow(destination, key, None if value is None else bytes(value), reason)

@@ -46,6 +46,8 @@ class IcebergCoordinator(PlainSinkCoordinator):
         self._warehouse = options.warehouse
         self._warn = warn
         self._places: dict[tuple[str, ...], TableId] = {}
+        self._told: set[tuple[tuple[str, ...], str]] = set()
+        """Tables and columns of which it was said that times were cut."""
 
     def connect(self) -> str:
         """Return the warehouse's name; raises Unavailable where the catalog does not answer."""
@@ -113,6 +115,12 @@ class IcebergCoordinator(PlainSinkCoordinator):
 
     def additions(self, delivered: Sequence[Any]) -> list[Any] | None:
         """Return the files that tasks wrote; None where there are none."""
+        for one in delivered:
+            for column, count in one.cut:
+                if (one.table, column) not in self._told:
+                    self._told.add((one.table, column))
+                    text = "times were cut to microseconds, which is as fine as a lake's columns are"
+                    self._warn(f"table {show(one.table)}: {count} {text} (column {column}; said once)")
         return [list(one) for one in delivered] or None
 
     def add(self, scope: str, batch: int, additions: list[Any]) -> None:

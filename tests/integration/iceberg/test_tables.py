@@ -11,12 +11,13 @@ from lake_sink import lake_schema
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, NestedField, StringType, UUIDType
 
-from ingest.errors import ConfigError, SchemaChangeRefused
+from ingest.errors import SchemaChangeRefused
 from ingest.iceberg.types import iceberg_type, our_type
 from ingest.lake.columns import LakeColumn, stored_schema
 from ingest.lake.rows import rows_to_batch
 from ingest.lake.table import folder_of, table_of
 from ingest.model import types
+from ingest.model.commit import RowsRefused
 from ingest.model.reject import RowError
 from ingest.model.schema import Column, TableSchema
 
@@ -98,7 +99,7 @@ def test_states_of_a_key_become_its_last_one(sink: LakeSink) -> None:
 @pytest.mark.parametrize("kind", ["INT", "BIGINT", "STRING", "BYTES", "DATE", "TIMESTAMP", "DECIMAL(5,2)", "DOUBLE",
                                   "BOOLEAN", "TIME(6)", "FLOAT", "TIMESTAMP_LTZ"])  # fmt: skip
 @pytest.mark.parametrize("both", [False, True])
-def test_rows_are_found_by_keys_of_each_type(sink: LakeSink, kind: str, both: bool) -> None:  # noqa: FBT001
+def test_rows_are_found_by_keys_of_each_type(sink: LakeSink, kind: str, both: bool) -> None:
     """Rows of several files are superseded, by a key of one column and of two."""
     columns = (
         Column("k", types.parse(kind), nullable=False), Column("n", types.INT),
@@ -194,13 +195,25 @@ def test_two_tables_of_one_place_are_refused(sink: LakeSink) -> None:
         sink.side.declare({("t",): lake_schema("id INT"), ("default", "t"): lake_schema("id INT")})
 
 
-def test_values_that_do_not_fit_stop_the_run_and_name_the_key(sink: LakeSink) -> None:
+def test_rows_that_do_not_fit_are_refused(sink: LakeSink) -> None:
     schema = lake_schema("id INT", "at TIMESTAMP")
     sink.side.declare({TABLE: schema})
-    with pytest.raises(ConfigError) as refused:
-        sink.write(TABLE, schema, ('{"id":7}', '{"id":7,"at":"12000-01-01 00:00:00"}'))
+    with pytest.raises(RowsRefused) as refused:
+        sink.write(TABLE, schema, ('{"id":6}', '{"id":6}'), ('{"id":7}', '{"id":7,"at":"12000-01-01 00:00:00"}'))
     assert '{"id":7}' in refused.value.message
     assert "'at'" in refused.value.message
+    (row,) = refused.value.rows
+    assert (str(row.destination), row.key) == ("shop.t", b'{"id":7}')
+
+
+def test_times_that_are_cut_are_said_once(sink: LakeSink) -> None:
+    schema = lake_schema("id INT", "at TIMESTAMP")
+    sink.side.declare({TABLE: schema})
+    for number in range(2):
+        row = f'{{"id":{number},"at":"2020-01-01 00:00:00.1234567"}}'
+        sink.write(TABLE, schema, (f'{{"id":{number}}}', row))
+    assert len(sink.warnings) == 1
+    assert "1 times were cut" in sink.warnings[0]
 
 
 # -- names -------------------------------------------------------------------------------------------------------------
