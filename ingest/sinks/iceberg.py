@@ -49,8 +49,9 @@ class IcebergSink(SinkOptions):
     """`iceberg`."""
 
     catalog: dict[str, str] = Field(alias="catalog.properties.*")
-    """Properties of the catalog, with pyiceberg's names: `catalog.properties.type` (`rest`, `sql`, `glue`, `hive`, …),
-    `uri`, `warehouse`, `credential`, `s3.endpoint`. With `warehouse` alone, a directory, the catalog is a file there."""
+    """Properties of the catalog, with pyiceberg's names: `catalog.properties.type` (`rest`, `sql`, `glue`, `hive`),
+    `uri`, `warehouse`, `credential`, `s3.endpoint` and more. With `warehouse` alone, a directory, the catalog is a file
+    in it."""
 
     namespace: str = Field("default", alias="sink.default-namespace", min_length=1)
     """The namespace of tables whose id has one part. Of an id with more parts, the last one is the table and those
