@@ -1,7 +1,8 @@
 """`make demo`: a small shop's change messages through the pipeline of pipelines/shop.yaml, and what came out.
 
 Starts a real Kafka, writes Debezium messages of three tables into one topic, runs the pipeline twice, and prints the
-resulting topics next to what the shop's database held.
+resulting topics next to what the shop's database held. Then pipelines/lake.yaml writes the same into tables of Iceberg,
+and DuckDB answers a query about them.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import duckdb_extension_avro
+import duckdb_extension_iceberg
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
@@ -23,6 +27,14 @@ from ingest.kafka.admin import Cluster
 
 INGEST = [str(Path(sys.executable).with_name("ingest"))]
 PIPELINE = "pipelines/shop.yaml"
+LAKE_PIPELINE = "pipelines/lake.yaml"
+LAKE = Path(".ingest/lake")
+QUERY = """\
+SELECT c.name, count(*) AS orders, round(sum(o.quantity * p.price), 2) AS total
+FROM iceberg_scan('{lake}/shop/orders') AS o
+JOIN iceberg_scan('{lake}/shop/customers') AS c ON c.id = o.customer
+JOIN iceberg_scan('{lake}/shop/products') AS p ON p.id = o.product
+GROUP BY c.name ORDER BY total DESC"""
 TOPIC = "shop.changes"
 TABLES = ("customers", "products", "orders")
 
@@ -135,7 +147,8 @@ def show(title: str, rows: dict[int, Row]) -> Table:
 
 def reset(bootstrap: str) -> None:
     """Forget the last demo."""
-    shutil.rmtree(".ingest/shop", ignore_errors=True)
+    for left in (".ingest/shop", ".ingest/lake-checkpoint", LAKE):
+        shutil.rmtree(left, ignore_errors=True)
     admin = AdminClient({"bootstrap.servers": bootstrap})
     old = [t for t in admin.list_topics(timeout=10).topics if t == TOPIC or t.startswith("ods.shop_")]
     for future in (admin.delete_topics(old) if old else {}).values():
@@ -149,14 +162,45 @@ def reset(bootstrap: str) -> None:
     cluster.wait_until(lambda: TOPIC in cluster.names(), 10)
 
 
-def run(console: Console, bootstrap: str) -> None:
-    """The pipeline, once."""
-    command = [*INGEST, "run", PIPELINE, "--once", "--set", f"bootstrap={bootstrap}"]
-    console.print(f"\n[bold]$ ingest run {PIPELINE} --once[/bold]")
+def run(console: Console, bootstrap: str, pipeline: str = PIPELINE, *more: str) -> None:
+    """A pipeline, once."""
+    command = [*INGEST, "run", pipeline, "--once", "--set", f"bootstrap={bootstrap}", *more]
+    console.print(f"\n[bold]$ ingest run {pipeline} --once[/bold]")
     done = subprocess.run(command, check=False, stderr=None if sys.stderr.isatty() else subprocess.PIPE)
     if done.returncode:
         console.print((done.stderr or b"").decode(), style="red")
         sys.exit(done.returncode)
+
+
+def query(console: Console) -> list[tuple[Any, ...]]:
+    """What DuckDB answers about the tables, with the extensions of the package index; nothing of it is our own."""
+    session = duckdb.connect(config={"allow_unsigned_extensions": "true"})
+    for module in (duckdb_extension_avro, duckdb_extension_iceberg):
+        (extension,) = Path(str(module.__file__)).parent.rglob("*.duckdb_extension")
+        session.execute(f"LOAD '{extension}'")
+    text = QUERY.format(lake=LAKE)
+    console.print(f"\n[bold]$ duckdb[/bold]\n{text}")
+    found = session.execute(text)
+    table = Table(pad_edge=False)
+    for column in found.description or ():
+        table.add_column(str(column[0]))
+    rows = found.fetchall()
+    for row in rows:
+        table.add_row(*map(str, row))
+    console.print(table)
+    return rows
+
+
+def expected(shop: Shop) -> list[tuple[Any, ...]]:
+    """What the query would answer in the shop's database."""
+    customers, products = shop.tables["customers"], shop.tables["products"]
+    totals: dict[str, list[float]] = {}
+    for order in shop.tables["orders"].values():
+        if order["customer"] in customers and order["product"] in products:
+            price = order["quantity"] * products[order["product"]]["price"]
+            totals.setdefault(customers[order["customer"]]["name"], []).append(price)
+    rows = [(name, len(prices), round(sum(prices), 2)) for name, prices in totals.items()]
+    return sorted(rows, key=lambda row: -row[2])
 
 
 def main() -> None:
@@ -190,8 +234,10 @@ def main() -> None:
     again = {table: read(bootstrap, f"ods.shop_{table}")[1] for table in TABLES}
     wrong += again != totals
     console.print(f"\nrecords in the topics after the first run {totals}, after the second {again}")
+    run(console, bootstrap, LAKE_PIPELINE, "--checkpoint", ".ingest/lake-checkpoint")
+    wrong += query(console) != expected(shop)
     if wrong:
-        console.print("the topics are not what they should be", style="red")
+        console.print("the topics or tables are not what they should be", style="red")
         sys.exit(1)
     console.print("The broker goes on running: look around, or stop it with [bold]ingest sandbox down[/bold].")
 

@@ -5,6 +5,7 @@ In: properties as pyiceberg has them. Nothing in them names code: that is refuse
 
 from __future__ import annotations
 
+import uuid
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
     from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
 
 _NAME: Final = "default"
 _DENIED: Final = (UnauthorizedError, ForbiddenError, AuthorizationExpiredError, OAuthError)
@@ -77,6 +79,17 @@ class Warehouse:
             raise Unavailable(
                 msg, "see whether the catalog and its storage answer, and whether there is room; nothing is lost"
             ) from exc
+
+    def hint(self, table: Table) -> None:
+        """Note a table's newest metadata in a file beside it, for engines that read a table by its folder.
+
+        Only where the catalog is a file in the warehouse: others are asked by whoever reads. Raise OSError.
+        """
+        if not self._properties.keys() & {"type", "uri"}:
+            place = Path(table.metadata_location.removeprefix("file://"))
+            made = place.with_name(f"{uuid.uuid4()}.hint")
+            made.write_text(place.name.removesuffix(".metadata.json"), encoding="utf-8")
+            made.replace(place.with_name("version-hint.text"))
 
     def close(self) -> None:
         """Let go of the catalog."""

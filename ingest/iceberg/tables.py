@@ -73,6 +73,9 @@ def changes(table: LakeTable, metadata: TableMetadata) -> Changes:
     if metadata.format_version != 2:
         msg = f"its format has version {metadata.format_version}, and this tool writes version 2"
         raise LakeChangeError(msg)
+    if not metadata.spec().is_unpartitioned():
+        msg = "it has partitions, and this tool writes tables without"
+        raise LakeChangeError(msg)
     there = {one.name: one for one in metadata.schema().fields}
     wanted = {one.name: one.type for one in table.columns}
     for one in there.values():

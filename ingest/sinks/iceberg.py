@@ -40,7 +40,7 @@ _DATABASES: Final = re.compile(r"(?:sqlite|postgresql(?:\+psycopg2?)?)://")
 class IcebergSink(SinkOptions):
     """Options of `sink:` with `type: iceberg`."""
 
-    codes: ClassVar[Mapping[str, str]] = {"bad-name": "a name of a table or column that a lake cannot have"}
+    codes: ClassVar[Mapping[str, str]] = {"bad-name": "a name that the table, its namespace or a column cannot have"}
 
     guarantee: ClassVar[str] = "exactly-once"
     """Guarantee of one snapshot for each table and batch, which notes the batch."""

@@ -68,6 +68,7 @@ class IcebergCoordinator(PlainSinkCoordinator):
                     self._make(catalog, wanted)
                 elif found := self._changes(table, wanted, there):
                     _apply(there, wanted, found)
+                    self._warehouse.hint(there)
 
     def undeclared(self, schemas: Mapping[TableId, TableSchema]) -> set[str]:
         """Return the changes that `declare` would make, as statements. Raise what it would raise."""
@@ -100,8 +101,7 @@ class IcebergCoordinator(PlainSinkCoordinator):
             msg = f"the table {wanted} cannot take rows of {show(table)}: {exc}"
             raise SchemaChangeRefused(msg, "change it there, or route the rows to another table") from None
 
-    @staticmethod
-    def _make(catalog: Catalog, wanted: LakeTable) -> None:
+    def _make(self, catalog: Catalog, wanted: LakeTable) -> None:
         """Make a table, which another run may have made in the meantime."""
         for parts in range(1, len(wanted.namespace) + 1):
             catalog.create_namespace_if_not_exists(wanted.namespace[:parts])
@@ -109,9 +109,10 @@ class IcebergCoordinator(PlainSinkCoordinator):
         own = type(catalog).__name__ == "SqlCatalog" and "://" in warehouse  # others know better where tables are
         location = f"{warehouse.rstrip('/')}/{folder_of(wanted.id)}" if own else None
         try:
-            catalog.create_table(wanted.id, schema_of(wanted), location, properties=PROPERTIES)
+            made = catalog.create_table(wanted.id, schema_of(wanted), location, properties=PROPERTIES)
         except TableAlreadyExistsError:
             return
+        self._warehouse.hint(made)
 
     def additions(self, delivered: Sequence[Any]) -> list[Any] | None:
         """Return the files that tasks wrote; None where there are none."""
@@ -137,6 +138,7 @@ class IcebergCoordinator(PlainSinkCoordinator):
         with self._warehouse.asking(f"commit rows of the table {show(name)}"):
             table = catalog.load_table(name)
             table = add_files(table, files, scope, batch)
+            self._warehouse.hint(table)
             for one in files:
                 if one.gone:
                     with suppress(OSError):  # before a crash it may have been removed, and it is in no table

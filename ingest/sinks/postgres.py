@@ -35,7 +35,7 @@ _PREFIX: Final = r"^[A-Za-z0-9._-]{1,150}$"
 class PostgresSink(SinkOptions):
     """Options of `sink:` with `type: postgres`."""
 
-    codes: ClassVar[Mapping[str, str]] = {"bad-name": "a name of a table or column that PostgreSQL cannot have"}
+    codes: ClassVar[Mapping[str, str]] = {"bad-name": "a name that the table, its namespace or a column cannot have"}
 
     guarantee: ClassVar[str] = "exactly-once"
     """Guarantee of rows and progress in one transaction."""

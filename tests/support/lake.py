@@ -42,9 +42,9 @@ class Lake:
         return self.catalog.load_table(name)
 
     def ask(self, query: str, *name: str) -> list[tuple[Any, ...]]:
-        """What DuckDB answers; `{}` in the query is the table."""
+        """What DuckDB answers; `{}` in the query is the table, which is read by its folder."""
         self._duck = self._duck or duck()
-        place = self.table(*name).metadata_location
+        place = self.table(*name).location().replace("'", "''")
         return self._duck.execute(query.format(f"iceberg_scan('{place}')")).fetchall()
 
     def rows(self, *name: str, columns: str = "*") -> list[tuple[Any, ...]]:

@@ -220,7 +220,8 @@ def test_times_that_are_cut_are_said_once(sink: LakeSink) -> None:
 
 HOSTILE = [
     '"', "'", '"; DROP TABLE x; --', "%s", "%(id)s", "{}", "{0}", "a b", "\\", "é", "表", "😀", "select", "ID", "1",
-    ".", "a.b", "$1", ":x", "x" * 255, "é" * 127, "--", "/*", ";", "..", "../../up", "a/b", "/abs", "a:b", "*", "?", "[x]",
+    ".", "a.b", "$1", ":x", "x" * 255, "é" * 127, "--",
+    "/*", ";", "..", "../../up", "a/b", "/abs", "a:b", "*", "?", "[x]",
     "_pos", "_file", "a=b", "a,b", "#", " x ", "file_path", "pos", "id2",
 ]  # fmt: skip
 
