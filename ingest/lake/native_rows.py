@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from ingest.encode.upsert_encoder import Record
     from ingest.lake.columns import LakeColumn
-    from ingest.native.lake_rows import Parts
+    from ingest.native.lake_rows import ColumnBuffer, Parts
 
 BUILT: Final = _MADE and os.environ.get("INGEST_NATIVE") != "off"
 """True if native code is there, and wanted."""
@@ -62,7 +62,7 @@ def targets_of(records: Sequence[Record]) -> list[object] | None:
 
 
 def batch_of(columns: Sequence[LakeColumn], count: int, parts: Sequence[Parts]) -> pa.RecordBatch:
-    """Return a record batch of columns that native code has made; without rows there need be none."""
+    """Return a record batch of columns that native code has made; without rows there are none."""
     if not count:
         return pa.RecordBatch.from_pylist([], schema_of(columns))
     arrays = [
@@ -85,7 +85,7 @@ def schema_of(columns: Sequence[LakeColumn]) -> pa.Schema:
     return pa.schema([(one.name, arrow_type(one.type)) for one in columns])
 
 
-def _buffer(data: bytes | None) -> pa.Buffer | None:
+def _buffer(data: bytes | ColumnBuffer | None) -> pa.Buffer | None:
     return None if data is None else pa.py_buffer(data)
 
 

@@ -18,7 +18,7 @@ cdef struct LakeCells:        # a column, as Arrow has it, but for truth values 
     uint32_t name_size
     const Field *field        # the value in hand; NULL: there is none
     uint8_t *valid
-    int32_t *ends             # of texts and bytes
+    int32_t *ends             # of texts and bytes, after a 0
     char *data
     size_t bytes              # room for texts and bytes
     int64_t cut               # values that lost something
@@ -44,7 +44,7 @@ cdef class LakeRows:
     cdef bint place_fields(self, Row *row, bint of_key) noexcept nogil
     cdef bint put_cells(self, bint deleted) except -1
     cdef int make_room(self) except -1
-    cdef tuple parts_of(self, const LakeCells *col)
+    cdef tuple take_parts(self, LakeCells *col)
 
 
 cdef bytes bits_of(const uint8_t *flags, Py_ssize_t count)

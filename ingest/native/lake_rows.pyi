@@ -3,7 +3,10 @@ from typing import TypeAlias
 
 from ingest.native.contract import LakeColumnSpec
 
-Parts: TypeAlias = tuple[bytes | None, bytes | None, bytes]
+class ColumnBuffer:
+    """Memory of a column that was taken, as a buffer."""
+
+Parts: TypeAlias = tuple[bytes | None, ColumnBuffer | None, ColumnBuffer | bytes]
 """A column as Arrow has it: validity, offsets, data."""
 
 class LakeRows:
@@ -21,6 +24,6 @@ class LakeRows:
     def take(self) -> tuple[int, list[Parts], list[int], bytes]:
         """Return what there is, and begin without rows.
 
-        That is the number of rows, their columns, how many times were cut in each column, and bits of the rows that are
+        That is the number of rows, their columns (none without rows), how many times were cut in each column, and bits of the rows that are
         deletes.
         """

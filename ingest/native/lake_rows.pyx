@@ -1,6 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Rows of one table as columns of Arrow; see lake_rows.pxd."""
 
+cimport cython
+
+from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Malloc, PyMem_Realloc
 from cpython.ref cimport PyObject
@@ -56,7 +59,7 @@ cdef bytes bits_of(const uint8_t *flags, Py_ssize_t count):
 
 cdef char *room_of(LakeCells *col, Py_ssize_t row, size_t size) except NULL:
     """Return where so many bytes of a row's text may be written."""
-    cdef size_t start = <size_t> col.ends[row - 1] if row else 0, room
+    cdef size_t start = <size_t> col.ends[row], room
     if start + size > INT32_MAX:
         raise OverflowError("a batch of rows with more than 2 GiB in a column")
     if start + size > col.bytes or col.data == NULL:
@@ -84,7 +87,7 @@ cdef bint put_text(LakeCells *col, Py_ssize_t row) except -1:
     else:
         memcpy(to, text, size)
         to += size
-    col.ends[row] = <int32_t> (to - col.data)
+    col.ends[row + 1] = <int32_t> (to - col.data)
     return True
 
 
@@ -99,7 +102,7 @@ cdef bint put_bytes(LakeCells *col, Py_ssize_t row) except -1:
     made = read_base64(field.text + 1, field.size - 2, <uint8_t *> to, field.size)
     if made < 0:
         return False
-    col.ends[row] = <int32_t> (to - col.data + made)
+    col.ends[row + 1] = <int32_t> (to - col.data + made)
     return True
 
 
@@ -155,7 +158,7 @@ cdef void put_null(LakeCells *col, Py_ssize_t row) noexcept nogil:
     if width:
         memset(col.data + <size_t> row * width, 0, width)
     else:
-        col.ends[row] = col.ends[row - 1] if row else 0
+        col.ends[row + 1] = col.ends[row]
     col.valid[row] = False
 
 
@@ -166,6 +169,32 @@ cdef const char *scan_object(const char *text, size_t size, Row *row, const Row 
         return NULL
     text = scan_row(skip_space(text, end), end, row, like)
     return text if text != NULL and skip_space(text, end) == end else NULL
+
+
+@cython.final
+cdef class ColumnBuffer:
+    """Memory of a column that was taken. It is not copied: there may be a lot of it."""
+
+    cdef void *bytes
+    cdef Py_ssize_t size
+
+    def __dealloc__(self):
+        PyMem_Free(self.bytes)
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        PyBuffer_FillInfo(view, self, self.bytes, self.size, 1, flags)
+
+
+cdef object taken(void **memory, size_t size):
+    """Return the first bytes of memory that is no longer its owner's, without room for more."""
+    cdef ColumnBuffer made
+    if memory[0] == NULL:  # all of its texts are null: Arrow takes no buffer without an address
+        return b""
+    made = ColumnBuffer()
+    less = PyMem_Realloc(memory[0], size) if size else NULL
+    made.bytes, made.size = less if less != NULL else memory[0], <Py_ssize_t> size
+    memory[0] = NULL
+    return made
 
 
 cdef class LakeRows:
@@ -192,7 +221,6 @@ cdef class LakeRows:
             if col.kind == LAKE_DECIMAL and not 0 <= col.second <= col.first <= 38:
                 raise ValueError("a decimal that has not 128 bits")
             self.columns += 1
-        self.make_room()
 
     def __dealloc__(self):
         cdef int c
@@ -234,10 +262,12 @@ cdef class LakeRows:
                 made = PyMem_Realloc(col.data, room * width_of(col.kind))
                 col.data = <char *> made if made else col.data
             else:
-                made = PyMem_Realloc(col.ends, room * sizeof(int32_t))
+                made = PyMem_Realloc(col.ends, (room + 1) * sizeof(int32_t))
                 col.ends = <int32_t *> made if made else col.ends
             if not made:
                 raise MemoryError
+            if not self.room and col.ends != NULL:
+                col.ends[0] = 0
         self.room = <Py_ssize_t> room
         return 0
 
@@ -332,38 +362,34 @@ cdef class LakeRows:
             if width_of(self.cells[c].kind):
                 size += <size_t> self.count * width_of(self.cells[c].kind)
             elif self.count:
-                size += <size_t> self.cells[c].ends[self.count - 1] + <size_t> self.count * sizeof(int32_t)
+                size += <size_t> self.cells[c].ends[self.count] + <size_t> self.count * sizeof(int32_t)
         return self.count, size
 
     # -- Columns that are taken
 
-    cdef tuple parts_of(self, const LakeCells *col):
-        """Return a column as Arrow has it: validity, ends, data."""
+    cdef tuple take_parts(self, LakeCells *col):
+        """Return a column as Arrow has it, with its memory: validity, ends, data. There are rows."""
         cdef Py_ssize_t nulls = 0, i, count = self.count
-        cdef bytes ends
         for i in range(count):
             nulls += not col.valid[i]
         valid = bits_of(col.valid, count) if nulls else None
         if col.kind == LAKE_BOOL:
             return valid, None, bits_of(<const uint8_t *> col.data, count)
         if width_of(col.kind):
-            return valid, None, PyBytes_FromStringAndSize(col.data, count * <Py_ssize_t> width_of(col.kind))
-        ends = PyBytes_FromStringAndSize(NULL, (count + 1) * 4)
-        memset(PyBytes_AS_STRING(ends), 0, 4)
-        if count:
-            memcpy(PyBytes_AS_STRING(ends) + 4, col.ends, <size_t> count * 4)
-        return valid, ends, PyBytes_FromStringAndSize(col.data, col.ends[count - 1] if count else 0)
+            return valid, None, taken(<void **> &col.data, <size_t> count * width_of(col.kind))
+        data = taken(<void **> &col.data, <size_t> col.ends[count])
+        return valid, taken(<void **> &col.ends, (<size_t> count + 1) * sizeof(int32_t)), data
 
     def take(self):
         cdef int c
         self.begin()
         try:
-            columns = [self.parts_of(&self.cells[c]) for c in range(self.columns)]
+            columns = [self.take_parts(&self.cells[c]) for c in range(self.columns)] if self.count else []
             cut = [self.cells[c].cut for c in range(self.columns)]
             made = (self.count, columns, cut, bits_of(self.gone, self.count))
-            self.count = 0
+            self.count = self.room = 0
             for c in range(self.columns):
-                self.cells[c].cut = 0
+                self.cells[c].cut = self.cells[c].bytes = 0
         finally:
             self.busy = False
         return made
