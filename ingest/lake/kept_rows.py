@@ -1,8 +1,9 @@
 """Rows that wait for a commit: of the states of a key only the last one counts.
 
 In: records of many tables, in native code's own batches or as objects. Out: for each table one record batch, with a row
-for each key that was written, in the order of their last states. A record is read when it is kept: one that cannot be a
-row is told at once, and is not kept. Rules: docs/spec/keys.md.
+for each key that was written, in the order of their last states. Keys that are equal in the table are one key, however
+messages spell them: `41` and `"41"` in a BIGINT. A record is read when it is kept: one that cannot be a row is told at
+once, and is not kept. Rules: docs/spec/keys.md.
 """
 
 from __future__ import annotations
@@ -141,13 +142,9 @@ class _KeptTable:
             if last is not None:
                 mask = bits_array(last, count)
                 rows, gone = rows.filter(mask), gone.filter(mask)
-            return LastStates(rows, gone, self._cut)
+            return self._made(rows, gone)
         states = [self._states[-1 - number] for number in sorted(others, reverse=True)]
-        native = (
-            pa.array(range(count), pa.int64())
-            if last is None
-            else pc.indices_nonzero(bits_array(last, count)).cast("int64")
-        )
+        native = _places(count) if last is None else pc.indices_nonzero(bits_array(last, count)).cast("int64")
         places = [count + place for _, place, _ in states]
         # A record that was left while there were n rows comes before the row n
         turns = pa.concat_arrays([
@@ -158,7 +155,22 @@ class _KeptTable:
         for _, place, deleted in states:
             marks[place] = deleted
         rows, gone = join_batches([rows, *self._batches]), pa.concat_arrays([gone, pa.array(marks, pa.bool_())])
-        return LastStates(rows.take(order), gone.take(order), self._cut)
+        return self._made(rows.take(order), gone.take(order))
+
+    def _made(self, rows: pa.RecordBatch, gone: pa.BooleanArray) -> LastStates:
+        """Return the states without those whose key has a later one by another text."""
+        names = [f"k{at}" for at in range(len(self._key))]
+        values = pa.table([*(rows[name] for name in self._key), _places(len(gone))], [*names, "at"])
+        last = values.group_by(names, use_threads=False).aggregate([("at", "max")])["at_max"]
+        if len(last) < len(gone):
+            places = last.combine_chunks().sort()
+            rows, gone = rows.take(places), gone.take(places)
+        return LastStates(rows, gone, self._cut)
+
+
+def _places(count: int) -> pa.Int64Array:
+    """Return the places of so many rows."""
+    return pc.indices_nonzero(pa.repeat(True, count)).cast("int64")
 
 
 class PlainKeys:

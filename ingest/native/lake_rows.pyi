@@ -24,6 +24,6 @@ class LakeRows:
     def take(self) -> tuple[int, list[Parts], list[int], bytes]:
         """Return what there is, and begin without rows.
 
-        That is the number of rows, their columns (none without rows), how many times were cut in each column, and bits of the rows that are
-        deletes.
+        That is the number of rows, their columns (none without rows), how many times were cut in each column, and bits
+        of the rows that are deletes.
         """

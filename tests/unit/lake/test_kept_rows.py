@@ -75,6 +75,30 @@ def test_records_that_cannot_be_rows_are_told_and_not_kept(kept: KeptRows) -> No
     assert taken(kept) == {"t": [(1, "good", False), (2, "{}", False), (5, "e", False), (6, "[1]", False)]}
 
 
+def test_keys_that_are_equal_in_the_table_are_one_key(kept: KeptRows) -> None:
+    kept.keep([("t", *row(41, '"x"')), ("t", *row(2, '"y"')), ("t", b'{"id":"41"}', None), ("t", *row(3, "[1]"))])
+    assert taken(kept) == {"t": [(2, "y", False), (41, None, True), (3, "[1]", False)]}
+
+
+def test_keys_of_any_type_are_compared() -> None:
+    kinds = [
+        "BOOLEAN", "TINYINT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL(38,2)", "STRING", "BYTES", "DATE", "TIME(3)",
+        "TIMESTAMP", "TIMESTAMP_LTZ",
+    ]  # fmt: skip
+    columns = [LakeColumn(kind, types.parse(kind)) for kind in kinds]
+    usual = (
+        b'{"BOOLEAN":true,"TINYINT":1,"BIGINT":2,"FLOAT":0.1,"DOUBLE":0.1,"DECIMAL(38,2)":1.5,"STRING":"x",'
+        b'"BYTES":"aGk=","DATE":"2020-01-31","TIME(3)":"12:13:14","TIMESTAMP":"2020-01-31 00:00:00",'
+        b'"TIMESTAMP_LTZ":"2020-01-31 00:00:00Z"}'
+    )
+    other = usual.replace(b'" 00:00:00', b"T00:00:00").replace(b'"DOUBLE":0.1', b'"DOUBLE":0.10000000000000000001')
+    kept = KeptRows(lambda _: (columns, kinds))
+    kept.keep([("t", usual, None), ("t", other, b"{}"), ("t", usual.replace(b'"x"', b'"z"'), b"{}")])
+    ((_, states),) = kept.take()
+    assert states.gone.to_pylist() == [False, False]
+    assert states.rows["STRING"].to_pylist() == ["x", "z"]
+
+
 def test_how_much_is_kept_is_told(kept: KeptRows) -> None:
     kept.keep([("t", *row(n % 3, '"' + "x" * 100 + '"')) for n in range(10)])
     kept.keep([("t", *row(n, "[1]")) for n in range(5)])
