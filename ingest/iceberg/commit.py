@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestEntry, ManifestEntryStatus, ManifestWriterV2
+from pyiceberg.table import Transaction
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update.snapshot import _MergeAppendFiles
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from pyiceberg.manifest import DataFile, ManifestFile
     from pyiceberg.table import Table
+    from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Summary
 
     from ingest.lake.table import AddedFile
@@ -70,35 +72,45 @@ def _commit(table: Table, files: Sequence[AddedFile], scope: str, batch: int) ->
     distinct, superseded = last_states(keys)
     gone = [(one.path, found) for one, found in zip(files, superseded, strict=True) if len(found) and not one.gone]
     gone += deleted_positions(table, distinct, key)
-    with table.transaction() as transaction:
+    with QuickTransaction(table) as transaction:
         transaction.set_properties({NOTE + scope: str(batch)})
         operation = Operation.OVERWRITE if gone else Operation.APPEND
-        snapshot = _RowDelta(operation, transaction, io, snapshot_properties={"ingest-batch": str(batch)})
+        snapshot = RowDelta(operation, transaction, io, snapshot_properties={"ingest-batch": str(batch)})
         for one in rows:
             snapshot.append_data_file(one)
         if gone:
-            snapshot.append_deletes(data_file(
-                metadata, io, _write_positions(table, gone), (), DataFileContent.POSITION_DELETES, DELETES,
-                DELETES_PROPERTIES,
-            ))  # fmt: skip
+            snapshot.append_deletes(deletes_file(table, gone))
         if rows or gone:
             snapshot.commit()
     return table
 
 
-def _write_positions(table: Table, gone: Iterable[tuple[str, pa.Array]]) -> str:
-    """Write positions of rows that are no more, in the order of files and positions; returns the file's path."""
-    place = ParquetPlace.of_deletes(table)
+def deletes_file(table: Table, gone: Iterable[tuple[str, pa.Array]]) -> DataFile:
+    """Write positions of rows that are no more, in the order of files and positions. Raise OSError."""
     by_path: dict[str, list[Any]] = {}
     for path, positions in gone:
         by_path.setdefault(path, []).append(positions.to_numpy(zero_copy_only=False))
-    return place.write(
+    path = ParquetPlace.of_deletes(table).write(
         (_positions(path, np.unique(np.concatenate(found))) for path, found in sorted(by_path.items())), "deletes"
     )
+    return data_file(table.metadata, table.io, path, (), DataFileContent.POSITION_DELETES, DELETES, DELETES_PROPERTIES)
 
 
 def _positions(path: str, found: np.ndarray[Any, Any]) -> pa.Table:
     return pa.table([pa.repeat(path, len(found)), pa.array(found, pa.int64())], names=["file_path", "pos"])
+
+
+class QuickTransaction(Transaction):
+    """A transaction that makes its metadata once for each change: the library copies all snapshots each time."""
+
+    _made: tuple[object, object, TableMetadata] | None = None
+
+    @property
+    def table_metadata(self) -> TableMetadata:
+        """The table's metadata as it is after the changes so far."""
+        if self._made is None or self._made[0] is not self._updates or self._made[1] is not self._table.metadata:
+            self._made = (self._updates, self._table.metadata, super().table_metadata)
+        return self._made[2]
 
 
 class _DeletesManifest(ManifestWriterV2):
@@ -113,7 +125,7 @@ class _DeletesManifest(ManifestWriterV2):
         return {**super()._meta, "content": "deletes"}
 
 
-class _RowDelta(_MergeAppendFiles):
+class RowDelta(_MergeAppendFiles):
     """A snapshot that adds files of rows and files of deletes. The library has none for both."""
 
     _deletes: tuple[DataFile, ...] = ()

@@ -7,7 +7,7 @@ it. Memory is bounded by a group of rows.
 from __future__ import annotations
 
 from base64 import b64encode
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,8 +15,10 @@ from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestEntryStat
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update.snapshot import _FastAppendFiles
 
+from ingest.iceberg.commit import QuickTransaction
 from ingest.iceberg.files import ParquetPlace, data_file
 from ingest.iceberg.types import iceberg_type
+from ingest.lake.batches import packed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,21 +28,18 @@ if TYPE_CHECKING:
 
     from ingest.iceberg.tables import Changes
 
-_FILE_BYTES: Final = 256 << 20
-"""Bytes of Arrow's columns that become one file."""
-
 
 def rewrite(table: Table, changes: Changes, key: Sequence[str]) -> None:
     """Change a table, and write its rows anew. Raise what the library raises."""
     order = [one.name for one in table.schema().fields]
-    with table.transaction() as transaction:
+    with QuickTransaction(table) as transaction:
         _change(transaction, changes, key, order)
         if table.current_snapshot() is None:
             return
         replaced = _Replaced(Operation.OVERWRITE, transaction, table.io)
         metadata = transaction.table_metadata
         place = ParquetPlace.of_metadata(metadata, table.io)
-        for rows in _packed(_converted(table, place.schema, order)):
+        for rows in packed(_converted(table, place.schema, order)):
             replaced.append_data_file(data_file(metadata, table.io, place.write(rows, "rows")))
         replaced.commit()
 
@@ -100,20 +99,6 @@ def _texts(chunk: pa.Array) -> pa.Array:
         found = pc.utf8_rtrim(pc.utf8_rtrim(naive.cast(text), "0"), ".")
         return pc.binary_join_element_wise(found, "Z", "") if getattr(known, "tz", None) else found
     return chunk.cast(text)
-
-
-def _packed(rows: Iterator[pa.Table]) -> Iterator[list[pa.Table]]:
-    """Yield as many tables at once as become one file."""
-    held: list[pa.Table] = []
-    size = 0
-    for one in rows:
-        held.append(one)
-        size += one.nbytes
-        if size >= _FILE_BYTES:
-            yield held
-            held, size = [], 0
-    if held:
-        yield held
 
 
 class _Replaced(_FastAppendFiles):

@@ -32,6 +32,7 @@ PROPERTIES: Final = {
     "commit.manifest-merge.enabled": "true",
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",
+    "history.expire.max-snapshot-age-ms": "86400000",
 }
 """Properties of tables that are made here. Each commit writes the metadata anew, so old ones are removed."""
 _FLOATING: Final = (FloatType, DoubleType)
@@ -76,6 +77,11 @@ def changes(table: LakeTable, metadata: TableMetadata) -> Changes:
     if not metadata.spec().is_unpartitioned():
         msg = "it has partitions, and this tool writes tables without"
         raise LakeChangeError(msg)
+    if has_equality_deletes(metadata):
+        msg = (
+            "another writer has left equality deletes in it, which this tool does not read: compact it with that writer"
+        )
+        raise LakeChangeError(msg)
     there = {one.name: one for one in metadata.schema().fields}
     wanted = {one.name: one.type for one in table.columns}
     for one in there.values():
@@ -96,6 +102,13 @@ def changes(table: LakeTable, metadata: TableMetadata) -> Changes:
             place = out.widened if _promotes(there[name].field_type, iceberg_type(to)) else out.rewritten
             place[name] = to
     return out
+
+
+def has_equality_deletes(metadata: TableMetadata) -> bool:
+    """Return whether rows of a table are gone by their values."""
+    snapshot = metadata.current_snapshot()
+    summary = None if snapshot is None else snapshot.summary
+    return summary is not None and summary.get("total-equality-deletes", "0") != "0"
 
 
 def _promotes(known: IcebergType, to: IcebergType) -> bool:

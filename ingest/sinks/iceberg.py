@@ -57,9 +57,16 @@ class IcebergSink(SinkOptions):
     """The namespace of tables whose id has one part. Of an id with more parts, the last one is the table and those
     before it are the namespace."""
 
-    commit_interval: Duration = Field(10.0, alias="sink.commit-interval", ge=0, le=86_400)
+    commit_interval: Duration = Field(60.0, alias="sink.commit-interval", ge=0, le=86_400)
     """The time between two batches that begin when all was read, and so between two snapshots of a table. Default:
-    10 s. While there are more records than a batch has, and with `--once`, there is no pause."""
+    1 min. While there are more records than a batch has, and with `--once`, there is no pause."""
+
+    compaction: bool = Field(True, alias="sink.compaction.enabled")
+    """Write small files and those with mostly dead rows anew now and then, and remove snapshots that are older than the
+    table's property `history.expire.max-snapshot-age-ms` says (one day) with the files that only they have."""
+
+    compaction_interval: int = Field(50, alias="sink.compaction.commit.interval", ge=2, le=100_000)
+    """The number of a table's snapshots between two compactions."""
 
     @model_validator(mode="before")
     @classmethod

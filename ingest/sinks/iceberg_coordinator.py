@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, TableAlreadyExistsError
 
-from ingest.errors import SchemaChangeRefused
+from ingest.errors import IngestError, SchemaChangeRefused
 from ingest.iceberg.commit import add_files
 from ingest.iceberg.rewrite import rewrite
 from ingest.iceberg.tables import PROPERTIES, LakeChangeError, changes, schema_of, statements
 from ingest.iceberg.types import iceberg_type
+from ingest.iceberg.upkeep import compact, expire, is_due
 from ingest.lake.table import AddedFile, folder_of, table_of
 from ingest.model.reject import RowError
 from ingest.model.table import show
@@ -48,6 +49,8 @@ class IcebergCoordinator(PlainSinkCoordinator):
         self._places: dict[tuple[str, ...], TableId] = {}
         self._told: set[tuple[tuple[str, ...], str]] = set()
         """Tables and columns of which it was said that times were cut."""
+        self._neglected: set[tuple[str, ...]] = set()
+        """Tables of which it was said that their upkeep is not done."""
 
     def connect(self) -> str:
         """Return the warehouse's name; raises Unavailable where the catalog does not answer."""
@@ -138,11 +141,28 @@ class IcebergCoordinator(PlainSinkCoordinator):
         with self._warehouse.asking(f"commit rows of the table {show(name)}"):
             table = catalog.load_table(name)
             table = add_files(table, files, scope, batch)
-            self._warehouse.hint(table)
             for one in files:
                 if one.gone:
                     with suppress(OSError):  # before a crash it may have been removed, and it is in no table
                         table.io.delete(one.path)
+            if self._options.compaction and is_due(table, self._options.compaction_interval):
+                table = self._keep_up(catalog, name)
+            self._warehouse.hint(table)
+
+    def _keep_up(self, catalog: Catalog, name: tuple[str, ...]) -> Table:
+        """Compact a table; returns it as it is then. What fails is said once: the batch is in the table."""
+        why = ""
+        try:
+            with self._warehouse.asking("compact it"):
+                compact(catalog.load_table(name))
+                if not expire(catalog.load_table(name)):
+                    why = "it has branches or tags, so its old snapshots are not removed"
+        except IngestError as exc:
+            why = exc.message
+        if why and name not in self._neglected:
+            self._neglected.add(name)
+            self._warn(f"table {show(name)}: {why} (said once)")
+        return catalog.load_table(name)
 
     def close(self) -> None:
         """Let go of the catalog."""

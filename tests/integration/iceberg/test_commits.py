@@ -11,7 +11,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitStateUnknownException
 
 from ingest.errors import ConfigError, Unavailable
-from ingest.iceberg import commit
+from ingest.iceberg import commit, positions
 from ingest.iceberg.commit import NOTE
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def test_only_the_keys_of_a_batch_that_are_deletes(filled: LakeSink) -> None:
 
 def between(monkeypatch: pytest.MonkeyPatch, times: int, act: Callable[[], object]) -> None:
     """Do something between the search for positions and the commit, this many times."""
-    found, left = commit.deleted_positions, iter(range(times))
+    found, left = positions.deleted_positions, iter(range(times))
 
     def look(*arguments: Any) -> Any:
         positions = found(*arguments)
@@ -103,7 +103,7 @@ def test_a_writer_that_is_always_faster_ends_the_run_to_be_tried_again(
         pa.field("id", pa.int64(), nullable=False), pa.field("n", pa.int32()),
     ]))  # fmt: skip
     between(monkeypatch, 100, lambda: filled.lake.table(*TABLE).append(rows))
-    with pytest.raises(Unavailable, match="another writer|changed"):
+    with pytest.raises(Unavailable, match="another writer"):
         filled.side.add("checkpoint", 2, files)
     monkeypatch.undo()
     filled.side.add("checkpoint", 2, files)
@@ -112,9 +112,7 @@ def test_a_writer_that_is_always_faster_ends_the_run_to_be_tried_again(
 
 @pytest.mark.parametrize("landed", [True, False])
 def test_a_commit_whose_answer_is_lost_counts_once(
-    filled: LakeSink,
-    monkeypatch: pytest.MonkeyPatch,
-    landed: bool,  # noqa: FBT001
+    filled: LakeSink, monkeypatch: pytest.MonkeyPatch, landed: bool
 ) -> None:
     done, left = SqlCatalog.commit_table, iter(range(2))
 

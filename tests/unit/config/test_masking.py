@@ -48,7 +48,8 @@ def test_names_that_hold_secrets_and_names_that_do_not() -> None:
     quiet = {option for _, option in options() if sensitive(option) or concealed(option)}
     assert quiet == {
         "aliyun.kafka.accessKeyId", "aliyun.kafka.accessKeySecret", "aliyun.kafka.endpoint",
-        "aliyun.kafka.instanceId", "aliyun.kafka.regionId", "catalog.properties.*", "password", "sink.custom-header", "variables",
+        "aliyun.kafka.instanceId", "aliyun.kafka.regionId", "catalog.properties.*", "password",
+        "sink.custom-header", "variables",
         *(f"{name}.{option}" for name in REGISTERED for option in (
             "basic-auth.credentials-source", "basic-auth.user-info", "bearer-auth.credentials-source",
             "bearer-auth.token", "ssl.keystore.password", "ssl.truststore.password", "properties.*")),

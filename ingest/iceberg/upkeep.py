@@ -1,0 +1,185 @@
+"""Upkeep of a table: many small files become few, and what only old snapshots have is removed.
+
+Every batch adds a file of rows and a file of deletes, and the search for keys reads all of them. After some snapshots
+small files and those with mostly dead rows are written anew, and what deletes are left become one file. Big files stay.
+Rules: docs/spec/iceberg.md#upkeep.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io.pyarrow import _read_deletes, _task_to_record_batches
+from pyiceberg.manifest import DataFileContent, ManifestEntry, ManifestEntryStatus
+from pyiceberg.table import FileScanTask
+from pyiceberg.table.snapshots import Operation, Summary
+
+from ingest.iceberg.commit import QuickTransaction, RowDelta, deletes_file
+from ingest.iceberg.files import ParquetPlace, data_file
+from ingest.lake.batches import packed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pyiceberg.io import FileIO
+    from pyiceberg.manifest import DataFile, ManifestFile
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+
+COMPACTED: Final = "ingest-compacted-at"
+"""Property in which a table notes the sequence number of the snapshot that was compacted last."""
+SMALL: Final = 64 << 20
+"""Bytes of the smallest file that stays as it is."""
+_AGE: Final = "history.expire.max-snapshot-age-ms"
+_AT_LEAST: Final = "history.expire.min-snapshots-to-keep"
+_DAY_MS: Final = 86_400_000
+
+
+def is_due(table: Table, interval: int) -> bool:
+    """Return whether a table has had this many snapshots since it was compacted."""
+    return _newest(table) - int(table.metadata.properties.get(COMPACTED, 0)) >= interval
+
+
+def _newest(table: Table) -> int:
+    """Return the sequence number of the newest snapshot."""
+    snapshot = table.current_snapshot()
+    return 0 if snapshot is None else snapshot.sequence_number or 0
+
+
+def compact(table: Table) -> None:
+    """Write small files and mostly dead ones anew, and deletes of the others into one file.
+
+    It is left out where another writer was faster. Raise what the library raises.
+    """
+    found = _live(table)
+    rows = [one for one in found if one.data_file.content == DataFileContent.DATA]
+    deletes = [one for one in found if one.data_file.content != DataFileContent.DATA]
+    gone = _positions(table.io, [one.data_file for one in deletes])
+    anew = [one for one in rows if _is_written_anew(one.data_file, gone)]
+    replaced = {one.data_file.file_path for one in anew}
+    kept = [one for one in rows if one.data_file.file_path not in replaced]
+    left = [(one.data_file.file_path, gone[one.data_file.file_path]) for one in kept if one.data_file.file_path in gone]
+    with suppress(CommitFailedException), QuickTransaction(table) as transaction:
+        transaction.set_properties({COMPACTED: str(_newest(table) + 1)})
+        if len(anew) + len(deletes) > 1:
+            snapshot = _Compaction(Operation.OVERWRITE, transaction, table.io)
+            snapshot.replace(kept, [*anew, *deletes])
+            place = ParquetPlace.of(table)
+            for batches in packed(_rows(table, [one.data_file for one in anew], gone)):
+                snapshot.append_data_file(data_file(table.metadata, table.io, place.write(batches, "rows")))
+            if left:
+                snapshot.append_deletes(deletes_file(table, left))
+            snapshot.commit()
+
+
+def _live(table: Table) -> list[ManifestEntry]:
+    snapshot = table.current_snapshot()
+    manifests = [] if snapshot is None else snapshot.manifests(table.io)
+    return [entry for one in manifests for entry in one.fetch_manifest_entry(table.io, discard_deleted=True)]
+
+
+def _positions(io: FileIO, deletes: Sequence[DataFile]) -> dict[str, pa.Array]:
+    """Return the positions of dead rows by the paths of their files."""
+    found: dict[str, list[Any]] = {}
+    for one in deletes:
+        for path, positions in _read_deletes(io, one).items():
+            found.setdefault(path, []).append(positions.to_numpy())
+    return {path: pa.array(np.unique(np.concatenate(some))) for path, some in found.items()}
+
+
+def _is_written_anew(file: DataFile, gone: Mapping[str, pa.Array]) -> bool:
+    dead = len(gone.get(file.file_path, ()))
+    return file.file_size_in_bytes < SMALL or dead * 2 > file.record_count
+
+
+def _rows(table: Table, files: Sequence[DataFile], gone: Mapping[str, pa.Array]) -> Iterator[pa.Table]:
+    """Yield the rows of files that are not dead."""
+    schema = table.schema()
+    for file in files:
+        dead = gone.get(file.file_path)
+        for batch in _task_to_record_batches(
+            table.io, FileScanTask(file), AlwaysTrue(), schema, schema, set(schema.field_ids),
+            None if dead is None else [pa.chunked_array([dead])], case_sensitive=True,
+            name_mapping=table.metadata.name_mapping(), partition_spec=table.spec(),
+            format_version=table.format_version,
+        ):  # fmt: skip
+            yield pa.table(batch)
+
+
+class _Compaction(RowDelta):
+    """A snapshot with the same rows in other files."""
+
+    _kept: tuple[ManifestEntry, ...] = ()
+    _removed: tuple[ManifestEntry, ...] = ()
+
+    def replace(self, kept: Sequence[ManifestEntry], removed: Sequence[ManifestEntry]) -> None:
+        """Say which files of rows stay, and which files of rows and of deletes do not."""
+        self._kept, self._removed = tuple(kept), tuple(removed)
+        self._deleted_data_files.update(one.data_file for one in removed)
+
+    def _existing_manifests(self) -> list[ManifestFile]:
+        if not self._kept:
+            return []
+        with self.new_manifest_writer(self._transaction.table_metadata.spec()) as writer:
+            for one in self._kept:
+                writer.add_entry(self._entry(one, ManifestEntryStatus.EXISTING, one.snapshot_id))
+        return [writer.to_manifest_file()]
+
+    def _deleted_entries(self) -> list[ManifestEntry]:
+        return [
+            self._entry(one, ManifestEntryStatus.DELETED, self._snapshot_id)
+            for one in self._removed
+            if one.data_file.content == DataFileContent.DATA
+        ]
+
+    @staticmethod
+    def _entry(one: ManifestEntry, status: ManifestEntryStatus, snapshot: int | None) -> ManifestEntry:
+        return ManifestEntry.from_args(
+            status=status, snapshot_id=snapshot, sequence_number=one.sequence_number,
+            file_sequence_number=one.file_sequence_number, data_file=one.data_file,
+        )  # fmt: skip
+
+    def _summary(self, snapshot_properties: dict[str, str] | None = None) -> Summary:
+        found = super()._summary(snapshot_properties)
+        return Summary(Operation.REPLACE, **found.additional_properties)
+
+
+def expire(table: Table) -> bool:
+    """Remove snapshots that are older than the table says (one day), and files that only they have.
+
+    Returns False for a table with branches or tags: its files are not looked at. Raise what the library raises.
+    """
+    metadata = table.metadata
+    if set(metadata.refs) - {"main"}:
+        return False
+    line = sorted(metadata.snapshots, key=lambda one: one.sequence_number or 0)
+    at_least = max(1, int(metadata.properties.get(_AT_LEAST, 1)))
+    before = time.time() * 1000 - int(metadata.properties.get(_AGE, _DAY_MS))
+    old = [one for one in line[:-at_least] if one.timestamp_ms < before]
+    if not old:
+        return True
+    known: dict[str, set[str]] = {}
+    stay = _files(table.io, line[len(old)], known)
+    removed = set().union(*(_files(table.io, one, known) for one in old)) - stay
+    table.maintenance.expire_snapshots().by_ids([one.snapshot_id for one in old]).commit()
+    for path in sorted(removed):
+        with suppress(OSError):
+            table.io.delete(path)
+    return True
+
+
+def _files(io: FileIO, snapshot: Snapshot, known: dict[str, set[str]]) -> set[str]:
+    """Return all files of a snapshot. `known`: those of manifests that were read already."""
+    out = {snapshot.manifest_list}
+    for manifest in snapshot.manifests(io):
+        if manifest.manifest_path not in known:
+            entries = manifest.fetch_manifest_entry(io, discard_deleted=True)
+            known[manifest.manifest_path] = {manifest.manifest_path, *(one.data_file.file_path for one in entries)}
+        out |= known[manifest.manifest_path]
+    return out
