@@ -1,8 +1,12 @@
-"""`ingest sandbox up | down | status`: runs a real Kafka on this machine, for development, tests and the demo."""
+"""`ingest sandbox up | down | status`: runs a real Kafka on this machine, for development, tests and the demo.
+
+A schema registry and a PostgreSQL server run beside it where they are asked for.
+"""
 
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,11 +14,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ingest.cli.parameters import FormatOption, OutputFormat
-from ingest.sandbox import broker, registry
+from ingest.sandbox import broker, postgres, registry
 from ingest.sandbox.secure import USER, Secure, client_properties
 
 if TYPE_CHECKING:
     from ingest.sandbox.broker import Broker
+    from ingest.sandbox.postgres import RunningDatabase
     from ingest.sandbox.registry import RunningRegistry
 
 app = typer.Typer(
@@ -37,22 +42,27 @@ def up(
     heap: Annotated[str, typer.Option(help="Java's heap for it.")] = "1g",
     secure: Annotated[bool, typer.Option("--secure", help="Add listeners with TLS, SCRAM, PLAIN and mTLS.")] = False,
     with_registry: Annotated[bool, typer.Option("--registry", help="Start a schema registry, too.")] = False,
+    with_postgres: Annotated[bool, typer.Option("--postgres", help="Start a PostgreSQL server, too.")] = False,
     form: FormatOption = OutputFormat.TEXT,
 ) -> None:
     """Start it, and wait until it answers. It outlives the terminal."""
     place = folder or broker.default_folder()
+    if with_postgres:
+        postgres.programs()  # what is missing is said before anything is started
     found = broker.up(place, port, heap, secure=secure)
     beside = registry.up(place, secure=secure) if with_registry else registry.status(place)
-    _show(found, beside, form)
+    database = postgres.up(place) if with_postgres else postgres.status(place)
+    _show(found, beside, database, form)
 
 
 @app.command()
 def down(
     folder: FolderOption = None,
-    wipe: Annotated[bool, typer.Option("--wipe", help="Delete its topics and schemas, too.")] = False,
+    wipe: Annotated[bool, typer.Option("--wipe", help="Delete its topics, schemas and tables, too.")] = False,
 ) -> None:
-    """Stop it cleanly. Its topics and schemas stay, unless --wipe."""
+    """Stop it cleanly. Its topics, schemas and tables stay, unless --wipe."""
     place = folder or broker.default_folder()
+    postgres.down(place, wipe=wipe)
     registry.down(place, wipe=wipe)
     stopped = broker.down(place, wipe=wipe)
     typer.echo("stopped" if stopped else "no sandbox is running")
@@ -63,15 +73,21 @@ def status(folder: FolderOption = None, form: FormatOption = OutputFormat.TEXT) 
     """Say whether it runs, where it listens and where its log is. Exit code 1 where it does not run."""
     place = folder or broker.default_folder()
     found = broker.status(place)
-    _show(found, registry.status(place), form)
+    _show(found, registry.status(place), postgres.status(place), form)
     if found is None:
         raise typer.Exit(1)
 
 
-def _show(found: Broker | None, beside: RunningRegistry | None, form: OutputFormat) -> None:
+def _show(
+    found: Broker | None, beside: RunningRegistry | None, database: RunningDatabase | None, form: OutputFormat
+) -> None:
     if form is OutputFormat.JSON:
         running = {} if found is None else asdict(found)
-        state = {"running": found is not None, **running, "registry": None if beside is None else asdict(beside)}
+        others = {"registry": beside, "postgres": database}
+        state = {
+            "running": found is not None, **running,
+            **{name: None if one is None else asdict(one) for name, one in others.items()},
+        }  # fmt: skip
         typer.echo(json.dumps(state))
     elif found is None:
         typer.echo("no sandbox is running; start one with: ingest sandbox up")
@@ -79,10 +95,15 @@ def _show(found: Broker | None, beside: RunningRegistry | None, form: OutputForm
         typer.echo(f"Kafka {found.version} at {found.bootstrap} (process {found.pid})\nlog: {found.log}")
         if beside is not None:
             typer.echo(f"schema registry: {beside.url} (process {beside.pid})\nlog: {beside.log}")
+        if database is not None:
+            typer.echo(f"PostgreSQL {database.version} at {database.endpoint} (process {database.pid})")
+            typer.echo(f"log: {database.log}")
         if found.secure is not None:
             _show_secure(found)
         if beside is not None and beside.tls is not None:
             _show_registry(beside, f"{found.folder}/secure")
+        if database is not None:
+            _show_postgres(database)
 
 
 def _show_secure(found: Broker) -> None:
@@ -100,3 +121,9 @@ def _show_registry(beside: RunningRegistry, folder: str) -> None:
     typer.echo("  avro-confluent.basic-auth.credentials-source: USER_INFO")
     typer.echo(f"  avro-confluent.basic-auth.user-info: {USER}:${{secret_values.sandbox}}")
     typer.echo(f"  avro-confluent.properties.ssl.ca.location: {folder}/ca.pem")
+
+
+def _show_postgres(database: RunningDatabase) -> None:
+    typer.echo(f'\nthe password: export INGEST_SECRET_POSTGRES="$(cat {shlex.quote(database.password_file)})"\n')
+    typer.echo(f"sink:\n  type: postgres\n  endpoint: {database.endpoint}\n  dbname: {postgres.DATABASE}")
+    typer.echo(f"  username: {postgres.USER}\n  password: ${{secret_values.postgres}}")

@@ -46,11 +46,22 @@ def starting(folder: Path, what: str) -> Iterator[int]:
         os.close(lock)
 
 
-def launch(command: Sequence[str], folder: Path, lock: int, out: IO[bytes]) -> subprocess.Popen[bytes]:
-    """Start a process in a directory. It inherits the directory's lock, and writes what it says to `out`."""
+def launch(
+    command: Sequence[str],
+    folder: Path,
+    lock: int,
+    out: IO[bytes],
+    user: int | None = None,
+    group: int | None = None,
+) -> subprocess.Popen[bytes]:
+    """Start a process in a directory. It inherits the lock, and writes what it says to `out`.
+
+    `user`, `group`: whose process it is; None where it is to be this one's user.
+    """
     return subprocess.Popen(  # noqa: S603
-        command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True, pass_fds=(lock,), cwd=folder
-    )
+        command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True, pass_fds=(lock,), cwd=folder,
+        user=user, group=group, extra_groups=None if user is None else [],
+    )  # fmt: skip
 
 
 def wait_for(process: subprocess.Popen[bytes], answers: Callable[[], bool], what: str, log: str) -> None:
@@ -93,9 +104,12 @@ def runs(folder: Path) -> bool:
     return False
 
 
-def stop(folder: Path, pid: int, what: str, log: str) -> None:
-    """End the process of a directory, and wait for it. Raise Unavailable if it does not end within STOP_S seconds."""
-    os.kill(pid, signal.SIGTERM)
+def stop(folder: Path, pid: int, what: str, log: str, by: signal.Signals = signal.SIGTERM) -> None:
+    """End the process of a directory, and wait for it. Raise Unavailable if it does not end within STOP_S seconds.
+
+    `by`: the signal that asks it to end.
+    """
+    os.kill(pid, by)
     deadline = time.monotonic() + STOP_S
     while runs(folder):
         if time.monotonic() > deadline:
