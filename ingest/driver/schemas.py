@@ -85,8 +85,8 @@ class SchemaStore:
         self._prepare_known(stored, rerouted.schemas)
         if rerouted.sinks:
             self._apply(rerouted)
-        else:
-            self._tables.declare(rerouted.schemas.sinks)
+        others = {table: sink for table, sink in rerouted.schemas.sinks.items() if table not in rerouted.sinks}
+        self._tables.declare(others)  # what is there may not be as the options say now
         self.schemas = rerouted.schemas
         return stored
 
