@@ -50,6 +50,7 @@ _FLOATS: Final = ("real", "double precision")
 _EXACT: Final = {"real": ("smallint",), "double precision": ("smallint", "integer", "bigint")}
 """Integers whose rows may go where such numbers are: rows of BIGINT, too, as with DOUBLE they are one column here."""
 MAX_DIGITS: Final = 1000
+_DELETED: Final = "boolean NOT NULL DEFAULT false"
 LOCK: Final = "SELECT pg_advisory_xact_lock(hashtext('ingest'))"
 """Statement that lets one run at a time make and change tables."""
 _NUMERIC: Final = re.compile(r"numeric(?:\((\d+),(\d+)\))?")
@@ -75,6 +76,8 @@ class SqlTable:
     name: str
     columns: tuple[SqlColumn, ...]
     key: tuple[str, ...]
+    deleted: str | None = None
+    """The column that says of a row that it is deleted; None where such rows are removed."""
 
     @property
     def has_key(self) -> bool:
@@ -141,10 +144,10 @@ def is_name(text: str) -> bool:
     return 0 < size <= MAX_NAME and "\0" not in text and not any("\ud800" <= c <= "\udfff" for c in text)
 
 
-def table_of(table: TableId, schema: TableSchema, default: str) -> SqlTable:
+def table_of(table: TableId, schema: TableSchema, default: str, deleted: str | None = None) -> SqlTable:
     """Return the table of a sink table's rows. `default`: the schema of tables whose id has one part.
 
-    Raise RowError for names that the server cannot have.
+    `deleted`: see `SqlTable`. Raise RowError for names that the server cannot have, and for rows that have that column.
     """
     place, name = table[-2] if len(table) > 1 else default, table[-1]
     if place.startswith("pg_") or place == "information_schema" or (place == default and name in OWN):
@@ -159,10 +162,14 @@ def table_of(table: TableId, schema: TableSchema, default: str) -> SqlTable:
     if taken is not None:
         msg = f"{taken!r} is a column that each table of PostgreSQL has; rename it in a transform"
         raise RowError("bad-name", msg)
-    if len(columns) > MAX_COLUMNS:
-        msg = f"it has {len(columns)} columns, and a table of PostgreSQL has up to {MAX_COLUMNS}"
+    size = len(columns) + (deleted is not None)
+    if size > MAX_COLUMNS:
+        msg = f"it has {size} columns, and a table of PostgreSQL has up to {MAX_COLUMNS}"
         raise RowError("bad-name", msg)
-    return SqlTable(place, name, tuple(columns), tuple(schema.primary_key))
+    if deleted is not None and any(one.name == deleted for one in schema.columns):
+        msg = f"its rows have a column {deleted!r}, which says of a row that it is deleted (sink.delete-column)"
+        raise RowError("column-clash", msg)
+    return SqlTable(place, name, tuple(columns), tuple(schema.primary_key), deleted)
 
 
 def look_up(connection: Connection, table: SqlTable) -> ExistingTable | None:
@@ -193,6 +200,8 @@ def changes(table: SqlTable, there: ExistingTable | None) -> Iterator[sql.Compos
     """Yield the statements after which a table takes the rows. Raise ChangeError for a change that loses something."""
     if there is None:
         parts = [sql.SQL("{} {}").format(sql.Identifier(one.name), sql.SQL(one.type)) for one in table.columns]
+        if table.deleted is not None:
+            parts.append(sql.SQL("{} {}").format(sql.Identifier(table.deleted), sql.SQL(_DELETED)))
         parts.append(sql.SQL("PRIMARY KEY ({})").format(listed(map(sql.Identifier, table.key))))
         yield sql.SQL("CREATE TABLE {} ({})").format(table.place, listed(parts))
         return
@@ -200,6 +209,14 @@ def changes(table: SqlTable, there: ExistingTable | None) -> Iterator[sql.Compos
         known = ", ".join(sorted(f"({', '.join(sorted(key))})" for key in there.keys)) or "none"
         msg = f"it has no unique index of ({', '.join(table.key)}), by which rows are found (there: {known})"
         raise ChangeError(msg)
+    if table.deleted is not None:
+        known_type = there.columns.get(table.deleted)
+        if known_type is None:
+            statement = sql.SQL("ALTER TABLE {} ADD COLUMN IF NOT EXISTS {} {}")
+            yield statement.format(table.place, sql.Identifier(table.deleted), sql.SQL(_DELETED))
+        elif known_type != "boolean":
+            msg = f"its column {table.deleted!r} is {known_type}, and says of no row that it is deleted"
+            raise ChangeError(msg)
     for one in table.columns:
         known_type = there.columns.get(one.name)
         column = sql.Identifier(one.name)

@@ -10,19 +10,21 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import psycopg
-from psycopg import sql
 
 from ingest.errors import CommitOutcomeUnknown, InternalError, Unavailable
 from ingest.model.commit import RefusedRow, RowsRefused
 from ingest.postgres.connection import RETRIED, connect, explain
 from ingest.postgres.refusals import find_refused, refusal_of
-from ingest.postgres.tables import listed, look_up
+from ingest.postgres.statements import STAGING, WrittenAndDeleted, stage, statement
+from ingest.postgres.tables import look_up
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Mapping, Sequence
+    from collections.abc import Generator, Mapping, Sequence
+
+    from psycopg import sql
 
     from ingest.encode.upsert_encoder import Record
     from ingest.model.commit import CommitScope, ResumePoint, Split
@@ -31,13 +33,6 @@ if TYPE_CHECKING:
     from ingest.postgres.refusals import Refusal
     from ingest.postgres.tables import SqlTable
 
-_STAGING: Final = """
-CREATE TEMPORARY TABLE IF NOT EXISTS ingest_rows (
-  seq bigint GENERATED ALWAYS AS IDENTITY, key json NOT NULL, line json) ON COMMIT DELETE ROWS
-"""
-_COPY: Final = "COPY ingest_rows (key, line) FROM STDIN"
-_ENDS: Final = bytes.maketrans(b"\n\r\t\x01\x02", b"   \n\t")
-"""Of white space between values of JSON, and of what stands between lines and fields: JSON has no such bytes."""
 _TRIES: Final = 5
 _PAUSE_S: Final = 0.2
 MAX_SEARCHED: Final = 2_000
@@ -57,11 +52,14 @@ class PostgresWriter:
 
     failures = 0
 
-    def __init__(self, server: Server, progress: ProgressTables, application: str) -> None:
-        """Connect when a shard begins."""
+    def __init__(
+        self, server: Server, progress: ProgressTables, application: str, deletes: Literal["hard", "soft", "ignore"]
+    ) -> None:
+        """Connect when a shard begins. `deletes`: what becomes of rows that are gone (`sinks/deletes.py`)."""
         self._server = server
         self._progress = progress
         self._application = application
+        self._deletes = deletes
         self._connection: Connection | None = None
         self._scope: CommitScope | None = None
         self._attempt = 0
@@ -94,12 +92,14 @@ class PostgresWriter:
         """Return the connection, which has a staging table."""
         if self._connection is None or self._connection.closed:
             self._connection = connect(self._server, self._application)
-            self._connection.execute(_STAGING)
+            self._connection.execute(STAGING)
             self._connection.commit()
         return self._connection
 
     def write(self, records: Sequence[Record]) -> None:
         """Keep the rows until the commit."""
+        if self._deletes == "ignore":
+            records = [record for record in records if record[2] is not None]
         if self._watched:
             for table, key, value in records:
                 states = self._watched.get((table, key or b""))
@@ -112,8 +112,11 @@ class PostgresWriter:
                 raise InternalError(msg)
             if table is not last:  # to look a table up, all of its columns are hashed
                 last, known = table, self._rows.setdefault(table, {})
-            known.pop(key, None)  # the rows have the order of their last changes
-            known[key] = None if value is None else bytes(value)
+            before = known.pop(key, None)  # the rows have the order of their last changes
+            if value is not None:
+                known[key] = bytes(value)
+            else:
+                known[key] = None if before is None or self._deletes != "soft" else WrittenAndDeleted(before)
 
     def commit(self, positions: Mapping[Split, int], metadata: bytes, *, final: bool) -> None:
         """Write the rows and the positions in one transaction. Raise IngestError; RowsRefused where rows are at fault.
@@ -170,7 +173,7 @@ class PostgresWriter:
     def _write_rows(self, connection: Connection, rows: Mapping[SqlTable, Mapping[bytes, bytes | None]]) -> None:
         for table in sorted(rows, key=lambda one: (one.schema, one.name)):
             self._what = f"write rows of the table {table}"
-            _stage(connection, rows[table])
+            stage(connection, rows[table])
             connection.execute(self._statement_of(connection, table))
 
     def _find_refused(self, connection: Connection, rows: Sequence[_State]) -> list[RefusedRow]:
@@ -181,7 +184,12 @@ class PostgresWriter:
         found = find_refused(rows, partial(self._write_some, connection))
         out: list[RefusedRow] = []
         for row, why in found:
-            out.append(RefusedRow(*row, why.text))
+            line = row.line
+            if isinstance(line, WrittenAndDeleted):  # one of two records is at fault
+                line = bytes(line)
+                if self._write_some(connection, [row._replace(line=line)]) is None:
+                    line = None
+            out.append(RefusedRow(row.table, row.key, line, why.text))
             for line in reversed(self._watched.setdefault((row.table, row.key), [])[:-1]):
                 refusal = self._write_some(connection, [row._replace(line=line)])
                 if refusal is None:
@@ -211,9 +219,7 @@ class PostgresWriter:
         found = self._statements.get(table)
         if found is None:
             there, wanted = look_up(connection, table), {one.name: one.type for one in table.columns}
-            found = self._statements[table] = _statement(
-                table, wanted if there is None else {**wanted, **there.columns}
-            )
+            found = self._statements[table] = statement(table, wanted if there is None else {**wanted, **there.columns})
         return found
 
     def delivered(self) -> list[Any]:
@@ -243,66 +249,3 @@ class PostgresWriter:
         if connection is not None:
             with suppress(psycopg.Error):
                 connection.close()
-
-
-def _stage(connection: Connection, rows: Mapping[bytes, bytes | None]) -> None:
-    """Copy the last states of a table's keys, which come in the order of their changes, into the staging table."""
-    connection.execute("TRUNCATE ingest_rows")
-    pairs = (key + b"\x02" + (b"\x03" if row is None else row) for key, row in rows.items())
-    lines = b"\x01".join(pairs).translate(_ENDS).replace(b"\\", b"\\\\").replace(b"\x03", b"\\N")
-    with connection.cursor() as cursor, cursor.copy(_COPY) as copy:
-        copy.write(lines + b"\n")
-
-
-def _statement(table: SqlTable, kinds: Mapping[str, str]) -> sql.Composed:
-    """Return the statement that deletes and writes rows: those that a key had last, in the order of the keys.
-
-    The columns of the key are taken from the key, in rows that are written, too: a delete finds them by it.
-    """
-    names = [one.name for one in table.columns]
-    others = [name for name in names if name not in table.key]
-    keys = [sql.Identifier(f"k{at}") for at in range(len(table.key))]
-    taken = sql.SQL(", ").join(sql.SQL("{0} = EXCLUDED.{0}").format(sql.Identifier(name)) for name in others)
-    return sql.SQL(
-        "WITH last AS (SELECT DISTINCT ON ({ones}) {made}, l.line"
-        " FROM ingest_rows AS l, json_to_record(l.key) AS k({of_key}) ORDER BY {ones}, l.seq DESC),"
-        " gone AS (DELETE FROM {table} AS t USING last WHERE last.line IS NULL AND {same})"
-        " INSERT INTO {table} ({names}) SELECT {values} FROM last{rows} WHERE last.line IS NOT NULL{order}"
-        " ON CONFLICT ({key}) DO {then}"
-    ).format(
-        ones=listed(_value("k", name, kinds[name]) for name in table.key),
-        made=listed(
-            sql.SQL("{} AS {}").format(_value("k", name, kinds[name]), key)
-            for name, key in zip(table.key, keys, strict=True)
-        ),
-        of_key=_record(table.key, kinds),
-        table=table.place,
-        same=sql.SQL(" AND ").join(
-            sql.SQL("t.{} = last.{}").format(sql.Identifier(name), key)
-            for name, key in zip(table.key, keys, strict=True)
-        ),
-        names=listed(map(sql.Identifier, (*table.key, *others))),
-        values=listed([*(sql.SQL("last.{}").format(key) for key in keys), *(_value("r", n, kinds[n]) for n in others)]),
-        rows=sql.SQL(", json_to_record(last.line) AS r({})").format(_record(others, kinds)) if others else sql.SQL(""),
-        order=sql.SQL(" ORDER BY {}").format(listed(sql.SQL("last.{}").format(key) for key in keys)),
-        key=listed(map(sql.Identifier, table.key)),
-        then=sql.SQL("UPDATE SET {}").format(taken) if others else sql.SQL("NOTHING"),
-    )
-
-
-def _record(names: Iterable[str], kinds: Mapping[str, str]) -> sql.Composed:
-    """Return columns of JSON with their types. Bytes are texts in it, with Base64."""
-    return listed(sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(_read_as(kinds[name]))) for name in names)
-
-
-def _read_as(kind: str) -> str:
-    """Return the type that a value of JSON is read as. Bytes are texts in it, and so is JSON in keys."""
-    return "text" if kind in {"bytea", "json", "jsonb"} else kind
-
-
-def _value(alias: str, name: str, kind: str) -> sql.Composed:
-    """Return the value of a column, from what it was read as."""
-    made = sql.SQL("{}").format(sql.Identifier(alias, name))
-    if kind == "bytea":
-        return sql.SQL("decode({}, 'base64')").format(made)
-    return sql.SQL("{}::{}").format(made, sql.SQL(kind)) if kind in {"json", "jsonb"} else made

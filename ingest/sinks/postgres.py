@@ -12,7 +12,7 @@ from pydantic import Field, field_validator
 
 from ingest.encode.upsert_encoder import UpsertEncoder
 from ingest.model.reject import RowError
-from ingest.sinks.sink import SinkOptions
+from ingest.sinks.deletes import DeletingSinkOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,11 +28,13 @@ if TYPE_CHECKING:
 PORT: Final = 5432
 MAX_NAME: Final = 63
 """Bytes of a name in PostgreSQL."""
+SYSTEM_COLUMNS: Final = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"})
+"""Columns that each table of PostgreSQL has: no other one can have such a name."""
 _ENDPOINT: Final = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s:/@?,\[\]]+)(?::(?P<port>\d{1,5}))?")
 _PREFIX: Final = r"^[A-Za-z0-9._-]{1,150}$"
 
 
-class PostgresSink(SinkOptions):
+class PostgresSink(DeletingSinkOptions):
     """Options of `sink:` with `type: postgres`."""
 
     codes: ClassVar[Mapping[str, str]] = {"bad-name": "a name that the table, its namespace or a column cannot have"}
@@ -92,6 +94,15 @@ class PostgresSink(SinkOptions):
             raise ValueError(msg)
         return value
 
+    @field_validator("delete_column")
+    @classmethod
+    def _check_delete_column(cls, value: str) -> str:
+        size = len(value.encode("utf-8", "surrogatepass"))
+        if size > MAX_NAME or value in SYSTEM_COLUMNS or any(c == "\0" or "\ud800" <= c <= "\udfff" for c in value):
+            msg = f"write the name of a column: up to {MAX_NAME} bytes, and not one of PostgreSQL's own"
+            raise ValueError(msg)
+        return value
+
     @property
     def server(self) -> Server:
         """The database, and how to reach it."""
@@ -115,7 +126,7 @@ class PostgresSink(SinkOptions):
         """Return how rows of a table become JSON under their keys; raises RowError for names that cannot be."""
         from ingest.postgres.tables import table_of  # noqa: PLC0415  (`check` needs no driver)
 
-        to: Any = table_of(target, sink, self.default_schema)
+        to: Any = table_of(target, sink, self.default_schema, self.deleted)
         if not to.has_key:
             msg = "a column of its primary key had only nulls so far"
             raise RowError("null-key", msg)
@@ -134,4 +145,4 @@ class PostgresSink(SinkOptions):
         from ingest.postgres.writer import PostgresWriter  # noqa: PLC0415
 
         progress = ProgressTables(self.default_schema, self.prefix(pipeline))
-        return PostgresWriter(self.server, progress, f"ingest {pipeline}")
+        return PostgresWriter(self.server, progress, f"ingest {pipeline}", self.delete_strategy)

@@ -77,7 +77,7 @@ class PostgresCoordinator(PlainSinkCoordinator):
         """Yield the tables that rows need. Raise SchemaChangeRefused where two would be one."""
         for table, schema in schemas.items():
             try:
-                wanted = table_of(table, schema, self._options.default_schema)
+                wanted = table_of(table, schema, self._options.default_schema, self._options.deleted)
             except RowError:
                 continue  # its rows are rejects, in the task
             other = self._places.setdefault((wanted.schema, wanted.name), table)
