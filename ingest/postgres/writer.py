@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _TRIES: Final = 5
 _PAUSE_S: Final = 0.2
-MAX_SEARCHED: Final = 2_000
+MAX_SEARCHED: Final = 1_000
 """Rows of a commit among which those at fault are looked for at once; of more rows, fewer are committed first."""
 
 
