@@ -7,6 +7,7 @@ each option is set by a test is a test itself (tests: `test_option_map`).
 from __future__ import annotations
 
 import json
+import re
 import os
 import sys
 from pathlib import Path
@@ -39,7 +40,7 @@ def component(cls: type[Options], formats: dict[str, Any]) -> dict[str, Any]:
     schema.pop("title", None)
     schema.pop("description", None)
     properties: dict[str, Any] = {}
-    required = [name for name in schema.get("required", []) if name != "properties.*"]
+    required = [name for name in schema.get("required", []) if not name.endswith("properties.*")]
     for model in (cls, *formats.values()):
         for name, option in model.model_json_schema(by_alias=True)["properties"].items():
             if name in {HIDDEN, COLLECTOR, FUNCTIONS}:
@@ -53,10 +54,12 @@ def component(cls: type[Options], formats: dict[str, Any]) -> dict[str, Any]:
     out: dict[str, Any] = {
         "type": "object", "properties": properties, "required": required, "additionalProperties": False,
     }  # fmt: skip
-    if "properties.*" in schema["properties"]:
-        out["patternProperties"] = {r"^properties\.": {"type": ["string", "number", "boolean"]}}
-        out["required"] = [*required, "properties.bootstrap.servers"]
     any_value = {"type": ["string", "number", "boolean"]}
+    own = [name for name in schema["properties"] if name.endswith("properties.*")]
+    if own:
+        out["patternProperties"] = {f"^{re.escape(name.removesuffix('*'))}": any_value for name in own}
+    if "properties.*" in own:
+        out["required"] = [*required, "properties.bootstrap.servers"]
     for name, model in formats.items():
         keyed = options_of_keys(model, written=False) is not None
         patterns = [rf"^value\.{name}\.", *([rf"^key\.{name}\."] if keyed else [])]
