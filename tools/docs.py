@@ -7,8 +7,8 @@ each option is set by a test is a test itself (tests: `test_option_map`).
 from __future__ import annotations
 
 import json
-import re
 import os
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any

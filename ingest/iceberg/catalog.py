@@ -23,9 +23,9 @@ from pyiceberg.exceptions import (
     RESTError,
     UnauthorizedError,
 )
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from ingest.errors import AccessError, ConfigError, Unavailable
+from ingest.errors import AccessError, ConfigError, IngestError, Unavailable
 from ingest.model.text import one_line
 
 if TYPE_CHECKING:
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 _NAME: Final = "default"
+_AWAY: Final = "see whether the catalog and its storage answer, and whether there is room; nothing is lost"
+_REFUSED: Final = ("authentication failed", "permission denied", "no pg_hba.conf entry", "readonly database")
+"""Texts of databases that do not let a user in, or do not let it write."""
 _DENIED: Final = (UnauthorizedError, ForbiddenError, AuthorizationExpiredError, OAuthError)
 
 
@@ -74,11 +77,18 @@ class Warehouse:
         except BadRequestError as exc:
             msg = f"cannot {what}: the catalog {self.name} refuses the request: {_text(exc)}"
             raise ConfigError(msg, "see what the catalog's log says of it") from exc
+        except DBAPIError as exc:
+            raise self._of_database(exc, what) from exc
         except (CommitFailedException, CommitStateUnknownException, RESTError, SQLAlchemyError, OSError) as exc:
             msg = f"cannot {what} in the catalog {self.name}: {_text(exc)}"
-            raise Unavailable(
-                msg, "see whether the catalog and its storage answer, and whether there is room; nothing is lost"
-            ) from exc
+            raise Unavailable(msg, _AWAY) from exc
+
+    def _of_database(self, exc: DBAPIError, what: str) -> IngestError:
+        """Return the error of a run for one of the database that holds the catalog."""
+        msg = f"cannot {what} in the catalog {self.name}: {_text(exc)}"
+        if any(refused in str(exc) for refused in _REFUSED):
+            return AccessError(msg, "see the user and the password in catalog.properties.uri, and the user's rights")
+        return Unavailable(msg, _AWAY)
 
     def hint(self, table: Table) -> None:
         """Note a table's newest metadata in a file beside it, for engines that read a table by its folder.
@@ -101,7 +111,10 @@ class Warehouse:
 def with_defaults(properties: Mapping[str, str]) -> dict[str, str]:
     """Return the properties of a catalog. Where they name none, it is a file in the warehouse, which is a directory."""
     if properties.keys() & {"type", "uri"}:
-        return dict(properties)
+        uri = properties.get("uri", "")
+        # The library's default is a driver that this package does not have
+        driver = {"uri": uri.replace("://", "+psycopg://", 1)} if uri.startswith("postgresql://") else {}
+        return {**properties, **driver}
     folder = Path(properties["warehouse"].removeprefix("file://")).absolute()
     folder.mkdir(parents=True, exist_ok=True)
     return {**properties, "type": "sql", "uri": f"sqlite:///{folder / 'catalog.db'}", "warehouse": f"file://{folder}"}

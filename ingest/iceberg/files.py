@@ -143,6 +143,10 @@ class IcebergFiles:
                     cut = ()
         return out
 
+    def close(self) -> None:
+        """Let go of the catalog."""
+        self._warehouse.close()
+
     def _table(self, table: LakeTable) -> _Known:
         found = self._known.get(table)
         if found is None:

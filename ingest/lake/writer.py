@@ -34,6 +34,9 @@ class TableFiles(Protocol):
     def write(self, table: AnyDestination, states: LastStates) -> list[AddedFile]:
         """Write the last states of keys into files. Raise IngestError."""
 
+    def close(self) -> None:
+        """Let go of what is held."""
+
 
 class LakeWriter:
     """Keeps rows until the commit, or until there are many, and writes them into files."""
@@ -85,6 +88,11 @@ class LakeWriter:
     def abort(self) -> None:
         """Forget what was not committed. Files of it stay where they are, in no table."""
         self._rows, self._written = KeptRows(self._files.columns_of), []
+
+    def close(self) -> None:
+        """Forget what was not committed, and let go of what is held."""
+        self.abort()
+        self._files.close()
 
 
 def _refused(record: Record, reason: str) -> RefusedRow:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lake import Lake
 
+from ingest.errors import IngestError
 from ingest.lake.table import table_of
 from ingest.model import types
 from ingest.model.commit import CommitScope
@@ -41,7 +42,11 @@ class LakeSink:
     def driver(self) -> IcebergCoordinator:
         """A driver's side of its own."""
         found = self.options.coordinator("p", self.warnings.append)
-        found.connect()
+        try:
+            found.connect()
+        except IngestError:
+            found.close()
+            raise
         return found
 
     def files(self, table: tuple[str, ...], schema: TableSchema, *rows: tuple[str, str | None]) -> list[Any]:
@@ -52,6 +57,7 @@ class LakeSink:
         writer.write([(to, key.encode(), None if row is None else row.encode()) for key, row in rows])
         writer.commit({SPLIT: len(rows)}, b"", final=True)
         additions = self.side.additions(writer.delivered())
+        writer.close()
         return [] if additions is None else json.loads(json.dumps(additions))
 
     def write(self, table: tuple[str, ...], schema: TableSchema, *rows: tuple[str, str | None]) -> None:

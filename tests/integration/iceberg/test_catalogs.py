@@ -1,0 +1,61 @@
+"""Catalogs other than a file in the warehouse: a real PostgreSQL."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from lake import duck
+from lake_sink import LakeSink, lake_schema
+from postgres import running
+
+from ingest.errors import AccessError, IngestError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from postgres import Database
+
+TABLE = ("shop", "t")
+SCHEMA = lake_schema("id BIGINT", "n INT")
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Database]:
+    with running() as database:
+        yield database
+
+
+def properties(postgres: Database, password: str = "of-the-tests") -> dict[str, str]:  # noqa: S107
+    return {
+        "catalog.properties.type": "sql",
+        "catalog.properties.uri": f"postgresql://ingest:{password}@127.0.0.1:{postgres.port}/postgres",
+    }
+
+
+def test_a_catalog_in_postgresql(postgres: Database, tmp_path: Path) -> None:
+    sink = LakeSink(tmp_path / "lake", **properties(postgres))
+    sink.side.declare({TABLE: SCHEMA})
+    sink.write(TABLE, SCHEMA, ('{"id":1}', '{"id":1,"n":1}'), ('{"id":2}', '{"id":2,"n":1}'))
+    sink.write(TABLE, SCHEMA, ('{"id":1}', None), ('{"id":2}', '{"id":2,"n":2}'))
+    table = sink.side._warehouse.catalog.load_table(TABLE)
+    found = duck().execute(f"SELECT * FROM iceberg_scan('{table.metadata_location}')").fetchall()  # noqa: S608
+    assert found == [(2, 2)]
+    assert not [*(tmp_path / "lake").rglob("version-hint.text")], "others are asked by whoever reads"
+    sink.side.close()
+
+
+def test_a_catalog_that_refuses_the_user(postgres: Database, tmp_path: Path) -> None:
+    with pytest.raises(IngestError) as refused:
+        LakeSink(tmp_path / "lake", **properties(postgres, "wrong-password"))
+    assert isinstance(refused.value, AccessError), refused.value
+    assert "wrong-password" not in str(refused.value)
+
+
+def test_a_catalog_that_is_away(tmp_path: Path) -> None:
+    more = {"catalog.properties.type": "sql", "catalog.properties.uri": "postgresql://a:b-secret@127.0.0.1:1/x"}
+    with pytest.raises(IngestError) as away:
+        LakeSink(tmp_path / "lake", **more)
+    assert away.value.exit_code == 75
+    assert "b-secret" not in str(away.value)
