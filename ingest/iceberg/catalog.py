@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
+CATALOG: Final = "catalog.db"
+"""Name of the file that is the catalog of a directory."""
 _NAME: Final = "default"
 _AWAY: Final = "see whether the catalog and its storage answer, and whether there is room; nothing is lost"
 _REFUSED: Final = ("authentication failed", "permission denied", "no pg_hba.conf entry", "readonly database")
@@ -53,6 +55,16 @@ class Warehouse:
     def name(self) -> str:
         """The name of the catalog for people, without what may be a secret."""
         return self._properties.get("warehouse") or self._properties.get("type", "sql")
+
+    @property
+    def own(self) -> Path | None:
+        """The directory whose catalog is a file in it; None for a catalog of others."""
+        return None if self._properties.keys() & {"type", "uri"} else _folder(self._properties)
+
+    @property
+    def is_new(self) -> bool:
+        """True if nothing is there: the directory and its catalog are made with the first table."""
+        return self.own is not None and not (self.own / CATALOG).is_file()
 
     @property
     def catalog(self) -> Catalog:
@@ -95,7 +107,7 @@ class Warehouse:
 
         Only where the catalog is a file in the warehouse: others are asked by whoever reads. Raise OSError.
         """
-        if not self._properties.keys() & {"type", "uri"}:
+        if self.own is not None:
             place = Path(table.metadata_location.removeprefix("file://"))
             made = place.with_name(f"{uuid.uuid4()}.hint")
             made.write_text(place.name.removesuffix(".metadata.json"), encoding="utf-8")
@@ -115,9 +127,13 @@ def with_defaults(properties: Mapping[str, str]) -> dict[str, str]:
         # The library's default is a driver that this package does not have
         driver = {"uri": uri.replace("://", "+psycopg://", 1)} if uri.startswith("postgresql://") else {}
         return {**properties, **driver}
-    folder = Path(properties["warehouse"].removeprefix("file://")).absolute()
+    folder = _folder(properties)
     folder.mkdir(parents=True, exist_ok=True)
-    return {**properties, "type": "sql", "uri": f"sqlite:///{folder / 'catalog.db'}", "warehouse": f"file://{folder}"}
+    return {**properties, "type": "sql", "uri": f"sqlite:///{folder / CATALOG}", "warehouse": f"file://{folder}"}
+
+
+def _folder(properties: Mapping[str, str]) -> Path:
+    return Path(properties["warehouse"].removeprefix("file://")).absolute()
 
 
 def _text(exc: Exception) -> str:

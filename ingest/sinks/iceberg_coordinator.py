@@ -5,13 +5,14 @@ Rules: docs/spec/iceberg.md.
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, TableAlreadyExistsError
 
-from ingest.errors import IngestError, SchemaChangeRefused
+from ingest.errors import ConfigError, IngestError, SchemaChangeRefused
 from ingest.iceberg.commit import add_files
 from ingest.iceberg.rewrite import rewrite
 from ingest.iceberg.tables import PROPERTIES, LakeChangeError, changes, schema_of, statements
@@ -53,7 +54,14 @@ class IcebergCoordinator(PlainSinkCoordinator):
         """Tables of which it was said that their upkeep is not done."""
 
     def connect(self) -> str:
-        """Return the warehouse's name; raises Unavailable where the catalog does not answer."""
+        """Return the warehouse's name; raises Unavailable where the catalog does not answer. Makes nothing."""
+        own = self._warehouse.own
+        if own is not None and self._warehouse.is_new:
+            there = next((path for path in (own, *own.parents) if path.exists()), own)
+            if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
+                msg = f"cannot make the warehouse {own} (catalog.properties.warehouse): {there} cannot be written to"
+                raise ConfigError(msg, "choose a directory that can be written to")
+            return self._warehouse.name
         with self._warehouse.asking("list namespaces") as catalog:
             catalog.list_namespaces()
             return self._warehouse.name
@@ -77,6 +85,9 @@ class IcebergCoordinator(PlainSinkCoordinator):
         """Return the changes that `declare` would make, as statements. Raise what it would raise."""
         out: set[str] = set()
         for table, wanted in self._wanted(schemas):
+            if self._warehouse.is_new:
+                out.update(statements(wanted, None))
+                continue
             with self._warehouse.asking(f"look the table {wanted} up") as catalog:
                 there = _load(catalog, wanted)
                 out.update(statements(wanted, None if there is None else self._changes(table, wanted, there)))

@@ -7,11 +7,11 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from lake_sink import lake_schema
+from lake_sink import LakeSink, lake_schema
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, NestedField, StringType, UUIDType
 
-from ingest.errors import SchemaChangeRefused
+from ingest.errors import ConfigError, SchemaChangeRefused
 from ingest.iceberg.types import iceberg_type, our_type
 from ingest.lake.columns import LakeColumn, stored_schema
 from ingest.lake.rows import rows_to_batch
@@ -22,7 +22,7 @@ from ingest.model.reject import RowError
 from ingest.model.schema import Column, TableSchema
 
 if TYPE_CHECKING:
-    from lake_sink import LakeSink
+    from pathlib import Path
 
 VALUES: dict[str, list[str]] = {
     "BOOLEAN": ["true", "false"],
@@ -188,6 +188,15 @@ def test_a_table_that_cannot_take_the_rows_is_refused(
     with pytest.raises(SchemaChangeRefused) as refused:
         sink.side.declare({TABLE: lake_schema("id INT", "n INT")})
     assert why in refused.value.message
+
+
+def test_nothing_is_made_before_the_first_table(tmp_path: Path) -> None:
+    sink = LakeSink(tmp_path / "lake")
+    assert len(sink.side.undeclared({TABLE: lake_schema("id INT", "n INT")})) == 1
+    assert not (tmp_path / "lake").exists()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="cannot be written to"):
+        LakeSink(tmp_path / "file" / "lake")
 
 
 def test_two_tables_of_one_place_are_refused(sink: LakeSink) -> None:
