@@ -26,6 +26,7 @@ from kills import (
     executor_stopped,
     worker_killed,
 )
+from lakes import lake_around_commits, lake_killed
 from proxy import Proxy
 from rig import Rig
 from storm import Report, Scale, broker
@@ -312,5 +313,7 @@ STORMS: dict[Callable[[Path, str, Scale], Report], tuple[str, ...]] = {
     positions_expired: EXACTLY,
     restarted_otherwise: EXACTLY,
     schema_changed: EXACTLY,
+    lake_killed: EXACTLY,
+    lake_around_commits: EXACTLY,
 }
 """Each fault, and the guarantees that it is to try."""

@@ -1,0 +1,107 @@
+"""Faults of runs into a table of Iceberg, which DuckDB reads: its rows have to be the last of each key, once."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections import Counter
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import psutil
+from kills import add
+from lake import Lake
+from rig import KEYS, Rig
+from storm import Report, Scale, broker
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+POINTS = ("before-decide:2", "after-decide:1", "before-add:1", "after-add:2", "before-done:2", "after-plan:1")
+
+
+class LakeReader(threading.Thread):
+    """Reads the table again and again. Of a key, all numbers up to that of its row have come through."""
+
+    def __init__(self, lake: Lake, table: str) -> None:
+        super().__init__(daemon=True)
+        self.topic = ""
+        self.seen: Counter[int] = Counter()
+        self.disorder = 0
+        self.columns: Counter[str] = Counter()
+        self.ended = False
+        self._lake, self._table = lake, table
+        self._last: dict[int, int] = {}
+
+    def run(self) -> None:
+        while not self.ended:
+            with suppress(Exception):  # there is no table yet, or a file of an old snapshot has just been removed
+                self.look()
+            time.sleep(0.2)
+        self.look()
+
+    def look(self) -> None:
+        """Read the table once."""
+        rows = self._lake.ask("SELECT id, n FROM {}", "shop", self._table)
+        keys = Counter(key for key, _ in rows)
+        for key, number in rows:
+            before = self._last.get(key, key - KEYS)
+            self.disorder += number < before
+            self.seen.update(range(before + KEYS, number + 1, KEYS))
+            self._last[key] = max(number, before)
+            self.seen[number] = keys[key]
+
+
+def lake_rig(folder: Path, bootstrap: str, scale: Scale, rate: int) -> Rig:
+    """A pipeline into a table of a lake, with a snapshot every half a second and a compaction after each five."""
+    rig = Rig(folder, bootstrap, "exactly-once", total=scale.changes, seed=scale.seed, rate=rate)
+    text = rig.file.read_text()
+    head, rest = text.split("sink:\n", 1)
+    name = rest.split("pipeline:\n", 1)[1]
+    rig.file.write_text(
+        f"{head}sink:\n  type: iceberg\n  catalog.properties.warehouse: {folder / 'lake'}\n"
+        f"  sink.commit-interval: 500 ms\n  sink.compaction.commit.interval: 5\npipeline:\n{name}"
+    )
+    rig.reader = LakeReader(Lake(folder / "lake"), "orders")  # type: ignore[assignment]  # it has what a rig asks for
+    return rig
+
+
+def lake_killed(folder: Path, _guarantee: str, scale: Scale) -> Report:
+    """Into Iceberg: `kill -9` of the driver, or of a worker, at random moments, in turn."""
+    with broker(folder) as bootstrap:
+        rig = lake_rig(folder, bootstrap, scale, rate=500)
+        rig.begin()
+        for i in range(scale.moments):
+            rig.progress()
+            rig.moment(2.0)
+            process = rig.process
+            assert process is not None
+            if i % 2:
+                rig.until(lambda: bool(rig.workers()), "there are workers")
+                victim = rig.chance.choice(sorted(rig.workers(), key=lambda p: p.pid))
+                with suppress(psutil.Error):
+                    victim.kill()
+                    rig.strike(f"killed worker {victim.pid}")
+                continue
+            process.kill()
+            rig.strike(f"killed driver {process.pid}")
+            rig.started_again(process)
+        return rig.finish()
+
+
+def lake_around_commits(folder: Path, _guarantee: str, scale: Scale) -> Report:
+    """Into Iceberg: the driver dies around what it stores of a batch, and around the commit of the table."""
+    with broker(folder) as bootstrap:
+        rig = lake_rig(folder, bootstrap, scale, rate=1_000_000)
+        rig.fill()
+        for i in range(max(scale.moments, len(POINTS))):
+            point = POINTS[i % len(POINTS)]
+            rig.with_faults(driver=point)
+            code = rig.once()
+            if code == -signal.SIGKILL:
+                rig.strike(f"the driver died {point}")
+            add(rig, 2000)
+        rig.with_faults()
+        rig.once()
+        return rig.read_all()
