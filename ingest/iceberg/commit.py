@@ -7,6 +7,7 @@ builds on: if another writer comes in between, they are found anew. Rules: docs/
 
 from __future__ import annotations
 
+import hashlib
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
@@ -22,6 +23,7 @@ from pyiceberg.table.update.snapshot import _MergeAppendFiles
 from ingest.iceberg.files import ParquetPlace, data_file
 from ingest.iceberg.positions import DELETES, DELETES_PROPERTIES, deleted_positions, key_columns
 from ingest.lake.keys import last_states
+from ingest.model.commit import old_copy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -39,21 +41,36 @@ _TRIES: Final = 8
 _PAUSE_S: Final = 0.1
 
 
-def has_batch(table: Table, scope: str, batch: int) -> bool:
-    """Return whether a table has what a batch adds to it."""
-    return int(table.metadata.properties.get(NOTE + scope, 0)) >= batch
+def has_batch(table: Table, scope: str, batch: int, note: str) -> bool:
+    """Return whether a table has what a batch adds to it.
+
+    Raise CheckpointError where it has a later one, or another one of this number: the checkpoint is an old copy.
+    """
+    found = table.metadata.properties.get(NOTE + scope, "0")
+    number = int(found.partition(".")[0])
+    if number > batch or (number == batch and found != note):
+        raise old_copy(number, batch)
+    return number == batch
+
+
+def note_of(files: Sequence[AddedFile], batch: int) -> str:
+    """Return what a table notes of a batch: its number, and which files it had."""
+    names = "\n".join(one.path for one in files)
+    return f"{batch}.{hashlib.sha256(names.encode()).hexdigest()[:16]}"
 
 
 def add_files(table: Table, files: Sequence[AddedFile], scope: str, batch: int) -> Table:
     """Commit the files of a batch; returns the table after that. Raise what the library raises.
 
-    It is tried again where another writer was faster, and where it is not known whether it was done.
+    It is tried again where another writer was faster, and where it is not known whether it was done. Raise
+    CheckpointError where the table is ahead of the checkpoint.
     """
+    note = note_of(files, batch)
     for left in reversed(range(_TRIES)):
-        if has_batch(table, scope, batch):
+        if has_batch(table, scope, batch, note):
             return table
         try:
-            return _commit(table, files, scope, batch)
+            return _commit(table, files, scope, note)
         except (CommitFailedException, CommitStateUnknownException):
             if not left:
                 raise
@@ -62,7 +79,7 @@ def add_files(table: Table, files: Sequence[AddedFile], scope: str, batch: int) 
     raise AssertionError
 
 
-def _commit(table: Table, files: Sequence[AddedFile], scope: str, batch: int) -> Table:
+def _commit(table: Table, files: Sequence[AddedFile], scope: str, note: str) -> Table:
     metadata, io, key = table.metadata, table.io, files[-1].key
     with ThreadPoolExecutor(4) as threads:
         rows = list(
@@ -73,9 +90,9 @@ def _commit(table: Table, files: Sequence[AddedFile], scope: str, batch: int) ->
     gone = [(one.path, found) for one, found in zip(files, superseded, strict=True) if len(found) and not one.gone]
     gone += deleted_positions(table, distinct, key)
     with QuickTransaction(table) as transaction:
-        transaction.set_properties({NOTE + scope: str(batch)})
+        transaction.set_properties({NOTE + scope: note})
         operation = Operation.OVERWRITE if gone else Operation.APPEND
-        snapshot = RowDelta(operation, transaction, io, snapshot_properties={"ingest-batch": str(batch)})
+        snapshot = RowDelta(operation, transaction, io, snapshot_properties={"ingest-batch": note.partition(".")[0]})
         for one in rows:
             snapshot.append_data_file(one)
         if gone:

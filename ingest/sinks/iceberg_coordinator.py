@@ -61,10 +61,10 @@ class IcebergCoordinator(PlainSinkCoordinator):
             if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
                 msg = f"cannot make the warehouse {own} (catalog.properties.warehouse): {there} cannot be written to"
                 raise ConfigError(msg, "choose a directory that can be written to")
-            return self._warehouse.name
+            return str(own)
         with self._warehouse.asking("list namespaces") as catalog:
             catalog.list_namespaces()
-            return self._warehouse.name
+            return self._warehouse.name if own is None else str(own)
 
     def fingerprint(self, identity: str) -> dict[str, Any]:
         """Return what a checkpoint of this sink depends on."""
