@@ -19,7 +19,7 @@ from pyiceberg.io.pyarrow import (
     schema_to_pyarrow,
 )
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
-from pyiceberg.schema import Schema, sanitize_column_names
+from pyiceberg.schema import Schema
 from pyiceberg.table.locations import load_location_provider
 from pyiceberg.typedef import Record as Partition
 
@@ -74,7 +74,7 @@ class ParquetPlace:
         return cls(
             io,
             load_location_provider(metadata.location, properties),
-            schema_to_pyarrow(sanitize_column_names(schema)),
+            schema_to_pyarrow(schema),
             "none" if codec == "uncompressed" else codec,
             int(level) if level else _LEVEL if codec == "zstd" else None,
         )
@@ -198,7 +198,7 @@ def data_file(
     found = data_file_statistics_from_parquet_metadata(
         footer,
         compute_statistics_plan(of, dict(properties or metadata.properties)),
-        parquet_path_to_id_mapping(sanitize_column_names(of)),
+        parquet_path_to_id_mapping(of),
     )
     return DataFile.from_args(
         content=content,

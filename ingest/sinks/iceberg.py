@@ -89,6 +89,8 @@ class IcebergSink(SinkOptions):
             problems.append(
                 (f"{PREFIX}uri", "is no database that can hold a catalog; write sqlite:// or postgresql://")
             )
+        if kind is None and uri is None and (odd := set("%#?") & set(self.catalog.get("warehouse", ""))):
+            problems.append((f"{PREFIX}warehouse", f"has {min(odd)!r} in the directory's name, which is a URL there"))
         if "." in self.namespace:
             problems.append(("sink.default-namespace", "has a dot, which would be two namespaces"))
         if problems:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from lake_sink import LakeSink, lake_schema
+from pydantic import ValidationError
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, NestedField, StringType, UUIDType
 
@@ -252,6 +253,25 @@ def test_hostile_names_are_names(sink: LakeSink, text: str) -> None:
     assert [one.name for one in sink.lake.table("shop", text).schema().fields] == [text]
     outside = [path for path in sink.lake.folder.parent.rglob("*.parquet") if sink.lake.folder not in path.parents]
     assert outside == []
+
+
+def test_names_that_differ_by_a_character_are_two_columns(sink: LakeSink) -> None:
+    names = ["a.b", "a_x2Eb", "a", "a b", "a_b", "A", "0", "_0"]
+    schema = lake_schema("id INT", *(f"c{at} INT" for at in range(len(names))))
+    columns = (schema.columns[0], *(Column(name, types.INT) for name in names))
+    schema = TableSchema(columns, ("id",))
+    sink.side.declare({TABLE: schema})
+    for number in range(2):
+        fields = ",".join(f'"{name}":{at + number}' for at, name in enumerate(names))
+        sink.write(TABLE, schema, ('{"id":1}', f'{{"id":1,{fields}}}'))
+    (row,) = sink.lake.table(*TABLE).scan().to_arrow().to_pylist()
+    assert row == {"id": 1, **{name: at + 1 for at, name in enumerate(names)}}
+
+
+@pytest.mark.parametrize("name", ["lake#1", "lake?x", "lake%20x"])
+def test_a_directory_whose_name_is_another_one_in_a_url_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ValidationError, match="which is a URL there"):
+        LakeSink(tmp_path / name)
 
 
 @pytest.mark.parametrize("text", ["", " ", "\0", "x" * 256, "é" * 128, "\ud800", "\n", "\x7f"])
