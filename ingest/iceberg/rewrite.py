@@ -17,7 +17,7 @@ from pyiceberg.table.update.snapshot import _FastAppendFiles
 
 from ingest.iceberg.commit import QuickTransaction
 from ingest.iceberg.files import ParquetPlace, data_file
-from ingest.iceberg.types import iceberg_type
+from ingest.iceberg.types import iceberg_type, is_floating
 from ingest.lake.batches import packed
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def _change(transaction: Transaction, changes: Changes, key: Sequence[str], orde
     required = {one.name for one in schema.fields if one.required}
     identifiers = {schema.find_field(number).name for number in schema.identifier_field_ids}
     with transaction.update_schema(allow_incompatible_changes=True) as update:
-        update.set_identifier_fields(*identifiers - changes.rewritten.keys())
+        update.set_identifier_fields(*(set() if identifiers & changes.rewritten.keys() else identifiers))
         for name in changes.rewritten:
             update.delete_column((name,))
     with transaction.update_schema(allow_incompatible_changes=True) as update:
@@ -61,7 +61,7 @@ def _change(transaction: Transaction, changes: Changes, key: Sequence[str], orde
             update.update_column((name,), iceberg_type(kind))
         for name, kind in changes.added.items():
             update.add_column((name,), iceberg_type(kind))
-        if identifiers and identifiers == set(key):
+        if identifiers == set(key) and not any(is_floating(changes.rewritten.get(name)) for name in key):
             update.set_identifier_fields(*identifiers)
 
 

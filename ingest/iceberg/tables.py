@@ -13,7 +13,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DecimalType as IcebergDecimal
 from pyiceberg.types import DoubleType, FloatType, IntegerType, LongType, NestedField
 
-from ingest.iceberg.types import iceberg_type, our_type
+from ingest.iceberg.types import iceberg_type, is_floating, our_type
 from ingest.model import types
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ PROPERTIES: Final = {
     "history.expire.max-snapshot-age-ms": "86400000",
 }
 """Properties of tables that are made here. Each commit writes the metadata anew, so old ones are removed."""
-_FLOATING: Final = (FloatType, DoubleType)
 
 
 class LakeChangeError(ValueError):
@@ -65,7 +64,7 @@ def schema_of(table: LakeTable) -> Schema:
         for number, one in enumerate(table.columns, 1)
     ]
     of_key = [one for one in fields if one.required]
-    identifies = not any(isinstance(one.field_type, _FLOATING) for one in of_key)
+    identifies = not any(is_floating(one.type) for one in table.columns if one.name in table.key)
     return Schema(*fields, identifier_field_ids=[one.field_id for one in of_key] if identifies else [])
 
 

@@ -56,6 +56,11 @@ def iceberg_type(data_type: DataType) -> IcebergType:
     return TimeType() if isinstance(data_type, ours.TimeType) else _PLAIN[data_type]
 
 
+def is_floating(data_type: DataType | None) -> bool:
+    """Return whether a type is one of binary floating-point numbers: no identifier field has one."""
+    return isinstance(data_type, (ours.FloatType, ours.DoubleType))
+
+
 def our_type(found: IcebergType) -> DataType | None:
     """Return what a column that is there is for us; None for a type that no column of ours has."""
     if isinstance(found, DecimalType):
