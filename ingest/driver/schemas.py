@@ -97,9 +97,9 @@ class SchemaStore:
         """
         wanted = {target: now.sinks[target] for source in now.sources.values() for target in source.targets}
         known = [table for table, schema in wanted.items() if self._rules.policy.allows(CreateTable(table, schema))]
-        for topic in sorted(self._tables.missing(table for table in known if table in stored.sinks)):
+        for what in sorted(self._tables.vanished(table for table in known if table in stored.sinks)):
             self._context.warn(
-                f"topic {topic} is not there, although its table was written before: it is made now, without these "
+                f"{what} is not there, although its table was written before: it is made now, without these "
                 "rows (to have them, begin anew with another --checkpoint)"
             )
         self._tables.prepare(known)

@@ -39,9 +39,9 @@ class SinkTables:
                     raise ConfigError(msg, "route its tables to other topics, or change source.topic or topic-pattern")
         self._sink.prepare(wanted)
 
-    def missing(self, tables: Iterable[TableId]) -> set[str]:
-        """Return the topics of tables that are not there; raises TopicMissing where the sink may make none."""
-        return self._sink.missing(tables)
+    def vanished(self, tables: Iterable[TableId]) -> set[str]:
+        """Return what is not there of tables that were written before; raises TopicMissing where it may not be made."""
+        return self._sink.vanished(tables)
 
     def declare(self, schemas: Mapping[TableId, TableSchema]) -> None:
         """Tell the sink the schemas of tables, before rows of them are written; raises IngestError."""

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
 from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import (
     AuthorizationExpiredError,
@@ -20,8 +21,11 @@ from pyiceberg.exceptions import (
     NoSuchNamespaceError,
     NoSuchTableError,
     OAuthError,
+    ResolveError,
     RESTError,
     UnauthorizedError,
+    ValidationError,
+    ValidationException,
 )
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
@@ -40,6 +44,8 @@ _NAME: Final = "default"
 _AWAY: Final = "see whether the catalog and its storage answer, and whether there is room; nothing is lost"
 _REFUSED: Final = ("authentication failed", "permission denied", "no pg_hba.conf entry", "readonly database")
 """Texts of databases that do not let a user in, or do not let it write."""
+_UNEXPECTED: Final = (ValidationError, ValidationException, ResolveError, pa.ArrowException, ValueError, EOFError)
+"""Errors of the library about tables, properties and files that are not as it expects them."""
 _DENIED: Final = (UnauthorizedError, ForbiddenError, AuthorizationExpiredError, OAuthError)
 
 
@@ -94,6 +100,11 @@ class Warehouse:
         except (CommitFailedException, CommitStateUnknownException, RESTError, SQLAlchemyError, OSError) as exc:
             msg = f"cannot {what} in the catalog {self.name}: {_text(exc)}"
             raise Unavailable(msg, _AWAY) from exc
+        except _UNEXPECTED as exc:
+            msg = f"cannot {what} in the catalog {self.name}: {type(exc).__name__}: {_text(exc)}"
+            raise ConfigError(
+                msg, "see what was changed in the table, its properties or its files; nothing of the batch is lost"
+            ) from exc
 
     def _of_database(self, exc: DBAPIError, what: str) -> IngestError:
         """Return the error of a run for one of the database that holds the catalog."""

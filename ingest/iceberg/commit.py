@@ -20,10 +20,12 @@ from pyiceberg.table import Transaction
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update.snapshot import _MergeAppendFiles
 
+from ingest.errors import ConfigError
 from ingest.iceberg.files import ParquetPlace, data_file
 from ingest.iceberg.positions import DELETES, DELETES_PROPERTIES, deleted_positions, key_columns
 from ingest.lake.keys import last_states
 from ingest.model.commit import old_copy
+from ingest.model.table import show
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -65,6 +67,9 @@ def add_files(table: Table, files: Sequence[AddedFile], scope: str, batch: int) 
     It is tried again where another writer was faster, and where it is not known whether it was done. Raise
     CheckpointError where the table is ahead of the checkpoint.
     """
+    if not table.spec().is_unpartitioned():
+        msg = f"the table {show(files[0].table)} has partitions now, and files of a batch without wait for it"
+        raise ConfigError(msg, "remove the partition fields, then run again")
     note = note_of(files, batch)
     for left in reversed(range(_TRIES)):
         if has_batch(table, scope, batch, note):

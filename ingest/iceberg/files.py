@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import (
     compute_statistics_plan,
     data_file_statistics_from_parquet_metadata,
-    parquet_path_to_id_mapping,
     schema_to_pyarrow,
 )
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
@@ -194,11 +193,15 @@ def data_file(
     source = io.new_input(path)
     with source.open() as stream:
         footer = pq.read_metadata(stream)
-    of = schema or metadata.schema()
+    names = {one.name: int(one.metadata[b"PARQUET:field_id"]) for one in footer.schema.to_arrow_schema()}
+    fields = {one.field_id: one for of in ([schema] if schema else metadata.schemas) for one in of.fields}
     found = data_file_statistics_from_parquet_metadata(
         footer,
-        compute_statistics_plan(of, dict(properties or metadata.properties)),
-        parquet_path_to_id_mapping(of),
+        # A column may have been dropped or renamed since the file was written
+        compute_statistics_plan(
+            Schema(*(fields[number] for number in names.values())), dict(properties or metadata.properties)
+        ),
+        names,
     )
     return DataFile.from_args(
         content=content,

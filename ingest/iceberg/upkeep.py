@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -161,13 +162,18 @@ def expire(table: Table) -> bool:
     line = sorted(metadata.snapshots, key=lambda one: one.sequence_number or 0)
     at_least = max(1, int(metadata.properties.get(_AT_LEAST, 1)))
     before = time.time() * 1000 - int(metadata.properties.get(_AGE, _DAY_MS))
-    old = [one for one in line[:-at_least] if one.timestamp_ms < before]
+    heads = {one.snapshot_id for one in metadata.refs.values()}
+    old = [one for one in line[:-at_least] if one.timestamp_ms < before and one.snapshot_id not in heads]
     if not old:
         return True
+    gone = {one.snapshot_id for one in old}
+    left = [one for one in line if one.snapshot_id not in gone]
+    # In a line, what the first one that stays does not have, no later one has; after a rollback it is no line
+    straight = all(two.parent_snapshot_id == one.snapshot_id for one, two in pairwise(line))
     known: dict[str, set[str]] = {}
-    stay = _files(table.io, line[len(old)], known)
+    stay = set().union(*(_files(table.io, one, known) for one in (left[:1] if straight else left)))
     removed = set().union(*(_files(table.io, one, known) for one in old)) - stay
-    table.maintenance.expire_snapshots().by_ids([one.snapshot_id for one in old]).commit()
+    table.maintenance.expire_snapshots().by_ids(sorted(gone)).commit()
     for path in sorted(removed):
         with suppress(OSError):
             table.io.delete(path)

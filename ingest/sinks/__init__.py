@@ -74,6 +74,9 @@ class SinkCoordinator(Protocol):
     def missing(self, tables: Iterable[TableId]) -> set[str]:
         """Return those of these topics that are not there."""
 
+    def vanished(self, tables: Iterable[TableId]) -> set[str]:
+        """Return what is not there of tables that were written before, each with a word for what it is."""
+
     def check(self, tables: Iterable[TableId]) -> None:
         """Raise what `prepare` would raise for these tables, and warn as it would; changes nothing."""
 

@@ -24,7 +24,7 @@ from ingest.model.table import show
 from ingest.sinks.sink import PlainSinkCoordinator
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
@@ -80,6 +80,14 @@ class IcebergCoordinator(PlainSinkCoordinator):
                 elif found := self._changes(table, wanted, there):
                     _apply(there, wanted, found)
                     self._warehouse.hint(there)
+
+    def vanished(self, tables: Iterable[TableId]) -> set[str]:
+        """Return the tables that are not in the catalog."""
+        ids = {(*(one[:-1] or (self._options.namespace,)), one[-1]) for one in tables}
+        if not ids or self._warehouse.is_new:
+            return {f"table {show(one)}" for one in ids}
+        with self._warehouse.asking("look tables up") as catalog:
+            return {f"table {show(one)}" for one in ids if not catalog.table_exists(one)}
 
     def undeclared(self, schemas: Mapping[TableId, TableSchema]) -> set[str]:
         """Return the changes that `declare` would make, as statements. Raise what it would raise."""

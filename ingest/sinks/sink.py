@@ -129,6 +129,10 @@ class PlainSinkCoordinator:
         """Return none: there are no topics."""
         return set()
 
+    def vanished(self, tables: Iterable[TableId]) -> set[str]:
+        """Return the topics that are missing."""
+        return {f"topic {topic}" for topic in self.missing(tables)}
+
     def check(self, _tables: Iterable[TableId]) -> None:
         """Do nothing: there is nothing to check."""
 

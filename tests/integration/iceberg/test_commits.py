@@ -146,6 +146,44 @@ def test_a_table_that_is_gone_stops_the_run_and_says_what_to_do(filled: LakeSink
     assert "--checkpoint" in gone.value.hint
 
 
+def test_a_table_that_is_gone_is_known_to_be(filled: LakeSink) -> None:
+    assert filled.side.vanished([TABLE, ("shop", "other"), ("t",)]) == {"table shop.other", "table default.t"}
+    (filled.lake.folder / "catalog.db").unlink()
+    assert filled.driver().vanished([TABLE]) == {"table shop.t"}
+
+
+@pytest.mark.parametrize("change", ["drop", "rename"])
+def test_a_column_that_is_changed_while_files_wait(filled: LakeSink, change: str) -> None:
+    files = filled.files(TABLE, SCHEMA, row(1, 1), row(5000, 1))
+    with filled.lake.table(*TABLE).update_schema() as update:
+        if change == "drop":
+            update.delete_column("n")
+        else:
+            update.rename_column("n", "m")
+    filled.side.add("checkpoint", 2, files)
+    assert filled.lake.ask("SELECT count(*) FROM {}", *TABLE) == [(1001,)]
+
+
+@pytest.mark.parametrize(("name", "value"), [
+    ("write.metadata.metrics.default", "bogus"), ("write.parquet.compression-codec", "foo"),
+    ("write.parquet.compression-level", "x"),
+])  # fmt: skip
+def test_properties_that_mean_nothing_stop_the_run(filled: LakeSink, name: str, value: str) -> None:
+    with filled.lake.table(*TABLE).transaction() as transaction:
+        transaction.set_properties({name: value})
+    with pytest.raises(ConfigError) as refused:
+        filled.write(TABLE, SCHEMA, row(1, 1))
+    assert "shop.t" in refused.value.message
+
+
+def test_partitions_that_come_while_files_wait(filled: LakeSink) -> None:
+    files = filled.files(TABLE, SCHEMA, row(1, 1))
+    with filled.lake.table(*TABLE).update_spec() as spec:
+        spec.add_identity("n")
+    with pytest.raises(ConfigError, match="has partitions now"):
+        filled.side.add("checkpoint", 2, files)
+
+
 def test_a_table_is_partitioned_by_its_owner(sink: LakeSink) -> None:
     """Files of a table that somebody has partitioned are not of a partition: such a table is refused."""
     sink.side.declare({TABLE: SCHEMA})

@@ -121,6 +121,28 @@ def test_old_snapshots_and_their_files_are_removed(tmp_path: Path) -> None:
         busy.table.scan(snapshot_id=snapshot.snapshot_id).to_arrow()
 
 
+def test_after_a_rollback_the_files_of_all_snapshots_that_stay_are_kept(tmp_path: Path) -> None:
+    busy = Busy(tmp_path / "lake", **{"sink.compaction.enabled": False})
+    busy.change(3)
+    before = busy.table.current_snapshot()
+    rows = dict(busy.rows)
+    assert before is not None
+    upkeep.compact(busy.table)
+    busy.table.manage_snapshots().set_current_snapshot(before.snapshot_id).commit()
+    busy.rows = rows
+    busy.check()
+    with busy.table.transaction() as transaction:
+        transaction.set_properties({
+            "history.expire.max-snapshot-age-ms": "0", "history.expire.min-snapshots-to-keep": "1"
+        })  # fmt: skip
+    for _ in range(3):
+        assert expire(busy.table)
+        busy.change(1)
+        busy.check()
+        for snapshot in busy.table.metadata.snapshots:
+            busy.table.scan(snapshot_id=snapshot.snapshot_id).to_arrow()
+
+
 def test_a_table_with_branches_keeps_its_snapshots_and_says_so(tmp_path: Path) -> None:
     busy = Busy(tmp_path / "lake", **{"sink.compaction.commit.interval": 3})
     snapshot = busy.table.current_snapshot()
