@@ -19,7 +19,9 @@ from pyiceberg.exceptions import (
     CommitStateUnknownException,
     ForbiddenError,
     NoSuchNamespaceError,
+    NoSuchPropertyException,
     NoSuchTableError,
+    NotInstalledError,
     OAuthError,
     ResolveError,
     RESTError,
@@ -44,7 +46,10 @@ _NAME: Final = "default"
 _AWAY: Final = "see whether the catalog and its storage answer, and whether there is room; nothing is lost"
 _REFUSED: Final = ("authentication failed", "permission denied", "no pg_hba.conf entry", "readonly database")
 """Texts of databases that do not let a user in, or do not let it write."""
-_UNEXPECTED: Final = (ValidationError, ValidationException, ResolveError, pa.ArrowException, ValueError, EOFError)
+_UNEXPECTED: Final = (
+    ValidationError, ValidationException, ResolveError, NoSuchPropertyException, NotInstalledError, pa.ArrowException,
+    ValueError, EOFError,
+)  # fmt: skip
 """Errors of the library about tables, properties and files that are not as it expects them."""
 _DENIED: Final = (UnauthorizedError, ForbiddenError, AuthorizationExpiredError, OAuthError)
 

@@ -194,6 +194,8 @@ def data_file(
     with source.open() as stream:
         footer = pq.read_metadata(stream)
     names = {one.name: int(one.metadata[b"PARQUET:field_id"]) for one in footer.schema.to_arrow_schema()}
+    if schema is None:
+        _check_fields(metadata, path, names)
     fields = {one.field_id: one for of in ([schema] if schema else metadata.schemas) for one in of.fields}
     found = data_file_statistics_from_parquet_metadata(
         footer,
@@ -215,3 +217,12 @@ def data_file(
         key_metadata=None,
         **found.to_serialized_dict(),
     )
+
+
+def _check_fields(metadata: TableMetadata, path: str, names: Mapping[str, int]) -> None:
+    """Raise ValueError where a column of a file is another one in its table now: its values would be null there."""
+    now = {one.name: one.field_id for one in metadata.schema().fields}
+    for name, number in names.items():
+        if now.get(name, number) != number:
+            msg = f"the column {name!r} was made anew since {path} was written: give the batch up with"
+            raise ValueError(f"{msg} ingest checkpoint reset --drop-batch, and its rows are read again")

@@ -37,6 +37,10 @@ PROPERTIES: Final = {
 """Properties of tables that are made here. Each commit writes the metadata anew, so old ones are removed."""
 
 
+CODE: Final = frozenset({"write.py-location-provider.impl", "py-io-impl", "py-catalog-impl"})
+"""Properties that name code for the library to load."""
+
+
 class LakeChangeError(ValueError):
     """Error about a change that Iceberg cannot do. Its text says which."""
 
@@ -88,7 +92,13 @@ def changes(table: LakeTable, metadata: TableMetadata) -> Changes:
             msg = f"its column {one.name!r} is required, and is no column of the key ({', '.join(table.key)})"
             raise LakeChangeError(msg)
     out = Changes()
+    if metadata.properties.keys() & CODE:
+        msg = f"it names code in its property {min(metadata.properties.keys() & CODE)}, which this tool does not run"
+        raise LakeChangeError(msg)
     for name, kind in wanted.items():
+        if name not in there and name in table.key and metadata.current_snapshot() is not None:
+            msg = f"its column {name!r} of the key is gone, and rows that are there could not be found"
+            raise LakeChangeError(msg)
         if name not in there:
             out.added[name] = kind
             continue

@@ -83,13 +83,20 @@ class IcebergSink(SinkOptions):
         kind, uri = self.catalog.get("type"), self.catalog.get("uri")
         if kind is not None and kind.lower() not in TYPES and "${" not in kind:
             problems.append((f"{PREFIX}type", f"is none of {', '.join(TYPES)}"))
-        if kind is None and uri is None and "warehouse" not in self.catalog:
+        place = self.catalog.get("warehouse", "")
+        if kind is None and uri is None and not place:
             problems.append((f"{PREFIX}*", _NO_CATALOG))
+        if kind is None and uri is None and "://" in place.removeprefix("file://"):
+            problems.append(
+                (f"{PREFIX}warehouse", "is no directory: a catalog of others needs catalog.properties.type")
+            )
+        if kind in {"sql", "rest", "hive"} and uri is None:
+            problems.append((f"{PREFIX}type", "needs catalog.properties.uri"))
         if kind == "sql" and uri is not None and "${" not in uri and not _DATABASES.match(uri):
             problems.append(
                 (f"{PREFIX}uri", "is no database that can hold a catalog; write sqlite:// or postgresql://")
             )
-        if kind is None and uri is None and (odd := set("%#?") & set(self.catalog.get("warehouse", ""))):
+        if kind is None and uri is None and (odd := set("%#?") & set(place)):
             problems.append((f"{PREFIX}warehouse", f"has {min(odd)!r} in the directory's name, which is a URL there"))
         if "." in self.namespace:
             problems.append(("sink.default-namespace", "has a dot, which would be two namespaces"))

@@ -10,7 +10,7 @@ from lake_sink import LakeSink, lake_schema
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitStateUnknownException
 
-from ingest.errors import CheckpointError, ConfigError, Unavailable
+from ingest.errors import CheckpointError, ConfigError, SchemaChangeRefused, Unavailable
 from ingest.iceberg import commit, positions
 from ingest.iceberg.commit import NOTE
 
@@ -174,6 +174,22 @@ def test_properties_that_mean_nothing_stop_the_run(filled: LakeSink, name: str, 
     with pytest.raises(ConfigError) as refused:
         filled.write(TABLE, SCHEMA, row(1, 1))
     assert "shop.t" in refused.value.message
+
+
+def test_a_column_that_another_pipeline_made_anew_while_files_wait(filled: LakeSink) -> None:
+    files = filled.files(TABLE, SCHEMA, row(1, 1))
+    filled.driver().declare({TABLE: lake_schema("id BIGINT", "n STRING")})
+    with pytest.raises(ConfigError, match="--drop-batch"):
+        filled.side.add("checkpoint", 2, files)
+    assert filled.lake.ask("SELECT n FROM {} WHERE id = 1", *TABLE) == [("0",)]
+
+
+def test_a_key_that_is_gone_is_not_made_again(filled: LakeSink) -> None:
+    with filled.lake.table(*TABLE).update_schema(allow_incompatible_changes=True) as update:
+        update.set_identifier_fields()
+        update.delete_column("id")
+    with pytest.raises(SchemaChangeRefused, match="of the key is gone"):
+        filled.side.declare({TABLE: SCHEMA})
 
 
 def test_partitions_that_come_while_files_wait(filled: LakeSink) -> None:

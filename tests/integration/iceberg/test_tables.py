@@ -21,6 +21,7 @@ from ingest.model import types
 from ingest.model.commit import RowsRefused
 from ingest.model.reject import RowError
 from ingest.model.schema import Column, TableSchema
+from ingest.sinks.iceberg import IcebergSink
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -212,12 +213,18 @@ def test_columns_of_a_table_that_is_there_may_be_wider(sink: LakeSink) -> None:
     ([NestedField(1, "id", IntegerType(), required=True), NestedField(2, "n", UUIDType())], "2", "'n' is uuid"),
     ([NestedField(1, "id", IntegerType()), NestedField(2, "x", StringType(), required=True)], "2", "'x' is required"),
     ([NestedField(1, "id", IntegerType())], "1", "version 1"),
+    ([NestedField(1, "id", IntegerType())], "code", "names code"),
 ])  # fmt: skip
 def test_a_table_that_cannot_take_the_rows_is_refused(
     sink: LakeSink, fields: list[NestedField], version: str, why: str
 ) -> None:
     sink.lake.catalog.create_namespace("shop")
-    sink.lake.catalog.create_table(TABLE, Schema(*fields), properties={"format-version": version})
+    code = (
+        {"write.py-location-provider.impl": "pyiceberg.table.locations.SimpleLocationProvider"}
+        if version == "code"
+        else {"format-version": version}
+    )
+    sink.lake.catalog.create_table(TABLE, Schema(*fields), properties=code)
     with pytest.raises(SchemaChangeRefused) as refused:
         sink.side.declare({TABLE: lake_schema("id INT", "n INT")})
     assert why in refused.value.message
@@ -298,6 +305,17 @@ def test_names_that_differ_by_a_character_are_two_columns(sink: LakeSink) -> Non
         sink.write(TABLE, schema, ('{"id":1}', f'{{"id":1,{fields}}}'))
     (row,) = sink.lake.table(*TABLE).scan().to_arrow().to_pylist()
     assert row == {"id": 1, **{name: at + 1 for at, name in enumerate(names)}}
+
+
+@pytest.mark.parametrize(("given", "why"), [
+    ({"warehouse": ""}, "is missing"), ({"warehouse": "s3://bucket/x"}, "is no directory"),
+    ({"type": "sql", "warehouse": "x"}, "needs catalog.properties.uri"), ({"type": "odd"}, "is none of"),
+    ({"type": "sql", "uri": "mysql://x"}, "no database that can hold a catalog"),
+    ({"warehouse": "x", "py-io-impl": "os"}, "names code"), ({"warehouse": "x", "py-catalog-impl": "os"}, "names code"),
+])  # fmt: skip
+def test_catalogs_that_cannot_be_are_refused(given: dict[str, str], why: str) -> None:
+    with pytest.raises(ValidationError, match=why):
+        IcebergSink.model_validate({"type": "iceberg", **{f"catalog.properties.{k}": v for k, v in given.items()}})
 
 
 @pytest.mark.parametrize("name", ["lake#1", "lake?x", "lake%20x"])
