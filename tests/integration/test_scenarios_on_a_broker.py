@@ -32,7 +32,7 @@ SERVERS = "memory:1"
 def about_options(file: Path) -> bool:
     """Whether a scenario is about options of a Kafka source, and its sink writes to Kafka by default."""
     text = file.read_text()
-    other = any(f"type: {sink}" in text for sink in ("print", "file", "values", "kafka", "postgres"))
+    other = any(f"type: {sink}" in text for sink in ("print", "file", "values", "kafka", "postgres", "iceberg"))
     return not other and file.parent.name not in OF_ROWS
 
 
