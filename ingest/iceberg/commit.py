@@ -122,6 +122,13 @@ def _positions(path: str, found: np.ndarray[Any, Any]) -> pa.Table:
     return pa.table([pa.repeat(path, len(found)), pa.array(found, pa.int64())], names=["file_path", "pos"])
 
 
+def live_entries(table: Table) -> list[ManifestEntry]:
+    """Return what a table says of its files of rows and of deletes. Raise what the library raises."""
+    snapshot = table.current_snapshot()
+    manifests = [] if snapshot is None else snapshot.manifests(table.io)
+    return [entry for one in manifests for entry in one.fetch_manifest_entry(table.io, discard_deleted=True)]
+
+
 class QuickTransaction(Transaction):
     """A transaction that makes its metadata once for each change: the library copies all snapshots each time."""
 
@@ -186,3 +193,37 @@ class RowDelta(_MergeAppendFiles):
             return super()._summary(snapshot_properties or {})
         finally:
             self._added_data_files = rows
+
+
+class Replacement(RowDelta):
+    """A snapshot whose files replace others."""
+
+    _kept: tuple[ManifestEntry, ...] = ()
+    _removed: tuple[ManifestEntry, ...] = ()
+
+    def replace(self, kept: Sequence[ManifestEntry], removed: Sequence[ManifestEntry]) -> None:
+        """Say which files of rows stay, and which files of rows and of deletes do not."""
+        self._kept, self._removed = tuple(kept), tuple(removed)
+        self._deleted_data_files.update(one.data_file for one in removed)
+
+    def _existing_manifests(self) -> list[ManifestFile]:
+        if not self._kept:
+            return []
+        with self.new_manifest_writer(self._transaction.table_metadata.spec()) as writer:
+            for one in self._kept:
+                writer.add_entry(self._entry(one, ManifestEntryStatus.EXISTING, one.snapshot_id))
+        return [writer.to_manifest_file()]
+
+    def _deleted_entries(self) -> list[ManifestEntry]:
+        return [
+            self._entry(one, ManifestEntryStatus.DELETED, self._snapshot_id)
+            for one in self._removed
+            if one.data_file.content == DataFileContent.DATA
+        ]
+
+    @staticmethod
+    def _entry(one: ManifestEntry, status: ManifestEntryStatus, snapshot: int | None) -> ManifestEntry:
+        return ManifestEntry.from_args(
+            status=status, snapshot_id=snapshot, sequence_number=one.sequence_number,
+            file_sequence_number=one.file_sequence_number, data_file=one.data_file,
+        )  # fmt: skip

@@ -7,15 +7,13 @@ it. Memory is bounded by a group of rows.
 from __future__ import annotations
 
 from base64 import b64encode
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestEntryStatus
 from pyiceberg.table.snapshots import Operation
-from pyiceberg.table.update.snapshot import _FastAppendFiles
 
-from ingest.iceberg.commit import QuickTransaction
+from ingest.iceberg.commit import QuickTransaction, Replacement, live_entries
 from ingest.iceberg.files import ParquetPlace, data_file
 from ingest.iceberg.types import iceberg_type, is_floating
 from ingest.lake.batches import packed
@@ -23,7 +21,6 @@ from ingest.lake.batches import packed
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pyiceberg.manifest import ManifestFile
     from pyiceberg.table import Table, Transaction
 
     from ingest.iceberg.tables import Changes
@@ -36,7 +33,8 @@ def rewrite(table: Table, changes: Changes, key: Sequence[str]) -> None:
         _change(transaction, changes, key, order)
         if table.current_snapshot() is None:
             return
-        replaced = _Replaced(Operation.OVERWRITE, transaction, table.io)
+        replaced = Replacement(Operation.OVERWRITE, transaction, table.io)
+        replaced.replace([], live_entries(table))
         metadata = transaction.table_metadata
         place = ParquetPlace.of_metadata(metadata, table.io)
         for rows in packed(_converted(table, place.schema, order)):
@@ -99,24 +97,3 @@ def _texts(chunk: pa.Array) -> pa.Array:
         found = pc.utf8_rtrim(pc.utf8_rtrim(naive.cast(text), "0"), ".")
         return pc.binary_join_element_wise(found, "Z", "") if getattr(known, "tz", None) else found
     return chunk.cast(text)
-
-
-class _Replaced(_FastAppendFiles):
-    """A snapshot whose files replace all files of the one before."""
-
-    def _existing_manifests(self) -> list[ManifestFile]:
-        return []
-
-    def _deleted_entries(self) -> list[ManifestEntry]:
-        before: Any = self._transaction.table_metadata.snapshot_by_id(self._parent_snapshot_id or 0)
-        out = []
-        for manifest in before.manifests(self._io):
-            if manifest.content == ManifestContent.DATA:
-                for one in manifest.fetch_manifest_entry(self._io, discard_deleted=True):
-                    self._deleted_data_files.add(one.data_file)
-                    out.append(ManifestEntry.from_args(
-                        status=ManifestEntryStatus.DELETED, snapshot_id=self._snapshot_id,
-                        sequence_number=one.sequence_number, file_sequence_number=one.file_sequence_number,
-                        data_file=one.data_file,
-                    ))  # fmt: skip
-        return out

@@ -17,11 +17,11 @@ import pyarrow as pa
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import _read_deletes, _task_to_record_batches
-from pyiceberg.manifest import DataFileContent, ManifestEntry, ManifestEntryStatus
+from pyiceberg.manifest import DataFileContent
 from pyiceberg.table import FileScanTask
 from pyiceberg.table.snapshots import Operation, Summary
 
-from ingest.iceberg.commit import QuickTransaction, RowDelta, deletes_file
+from ingest.iceberg.commit import QuickTransaction, Replacement, deletes_file, live_entries
 from ingest.iceberg.files import ParquetPlace, data_file
 from ingest.lake.batches import packed
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from pyiceberg.io import FileIO
-    from pyiceberg.manifest import DataFile, ManifestFile
+    from pyiceberg.manifest import DataFile
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
 
@@ -58,7 +58,7 @@ def compact(table: Table) -> None:
 
     It is left out where another writer was faster. Raise what the library raises.
     """
-    found = _live(table)
+    found = live_entries(table)
     rows = [one for one in found if one.data_file.content == DataFileContent.DATA]
     deletes = [one for one in found if one.data_file.content != DataFileContent.DATA]
     gone = _positions(table.io, [one.data_file for one in deletes])
@@ -77,12 +77,6 @@ def compact(table: Table) -> None:
             if left:
                 snapshot.append_deletes(deletes_file(table, left))
             snapshot.commit()
-
-
-def _live(table: Table) -> list[ManifestEntry]:
-    snapshot = table.current_snapshot()
-    manifests = [] if snapshot is None else snapshot.manifests(table.io)
-    return [entry for one in manifests for entry in one.fetch_manifest_entry(table.io, discard_deleted=True)]
 
 
 def _positions(io: FileIO, deletes: Sequence[DataFile]) -> dict[str, pa.Array]:
@@ -113,38 +107,8 @@ def _rows(table: Table, files: Sequence[DataFile], gone: Mapping[str, pa.Array])
             yield pa.table(batch)
 
 
-class _Compaction(RowDelta):
+class _Compaction(Replacement):
     """A snapshot with the same rows in other files."""
-
-    _kept: tuple[ManifestEntry, ...] = ()
-    _removed: tuple[ManifestEntry, ...] = ()
-
-    def replace(self, kept: Sequence[ManifestEntry], removed: Sequence[ManifestEntry]) -> None:
-        """Say which files of rows stay, and which files of rows and of deletes do not."""
-        self._kept, self._removed = tuple(kept), tuple(removed)
-        self._deleted_data_files.update(one.data_file for one in removed)
-
-    def _existing_manifests(self) -> list[ManifestFile]:
-        if not self._kept:
-            return []
-        with self.new_manifest_writer(self._transaction.table_metadata.spec()) as writer:
-            for one in self._kept:
-                writer.add_entry(self._entry(one, ManifestEntryStatus.EXISTING, one.snapshot_id))
-        return [writer.to_manifest_file()]
-
-    def _deleted_entries(self) -> list[ManifestEntry]:
-        return [
-            self._entry(one, ManifestEntryStatus.DELETED, self._snapshot_id)
-            for one in self._removed
-            if one.data_file.content == DataFileContent.DATA
-        ]
-
-    @staticmethod
-    def _entry(one: ManifestEntry, status: ManifestEntryStatus, snapshot: int | None) -> ManifestEntry:
-        return ManifestEntry.from_args(
-            status=status, snapshot_id=snapshot, sequence_number=one.sequence_number,
-            file_sequence_number=one.file_sequence_number, data_file=one.data_file,
-        )  # fmt: skip
 
     def _summary(self, snapshot_properties: dict[str, str] | None = None) -> Summary:
         found = super()._summary(snapshot_properties)
