@@ -87,9 +87,7 @@ def add_files(table: Table, files: Sequence[AddedFile], scope: str, batch: int) 
 def _commit(table: Table, files: Sequence[AddedFile], scope: str, note: str) -> Table:
     metadata, io, key = table.metadata, table.io, files[-1].key
     with ThreadPoolExecutor(4) as threads:
-        rows = list(
-            threads.map(lambda one: data_file(metadata, io, one.path, one.partition), [f for f in files if not f.gone])
-        )
+        rows = list(threads.map(lambda one: data_file(metadata, io, one.path), [f for f in files if not f.gone]))
         keys = list(threads.map(lambda one: key_columns(io, one.path, metadata.schema(), key), files))
     distinct, superseded = last_states(keys)
     gone = [(one.path, found) for one, found in zip(files, superseded, strict=True) if len(found) and not one.gone]
@@ -115,7 +113,7 @@ def deletes_file(table: Table, gone: Iterable[tuple[str, pa.Array]]) -> DataFile
     path = ParquetPlace.of_deletes(table).write(
         (_positions(path, np.unique(np.concatenate(found))) for path, found in sorted(by_path.items())), "deletes"
     )
-    return data_file(table.metadata, table.io, path, (), DataFileContent.POSITION_DELETES, DELETES, DELETES_PROPERTIES)
+    return data_file(table.metadata, table.io, path, DataFileContent.POSITION_DELETES, DELETES, DELETES_PROPERTIES)
 
 
 def _positions(path: str, found: np.ndarray[Any, Any]) -> pa.Table:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -181,7 +181,6 @@ def data_file(
     metadata: TableMetadata,
     io: FileIO,
     path: str,
-    partition: Sequence[Any] = (),
     content: DataFileContent = DataFileContent.DATA,
     schema: Schema | None = None,
     properties: Mapping[str, str] | None = None,
@@ -209,7 +208,7 @@ def data_file(
         content=content,
         file_path=path,
         file_format=FileFormat.PARQUET,
-        partition=Partition(*partition),
+        partition=Partition(),
         file_size_in_bytes=len(source),
         sort_order_id=None,
         spec_id=metadata.default_spec_id,

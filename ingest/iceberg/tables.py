@@ -80,7 +80,7 @@ def changes(table: LakeTable, metadata: TableMetadata) -> Changes:
     if not metadata.spec().is_unpartitioned():
         msg = "it has partitions, and this tool writes tables without"
         raise LakeChangeError(msg)
-    if has_equality_deletes(metadata):
+    if _has_equality_deletes(metadata):
         msg = (
             "another writer has left equality deletes in it, which this tool does not read: compact it with that writer"
         )
@@ -91,10 +91,10 @@ def changes(table: LakeTable, metadata: TableMetadata) -> Changes:
         if one.required and one.name not in table.key:
             msg = f"its column {one.name!r} is required, and is no column of the key ({', '.join(table.key)})"
             raise LakeChangeError(msg)
-    out = Changes()
     if metadata.properties.keys() & CODE:
         msg = f"it names code in its property {min(metadata.properties.keys() & CODE)}, which this tool does not run"
         raise LakeChangeError(msg)
+    out = Changes()
     for name, kind in wanted.items():
         if name not in there and name in table.key and metadata.current_snapshot() is not None:
             msg = f"its column {name!r} of the key is gone, and rows that are there could not be found"
@@ -113,7 +113,7 @@ def changes(table: LakeTable, metadata: TableMetadata) -> Changes:
     return out
 
 
-def has_equality_deletes(metadata: TableMetadata) -> bool:
+def _has_equality_deletes(metadata: TableMetadata) -> bool:
     """Return whether rows of a table are gone by their values."""
     snapshot = metadata.current_snapshot()
     summary = None if snapshot is None else snapshot.summary

@@ -62,16 +62,14 @@ class AddedFile(NamedTuple):
     rows: int
     gone: bool
     """True if the file has the keys of rows that are no more, and no rows."""
-    partition: tuple[Any, ...] = ()
-    """The values of the table's partition fields, as JSON has them."""
     cut: tuple[tuple[str, int], ...] = ()
     """By column: times that lost what is finer than a microsecond."""
 
     @classmethod
     def from_json(cls, value: list[Any]) -> AddedFile:
         """Return a file of plain values."""
-        table, key, path, rows, gone, partition, _ = value
-        return cls(tuple(table), tuple(key), path, rows, gone, tuple(partition))
+        table, key, path, rows, gone, _ = value
+        return cls(tuple(table), tuple(key), path, rows, gone)
 
 
 def table_of(table: TableId, schema: TableSchema, namespace: str, *, times: bool) -> LakeTable:

@@ -17,7 +17,7 @@ class DeletingSinkOptions(SinkOptions):
     """Options of a sink whose tables can lose rows."""
 
     delete_strategy: Literal["hard", "soft", "ignore"] = Field("hard", alias="sink.delete-strategy")
-    """What becomes of a row that is deleted at the source. `hard`: it is removed. `soft`: it stays, and its column
+    """The fate of a row that is deleted at the source. `hard`: it is removed. `soft`: it stays, and its column
     `sink.delete-column` becomes true, until a row of that key comes again. `ignore`: nothing, it stays as it was."""
 
     delete_column: str = Field("_deleted", alias="sink.delete-column", min_length=1)

@@ -79,7 +79,7 @@ class Task:
 
     @property
     def ends(self) -> dict[Split, int]:
-        """Where the ranges end."""
+        """The positions where the ranges end."""
         return {split: end for split, (_, end) in self.ranges.items()}
 
 
