@@ -128,7 +128,8 @@ class IcebergCoordinator(PlainSinkCoordinator):
         for parts in range(1, len(wanted.namespace) + 1):
             catalog.create_namespace_if_not_exists(wanted.namespace[:parts])
         warehouse = catalog.properties.get("warehouse", "")
-        own = type(catalog).__name__ == "SqlCatalog" and "://" in warehouse  # others know better where tables are
+        # A catalog in a database leaves it to us where tables are, and its library makes paths of names as they are
+        own = type(catalog).__name__ == "SqlCatalog" and warehouse
         location = f"{warehouse.rstrip('/')}/{folder_of(wanted.id)}" if own else None
         try:
             made = catalog.create_table(wanted.id, schema_of(wanted), location, properties=PROPERTIES)

@@ -46,6 +46,17 @@ def test_a_catalog_in_postgresql(postgres: Database, tmp_path: Path) -> None:
     sink.side.close()
 
 
+def test_names_stay_below_the_warehouse(postgres: Database, tmp_path: Path) -> None:
+    sink = LakeSink(tmp_path / "in" / "lake", **properties(postgres))
+    name = ("shop", "../../../up")
+    sink.side.declare({name: SCHEMA})
+    sink.write(name, SCHEMA, ('{"id":1}', '{"id":1,"n":1}'))
+    files = [*tmp_path.rglob("*.parquet")]
+    assert files
+    assert all(tmp_path / "in" / "lake" in path.parents for path in files)
+    sink.side.close()
+
+
 def test_a_catalog_that_refuses_the_user(postgres: Database, tmp_path: Path) -> None:
     with pytest.raises(IngestError) as refused:
         LakeSink(tmp_path / "lake", **properties(postgres, "wrong-password"))
