@@ -201,9 +201,9 @@ class PipelineOptions(Options):
         "lenient", alias="schema.change.behavior"
     )
     """What to do when a table changes. `ignore`: only new tables reach the sink, new columns are left out and counted.
-    `lenient`: apply it (a new column is last and nullable, a missing one stays and is null). `try_evolve`, `evolve`:
-    the same, as every sink of this package can do all changes; they are for sinks that cannot. `exception`: stop at
-    anything but a new table."""
+    `lenient`, `evolve`: apply it (a new column is last and nullable, a missing one stays and is null), and stop where
+    the sink's table cannot take it. `try_evolve`: leave a column out instead that the sink's table cannot take, and
+    count its values. `exception`: stop at anything but a new table."""
 
     route_mode: Literal["ALL_MATCH", "FIRST_MATCH"] = Field("ALL_MATCH", alias="route-mode")
     """Whether a table goes to the sink tables of all the routes that match, or of the first only."""

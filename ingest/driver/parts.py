@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ingest.driver.pacing import Pacing
 from ingest.driver.schemas import SchemaRules, policy_of
-from ingest.schema.evolve import unchanged
+from ingest.schema.evolve import all_fit, unchanged
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,8 +40,8 @@ class Listeners:
 
     on_reject: Callable[[RejectedRecord], None]
     """Gets each reject that a task gave in full, once its batch is stored."""
-    on_withheld: Callable[[SchemaChange], None]
-    """Gets each schema change that the sink is not to see."""
+    on_withheld: Callable[[SchemaChange, str], None]
+    """Gets each schema change that the sink is not to see, and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +75,16 @@ def make_parts(
     options, source, sink = context.pipeline.pipeline, sides.source, sides.sink
     compiler = _compiler(context, rules, engine)
     shape = unchanged if compiler is None else compiler.shape
+    coordinator = sink.coordinator(context.name, context.warn)
+    unfit = coordinator.unfit if options.behavior == "try_evolve" else all_fit
+    inference = source.inference(options.max_columns)
     return RunParts(
         sides=sides,
         source=source.coordinator(context.name, context.warn),
-        sink=sink.coordinator(context.name, context.warn),
+        sink=coordinator,
         engine=engine,
         compiler=compiler,
-        rules=SchemaRules(rules, policy_of(context.pipeline), source.inference(options.max_columns), shape),
+        rules=SchemaRules(rules, policy_of(context.pipeline), inference, shape, unfit),
         pacing=Pacing(options.batch_interval, source.rate_limit, sink.most_per_batch, sink.rest_s),
         stop=stop,
         listeners=listeners,

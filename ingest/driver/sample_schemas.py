@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from ingest.errors import ConfigError, IngestError
 from ingest.formats.metadata_columns import MetadataColumns
 from ingest.model.reject import RowError
-from ingest.schema.evolve import Schemas, unchanged
+from ingest.schema.evolve import Schemas, all_fit, unchanged
 from ingest.schema.infer import observe
 from ingest.task.decoding import ChunkDecoder
 
@@ -87,7 +87,7 @@ def observe_chunks(source: Source, chunks: Iterable[Chunk], inference: Inference
 
 def _possible(seen: Mapping[TableId, TableSchema], rules: SchemaRules) -> dict[TableId, TableSchema]:
     """Return those tables that can be taken: others may never be read, as old messages are looked at, too."""
-    unshaped = replace(rules, shape=unchanged)
+    unshaped = replace(rules, shape=unchanged, unfit=all_fit)
     out = {}
     for table, schema in seen.items():
         try:

@@ -9,7 +9,7 @@ from ingest.checkpoint.old_keys import old_keys
 from ingest.model.schema import CreateTable, changes
 from ingest.model.table import show
 from ingest.observe.events import SchemaChanged
-from ingest.schema.evolve import Policy, Schemas, evolve, reroute, unchanged
+from ingest.schema.evolve import Policy, Schemas, all_fit, evolve, reroute, unchanged
 from ingest.schema.infer import unmatched
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ingest.driver.sink_tables import SinkTables
     from ingest.model.schema import SchemaChange, TableSchema
     from ingest.model.table import TableId
-    from ingest.schema.evolve import Evolution, Shape
+    from ingest.schema.evolve import Evolution, Shape, Unfit
     from ingest.schema.infer import Inference
     from ingest.schema.routes import Rules
 
@@ -35,14 +35,15 @@ class SchemaRules:
     policy: Policy
     inference: Inference
     shape: Shape = unchanged
+    unfit: Unfit = all_fit
 
     def evolve(self, before: Schemas, observed: Iterable[tuple[TableId, TableSchema]]) -> Evolution:
         """Merge what was observed; raises ConfigError."""
-        return evolve(before, observed, self.rules, self.policy, self.inference.initial, self.shape)
+        return evolve(before, observed, self.rules, self.policy, self.inference.initial, self.shape, self.unfit)
 
     def reroute(self, stored: Schemas) -> Evolution:
         """Give the tables of a checkpoint the targets that the rules give them now; raises ConfigError."""
-        return reroute(stored, self.rules, self.policy, self.inference.initial, self.shape)
+        return reroute(stored, self.rules, self.policy, self.inference.initial, self.shape, self.unfit)
 
 
 def policy_of(pipeline: Pipeline) -> Policy:
@@ -62,9 +63,9 @@ class SchemaStore:
         tables: SinkTables,
         checkpoint: Checkpoint,
         counters: Counters,
-        withheld: Callable[[SchemaChange], None],
+        withheld: Callable[[SchemaChange, str], None],
     ) -> None:
-        """Know no table yet; `withheld` gets each change that the sink is not to see."""
+        """Know no table yet; `withheld` gets each change that the sink is not to see, and the reason."""
         self.schemas = Schemas()
         self._context = context
         self._rules = rules
@@ -82,6 +83,7 @@ class SchemaStore:
         stored = self._checkpoint.schemas(self._rules.rules)
         self._tell_old_keys()
         rerouted = self._rules.reroute(stored)
+        self._tell_withheld(rerouted)
         self._prepare_known(stored, rerouted.schemas)
         if rerouted.sinks:
             self._apply(rerouted)
@@ -110,8 +112,7 @@ class SchemaStore:
         Raises IngestError.
         """
         evolution = self._rules.evolve(self.schemas, observed)
-        for event in evolution.withheld:
-            self._withheld(event)
+        self._tell_withheld(evolution)
         if evolution.schemas.version == self.schemas.version:
             return None
         self._apply(evolution)
@@ -121,6 +122,10 @@ class SchemaStore:
             self._counters.add_schema_changes(table, count)
         self.schemas = evolution.schemas
         return evolution
+
+    def _tell_withheld(self, evolution: Evolution) -> None:
+        for event, why in evolution.withheld.items():
+            self._withheld(event, why)
 
     def tell_unmatched(self) -> None:
         """Warn, once there are tables, of what the options declare for others."""
@@ -150,10 +155,10 @@ class SchemaStore:
         checkpoint.forget_old_keys()
 
 
-def warn_withheld(context: RunContext) -> Callable[[SchemaChange], None]:
+def warn_withheld(context: RunContext) -> Callable[[SchemaChange, str], None]:
     """Return what warns, once each, of changes that the sink is not to see."""
 
-    def withhold(event: SchemaChange) -> None:
-        context.warn_once(f"table {show(event.table)}: {event} is withheld from the sink, as the pipeline says")
+    def withhold(event: SchemaChange, why: str) -> None:
+        context.warn_once(f"table {show(event.table)}: {event} is withheld from the sink, {why}")
 
     return withhold

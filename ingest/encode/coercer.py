@@ -105,6 +105,11 @@ class RowCoercer:
             if sink_type is None:
                 self._withhold(name)
                 continue
+            if sink_type == types.NULL and own != b"null":
+                # It was null in all rows when the sink heard of it, so to the sink it is a column still to come
+                self._withhold(name)
+                text[name] = b"null"
+                continue
             if name in self.narrow and not fits(sink_type, own, self.standard):
                 msg = (
                     f"column {name!r} became {types.name(column_type)}, and the sink's stays {types.name(sink_type)} "
@@ -145,7 +150,9 @@ class RowCoercer:
         out = {}
         for name, value in parse_row(raw).items():
             sink_type = self.sink_types.get(name)
-            if sink_type is not None:
+            if sink_type == types.NULL:
+                out[name] = b"null"
+            elif sink_type is not None:
                 column_type = self.source_types.get(name, sink_type)
                 own = self.own(name, column_type, value) if name in self.declared else value
                 out[name] = written(value if own is None else own, column_type, sink_type, self.standard)

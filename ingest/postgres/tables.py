@@ -226,11 +226,24 @@ def changes(table: SqlTable, there: ExistingTable | None) -> Iterator[sql.Compos
         elif not holds(known_type, one.type):
             to = joined(known_type, one.type)
             if to is None:
-                msg = f"its column {one.name!r} is {known_type}, and no type holds its values and those of {one.type}"
-                raise ChangeError(msg)
+                raise ChangeError(_apart(one, known_type))
             using = _converted(column, known_type, to, of_key=one.name in table.key)
             statement = sql.SQL("ALTER TABLE {} ALTER COLUMN {} TYPE {} USING {}")
             yield statement.format(table.place, column, sql.SQL(to), using)
+
+
+def unfit(table: SqlTable, there: ExistingTable | None) -> dict[str, str]:
+    """Return the columns of rows that no change makes a table take, each with the reason."""
+    known = {} if there is None else there.columns
+    return {
+        one.name: _apart(one, known[one.name])
+        for one in table.columns
+        if one.name in known and not holds(known[one.name], one.type) and joined(known[one.name], one.type) is None
+    }
+
+
+def _apart(column: SqlColumn, known: str) -> str:
+    return f"its column {column.name!r} is {known}, and no type holds its values and those of {column.type}"
 
 
 def listed(parts: Iterable[sql.Composable]) -> sql.Composed:

@@ -8,7 +8,7 @@ result.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ingest.errors import ConfigError, NoPrimaryKey, SchemaChangeRefused, TransformError
 from ingest.model.schema import (
@@ -76,6 +76,20 @@ def unchanged(_table: TableId, _schema: TableSchema) -> None:
     """Return None: the `Shape` of a pipeline without transforms."""
 
 
+Unfit: TypeAlias = "Callable[[TableId, TableSchema], Mapping[str, str]]"
+"""Function that returns the columns that the sink cannot take of a sink table's schema, each with the reason.
+
+It raises IngestError.
+"""
+WANTED: Final = "as the pipeline says"
+"""Reason why a change is withheld that the sink could do."""
+
+
+def all_fit(_table: TableId, _schema: TableSchema) -> Mapping[str, str]:
+    """Return nothing: the `Unfit` of a run that stops at what the sink cannot take."""
+    return {}
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     """Rules of a pipeline about schema changes: those that reach the sink, and those that stop the run."""
@@ -102,6 +116,13 @@ class Policy:
 KINDS = {CreateTable: "create.table", AddColumn: "add.column", AlterColumnType: "alter.column.type"}
 
 
+def column_of(event: SchemaChange) -> str | None:
+    """Return the column that a change is about; None where it is about a table."""
+    if isinstance(event, CreateTable):
+        return None
+    return event.column.name if isinstance(event, AddColumn) else event.name
+
+
 @dataclass(frozen=True, slots=True)
 class Evolution:
     """Result of an evolution.
@@ -114,8 +135,8 @@ class Evolution:
     sources: dict[TableId, SourceTable]
     sinks: dict[TableId, TableSchema]
     events: tuple[SchemaChange, ...]
-    withheld: tuple[SchemaChange, ...] = ()
-    """Changes that do not reach the sink."""
+    withheld: Mapping[SchemaChange, str] = field(default_factory=dict)
+    """Changes that do not reach the sink, each with the reason."""
 
 
 def evolve(
@@ -125,6 +146,7 @@ def evolve(
     policy: Policy,
     initial: Mapping[TableId, TableSchema] | None = None,
     shape: Shape = unchanged,
+    unfit: Unfit = all_fit,
 ) -> Evolution:
     """Return the next version, with the observed schemas merged in.
 
@@ -146,7 +168,7 @@ def evolve(
             if schema != known.schema:
                 sources[table] = SourceTable(schema, known.targets, known.key_from_message)
     sources = _shaped(sources, shape, policy, before.version + 1)
-    sinks, events, withheld = _sinks(sources, before, policy)
+    sinks, events, withheld = _sinks(sources, before, policy, unfit)
     if policy.behavior == "exception":
         for event in (*events, *withheld):
             if not isinstance(event, CreateTable):
@@ -182,6 +204,7 @@ def reroute(
     policy: Policy,
     initial: Mapping[TableId, TableSchema] | None = None,
     shape: Shape = unchanged,
+    unfit: Unfit = all_fit,
 ) -> Evolution:
     """Return the changes that follow from new rules for known schemas, for example sink tables of a new route.
 
@@ -199,21 +222,21 @@ def reroute(
             msg = f"the primary key that the file gives table {show(table)} changed: ({', '.join(known)}), now {now}"
             raise ConfigError(msg, "rows written under the old key cannot be found again: use another pipeline.name")
     sources = _shaped(before.sources, shape, policy, before.version)
-    sinks, events, withheld = _sinks(sources, before, policy)
+    sinks, events, withheld = _sinks(sources, before, policy, unfit)
     after = Schemas(before.version + bool(sinks), sources, {**before.sinks, **sinks})
     return Evolution(after, {}, sinks, events, withheld)
 
 
 def _sinks(
-    sources: Mapping[TableId, SourceTable], before: Schemas, policy: Policy
-) -> tuple[dict[TableId, TableSchema], tuple[SchemaChange, ...], tuple[SchemaChange, ...]]:
+    sources: Mapping[TableId, SourceTable], before: Schemas, policy: Policy, unfit: Unfit
+) -> tuple[dict[TableId, TableSchema], tuple[SchemaChange, ...], dict[SchemaChange, str]]:
     """Return the sink tables that must change to take the rows of these source tables, and how they change.
 
-    The second part has the changes that reach the sink. The third part has those that do not: in these, the sink's
-    tables stay as they are.
+    The second part has the changes that reach the sink. The third part has those that do not, with the reasons: in
+    these, the sink's tables stay as they are.
     """
     sinks: dict[TableId, TableSchema] = {}
-    withheld: dict[SchemaChange, None] = {}
+    withheld: dict[SchemaChange, str] = {}
     for table, source in sources.items():
         for target in source.targets:
             sink = sinks.get(target) or before.sinks.get(target)
@@ -227,13 +250,36 @@ def _sinks(
             merged = written if sink is None else sink.merge(written)
             if sink is not None and merged != sink:
                 refused = [event for event in changes(target, sink, merged) if not policy.allows(event)]
-                withheld.update(dict.fromkeys(refused))
+                withheld.update(dict.fromkeys(refused, WANTED))
                 merged = _without(merged, sink, refused)
+            if merged != sink:
+                merged, beyond = _fitting(target, sink, merged, unfit)
+                withheld.update(beyond)
             if merged != sink:
                 sinks[target] = merged
     events = [event for table, schema in sinks.items() for event in changes(table, before.sinks.get(table), schema)]
-    withheld.update(dict.fromkeys(event for event in events if not policy.allows(event)))
-    return sinks, tuple(event for event in events if event not in withheld), tuple(withheld)
+    withheld.update(dict.fromkeys((event for event in events if not policy.allows(event)), WANTED))
+    return sinks, tuple(event for event in events if event not in withheld), withheld
+
+
+def _fitting(
+    target: TableId, sink: TableSchema | None, merged: TableSchema, unfit: Unfit
+) -> tuple[TableSchema, dict[SchemaChange, str]]:
+    """Return as much of the merged schema as the sink can take, and the changes that it cannot do, with the reasons.
+
+    Columns of the key are not left out: no row is written without them.
+    """
+    reasons = {name: why for name, why in unfit(target, merged).items() if name not in merged.primary_key}
+    if not reasons:
+        return merged, {}
+    kept = tuple(column for column in merged.columns if column.name not in reasons)
+    start = TableSchema(kept, merged.primary_key) if sink is None else sink
+    refused = {
+        event: f"which cannot do it: {reasons[name]}"
+        for event in changes(target, start, merged)
+        if (name := column_of(event)) in reasons
+    }
+    return _without(merged, start, refused), refused
 
 
 def _without(merged: TableSchema, sink: TableSchema, refused: Iterable[SchemaChange]) -> TableSchema:

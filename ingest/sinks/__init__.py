@@ -83,6 +83,9 @@ class SinkCoordinator(Protocol):
     def prepare(self, tables: Iterable[TableId]) -> None:
         """Make sure that these tables can be written to. Idempotent: a crash may repeat it."""
 
+    def unfit(self, table: TableId, schema: TableSchema) -> Mapping[str, str]:
+        """Return the columns that its table cannot take as a schema has them, each with the reason. Changes nothing."""
+
     def declare(self, schemas: Mapping[TableId, TableSchema]) -> None:
         """Tell whoever keeps them the schemas of tables, before their rows are written. Idempotent."""
 

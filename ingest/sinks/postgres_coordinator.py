@@ -16,7 +16,7 @@ from ingest.model.reject import RowError
 from ingest.model.table import show
 from ingest.postgres.connection import connect, explain
 from ingest.postgres.progress import ProgressTables, RunOwner
-from ingest.postgres.tables import ChangeError, planned, table_of
+from ingest.postgres.tables import ChangeError, look_up, planned, table_of, unfit
 from ingest.sinks.sink import PlainSinkCoordinator
 
 if TYPE_CHECKING:
@@ -72,6 +72,15 @@ class PostgresCoordinator(PlainSinkCoordinator):
             with self._changing(table, wanted) as connection:
                 for statement in planned(connection, wanted):
                     connection.execute(statement)
+
+    def unfit(self, table: TableId, schema: TableSchema) -> Mapping[str, str]:
+        """Return the columns that no statement makes its table take, each with the reason."""
+        try:
+            wanted = table_of(table, schema, self._options.default_schema, self._options.deleted)
+        except RowError:
+            return {}  # its rows are rejects, in the task
+        with self._asking(f"look the table {wanted} up") as connection:
+            return unfit(wanted, look_up(connection, wanted))
 
     def _wanted(self, schemas: Mapping[TableId, TableSchema]) -> Iterator[tuple[TableId, SqlTable]]:
         """Yield the tables that rows need. Raise SchemaChangeRefused where two would be one."""

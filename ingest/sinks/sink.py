@@ -139,6 +139,10 @@ class PlainSinkCoordinator:
     def prepare(self, _tables: Iterable[TableId]) -> None:
         """Do nothing: there is nothing to prepare."""
 
+    def unfit(self, _table: TableId, _schema: TableSchema) -> Mapping[str, str]:
+        """Return nothing: all columns can be taken."""
+        return {}
+
     def declare(self, _schemas: Mapping[TableId, TableSchema]) -> None:
         """Do nothing: nobody is told of schemas."""
 

@@ -58,7 +58,7 @@ class DryRunReport:
     changes: list[str] = field(default_factory=list)
     """Schema changes of the sink's tables."""
     withheld: list[str] = field(default_factory=list)
-    """Changes that the sink is not to see."""
+    """Changes that the sink is not to see, each with the reason."""
     new_topics: list[str] = field(default_factory=list)
     new_schemas: list[str] = field(default_factory=list)
     """Subjects of a schema registry that schemas would be registered for."""
@@ -95,7 +95,7 @@ def report(probe: Probe, run: DryRun, ended: IngestError | None) -> tuple[DryRun
         error = None
     schemas, stored = run.start.schemas.schemas, run.start.stored
     known = run.rules.reroute(stored)
-    withheld = [*known.withheld, *(event for event in run.withheld if event not in known.withheld)]
+    withheld = {**known.withheld, **run.withheld}
     found = DryRunReport(
         pipeline=pipeline.pipeline.name,
         checkpoint=run.start.checkpoint.where if run.start.resumed else None,
@@ -108,7 +108,7 @@ def report(probe: Probe, run: DryRun, ended: IngestError | None) -> tuple[DryRun
             for table, source in sorted(schemas.sources.items())
         ],
         changes=[f"{event.table}> {event.change}" for event in run.happened if isinstance(event, SchemaChanged)],
-        withheld=[f"{show(event.table)}> {event}" for event in withheld],
+        withheld=[f"{show(event.table)}> {event}, {why}" for event, why in withheld.items()],
         new_topics=sorted(probe.sink.missing(schemas.sinks)),
         new_schemas=sorted(probe.sink.subjects),
         rejects=[*_rejects(run, run.start.source.ignored_errors)],

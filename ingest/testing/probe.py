@@ -49,8 +49,8 @@ class DryRun:
     collector: CountingCollector
     summary: RunEnded
     happened: list[Event]
-    withheld: dict[SchemaChange, None]
-    """Changes that the sink is not to see."""
+    withheld: dict[SchemaChange, str]
+    """Changes that the sink is not to see, each with the reason."""
     error: IngestError | None
     """The error that it ended with; None after a success."""
 
@@ -96,10 +96,10 @@ class Probe:
         Raises IngestError for what ends a run before it reads anything.
         """
         happened: list[Event] = []
-        withheld: dict[SchemaChange, None] = {}
+        withheld: dict[SchemaChange, str] = {}
         context = RunContext(self.pipeline, self._settings, happened.append)
         collector = CountingCollector(self.pipeline.pipeline.collector, self.source.sample)
-        listeners = Listeners(_ignore, lambda event: withheld.update({event: None}))
+        listeners = Listeners(_ignore, withheld.__setitem__)
         sides = Sides(self._sampled(tolerated), self._sink, collector)
         parts = make_parts(context, self.pipeline.rules, sides, self._engine(context), NoStop(), listeners)
         parts = replace(parts, pacing=Pacing(0.0, None, self._sink.most_per_batch))

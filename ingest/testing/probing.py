@@ -57,6 +57,10 @@ class ProbingCoordinator(PlainSinkCoordinator):
         """Raise what the real sink would raise for these tables, and warn as it would; changes nothing."""
         self._real.check(tables)
 
+    def unfit(self, table: TableId, schema: TableSchema) -> Mapping[str, str]:
+        """Return the columns that the real sink's table cannot take."""
+        return self._real.unfit(table, schema)
+
     def declare(self, schemas: Mapping[TableId, TableSchema]) -> None:
         """Raise what the real sink would raise for these schemas; registers nothing."""
         self.subjects |= self._real.undeclared(schemas)

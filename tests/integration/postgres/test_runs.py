@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from harness import INGEST, finished
 
 if TYPE_CHECKING:
     from postgres_shop import Shop
@@ -70,3 +71,57 @@ def test_a_change_that_loses_something_stops_the_run(shop: Shop) -> None:
     assert "its column 'n' is uuid" in refused.err
     assert "of-the-tests" not in refused.err + refused.out
     assert shop.rows("id") == [(1,)]
+
+
+def test_what_a_table_cannot_take_is_left_out_if_asked_to(shop: Shop) -> None:
+    shop.write(rest="  schema.change.behavior: try_evolve\n")
+    shop.postgres.ask("CREATE SCHEMA IF NOT EXISTS shop")
+    shop.postgres.ask(f"CREATE TABLE shop.{shop.table} (id bigint PRIMARY KEY, n uuid, late date, kind boolean)")
+    shop.add("c", None, {"id": 1, "n": 7, "name": "Ada"})
+    planned = finished(
+        [INGEST, "plan", str(shop.file), "--checkpoint", str(shop.folder / "c")], None, shop.folder, cwd=shop.folder
+    )
+    assert planned.code == 0, planned.err
+    assert f"shop.{shop.table}> ADD COLUMN n BIGINT, which cannot do it: its column 'n' is uuid" in planned.out
+    first = shop.run()
+    assert first.code == 0, first.err
+    assert "ADD COLUMN n BIGINT is withheld from the sink, which cannot do it: its column 'n' is uuid" in first.err
+    assert "values of column 'n' are left out of the sink, and counted" in first.err
+    assert shop.rows("id, n, name") == [(1, None, "Ada")]
+    shop.add("c", None, {"id": 2, "n": 8, "name": "Grace", "late": True, "more": 1, "kind": True})
+    second = shop.run()
+    assert second.code == 0, second.err
+    assert "ADD COLUMN late BOOLEAN is withheld from the sink" in second.err
+    assert shop.rows("id, n, name, late, more, kind") == [
+        (1, None, "Ada", None, None, None), (2, None, "Grace", None, 1, True),
+    ]  # fmt: skip
+    shop.postgres.ask(f"ALTER TABLE shop.{shop.table} ALTER n TYPE text, DROP COLUMN late")
+    shop.add("c", None, {"id": 3, "n": "now", "name": None, "late": False})
+    third = shop.run()
+    assert third.code == 0, third.err
+    assert "withheld" not in third.err, "what the table can take by now is no longer left out"
+    assert shop.rows("id, n, late")[-1] == (3, "now", False)
+
+
+def test_a_column_that_was_null_at_first_is_left_out_as_others_are(shop: Shop) -> None:
+    shop.write(rest="  schema.change.behavior: try_evolve\n")
+    shop.postgres.ask("CREATE SCHEMA IF NOT EXISTS shop")
+    shop.postgres.ask(f"CREATE TABLE shop.{shop.table} (id bigint PRIMARY KEY, n uuid)")
+    shop.add("c", None, {"id": 1, "n": None})
+    assert shop.run().code == 0
+    shop.add("c", None, {"id": 2, "n": 7})
+    ran = shop.run()
+    assert ran.code == 0, ran.err
+    assert shop.rows() == [(1, None), (2, None)]
+    assert "its column 'n' is uuid" in ran.err
+    assert "values of column 'n' are left out of the sink, and counted" in ran.err
+
+
+def test_a_key_that_a_table_cannot_take_stops_the_run_all_the_same(shop: Shop) -> None:
+    shop.write(rest="  schema.change.behavior: try_evolve\n")
+    shop.postgres.ask("CREATE SCHEMA IF NOT EXISTS shop")
+    shop.postgres.ask(f"CREATE TABLE shop.{shop.table} (id uuid PRIMARY KEY, n bigint)")
+    shop.add("c", None, {"id": 1, "n": 1})
+    refused = shop.run()
+    assert refused.code == 78, refused.err
+    assert "its column 'id' is uuid" in refused.err

@@ -205,6 +205,23 @@ def test_tables_past_the_cap_are_left_out() -> None:
     assert len(evolve(Schemas(), seen, Rules(), Policy("lenient", max_tables=3)).schemas.sources) == 3
 
 
+def test_what_a_sink_cannot_take_is_left_out_and_asked_again() -> None:
+    def unfit(_table: TableId, wanted: TableSchema) -> dict[str, str]:
+        return {column.name: "so" for column in wanted.columns if column.name in {"id", "n"}}
+
+    first = evolve(Schemas(), [(("t",), schema("a", "n"))], Rules(), Policy(), unfit=unfit)
+    assert [column.name for column in first.sinks[("t",)].columns] == ["id", "a"], "a key is never left out"
+    assert {str(event): why for event, why in first.withheld.items()} == {
+        "ADD COLUMN n STRING": "which cannot do it: so"
+    }
+    assert [str(event) for event in first.events] == ["CREATE TABLE (id BIGINT NOT NULL, a STRING, PRIMARY KEY (id))"]
+    second = evolve(first.schemas, [(("t",), schema("b"))], Rules(), Policy(), unfit=unfit)
+    assert [str(event) for event in second.events] == ["ADD COLUMN b STRING"]
+    assert [str(event) for event in second.withheld] == ["ADD COLUMN n STRING"]
+    again = reroute(second.schemas, Rules(), Policy())
+    assert [str(event) for event in again.events] == ["ADD COLUMN n STRING"], "the sink can by now"
+
+
 def test_workers_import_pyspark_from_its_folder_and_not_from_its_archive() -> None:
     path = ["/v/site/pyspark/python/lib/pyspark.zip", "/v/site/pyspark/jars/core.jar", "/u/more.zip", "/v/site"]
     assert unpacked(path) == ["/u/more.zip", "/v/site", *path[:2]]
