@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ingest.config.diagnostics import Diagnostic, render
 from ingest.config.document import MAX_BYTES, MAX_FOUND, Document, Mapping, Scalar, Sequence, Span, Value
 from ingest.config.filling import PREFIX, Filling, unresolved
+from ingest.config.layouts import check_layouts
 from ingest.config.masking import SEEN, opaque
 from ingest.config.models import ModelReader, plain_map
 from ingest.config.pipeline import Pipeline, PipelineOptions, Route, Transform, UserFunction
@@ -141,6 +142,8 @@ class _Loader:
         sink = self._models.component(root, "sink", SINKS)
         routes = self._models.list_of(root, "route", Route)
         transforms = self._models.list_of(root, "transform", Transform)
+        if sink is not None:
+            self._models.warnings += check_layouts(self._document, self._wording, root, sink)
         if options is None:
             options = Mapping({}, _START)
         options.items.setdefault("name", Scalar(stem, _START))

@@ -18,9 +18,10 @@ from ingest.config.masking import HIDDEN, concealed, mask
 from ingest.deadletter.collector import DirtyDataCollector
 from ingest.expressions.clauses import condition, projection
 from ingest.expressions.lint import taken
+from ingest.model.layout import TableLayout, partition_keys, table_options
 from ingest.model.table import SelectorError, selector
 from ingest.model.text import TextError
-from ingest.schema.routes import KeyRule, RouteRule, Rules, TransformRule
+from ingest.schema.routes import KeyRule, LayoutRule, RouteRule, Rules, TransformRule
 
 if TYPE_CHECKING:
     from ingest.expressions.clauses import Item
@@ -83,10 +84,13 @@ class Transform(Options):
     ceases to pass becomes an insert or a delete."""
 
     partition_keys: str | None = None
-    """Columns to partition the sink's table by, separated by commas, for sinks that create tables."""
+    """The partitions of tables that the sink makes, as a list: `region, day(created_at), bucket(16, id)`. Known are
+    `year`, `month`, `day`, `hour`, `bucket(N, …)`, `truncate(N, …)`, as far as the sink has them. A table that is there
+    stays as it is."""
 
     table_options: str | None = None
-    """`key=value,…` for sinks that create tables."""
+    """Options of tables that the sink makes, `key=value,…`: properties in a lake, storage parameters in PostgreSQL. A
+    table that is there stays as it is."""
 
     table_options_delimiter: str = Field(",", alias="table-options.delimiter", min_length=1)
     """What is between the entries of `table-options`."""
@@ -132,13 +136,23 @@ class Transform(Options):
             condition(value)
         return value
 
+    @field_validator("partition_keys")
+    @classmethod
+    def _check_partition_keys(cls, value: str | None) -> str | None:
+        partition_keys(value or "")
+        return value
+
+    @property
+    def layout(self) -> TableLayout:
+        """How the sink lays out the tables that it makes. Raise TextError for options that are not `key=value`."""
+        options = table_options(self.table_options or "", self.table_options_delimiter)
+        return TableLayout(partition_keys(self.partition_keys or ""), options)
+
     def warnings(self) -> list[tuple[str, str]]:
-        """Return the options that no installed sink uses: for each its key, and why it has no effect."""
-        given = [("partition-keys", self.partition_keys), ("table-options", self.table_options)]
-        found = [(key, f"{key} has no effect: it is for sinks that create tables") for key, value in given if value]
+        """Return the options that have no effect: for each its key, and why it has none."""
         if self.table_options is None and "table_options_delimiter" in self.model_fields_set:
-            found.append(("table-options.delimiter", "table-options.delimiter has no effect without table-options"))
-        return found
+            return [("table-options.delimiter", "table-options.delimiter has no effect without table-options")]
+        return []
 
     def rule(self, number: int) -> TransformRule:
         """Return the rule for this entry's rows. `number` is the position of the entry in the list."""
@@ -316,4 +330,5 @@ class Pipeline(BaseModel):
             self.pipeline.route_mode == "FIRST_MATCH",
             tuple(KeyRule(t.source_table, t.key) for t in self.transform),
             tuple(t.rule(i) for i, t in enumerate(self.transform)),
+            tuple(LayoutRule(t.source_table, t.layout) for t in self.transform),
         )

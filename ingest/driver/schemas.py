@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ingest.checkpoint.old_keys import old_keys
+from ingest.errors import ConfigError
 from ingest.model.schema import CreateTable, changes
 from ingest.model.table import show
 from ingest.observe.events import SchemaChanged
@@ -13,16 +14,17 @@ from ingest.schema.evolve import Policy, Schemas, all_fit, evolve, reroute, unch
 from ingest.schema.infer import unmatched
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from ingest.checkpoint.checkpoint import Checkpoint
     from ingest.config.pipeline import Pipeline
     from ingest.driver.context import RunContext
     from ingest.driver.counters import Counters
     from ingest.driver.sink_tables import SinkTables
+    from ingest.model.layout import TableLayout
     from ingest.model.schema import SchemaChange, TableSchema
     from ingest.model.table import TableId
-    from ingest.schema.evolve import Evolution, Shape, Unfit
+    from ingest.schema.evolve import Evolution, Shape, SourceTable, Unfit
     from ingest.schema.infer import Inference
     from ingest.schema.routes import Rules
 
@@ -74,6 +76,7 @@ class SchemaStore:
         self._counters = counters
         self._withheld = withheld
         self._told_unmatched = False
+        self._layouts: dict[TableId, TableLayout] = {}
 
     def take_over(self) -> Schemas:
         """Take the checkpoint's schemas over, with the targets that the rules give the tables now.
@@ -84,6 +87,7 @@ class SchemaStore:
         self._tell_old_keys()
         rerouted = self._rules.reroute(stored)
         self._tell_withheld(rerouted)
+        self._arrange(rerouted.schemas.sources)
         self._prepare_known(stored, rerouted.schemas)
         if rerouted.sinks:
             self._apply(rerouted)
@@ -127,6 +131,21 @@ class SchemaStore:
         for event, why in evolution.withheld.items():
             self._withheld(event, why)
 
+    def _arrange(self, sources: Mapping[TableId, SourceTable]) -> None:
+        """Tell the sink how the tables are laid out that rows go to. Raise ConfigError for two layouts of one."""
+        rules = self._rules.rules
+        if not any(rule.layout for rule in rules.layouts):
+            return
+        found: dict[TableId, TableLayout] = {}
+        for table, source in sources.items():
+            layout = rules.layout(table)
+            for target in source.targets:
+                found[target] = layout
+                if self._layouts.setdefault(target, layout) != layout:
+                    msg = f"tables that go to {show(target)} have other partition-keys or table-options"
+                    raise ConfigError(msg, "give them the same in `transform`, or route them to tables of their own")
+        self._tables.arrange(found)
+
     def tell_unmatched(self) -> None:
         """Warn, once there are tables, of what the options declare for others."""
         if not self._told_unmatched and self.schemas.sources:
@@ -138,6 +157,7 @@ class SchemaStore:
     def _apply(self, evolution: Evolution) -> None:
         """Let the sink take a version of the schemas, then store it."""
         self._tables.prepare(event.table for event in evolution.events if isinstance(event, CreateTable))
+        self._arrange(evolution.sources)
         self._tables.declare(evolution.sinks)
         self._checkpoint.store(evolution)
         for event in evolution.events:

@@ -10,6 +10,7 @@ from ingest.observe.events import Printed
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from ingest.model.layout import TableLayout
     from ingest.model.schema import SchemaChange, TableSchema
     from ingest.model.table import TableId
     from ingest.observe.events import Observer
@@ -42,6 +43,10 @@ class SinkTables:
     def vanished(self, tables: Iterable[TableId]) -> set[str]:
         """Return what is not there of tables that were written before; raises TopicMissing where it may not be made."""
         return self._sink.vanished(tables)
+
+    def arrange(self, layouts: Mapping[TableId, TableLayout]) -> None:
+        """Tell the sink how tables are laid out that it makes."""
+        self._sink.arrange(layouts)
 
     def declare(self, schemas: Mapping[TableId, TableSchema]) -> None:
         """Tell the sink the schemas of tables, before rows of them are written; raises IngestError."""

@@ -78,6 +78,8 @@ class SqlTable:
     key: tuple[str, ...]
     deleted: str | None = None
     """The column that says of a row that it is deleted; None where such rows are removed."""
+    options: tuple[tuple[str, str], ...] = ()
+    """Storage parameters, with which it is made."""
 
     @property
     def has_key(self) -> bool:
@@ -203,7 +205,7 @@ def changes(table: SqlTable, there: ExistingTable | None) -> Iterator[sql.Compos
         if table.deleted is not None:
             parts.append(sql.SQL("{} {}").format(sql.Identifier(table.deleted), sql.SQL(_DELETED)))
         parts.append(sql.SQL("PRIMARY KEY ({})").format(listed(map(sql.Identifier, table.key))))
-        yield sql.SQL("CREATE TABLE {} ({})").format(table.place, listed(parts))
+        yield sql.SQL("CREATE TABLE {} ({}){}").format(table.place, listed(parts), _storage(table.options))
         return
     if frozenset(table.key) not in there.keys:
         known = ", ".join(sorted(f"({', '.join(sorted(key))})" for key in there.keys)) or "none"
@@ -244,6 +246,13 @@ def unfit(table: SqlTable, there: ExistingTable | None) -> dict[str, str]:
 
 def _apart(column: SqlColumn, known: str) -> str:
     return f"its column {column.name!r} is {known}, and no type holds its values and those of {column.type}"
+
+
+def _storage(options: Iterable[tuple[str, str]]) -> sql.Composable:
+    """Return the clause that has the storage parameters of a new table."""
+    entry = sql.SQL("{} = {}")
+    given = [entry.format(sql.Identifier(*name.split(".")), sql.Literal(value)) for name, value in options]
+    return sql.SQL(" WITH ({})").format(listed(given)) if given else sql.SQL("")
 
 
 def listed(parts: Iterable[sql.Composable]) -> sql.Composed:

@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ingest.expressions.clauses import ALL
+from ingest.model.layout import PLAIN
 from ingest.model.table import TableId, selector, table_id
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ingest.expressions.clauses import Expression, Item
+    from ingest.model.layout import TableLayout
 
 _GROUP = re.compile(r"\$(\d)")
 
@@ -35,6 +37,14 @@ class KeyRule:
 
     source_table: str
     primary_key: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutRule:
+    """One entry of `transform:`, as it bears on the tables that a sink makes."""
+
+    source_table: str
+    layout: TableLayout
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +88,7 @@ class Rules:
     first_match: bool = False
     keys: tuple[KeyRule, ...] = ()
     transforms: tuple[TransformRule, ...] = ()
+    layouts: tuple[LayoutRule, ...] = ()
 
     def targets(self, table: TableId) -> tuple[TableId, ...]:
         """The sink tables of a source table, in the order of the rules, each once; its own id where no rule matches."""
@@ -99,6 +110,13 @@ class Rules:
             if selector(rule.source_table).match(table) is not None:
                 return rule.primary_key
         return ()
+
+    def layout(self, table: TableId) -> TableLayout:
+        """The layout that the first matching transform gives the tables that a table's rows go to."""
+        for rule in self.layouts:
+            if selector(rule.source_table).match(table) is not None:
+                return rule.layout
+        return PLAIN
 
     def changes_rows(self, table: TableId) -> bool:
         """Whether a transform makes other rows of a table's."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ingest.encode.upsert_encoder import Record, TableEncoder
     from ingest.kafka.admin import Split
     from ingest.model.commit import CommitScope, ResumePoint
+    from ingest.model.layout import TableLayout
     from ingest.model.schema import SchemaChange, TableSchema
     from ingest.model.table import TableId
     from ingest.schema.evolve import SourceTable
@@ -85,6 +86,9 @@ class SinkCoordinator(Protocol):
 
     def unfit(self, table: TableId, schema: TableSchema) -> Mapping[str, str]:
         """Return the columns that its table cannot take as a schema has them, each with the reason. Changes nothing."""
+
+    def arrange(self, layouts: Mapping[TableId, TableLayout]) -> None:
+        """Take the layouts of tables that `declare` may have to make."""
 
     def declare(self, schemas: Mapping[TableId, TableSchema]) -> None:
         """Tell whoever keeps them the schemas of tables, before their rows are written. Idempotent."""

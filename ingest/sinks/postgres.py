@@ -17,6 +17,7 @@ from ingest.sinks.deletes import DeletingSinkOptions
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from ingest.model.layout import TableLayout
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.postgres.connection import Server
@@ -31,6 +32,7 @@ MAX_NAME: Final = 63
 SYSTEM_COLUMNS: Final = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"})
 """Columns that each table of PostgreSQL has: no other one can have such a name."""
 _ENDPOINT: Final = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s:/@?,\[\]]+)(?::(?P<port>\d{1,5}))?")
+_PARAMETER: Final = re.compile(r"(?:toast\.)?[a-z][a-z0-9_]{0,62}")
 _PREFIX: Final = r"^[A-Za-z0-9._-]{1,150}$"
 
 
@@ -41,6 +43,8 @@ class PostgresSink(DeletingSinkOptions):
 
     guarantee: ClassVar[str] = "exactly-once"
     """Guarantee of rows and progress in one transaction."""
+
+    lays_out: ClassVar[tuple[str, ...]] = ("table-options",)
 
     type: Literal["postgres"]
     """`postgres`."""
@@ -102,6 +106,12 @@ class PostgresSink(DeletingSinkOptions):
             msg = f"write the name of a column: up to {MAX_NAME} bytes, and not one of PostgreSQL's own"
             raise ValueError(msg)
         return value
+
+    def check_layout(self, layout: TableLayout) -> list[tuple[str, str]]:
+        """Return what of a layout no table can have: names that no storage parameter has."""
+        odd = [name for name, _ in layout.options if not _PARAMETER.fullmatch(name)]
+        why = "is no storage parameter of PostgreSQL, like fillfactor or autovacuum_enabled"
+        return [("table-options", f"{name[:100]!r} {why}") for name in odd]
 
     @property
     def server(self) -> Server:

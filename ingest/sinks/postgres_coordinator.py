@@ -6,12 +6,14 @@ Rules: docs/spec/postgres.md.
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 
 from ingest.errors import SchemaChangeRefused
 from ingest.model.commit import old_copy
+from ingest.model.layout import PLAIN
 from ingest.model.reject import RowError
 from ingest.model.table import show
 from ingest.postgres.connection import connect, explain
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping
 
     from ingest.model.commit import ResumePoint, Split
+    from ingest.model.layout import TableLayout
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.postgres.connection import Connection
@@ -44,6 +47,7 @@ class PostgresCoordinator(PlainSinkCoordinator):
         self._owner: RunOwner | None = None
         self._connection: Connection | None = None
         self._places: dict[tuple[str, str], TableId] = {}
+        self._layouts: dict[TableId, TableLayout] = {}
 
     @contextmanager
     def _asking(self, what: str) -> Generator[Connection]:
@@ -65,6 +69,10 @@ class PostgresCoordinator(PlainSinkCoordinator):
     def fingerprint(self, identity: str) -> dict[str, Any]:
         """Return what a checkpoint of this sink depends on."""
         return {"type": "postgres", "database": identity}
+
+    def arrange(self, layouts: Mapping[TableId, TableLayout]) -> None:
+        """Take the layouts of tables that may have to be made."""
+        self._layouts.update(layouts)
 
     def declare(self, schemas: Mapping[TableId, TableSchema]) -> None:
         """Make and widen the tables, before their rows are written. Raise SchemaChangeRefused for what cannot be."""
@@ -94,7 +102,7 @@ class PostgresCoordinator(PlainSinkCoordinator):
                 msg = f"the tables {show(other)} and {show(table)} would be one table there: {wanted}"
                 raise SchemaChangeRefused(msg, "route one of them to another name")
             if wanted.has_key:
-                yield table, wanted
+                yield table, replace(wanted, options=self._layouts.get(table, PLAIN).options)
 
     @contextmanager
     def _changing(self, table: TableId, wanted: SqlTable) -> Generator[Connection]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ingest.component.files import Files
     from ingest.kafka.admin import Split
     from ingest.model.commit import CommitScope, ResumePoint
+    from ingest.model.layout import TableLayout
     from ingest.model.schema import SchemaChange, TableSchema
     from ingest.model.table import TableId
 
@@ -43,6 +44,13 @@ class SinkOptions(Labelled):
     """True if only tables with a primary key can be written."""
     most_per_batch: ClassVar[int | None] = None
     """Records of a shard in one batch, where the sink cannot take any number."""
+
+    lays_out: ClassVar[tuple[str, ...]] = ()
+    """Those of `partition-keys` and `table-options` that the sink follows in tables that it makes."""
+
+    def check_layout(self, _layout: TableLayout) -> list[tuple[str, str]]:
+        """Return what of a layout no table of the sink's can have: the option, and the reason."""
+        return []
 
     @property
     def rest_s(self) -> float:
@@ -142,6 +150,9 @@ class PlainSinkCoordinator:
     def unfit(self, _table: TableId, _schema: TableSchema) -> Mapping[str, str]:
         """Return nothing: all columns can be taken."""
         return {}
+
+    def arrange(self, _layouts: Mapping[TableId, TableLayout]) -> None:
+        """Do nothing: no tables are made."""
 
     def declare(self, _schemas: Mapping[TableId, TableSchema]) -> None:
         """Do nothing: nobody is told of schemas."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ingest.deadletter.collector import DirtyDataCollector
     from ingest.kafka.admin import Split
     from ingest.model.change import Reject
+    from ingest.model.layout import TableLayout
     from ingest.model.record import Record
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
@@ -60,6 +61,10 @@ class ProbingCoordinator(PlainSinkCoordinator):
     def unfit(self, table: TableId, schema: TableSchema) -> Mapping[str, str]:
         """Return the columns that the real sink's table cannot take."""
         return self._real.unfit(table, schema)
+
+    def arrange(self, layouts: Mapping[TableId, TableLayout]) -> None:
+        """Hand the layouts of tables on, so that statements show them."""
+        self._real.arrange(layouts)
 
     def declare(self, schemas: Mapping[TableId, TableSchema]) -> None:
         """Raise what the real sink would raise for these schemas; registers nothing."""

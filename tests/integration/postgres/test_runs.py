@@ -125,3 +125,19 @@ def test_a_key_that_a_table_cannot_take_stops_the_run_all_the_same(shop: Shop) -
     refused = shop.run()
     assert refused.code == 78, refused.err
     assert "its column 'id' is uuid" in refused.err
+
+
+def test_options_of_a_table_are_those_that_it_is_made_with(shop: Shop) -> None:
+    options = "fillfactor=70, toast.autovacuum_enabled=false"
+    layout = f"transform:\n  - source-table: shop.{shop.table}\n    table-options: {options}\n"
+    shop.write()
+    shop.file.write_text(layout + shop.file.read_text())
+    shop.add("c", None, {"id": 1, "n": 1})
+    ran = shop.run()
+    assert ran.code == 0, ran.err
+    query = "SELECT reloptions FROM pg_class WHERE relname = %s"
+    assert shop.postgres.ask(query, shop.table) == [(["fillfactor=70"],)]
+    shop.file.write_text(shop.file.read_text().replace("fillfactor=70", "evil'; DROP TABLE x --=1"))
+    refused = shop.run()
+    assert refused.code == 78, refused.err
+    assert "is no storage parameter of PostgreSQL" in refused.err
