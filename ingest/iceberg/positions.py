@@ -6,7 +6,7 @@ the key are, a group of rows at a time: memory is bounded by the batch and by a 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,7 +16,8 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
-from ingest.lake.keys import key_names, positions_of
+from ingest.lake.key_groups import is_bounded, key_groups
+from ingest.lake.keys import positions_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -36,8 +37,6 @@ DELETES_PROPERTIES: Final = {"write.metadata.metrics.default": "full"}
 """A cut path would not say which files the positions are of."""
 _FEW: Final = 200
 """Keys that are looked for one by one in what the table says of its files."""
-_BOUNDED: Final = (pa.types.is_integer, pa.types.is_string, pa.types.is_date, pa.types.is_decimal)
-"""Types whose smallest and largest values are compared."""
 
 
 def key_columns(io: FileIO, path: str, schema: Schema, key: Sequence[str]) -> pa.Table:
@@ -63,7 +62,7 @@ def _filter(keys: pa.Table, key: Sequence[str]) -> BooleanExpression:
     """Return a condition that holds for files that may have one of the keys."""
     out: BooleanExpression = AlwaysTrue()
     for name, column in zip(key, keys.columns, strict=True):
-        if not any(bounded(column.type) for bounded in _BOUNDED):
+        if not is_bounded(column.type):
             continue
         if keys.num_rows <= _FEW:
             out = And(out, In(term=name, literals=set(column.unique().to_pylist())))
@@ -84,41 +83,13 @@ def _groups(
     `keys`: those that are looked for; groups that cannot have any are left out. None: all groups.
     """
     fields = [schema.find_field(name) for name in key]
-    types = schema_to_pyarrow(Schema(*fields), include_field_ids=False)
+    types = schema_to_pyarrow(Schema(*fields), include_field_ids=False).types
     with io.new_input(path).open() as stream:
         file = pq.ParquetFile(stream)
-        names = _names_in(file.schema_arrow, fields)
-        ends = None if keys is None else [_ends(column) for column in keys.columns]
-        start = 0
-        for number in range(file.num_row_groups):
-            group = file.metadata.row_group(number)
-            if ends is None or _may_have(group, names, ends):
-                read = file.read_row_group(number, columns=names).select(names)
-                columns = [one.cast(to.type) for one, to in zip(read.columns, types, strict=True)]
-                yield start, pa.table(columns, names=key_names(len(columns)))
-            start += group.num_rows
+        yield from key_groups(file, _names_in(file.schema_arrow, fields), types, keys)
 
 
 def _names_in(found: pa.Schema, fields: Sequence[NestedField]) -> list[str]:
     """Return the names that fields have in a file: by their ids, or in files without ids as in the table."""
     by_id = {int((one.metadata or {}).get(b"PARQUET:field_id", b"-1")): one.name for one in found}
     return [by_id.get(one.field_id, one.name) for one in fields]
-
-
-def _ends(column: pa.ChunkedArray) -> tuple[Any, Any] | None:
-    if not any(bounded(column.type) for bounded in _BOUNDED):
-        return None
-    found = pc.min_max(column).as_py()
-    return found["min"], found["max"]
-
-
-def _may_have(group: pq.RowGroupMetaData, names: Sequence[str], ends: Sequence[tuple[Any, Any] | None]) -> bool:
-    """Return whether a group of rows may have a key between the ends, by its statistics."""
-    columns = {one.path_in_schema: one for one in map(group.column, range(group.num_columns))}
-    for name, bounds in zip(names, ends, strict=True):
-        found = columns[name].statistics
-        if bounds is None or found is None or not found.has_min_max:
-            continue
-        if type(found.min) is type(bounds[0]) and (found.max < bounds[0] or found.min > bounds[1]):
-            return False
-    return True

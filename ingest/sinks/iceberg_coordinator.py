@@ -6,50 +6,41 @@ Rules: docs/spec/iceberg.md.
 from __future__ import annotations
 
 import os
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.table import Table
 
-from ingest.errors import ConfigError, IngestError, SchemaChangeRefused
+from ingest.errors import ConfigError, IngestError
 from ingest.iceberg.commit import add_files
 from ingest.iceberg.rewrite import rewrite
-from ingest.iceberg.tables import PROPERTIES, LakeChangeError, changes, schema_of, statements
+from ingest.iceberg.tables import PROPERTIES, changes, schema_of
 from ingest.iceberg.types import iceberg_type
 from ingest.iceberg.upkeep import compact, expire, is_due
-from ingest.lake.table import AddedFile, folder_of, table_of
-from ingest.model.reject import RowError
+from ingest.lake.table import folder_of
 from ingest.model.table import show
-from ingest.sinks.sink import PlainSinkCoordinator
+from ingest.sinks.lake_coordinator import LakeCoordinator
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     from pyiceberg.catalog import Catalog
-    from pyiceberg.table import Table
 
-    from ingest.iceberg.tables import Changes
-    from ingest.lake.table import LakeTable
-    from ingest.model.schema import TableSchema
-    from ingest.model.table import TableId
+    from ingest.lake.changes import Changes
+    from ingest.lake.table import AddedFile, LakeTable
     from ingest.sinks.iceberg import IcebergSink
 
-_AT_ONCE: Final = 8
-"""Tables whose snapshots are committed at the same time."""
 
-
-class IcebergCoordinator(PlainSinkCoordinator):
+class IcebergCoordinator(LakeCoordinator[Table]):
     """The driver's side. Raises IngestError only."""
 
     def __init__(self, options: IcebergSink, warn: Callable[[str], None]) -> None:
         """Ask nothing yet."""
+        super().__init__(options, warn)
         self._options = options
         self._warehouse = options.warehouse
-        self._warn = warn
-        self._places: dict[tuple[str, ...], TableId] = {}
-        self._told: set[tuple[tuple[str, ...], str]] = set()
-        """Tables and columns of which it was said that times were cut."""
         self._neglected: set[tuple[str, ...]] = set()
         """Tables of which it was said that their upkeep is not done."""
 
@@ -70,61 +61,23 @@ class IcebergCoordinator(PlainSinkCoordinator):
         """Return what a checkpoint of this sink depends on."""
         return {"type": "iceberg", "warehouse": identity}
 
-    def declare(self, schemas: Mapping[TableId, TableSchema]) -> None:
-        """Make and widen the tables, before their rows are written. Raise SchemaChangeRefused for what cannot be."""
-        for table, wanted in self._wanted(schemas):
-            with self._warehouse.asking(f"change the table {wanted}") as catalog:
-                there = _load(catalog, wanted)
-                if there is None:
-                    self._make(catalog, wanted)
-                elif found := self._changes(table, wanted, there):
-                    _apply(there, wanted, found)
-                    self._warehouse.hint(there)
+    def _asking(self, what: str) -> AbstractContextManager[Catalog]:
+        return self._warehouse.asking(what)
 
-    def vanished(self, tables: Iterable[TableId]) -> set[str]:
-        """Return the tables that are not in the catalog."""
-        ids = {(*(one[:-1] or (self._options.namespace,)), one[-1]) for one in tables}
-        if not ids or self._warehouse.is_new:
-            return {f"table {show(one)}" for one in ids}
-        with self._warehouse.asking("look tables up") as catalog:
-            return {f"table {show(one)}" for one in ids if not catalog.table_exists(one)}
+    def _is_new(self) -> bool:
+        return self._warehouse.is_new
 
-    def undeclared(self, schemas: Mapping[TableId, TableSchema]) -> set[str]:
-        """Return the changes that `declare` would make, as statements. Raise what it would raise."""
-        out: set[str] = set()
-        for table, wanted in self._wanted(schemas):
-            if self._warehouse.is_new:
-                out.update(statements(wanted, None))
-                continue
-            with self._warehouse.asking(f"look the table {wanted} up") as catalog:
-                there = _load(catalog, wanted)
-                out.update(statements(wanted, None if there is None else self._changes(table, wanted, there)))
-        return out
+    def _exists(self, name: tuple[str, ...]) -> bool:
+        return self._warehouse.catalog.table_exists(name)
 
-    def _wanted(self, schemas: Mapping[TableId, TableSchema]) -> Iterator[tuple[TableId, LakeTable]]:
-        """Yield the tables that rows need. Raise SchemaChangeRefused where two would be one."""
-        for table, schema in schemas.items():
-            try:
-                wanted = table_of(table, schema, self._options.namespace, times=True)
-            except RowError:
-                continue  # its rows are rejects, in the task
-            other = self._places.setdefault(wanted.id, table)
-            if other != table:
-                msg = f"the tables {show(other)} and {show(table)} would be one table there: {wanted}"
-                raise SchemaChangeRefused(msg, "route one of them to another name")
-            if wanted.has_key:
-                yield table, wanted
-
-    @staticmethod
-    def _changes(table: TableId, wanted: LakeTable, there: Table) -> Changes:
+    def _look_up(self, wanted: LakeTable) -> Table | None:
         try:
-            return changes(wanted, there.metadata)
-        except LakeChangeError as exc:
-            msg = f"the table {wanted} cannot take rows of {show(table)}: {exc}"
-            raise SchemaChangeRefused(msg, "change it there, or route the rows to another table") from None
+            return self._warehouse.catalog.load_table(wanted.id)
+        except (NoSuchTableError, NoSuchNamespaceError):
+            return None
 
-    def _make(self, catalog: Catalog, wanted: LakeTable) -> None:
-        """Make a table, which another run may have made in the meantime."""
+    def _make(self, wanted: LakeTable) -> None:
+        catalog = self._warehouse.catalog
         for parts in range(1, len(wanted.namespace) + 1):
             catalog.create_namespace_if_not_exists(wanted.namespace[:parts])
         warehouse = catalog.properties.get("warehouse", "")
@@ -137,28 +90,27 @@ class IcebergCoordinator(PlainSinkCoordinator):
             return
         self._warehouse.hint(made)
 
-    def additions(self, delivered: Sequence[Any]) -> list[Any] | None:
-        """Return the files that tasks wrote; None where there are none."""
-        for one in delivered:
-            for column, count in one.cut:
-                if (one.table, column) not in self._told:
-                    self._told.add((one.table, column))
-                    text = "times were cut to microseconds, which is as fine as a lake's columns are"
-                    self._warn(f"table {show(one.table)}: {count} {text} (column {column}; said once)")
-        return [list(one) for one in delivered] or None
+    def _changes(self, wanted: LakeTable, there: Table) -> Changes:
+        return changes(wanted, there.metadata)
+
+    def _apply(self, there: Table, wanted: LakeTable, found: Changes) -> None:
+        if found.rewritten:
+            rewrite(there, found, wanted.key)
+        else:
+            with there.update_schema() as update:
+                for name, kind in found.added.items():
+                    update.add_column((name,), iceberg_type(kind))
+                for name, kind in found.widened.items():
+                    update.update_column((name,), iceberg_type(kind))
+        self._warehouse.hint(there)
 
     def add(self, scope: str, batch: int, additions: list[Any]) -> None:
         """Commit a batch's files to their tables, where that is not done yet. Raise IngestError."""
-        by_table: dict[tuple[str, ...], list[AddedFile]] = {}
-        for one in map(AddedFile.from_json, additions):
-            by_table.setdefault(one.table, []).append(one)
-        with self._warehouse.asking("open the catalog") as catalog, ThreadPoolExecutor(_AT_ONCE) as threads:
-            jobs = [threads.submit(self._add, catalog, *entry, scope, batch) for entry in by_table.items()]
-            for job in jobs:
-                job.result()
+        with self._warehouse.asking("open the catalog"):
+            super().add(scope, batch, additions)
 
-    def _add(self, catalog: Catalog, name: tuple[str, ...], files: list[AddedFile], scope: str, batch: int) -> None:
-        with self._warehouse.asking(f"commit rows of the table {show(name)}"):
+    def _add(self, name: tuple[str, ...], files: list[AddedFile], scope: str, batch: int) -> None:
+        with self._warehouse.asking(f"commit rows of the table {show(name)}") as catalog:
             table = catalog.load_table(name)
             table = add_files(table, files, scope, batch)
             for one in files:
@@ -187,22 +139,3 @@ class IcebergCoordinator(PlainSinkCoordinator):
     def close(self) -> None:
         """Let go of the catalog."""
         self._warehouse.close()
-
-
-def _load(catalog: Catalog, wanted: LakeTable) -> Table | None:
-    try:
-        return catalog.load_table(wanted.id)
-    except (NoSuchTableError, NoSuchNamespaceError):
-        return None
-
-
-def _apply(table: Table, wanted: LakeTable, found: Changes) -> None:
-    """Change a table. Raise what the library raises."""
-    if found.rewritten:
-        rewrite(table, found, wanted.key)
-        return
-    with table.update_schema() as update:
-        for name, kind in found.added.items():
-            update.add_column((name,), iceberg_type(kind))
-        for name, kind in found.widened.items():
-            update.update_column((name,), iceberg_type(kind))

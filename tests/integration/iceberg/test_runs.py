@@ -2,103 +2,27 @@
 
 from __future__ import annotations
 
-import json
-import os
-import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from harness import FAULTS, INGEST, finished
 from lake import Lake
+from lake_runs import MOMENTS, LakePipeline
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from harness import Result
     from shared_java import SharedJava
-
-
-def change(op: str, before: Any, after: Any, table: str) -> str:
-    """A change as Debezium tells it, under its key."""
-    row = before if after is None else after
-    value = {"op": op, "before": before, "after": after, "source": {"db": "shop", "table": table}}
-    return json.dumps({"key": {"id": row["id"]}, "value": value}) + "\n"
-
-
-class LakePipeline:
-    """A pipeline from a file to tables of a lake."""
-
-    def __init__(self, folder: Path, java: SharedJava) -> None:
-        self._folder, self._java = folder, java
-        self.lake = Lake(folder / "lake")
-        self.lines = folder / "in.jsonl"
-        self.file = folder / "pipeline.yaml"
-        self.file.write_text(
-            "pipeline: {name: p}\nsource:\n  type: file\n  path: in.jsonl\n  file.envelope: true\n"
-            "  value.format: debezium-json\n  scan.max.pre.fetch.records: 0\n"
-            f"sink:\n  type: iceberg\n  catalog.properties.warehouse: {folder / 'lake'}\n"
-        )
-
-    def add(self, op: str, before: Any, after: Any, table: str = "orders") -> None:
-        with self.lines.open("a") as file:
-            file.write(change(op, before, after, table))
-
-    def run(self, *more: str, fault: str = "") -> Result:
-        command = [INGEST, "run", str(self.file), "--once", "--checkpoint", str(self._folder / "c"), *more]
-        env = {**os.environ, "PYTHONPATH": str(FAULTS)}
-        if not fault:
-            return finished(command, self._java, self._folder, cwd=self._folder)
-        env["INGEST_DRIVER_FAULT"] = fault
-        command = [sys.executable, str(FAULTS / "faulty_driver.py"), *command[1:]]
-        return finished(command, None, self._folder, cwd=self._folder, env=env)
-
-    def rows(self, table: str = "orders", columns: str = "*") -> list[tuple[Any, ...]]:
-        return self.lake.rows("shop", table, columns=columns)
 
 
 @pytest.fixture
 def shop(tmp_path: Path, shared_java: SharedJava) -> LakePipeline:
-    return LakePipeline(tmp_path, shared_java)
+    return LakePipeline(tmp_path, shared_java, Lake(tmp_path / "lake"), "iceberg", "catalog.properties.warehouse")
 
 
 def test_tables_are_made_and_grow_while_rows_come(shop: LakePipeline) -> None:
-    shop.add("c", None, {"id": 1, "name": "Ada", "n": 1})
-    shop.add("c", None, {"id": 2, "name": "Grace \\ \n", "n": 2})
-    shop.add("u", {"id": 2}, {"id": 3, "name": "Grace", "n": 3})
-    first = shop.run()
-    assert first.code == 0, first.err
-    assert shop.rows() == [(1, "Ada", 1), (3, "Grace", 3)]
-    shop.add("c", None, {"id": 4, "name": None, "n": 4.5, "more": {"a": [1]}})
-    shop.add("d", {"id": 1, "name": "Ada", "n": 1}, None)
-    shop.add("c", None, {"id": 30_000_000_000, "name": 5, "n": "text"})
-    second = shop.run()
-    assert second.code == 0, second.err
-    assert shop.rows() == [
-        (3, "Grace", "3", None), (4, None, "4.5", '{"a":[1]}'), (30_000_000_000, "5", "text", None),
-    ]  # fmt: skip
-    assert shop.run().code == 0
-    assert len(shop.rows()) == 3
+    shop.grow()
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        "after-plan:1", "before-decide:1", "after-decide:1", "before-add:2", "after-add:1", "after-add:2",
-        "before-done:2", "before-store:1", "after-store:1",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("fault", MOMENTS)
 def test_a_driver_that_dies_loses_and_doubles_nothing(shop: LakePipeline, fault: str) -> None:
-    for number in range(500):
-        more = {"late": 1} if number >= 250 else {}
-        shop.add("c", None, {"id": number % 100, "n": number, **more}, "orders")
-        shop.add("c", None, {"id": number, "n": number}, "items")
-        if number % 10 == 9:
-            shop.add("d", {"id": number - 1, "n": number - 1}, None, "items")
-    died = shop.run(fault=fault)
-    assert died.code == -9, died.err
-    ran = shop.run()
-    assert ran.code == 0, ran.err
-    assert shop.rows(columns="id, n, late") == [(key, 400 + key, 1) for key in range(100)]
-    assert shop.rows("items") == [(number, number) for number in range(500) if number % 10 != 8]
-    assert shop.run().code == 0
-    assert len(shop.rows()) == 100
+    shop.die_and_go_on(fault)

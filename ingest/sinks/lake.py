@@ -1,0 +1,87 @@
+"""Options that the sinks in tables of a lake share, and how rows become those of such a table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic import Field, field_validator, model_validator
+
+from ingest.component.options import Duration  # noqa: TC001  (the model reads it)
+from ingest.encode.upsert_encoder import UpsertEncoder
+from ingest.model.reject import RowError
+from ingest.sinks.sink import SinkOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ingest.lake.table import LakeTable
+    from ingest.model.schema import TableSchema
+    from ingest.model.table import TableId
+    from ingest.schema.evolve import SourceTable
+    from ingest.schema.infer import Inference
+
+
+class LakeOptions(SinkOptions):
+    """Options of a sink whose tasks write files, which the driver adds to tables."""
+
+    codes: ClassVar[Mapping[str, str]] = {"bad-name": "a name that the table, its namespace or a column cannot have"}
+
+    guarantee: ClassVar[str] = "exactly-once"
+    """Guarantee of one commit for each table and batch, which notes the batch."""
+
+    prefix_of_properties: ClassVar[str]
+    """Beginning of the options that become the properties of one, which has this name and `*`."""
+    times: ClassVar[bool]
+    """True if the lake has times of a day."""
+
+    namespace: str = Field("default", alias="sink.default-namespace", min_length=1)
+    """The namespace of tables whose id has one part. Of an id with more parts, the last one is the table and those
+    before it are the namespace."""
+
+    commit_interval: Duration = Field(60.0, alias="sink.commit-interval", ge=0, le=86_400)
+    """The time between two batches that begin when all was read, and so between two commits of a table. Default: 1 min.
+    While there are more records than a batch has, and with `--once`, there is no pause."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _collect(cls, data: Any) -> Any:  # noqa: ANN401  (whatever the file has)
+        if not isinstance(data, dict):
+            return data
+        prefix = cls.prefix_of_properties
+        names = [key for key in data if key.startswith(prefix) and not key.endswith(".*")]
+        found = {key.removeprefix(prefix): str(data[key]) for key in names}
+        rest = {key: value for key, value in data.items() if key not in names}
+        given = rest.get(f"{prefix}*", {})
+        return {**rest, f"{prefix}*": {**given, **found}} if isinstance(given, dict) else rest
+
+    @field_validator("namespace")
+    @classmethod
+    def _check_namespace(cls, value: str) -> str:
+        if "." in value:
+            msg = "has a dot, which would be two namespaces"
+            raise ValueError(msg)
+        return value
+
+    @property
+    def rest_s(self) -> float:
+        """The time in seconds between two batches that begin when all was read."""
+        return self.commit_interval
+
+    def table_for(self, table: TableId, schema: TableSchema) -> LakeTable:
+        """Return the table that rows of a target go to. Raise RowError for names that it cannot have."""
+        from ingest.lake.table import table_of  # noqa: PLC0415  (`check` needs no library)
+
+        return table_of(table, schema, self.namespace, times=self.times)
+
+    def encoder(
+        self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference
+    ) -> UpsertEncoder:
+        """Return how rows of a table become JSON under their keys; raises RowError for names that cannot be."""
+        from ingest.lake.columns import stored_schema  # noqa: PLC0415  (`check` needs no library)
+
+        to: Any = self.table_for(target, sink)
+        if not to.has_key:
+            msg = "a column of its primary key had only nulls so far"
+            raise RowError("null-key", msg)
+        stored, keyed = stored_schema(sink, times=self.times), source.key_from_message
+        return UpsertEncoder(table, source.schema, stored, to, inference, key_from_message=keyed)

@@ -1,0 +1,151 @@
+"""The driver's side that the sinks in tables of a lake share: which tables rows need, and the commits of a batch.
+
+Each lake adds how its tables are looked up, made and changed, and how files become rows of a table.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from ingest.errors import SchemaChangeRefused
+from ingest.lake.changes import LakeChangeError, statements
+from ingest.lake.table import AddedFile
+from ingest.model.reject import RowError
+from ingest.model.table import show
+from ingest.sinks.sink import PlainSinkCoordinator
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    from ingest.lake.changes import Changes
+    from ingest.lake.table import LakeTable
+    from ingest.model.schema import TableSchema
+    from ingest.model.table import TableId
+    from ingest.sinks.lake import LakeOptions
+
+_AT_ONCE: Final = 8
+"""Tables that are committed at the same time."""
+There = TypeVar("There")
+"""A table as the library of a lake has it."""
+
+
+class LakeCoordinator(PlainSinkCoordinator, Generic[There]):
+    """The driver's side. Raises IngestError only."""
+
+    def __init__(self, options: LakeOptions, warn: Callable[[str], None]) -> None:
+        """Ask nothing yet."""
+        self._lake_options = options
+        self._warn = warn
+        self._places: dict[tuple[str, ...], TableId] = {}
+        self._told: set[tuple[tuple[str, ...], str]] = set()
+        """Tables and columns of which it was said that times were cut."""
+
+    @abstractmethod
+    def _asking(self, what: str) -> AbstractContextManager[object]:
+        """Return a block whose errors of the library are those of a run. `what`: what is done, for their messages."""
+
+    @abstractmethod
+    def _is_new(self) -> bool:
+        """Return True where nothing of the lake is there, so that to look a table up would make it."""
+
+    @abstractmethod
+    def _exists(self, name: tuple[str, ...]) -> bool:
+        """Return whether a table is there. Raise what the library raises."""
+
+    @abstractmethod
+    def _look_up(self, wanted: LakeTable) -> There | None:
+        """Return a table; None where it is not there. Raise what the library raises."""
+
+    @abstractmethod
+    def _make(self, wanted: LakeTable) -> None:
+        """Make a table, which another run may have made in the meantime. Raise what the library raises."""
+
+    @abstractmethod
+    def _changes(self, wanted: LakeTable, there: There) -> Changes:
+        """Return the changes after which a table takes rows. Raise LakeChangeError where none will do."""
+
+    @abstractmethod
+    def _apply(self, there: There, wanted: LakeTable, found: Changes) -> None:
+        """Change a table. Raise LakeChangeError where that cannot be, and what the library raises."""
+
+    @abstractmethod
+    def _add(self, name: tuple[str, ...], files: list[AddedFile], scope: str, batch: int) -> None:
+        """Commit the files of a batch to a table, where that is not done yet. Raise IngestError."""
+
+    def declare(self, schemas: Mapping[TableId, TableSchema]) -> None:
+        """Make and widen the tables, before their rows are written. Raise SchemaChangeRefused for what cannot be."""
+        for table, wanted in self._wanted(schemas):
+            with self._asking(f"change the table {wanted}"), _refusing(table, wanted):
+                there = self._look_up(wanted)
+                if there is None:
+                    self._make(wanted)
+                elif found := self._changes(wanted, there):
+                    self._apply(there, wanted, found)
+
+    def vanished(self, tables: Iterable[TableId]) -> set[str]:
+        """Return the tables that are not there. Raise IngestError."""
+        ids = {(*(one[:-1] or (self._lake_options.namespace,)), one[-1]) for one in tables}
+        if not ids or self._is_new():
+            return {f"table {show(one)}" for one in ids}
+        with self._asking("look tables up"):
+            return {f"table {show(one)}" for one in ids if not self._exists(one)}
+
+    def undeclared(self, schemas: Mapping[TableId, TableSchema]) -> set[str]:
+        """Return the changes that `declare` would make, as statements. Raise what it would raise."""
+        out: set[str] = set()
+        for table, wanted in self._wanted(schemas):
+            if self._is_new():
+                out.update(statements(wanted, None))
+                continue
+            with self._asking(f"look the table {wanted} up"), _refusing(table, wanted):
+                there = self._look_up(wanted)
+                out.update(statements(wanted, None if there is None else self._changes(wanted, there)))
+        return out
+
+    def _wanted(self, schemas: Mapping[TableId, TableSchema]) -> Iterator[tuple[TableId, LakeTable]]:
+        """Yield the tables that rows need. Raise SchemaChangeRefused where two would be one."""
+        for table, schema in schemas.items():
+            try:
+                wanted = self._lake_options.table_for(table, schema)
+            except RowError:
+                continue  # its rows are rejects, in the task
+            other = self._places.setdefault(wanted.id, table)
+            if other != table:
+                msg = f"the tables {show(other)} and {show(table)} would be one table there: {wanted}"
+                raise SchemaChangeRefused(msg, "route one of them to another name")
+            if wanted.has_key:
+                yield table, wanted
+
+    def additions(self, delivered: Sequence[Any]) -> list[Any] | None:
+        """Return the files that tasks wrote; None where there are none."""
+        for one in delivered:
+            for column, count in one.cut:
+                if (one.table, column) not in self._told:
+                    self._told.add((one.table, column))
+                    text = "times were cut to microseconds, which is as fine as a lake's columns are"
+                    self._warn(f"table {show(one.table)}: {count} {text} (column {column}; said once)")
+        return [list(one) for one in delivered] or None
+
+    def add(self, scope: str, batch: int, additions: list[Any]) -> None:
+        """Commit a batch's files to their tables, where that is not done yet. Raise IngestError."""
+        by_table: dict[tuple[str, ...], list[AddedFile]] = {}
+        for one in map(AddedFile.from_json, additions):
+            by_table.setdefault(one.table, []).append(one)
+        with ThreadPoolExecutor(_AT_ONCE) as threads:
+            jobs = [threads.submit(self._add, *entry, scope, batch) for entry in by_table.items()]
+            for job in jobs:
+                job.result()
+
+
+@contextmanager
+def _refusing(table: TableId, wanted: LakeTable) -> Generator[None]:
+    """Let a change that cannot be stop the run."""
+    try:
+        yield
+    except LakeChangeError as exc:
+        msg = f"the table {wanted} cannot take rows of {show(table)}: {exc}"
+        raise SchemaChangeRefused(msg, "change it there, or route the rows to another table") from None
