@@ -1,4 +1,4 @@
-"""A topic into tables of a lake, beside the same topic into upsert-kafka, in turn.
+"""A topic into tables of lakes, beside the same topic into upsert-kafka, in turn.
 
 Two topics: one whose messages are all inserts of new rows, and one of inserts, updates and deletes of 200,000 keys a
 table, with drift. Prints steady throughput of each, ratios pair by pair, CPU of the workers, and what the driver's
@@ -28,8 +28,10 @@ source:
   scan.startup.mode: earliest-offset
 sink:
   type: {kind}
-  catalog.properties.warehouse: {lake}
+  {option}: {lake}
 """
+_KINDS: Final = {"iceberg": "catalog.properties.warehouse", "delta": "warehouse"}
+"""The sinks, and the option of each that names its directory."""
 _ROW: Final = (
     '{"before":null,"after":{"id":%d,"customer_id":%d,"status":"PAID","amount":%.2f,"quantity":%d,"sku":"S%d",'
     '"note":"customer asked for gift wrap, delivery before noon","created_at":%d,"updated_at":%d,"active":true,'
@@ -61,7 +63,9 @@ def write_inserts(bootstrap: str, topic: str, count: int) -> None:
 
 def main() -> None:
     """Measure, and print."""
-    options = options_of(messages=2_000_000, rounds=3).parse_args()
+    parser = options_of(messages=2_000_000, rounds=3)
+    parser.add_argument("--kinds", default=",".join(_KINDS), help="sinks that are measured: iceberg,delta")
+    options = parser.parse_args()
     with own_broker() as (bootstrap, folder):
         throughput.create(bootstrap, "inserts", "changes")
         write_inserts(bootstrap, "inserts", options.messages)
@@ -72,29 +76,36 @@ def main() -> None:
 
 
 def _compare(bootstrap: str, folder: Path, topic: str, options: argparse.Namespace) -> None:
-    head = f"{topic:<12}{'kafka k/s':>10}{'lake k/s':>10}{'ratio':>7}{'kafka µs':>10}{'lake µs':>9}"
-    print(f"{head}{'kafka s':>9}{'lake s':>8}")
-    ratios, times = [], []
+    kinds = options.kinds.split(",")
+    print(f"{topic:<20}{'k/s':>8}{'ratio':>7}{'µs':>8}{'s':>8}{'ratio':>7}")
+    ratios: dict[str, list[float]] = {kind: [] for kind in kinds}
+    times: dict[str, list[float]] = {kind: [] for kind in kinds}
     for number in range(options.rounds):
         a = throughput.pipeline(bootstrap, topic, f"{topic}-up{number}", folder)
         throughput.drop(bootstrap, f"{topic}-up{number}")
-        lake = folder / f"lake-{topic}{number}"
-        file = folder / f"{topic}-iceberg{number}.yaml"
-        file.write_text(_PIPELINE.format(bootstrap=bootstrap, topic=topic, kind="iceberg", lake=lake))
-        b = throughput.measured(file)
-        shutil.rmtree(lake)
-        ratios.append(b.rate / a.rate)
-        times.append(b.wall / a.wall)
-        print(
-            f"{number + 1:<12}{a.rate / 1e3:>10.1f}{b.rate / 1e3:>10.1f}{ratios[-1]:>7.2f}{a.cpu_us:>10.2f}"
-            f"{b.cpu_us:>9.2f}{a.wall:>9.1f}{b.wall:>8.1f}",
-            flush=True,
-        )
-    print(f"iceberg by upsert-kafka, {topic}, median: {median(ratios):.2f} (whole runs {median(times):.2f})\n")
-    found = {
-        f"iceberg by upsert-kafka, {topic}, steady": ratios,
-        f"iceberg by upsert-kafka, {topic}, whole run": times,
-    }
+        print(f"{number + 1:<4}{'upsert-kafka':<16}{a.rate / 1e3:>8.1f}{'':>7}{a.cpu_us:>8.2f}{a.wall:>8.1f}")
+        for kind in kinds:
+            lake = folder / f"{kind}-{topic}{number}"
+            file = folder / f"{topic}-{kind}{number}.yaml"
+            file.write_text(
+                _PIPELINE.format(bootstrap=bootstrap, topic=topic, kind=kind, option=_KINDS[kind], lake=lake)
+            )
+            b = throughput.measured(file)
+            shutil.rmtree(lake)
+            ratios[kind].append(b.rate / a.rate)
+            times[kind].append(b.wall / a.wall)
+            print(
+                f"{'':<4}{kind:<16}{b.rate / 1e3:>8.1f}{b.rate / a.rate:>7.2f}{b.cpu_us:>8.2f}{b.wall:>8.1f}"
+                f"{b.wall / a.wall:>7.2f}",
+                flush=True,
+            )
+    found = {}
+    for kind in kinds:
+        steady, whole = median(ratios[kind]), median(times[kind])
+        print(f"{kind} by upsert-kafka, {topic}, median: {steady:.2f} (whole runs {whole:.2f})")
+        found[f"{kind} by upsert-kafka, {topic}, steady"] = ratios[kind]
+        found[f"{kind} by upsert-kafka, {topic}, whole run"] = times[kind]
+    print()
     save(options, "lake", found, messages=options.messages)
 
 

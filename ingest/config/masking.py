@@ -48,7 +48,7 @@ UNTIL_KNOWN: Final = frozenset({"sasl.password", "sasl.jaas.config", "ssl.key.pa
 HOLDERS: Final = tuple(f"{name}." for name in {*KNOWN, *UNTIL_KNOWN} if SECRET.search(name))
 PROPERTIES: Final = "properties."
 _FAMILIES: Final = re.compile(
-    r"properties\.(?:sasl|ssl|security|https?)\.|aliyun\.kafka\.|catalog\.properties\.|variables(?:\.|$)"
+    r"properties\.(?:sasl|ssl|security|https?)\.|aliyun\.kafka\.|variables(?:\.|$)|(?:catalog|storage)\.properties\."
     r"|(?:key\.|value\.)?[a-z-]*-confluent\.properties\."
 )
 _SETTINGS: Final = re.compile(

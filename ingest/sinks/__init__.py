@@ -193,6 +193,7 @@ SINKS: Registry[SinkOptions] = Registry(
         "file": "ingest.sinks.file:FileSink",
         "postgres": "ingest.sinks.postgres:PostgresSink",
         "iceberg": "ingest.sinks.iceberg:IcebergSink",
+        "delta": "ingest.sinks.delta:DeltaSink",
     },
 )
 """The sinks that come with the package, by their `type`."""

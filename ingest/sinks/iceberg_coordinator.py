@@ -5,14 +5,13 @@ Rules: docs/spec/iceberg.md.
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.table import Table
 
-from ingest.errors import ConfigError, IngestError
+from ingest.errors import IngestError
 from ingest.iceberg.commit import add_files
 from ingest.iceberg.rewrite import rewrite
 from ingest.iceberg.tables import PROPERTIES, changes, schema_of
@@ -20,7 +19,7 @@ from ingest.iceberg.types import iceberg_type
 from ingest.iceberg.upkeep import compact, expire, is_due
 from ingest.lake.table import folder_of
 from ingest.model.table import show
-from ingest.sinks.lake_coordinator import LakeCoordinator
+from ingest.sinks.lake_coordinator import LakeCoordinator, check_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,10 +47,7 @@ class IcebergCoordinator(LakeCoordinator[Table]):
         """Return the warehouse's name; raises Unavailable where the catalog does not answer. Makes nothing."""
         own = self._warehouse.own
         if own is not None and self._warehouse.is_new:
-            there = next((path for path in (own, *own.parents) if path.exists()), own)
-            if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
-                msg = f"cannot make the warehouse {own} (catalog.properties.warehouse): {there} cannot be written to"
-                raise ConfigError(msg, "choose a directory that can be written to")
+            check_folder(own, "catalog.properties.warehouse")
             return str(own)
         with self._warehouse.asking("list namespaces") as catalog:
             catalog.list_namespaces()

@@ -5,12 +5,13 @@ Each lake adds how its tables are looked up, made and changed, and how files bec
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from ingest.errors import SchemaChangeRefused
+from ingest.errors import ConfigError, SchemaChangeRefused
 from ingest.lake.changes import LakeChangeError, statements
 from ingest.lake.table import AddedFile
 from ingest.model.reject import RowError
@@ -20,6 +21,7 @@ from ingest.sinks.sink import PlainSinkCoordinator
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
+    from pathlib import Path
 
     from ingest.lake.changes import Changes
     from ingest.lake.table import LakeTable
@@ -149,3 +151,11 @@ def _refusing(table: TableId, wanted: LakeTable) -> Generator[None]:
     except LakeChangeError as exc:
         msg = f"the table {wanted} cannot take rows of {show(table)}: {exc}"
         raise SchemaChangeRefused(msg, "change it there, or route the rows to another table") from None
+
+
+def check_folder(folder: Path, option: str) -> None:
+    """Raise ConfigError where a directory that is not there cannot be made. Makes nothing. `option`: it names it."""
+    there = next((path for path in (folder, *folder.parents) if path.exists()), folder)
+    if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
+        msg = f"cannot make the warehouse {folder} ({option}): {there} cannot be written to"
+        raise ConfigError(msg, "choose a directory that can be written to")

@@ -38,9 +38,10 @@ if __name__ == "__main__":
     _around(Checkpoint, "store", "before-store", "after-store")
     _around(Checkpoint, "decide", "before-decide", "after-decide")
     if POINT.endswith("-add"):
-        from ingest.sinks import iceberg_coordinator
+        from ingest.sinks import delta_coordinator, iceberg_coordinator
 
-        _around(iceberg_coordinator, "add_files", "before-add", "after-add")
+        for coordinator in (delta_coordinator, iceberg_coordinator):
+            _around(coordinator, "add_files", "before-add", "after-add")
     from ingest.cli.app import main
 
     main()

@@ -48,12 +48,24 @@ def test_names_that_hold_secrets_and_names_that_do_not() -> None:
     quiet = {option for _, option in options() if sensitive(option) or concealed(option)}
     assert quiet == {
         "aliyun.kafka.accessKeyId", "aliyun.kafka.accessKeySecret", "aliyun.kafka.endpoint",
-        "aliyun.kafka.instanceId", "aliyun.kafka.regionId", "catalog.properties.*", "password",
-        "sink.custom-header", "variables",
+        "aliyun.kafka.instanceId", "aliyun.kafka.regionId", "catalog.properties.*", "password", "sink.custom-header",
+        "storage.properties.*", "variables",
         *(f"{name}.{option}" for name in REGISTERED for option in (
             "basic-auth.credentials-source", "basic-auth.user-info", "bearer-auth.credentials-source",
             "bearer-auth.token", "ssl.keystore.password", "ssl.truststore.password", "properties.*")),
     }  # fmt: skip
+
+
+def test_properties_of_a_lake_are_described_without_their_values() -> None:
+    sinks = (
+        f"{{type: delta, warehouse: w, storage.properties.aws_x: {MARK}, storage.properties.secret_key: {MARK}2}}",
+        f"{{type: iceberg, catalog.properties.warehouse: w, catalog.properties.s3.x: {MARK}}}",
+    )
+    for sink in sinks:
+        text = f"pipeline: {{name: p}}\nsource: {{type: file, path: f, value.format: debezium-json}}\nsink: {sink}\n"
+        loaded = load_text("f", text, "f", {})
+        assert loaded.pipeline is not None, loaded.diagnostics
+        assert MARK not in json.dumps(loaded.pipeline.describe())
 
 
 def test_the_command_shows_none(

@@ -1,0 +1,1 @@
+"""Delta: tables in folders, and the versions by which files become rows of them."""

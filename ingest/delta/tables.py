@@ -1,0 +1,94 @@
+"""Delta tables: the schema of one that is made, the changes after which one takes rows, and which tables never do.
+
+Rules: docs/spec/delta.md#tables.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+from deltalake import Field, Schema
+from deltalake.schema import PrimitiveType
+
+from ingest.delta.types import delta_type, our_type, same_type
+from ingest.lake.changes import ColumnThere, LakeChangeError, changes_of
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+    from ingest.lake.changes import Changes
+    from ingest.lake.table import LakeTable
+    from ingest.model.data_type import DataType
+
+_FEATURES: Final = frozenset({
+    "appendOnly", "changeDataFeed", "checkConstraints", "columnMapping", "generatedColumns", "identityColumns",
+    "invariants", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck",
+})  # fmt: skip
+"""Features that a table may have: those that ask nothing of a writer, or only where a setting below uses them."""
+_USED: Final = {
+    "delta.appendOnly": "true",
+    "delta.enableChangeDataFeed": "true",
+    "delta.enableDeletionVectors": "true",
+    "delta.enableRowTracking": "true",
+}
+PROPERTIES: Final = {"delta.checkpointInterval": "20"}
+"""Properties of tables that are made here. Versions since the last checkpoint are read by each commit."""
+_CHAR: Final = "__CHAR_VARCHAR_TYPE_STRING"
+"""Name under which Spark keeps how long texts of a column may be."""
+
+
+def schema_of(table: LakeTable) -> Schema:
+    """Return the schema of a table that is made. The key's columns are required."""
+    return Schema([field_of(one.name, one.type, required=one.name in table.key) for one in table.columns])
+
+
+def field_of(name: str, kind: DataType, *, required: bool = False) -> Field:
+    """Return a column of a schema."""
+    return Field(name, PrimitiveType(delta_type(kind)), nullable=not required)
+
+
+def arrow_schema(table: DeltaTable) -> pa.Schema:
+    """Return the columns of a table as Arrow has them."""
+    return pa.schema(table.schema().to_arrow())
+
+
+def changes(table: LakeTable, there: DeltaTable) -> Changes:
+    """Return the changes after which a table that is there takes rows. Raise LakeChangeError where none will do."""
+    check_writable(there)
+    has_rows = bool(there.get_add_actions().num_rows)
+    return changes_of(table, columns_there(there), same_type, lambda _known, _to: False, has_rows=has_rows)
+
+
+def columns_there(table: DeltaTable) -> dict[str, ColumnThere]:
+    """Return the columns of a table by their names."""
+    out = {}
+    for one in table.schema().fields:
+        shown = one.type.type if isinstance(one.type, PrimitiveType) else str(one.type)
+        bounded = one.metadata.get(_CHAR)
+        kind = our_type(shown) if bounded is None else None
+        out[one.name] = ColumnThere(kind, str(bounded or shown), not one.nullable)
+    return out
+
+
+def check_writable(table: DeltaTable) -> None:
+    """Raise LakeChangeError for a table of which a writer has to know more than files of rows."""
+    metadata, protocol = table.metadata(), table.protocol()
+    if metadata.partition_columns:
+        msg = f"it is partitioned by {', '.join(metadata.partition_columns)}"
+        raise LakeChangeError(msg)
+    features = {*(protocol.writer_features or ()), *(protocol.reader_features or ())}
+    other = sorted(features - _FEATURES)
+    if other:
+        msg = f"it has the table features {', '.join(other)}, which this tool does not write"
+        raise LakeChangeError(msg)
+    for name, value in metadata.configuration.items():
+        used = name == "delta.columnMapping.mode" and value != "none"
+        if used or name.startswith("delta.constraints.") or (value or "").lower() == _USED.get(name):
+            msg = f"it has the property {name} = {value}, which this tool does not heed"
+            raise LakeChangeError(msg)
+    for one in table.schema().fields:
+        for name in one.metadata:
+            if name.startswith("delta."):
+                msg = f"its column {one.name!r} has {name}, which this tool does not heed"
+                raise LakeChangeError(msg)

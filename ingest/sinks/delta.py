@@ -1,0 +1,88 @@
+"""Rows into Delta tables: files by tasks, one version for each table and batch by the driver.
+
+Rules: docs/spec/delta.md.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, ClassVar, Final, Literal
+
+from pydantic import Field, field_validator
+
+from ingest.model.reject import RowError
+from ingest.sinks.lake import LakeOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ingest.delta.warehouse import DeltaWarehouse
+    from ingest.lake.table import LakeTable
+    from ingest.lake.writer import LakeWriter
+    from ingest.model.schema import TableSchema
+    from ingest.model.table import TableId
+    from ingest.sinks.delta_coordinator import DeltaCoordinator
+
+PREFIX: Final = "storage.properties."
+_NO_COLUMN: Final = re.compile(r"[ ,;{}()\n\t=]")
+"""Characters that columns cannot have without a mapping of their names, which the library does not write."""
+
+
+class DeltaSink(LakeOptions):
+    """Options of `sink:` with `type: delta`."""
+
+    prefix_of_properties: ClassVar[str] = PREFIX
+    times: ClassVar[bool] = False
+
+    type: Literal["delta"]
+    """`delta`."""
+
+    place: str = Field(alias="warehouse", min_length=1)
+    """The place of the tables: a directory, or the URL of one in an object store, as `s3://lake/shop`. The table
+    `shop.orders` is the folder `shop/orders` there."""
+
+    storage: dict[str, str] = Field({}, alias="storage.properties.*")
+    """Options of the object store, with the names that the library deltalake has for them:
+    `storage.properties.aws_region`, `storage.properties.aws_access_key_id`, …"""
+
+    @field_validator("place")
+    @classmethod
+    def _check_place(cls, value: str) -> str:
+        if "%" in value:
+            msg = "has a %, which the library takes for the beginning of an escape"
+            raise ValueError(msg)
+        return value
+
+    @property
+    def warehouse(self) -> DeltaWarehouse:
+        """The place of the tables, which is asked nothing yet."""
+        from ingest.delta.warehouse import DeltaWarehouse  # noqa: PLC0415  (`check` needs no library)
+
+        return DeltaWarehouse(self.place, self.storage)
+
+    def table_for(self, table: TableId, schema: TableSchema) -> LakeTable:
+        """Return the table that rows of a target go to. Raise RowError for names that it cannot have."""
+        found = super().table_for(table, schema)
+        seen: dict[str, str] = {}
+        for one in found.columns:
+            if _NO_COLUMN.search(one.name):
+                msg = f"a column of Delta cannot have the name {one.name[:100]!r}: none of ' ,;{{}}()=' may be in it"
+                raise RowError("bad-name", msg)
+            other = seen.setdefault(one.name.casefold(), one.name)
+            if other != one.name:
+                msg = f"the columns {other[:100]!r} and {one.name[:100]!r} are one in Delta, where A is a"
+                raise RowError("bad-name", msg)
+        return found
+
+    def coordinator(self, _pipeline: str, warn: Callable[[str], None]) -> DeltaCoordinator:
+        """Return the driver's side."""
+        from ingest.sinks.delta_coordinator import DeltaCoordinator  # noqa: PLC0415  (`check` needs no library)
+
+        return DeltaCoordinator(self, warn)
+
+    def writer(self, _pipeline: str, _run: int) -> LakeWriter:
+        """Return a task's side."""
+        from ingest.delta.files import DeltaFiles  # noqa: PLC0415  (`check` needs no library)
+        from ingest.lake.writer import LakeWriter  # noqa: PLC0415
+
+        return LakeWriter(DeltaFiles(self.warehouse))

@@ -1,0 +1,86 @@
+"""The driver's side of the sink `delta`: it makes and widens tables, and adds the files of batches to them.
+
+Rules: docs/spec/delta.md.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from ingest.delta.change import change
+from ingest.delta.commit import add_files
+from ingest.delta.tables import PROPERTIES, changes, schema_of
+from ingest.errors import SchemaChangeRefused
+from ingest.lake.changes import LakeChangeError
+from ingest.model.table import show
+from ingest.sinks.lake_coordinator import LakeCoordinator, check_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
+    from ingest.lake.changes import Changes
+    from ingest.lake.table import AddedFile, LakeTable
+    from ingest.sinks.delta import DeltaSink
+
+
+class DeltaCoordinator(LakeCoordinator[DeltaTable]):
+    """The driver's side. Raises IngestError only."""
+
+    def __init__(self, options: DeltaSink, warn: Callable[[str], None]) -> None:
+        """Ask nothing yet."""
+        super().__init__(options, warn)
+        self._warehouse = options.warehouse
+
+    def connect(self) -> str:
+        """Return the warehouse's name; raises Unavailable where its storage does not answer. Makes nothing."""
+        folder = self._warehouse.folder
+        if folder is not None and self._is_new():
+            check_folder(folder, "warehouse")
+            return self._warehouse.name
+        with self._warehouse.asking("look for tables"):
+            self._warehouse.found(("default", "ingest"))
+        return self._warehouse.name
+
+    def fingerprint(self, identity: str) -> dict[str, Any]:
+        """Return what a checkpoint of this sink depends on."""
+        return {"type": "delta", "warehouse": identity}
+
+    def _asking(self, what: str) -> AbstractContextManager[None]:
+        return self._warehouse.asking(what)
+
+    def _is_new(self) -> bool:
+        return self._warehouse.folder is not None and not self._warehouse.folder.is_dir()
+
+    def _exists(self, name: tuple[str, ...]) -> bool:
+        return self._warehouse.found(name) is not None
+
+    def _look_up(self, wanted: LakeTable) -> DeltaTable | None:
+        return self._warehouse.found(wanted.id)
+
+    def _make(self, wanted: LakeTable) -> None:
+        try:
+            DeltaTable.create(
+                self._warehouse.path(wanted.id), schema_of(wanted), name=wanted.name, configuration=PROPERTIES,
+                storage_options=self._warehouse.options,
+            )  # fmt: skip
+        except DeltaError:
+            if self._warehouse.found(wanted.id) is None:
+                raise
+
+    def _changes(self, wanted: LakeTable, there: DeltaTable) -> Changes:
+        return changes(wanted, there)
+
+    def _apply(self, there: DeltaTable, wanted: LakeTable, found: Changes) -> None:
+        change(there, self._warehouse.files(wanted.id), found)
+
+    def _add(self, name: tuple[str, ...], files: list[AddedFile], scope: str, batch: int) -> None:
+        with self._warehouse.asking(f"commit rows of the table {show(name)}"):
+            try:
+                add_files(self._warehouse, name, files, scope, batch)
+            except LakeChangeError as exc:
+                msg = f"the table {show(name)} cannot take rows any more: {exc}"
+                raise SchemaChangeRefused(msg, "change it there; nothing is lost") from None
