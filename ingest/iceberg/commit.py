@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import time
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -19,13 +20,13 @@ from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestEntry, 
 from pyiceberg.table import Transaction
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update.snapshot import _MergeAppendFiles
+from pyiceberg.typedef import Record as Partition
 
-from ingest.errors import ConfigError
-from ingest.iceberg.files import ParquetPlace, data_file
-from ingest.iceberg.positions import DELETES, DELETES_PROPERTIES, deleted_positions, key_columns
+from ingest.iceberg.files import ParquetPlace, data_file, deletes_data_file
+from ingest.iceberg.partitions import partition_of
+from ingest.iceberg.positions import deleted_positions, key_columns
 from ingest.lake.keys import last_states
 from ingest.model.commit import old_copy
-from ingest.model.table import show
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -67,9 +68,6 @@ def add_files(table: Table, files: Sequence[AddedFile], scope: str, batch: int) 
     It is tried again where another writer was faster, and where it is not known whether it was done. Raise
     CheckpointError where the table is ahead of the checkpoint.
     """
-    if not table.spec().is_unpartitioned():
-        msg = f"the table {show(files[0].table)} has partitions now, and files of a batch without wait for it"
-        raise ConfigError(msg, "remove the partition fields, then run again")
     note = note_of(files, batch)
     for left in reversed(range(_TRIES)):
         if has_batch(table, scope, batch, note):
@@ -90,7 +88,10 @@ def _commit(table: Table, files: Sequence[AddedFile], scope: str, note: str) -> 
         rows = list(threads.map(lambda one: data_file(metadata, io, one.path), [f for f in files if not f.gone]))
         keys = list(threads.map(lambda one: key_columns(io, one.path, metadata.schema(), key), files))
     distinct, superseded = last_states(keys)
-    gone = [(one.path, found) for one, found in zip(files, superseded, strict=True) if len(found) and not one.gone]
+    added = {one.file_path: one for one in rows}
+    gone = [
+        (added[one.path], found) for one, found in zip(files, superseded, strict=True) if len(found) and not one.gone
+    ]
     gone += deleted_positions(table, distinct, key)
     with QuickTransaction(table) as transaction:
         transaction.set_properties({NOTE + scope: note})
@@ -99,21 +100,30 @@ def _commit(table: Table, files: Sequence[AddedFile], scope: str, note: str) -> 
         for one in rows:
             snapshot.append_data_file(one)
         if gone:
-            snapshot.append_deletes(deletes_file(table, gone))
+            snapshot.append_deletes(deletes_files(table, gone))
         if rows or gone:
             snapshot.commit()
     return table
 
 
-def deletes_file(table: Table, gone: Iterable[tuple[str, pa.Array]]) -> DataFile:
-    """Write positions of rows that are no more, in the order of files and positions. Raise OSError."""
-    by_path: dict[str, list[Any]] = {}
-    for path, positions in gone:
-        by_path.setdefault(path, []).append(positions.to_numpy(zero_copy_only=False))
-    path = ParquetPlace.of_deletes(table).write(
-        (_positions(path, np.unique(np.concatenate(found))) for path, found in sorted(by_path.items())), "deletes"
-    )
-    return data_file(table.metadata, table.io, path, DataFileContent.POSITION_DELETES, DELETES, DELETES_PROPERTIES)
+def deletes_files(table: Table, gone: Iterable[tuple[DataFile, pa.Array]]) -> list[DataFile]:
+    """Write positions of rows that are no more, a file for each partition. Raise OSError."""
+    parts: dict[tuple[int, str], dict[str, list[Any]]] = {}
+    places: dict[tuple[int, str], tuple[Partition, int]] = {}
+    for file, positions in gone:
+        part = partition_of(file)
+        places[part] = file.partition, file.spec_id
+        found = parts.setdefault(part, {}).setdefault(file.file_path, [])
+        found.append(positions.to_numpy(zero_copy_only=False))
+    to, out = ParquetPlace.of_deletes(table), []
+    for part, by_path in parts.items():
+        path = to.write(
+            # In the order of files and positions, as readers expect
+            (_positions(path, np.unique(np.concatenate(found))) for path, found in sorted(by_path.items())),
+            "deletes",
+        )
+        out.append(deletes_data_file(table.io, path, places[part]))
+    return out
 
 
 def _positions(path: str, found: np.ndarray[Any, Any]) -> pa.Table:
@@ -157,9 +167,9 @@ class RowDelta(_MergeAppendFiles):
 
     _deletes: tuple[DataFile, ...] = ()
 
-    def append_deletes(self, file: DataFile) -> None:
-        """Add a file of deletes."""
-        self._deletes = (*self._deletes, file)
+    def append_deletes(self, files: Iterable[DataFile]) -> None:
+        """Add files of deletes."""
+        self._deletes = (*self._deletes, *files)
 
     def _validate_concurrency(self) -> None:
         """Refuse to be tried again by the library: positions are those of one snapshot."""
@@ -168,29 +178,37 @@ class RowDelta(_MergeAppendFiles):
 
     def _process_manifests(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
         merged = super()._process_manifests(manifests)
-        return [*merged, *self._deletes_manifest()]
+        return [*merged, *self._deletes_manifests()]
 
-    def _deletes_manifest(self) -> Iterable[ManifestFile]:
-        if not self._deletes:
-            return
+    def _deletes_manifests(self) -> Iterable[ManifestFile]:
+        """Yield a manifest of deletes for each specification of partitions."""
         metadata = self._transaction.table_metadata
-        with _DeletesManifest(
-            metadata.spec(), metadata.schema(), self.new_manifest_output(), self._snapshot_id, self._compression
-        ) as writer:
-            for file in self._deletes:
-                writer.add(ManifestEntry.from_args(
-                    status=ManifestEntryStatus.ADDED, snapshot_id=self._snapshot_id, sequence_number=None,
-                    file_sequence_number=None, data_file=file,
-                ))  # fmt: skip
-        yield writer.to_manifest_file()
+        for spec_id in sorted({one.spec_id for one in self._deletes}):
+            with _DeletesManifest(
+                metadata.specs()[spec_id], metadata.schema(), self.new_manifest_output(), self._snapshot_id,
+                self._compression,
+            ) as writer:  # fmt: skip
+                for file in (one for one in self._deletes if one.spec_id == spec_id):
+                    writer.add(ManifestEntry.from_args(
+                        status=ManifestEntryStatus.ADDED, snapshot_id=self._snapshot_id, sequence_number=None,
+                        file_sequence_number=None, data_file=file,
+                    ))  # fmt: skip
+            yield writer.to_manifest_file()
 
     def _summary(self, snapshot_properties: dict[str, str] | None = None) -> Summary:
         rows = self._added_data_files
-        self._added_data_files = [*rows, *self._deletes]
+        # The library takes all for files of today's partitions, and needs these only to count partitions
+        self._added_data_files = [*rows, *map(_without_partition, self._deletes)]
         try:
             return super()._summary(snapshot_properties or {})
         finally:
             self._added_data_files = rows
+
+
+def _without_partition(file: DataFile) -> DataFile:
+    out = copy(file)
+    out._data = [Partition() if value is file.partition else value for value in file._data]  # noqa: SLF001
+    return out
 
 
 class Replacement(RowDelta):
@@ -205,12 +223,14 @@ class Replacement(RowDelta):
         self._deleted_data_files.update(one.data_file for one in removed)
 
     def _existing_manifests(self) -> list[ManifestFile]:
-        if not self._kept:
-            return []
-        with self.new_manifest_writer(self._transaction.table_metadata.spec()) as writer:
-            for one in self._kept:
-                writer.add_entry(self._entry(one, ManifestEntryStatus.EXISTING, one.snapshot_id))
-        return [writer.to_manifest_file()]
+        out = []
+        for spec_id in sorted({one.data_file.spec_id for one in self._kept}):
+            with self.new_manifest_writer(self.spec(spec_id)) as writer:
+                for one in self._kept:
+                    if one.data_file.spec_id == spec_id:
+                        writer.add_entry(self._entry(one, ManifestEntryStatus.EXISTING, one.snapshot_id))
+            out.append(writer.to_manifest_file())
+        return out
 
     def _deleted_entries(self) -> list[ManifestEntry]:
         return [

@@ -20,20 +20,24 @@ from pyiceberg.io.pyarrow import (
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.table.locations import load_location_provider
-from pyiceberg.typedef import Record as Partition
 
-from ingest.iceberg.positions import DELETES
+from ingest.iceberg.partitions import Partitions
+from ingest.iceberg.positions import DELETES, DELETES_PROPERTIES
 from ingest.iceberg.types import our_type
+from ingest.lake.batches import packed
 from ingest.lake.columns import LakeColumn
 from ingest.lake.table import AddedFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pyiceberg.io import FileIO
+    from pyiceberg.io.pyarrow import DataFileStatistics
     from pyiceberg.table import Table
     from pyiceberg.table.locations import LocationProvider
     from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.typedef import Record as Partition
+    from pyiceberg.types import NestedField
 
     from ingest.iceberg.catalog import Warehouse
     from ingest.lake.kept_rows import LastStates
@@ -111,6 +115,7 @@ class _Known:
     """Names of the columns of the key, in the order of the table's."""
     rows: ParquetPlace
     keys: ParquetPlace
+    partitions: Partitions
 
 
 class IcebergFiles:
@@ -135,11 +140,13 @@ class IcebergFiles:
         there = states.rows.filter(pc.invert(states.gone)) if gone.num_rows else states.rows
         cut, out = tuple(states.cut.items()), []
         with self._warehouse.asking(f"write rows of the table {table}"):
-            for rows, place, kind in ((there, known.rows, "rows"), (gone, known.keys, "keys")):
-                if rows.num_rows:
-                    path, of_keys = place.write([rows], kind), rows is gone
-                    out.append(AddedFile(table.id, table.key, path, rows.num_rows, of_keys, cut=cut))
-                    cut = ()
+            for rows in known.partitions.split(there) if there.num_rows else ():
+                path = known.rows.write([rows], "rows")
+                out.append(AddedFile(table.id, table.key, path, rows.num_rows, gone=False, cut=cut))
+                cut = ()
+            if gone.num_rows:
+                path = known.keys.write([gone], "keys")
+                out.append(AddedFile(table.id, table.key, path, gone.num_rows, gone=True, cut=cut))
         return out
 
     def close(self) -> None:
@@ -166,6 +173,7 @@ class IcebergFiles:
             key=[one.name for one in _in_order(columns, there.schema(), table.key)],
             rows=ParquetPlace.of(there, names),
             keys=ParquetPlace.of(there, table.key),
+            partitions=Partitions(there.metadata),
         )
         self._known[table] = found
         return found
@@ -177,45 +185,74 @@ def _in_order(columns: Sequence[LakeColumn], schema: Schema, names: Iterable[str
     return tuple(by_name[one.name] for one in schema.fields if one.name in wanted)
 
 
-def data_file(
-    metadata: TableMetadata,
-    io: FileIO,
-    path: str,
-    content: DataFileContent = DataFileContent.DATA,
-    schema: Schema | None = None,
-    properties: Mapping[str, str] | None = None,
-) -> DataFile:
-    """Return what a snapshot says of a file, by the file's own footer. Raise OSError.
+def data_file(metadata: TableMetadata, io: FileIO, path: str) -> DataFile:
+    """Return what a snapshot says of a file of rows, by the file itself. Raise OSError, ValueError.
 
-    `schema` and `properties` are those of the file's columns, where they are not the table's.
+    The partition is that of its rows: the table may have got other ones since they were written.
     """
+    partitions = Partitions(metadata)
     source = io.new_input(path)
     with source.open() as stream:
-        footer = pq.read_metadata(stream)
-    names = {one.name: int(one.metadata[b"PARQUET:field_id"]) for one in footer.schema.to_arrow_schema()}
-    if schema is None:
+        file = pq.ParquetFile(stream)
+        names = _field_ids(file)
         _check_fields(metadata, path, names)
-    fields = {one.field_id: one for of in ([schema] if schema else metadata.schemas) for one in of.fields}
-    found = data_file_statistics_from_parquet_metadata(
-        footer,
-        # A column may have been dropped or renamed since the file was written
-        compute_statistics_plan(
-            Schema(*(fields[number] for number in names.values())), dict(properties or metadata.properties)
-        ),
-        names,
-    )
-    return DataFile.from_args(
+        rows = _columns(file, {number: name for name, number in names.items()}, partitions.sources)
+    fields = {one.field_id: one for of in metadata.schemas for one in of.fields}
+    # A column may have been dropped or renamed since the file was written
+    schema = Schema(*(fields[number] for number in names.values()))
+    plan = compute_statistics_plan(schema, dict(metadata.properties))
+    found = data_file_statistics_from_parquet_metadata(file.metadata, plan, names)
+    place = partitions.of_rows(rows), metadata.default_spec_id
+    return _data_file(path, len(source), DataFileContent.DATA, place, found)
+
+
+def written_files(metadata: TableMetadata, io: FileIO, rows: Iterable[pa.Table]) -> Iterator[DataFile]:
+    """Write rows into new files of a table that has this metadata, or will have it. Raise OSError."""
+    place, partitions = ParquetPlace.of_metadata(metadata, io), Partitions(metadata)
+    for held in packed(rows):
+        apart = [[one] for one in partitions.split(pa.concat_tables(held))] if partitions else [held]
+        for batches in apart:
+            yield data_file(metadata, io, place.write(batches, "rows"))
+
+
+def deletes_data_file(io: FileIO, path: str, place: tuple[Partition, int]) -> DataFile:
+    """Return what a snapshot says of a file of deletes. `place`: the partition of the rows, and its specification."""
+    source = io.new_input(path)
+    with source.open() as stream:
+        file = pq.ParquetFile(stream)
+        plan = compute_statistics_plan(DELETES, DELETES_PROPERTIES)
+        found = data_file_statistics_from_parquet_metadata(file.metadata, plan, _field_ids(file))
+    return _data_file(path, len(source), DataFileContent.POSITION_DELETES, place, found)
+
+
+def _data_file(
+    path: str, size: int, content: DataFileContent, place: tuple[Partition, int], found: DataFileStatistics
+) -> DataFile:
+    out = DataFile.from_args(
         content=content,
         file_path=path,
         file_format=FileFormat.PARQUET,
-        partition=Partition(),
-        file_size_in_bytes=len(source),
+        partition=place[0],
+        file_size_in_bytes=size,
         sort_order_id=None,
-        spec_id=metadata.default_spec_id,
         equality_ids=None,
         key_metadata=None,
         **found.to_serialized_dict(),
     )
+    out.spec_id = place[1]
+    return out
+
+
+def _field_ids(file: pq.ParquetFile) -> dict[str, int]:
+    return {one.name: int(one.metadata[b"PARQUET:field_id"]) for one in file.schema_arrow}
+
+
+def _columns(file: pq.ParquetFile, names: Mapping[int, str], fields: Sequence[NestedField]) -> pa.Table:
+    """Return columns of a file by their names in the table, those that it has."""
+    there = {names[one.field_id]: one.name for one in fields if one.field_id in names}
+    if not there:  # no column is read, and it has its rows all the same
+        return pa.table({"": pa.nulls(file.metadata.num_rows)})
+    return file.read(columns=[*there]).select([*there]).rename_columns([*there.values()])
 
 
 def _check_fields(metadata: TableMetadata, path: str, names: Mapping[str, int]) -> None:

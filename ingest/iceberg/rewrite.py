@@ -12,9 +12,8 @@ import pyarrow as pa
 from pyiceberg.table.snapshots import Operation
 
 from ingest.iceberg.commit import QuickTransaction, Replacement, live_entries
-from ingest.iceberg.files import ParquetPlace, data_file
+from ingest.iceberg.files import ParquetPlace, written_files
 from ingest.iceberg.types import iceberg_type, is_floating
-from ingest.lake.batches import packed
 from ingest.lake.converted import converted
 
 if TYPE_CHECKING:
@@ -35,9 +34,9 @@ def rewrite(table: Table, changes: Changes, key: Sequence[str]) -> None:
         replaced = Replacement(Operation.OVERWRITE, transaction, table.io)
         replaced.replace([], live_entries(table))
         metadata = transaction.table_metadata
-        place = ParquetPlace.of_metadata(metadata, table.io)
-        for rows in packed(_converted(table, place.schema, order)):
-            replaced.append_data_file(data_file(metadata, table.io, place.write(rows, "rows")))
+        to = ParquetPlace.of_metadata(metadata, table.io).schema
+        for file in written_files(metadata, table.io, _converted(table, to, order)):
+            replaced.append_data_file(file)
         replaced.commit()
 
 

@@ -12,6 +12,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DecimalType as IcebergDecimal
 from pyiceberg.types import DoubleType, FloatType, IntegerType, LongType, NestedField
 
+from ingest.iceberg.partitions import check_partitions
 from ingest.iceberg.types import iceberg_type, is_floating, our_type
 from ingest.lake.changes import ColumnThere, LakeChangeError, changes_of
 
@@ -54,9 +55,6 @@ def changes(table: LakeTable, metadata: TableMetadata) -> Changes:
     if metadata.format_version != 2:
         msg = f"its format has version {metadata.format_version}, and this tool writes version 2"
         raise LakeChangeError(msg)
-    if not metadata.spec().is_unpartitioned():
-        msg = "it has partitions, and this tool writes tables without"
-        raise LakeChangeError(msg)
     if _has_equality_deletes(metadata):
         msg = (
             "another writer has left equality deletes in it, which this tool does not read: compact it with that writer"
@@ -70,7 +68,9 @@ def changes(table: LakeTable, metadata: TableMetadata) -> Changes:
         for one in metadata.schema().fields
     }
     has_rows = metadata.current_snapshot() is not None
-    return changes_of(table, there, iceberg_type, _promotes, has_rows=has_rows)
+    found = changes_of(table, there, iceberg_type, _promotes, has_rows=has_rows)
+    check_partitions(metadata, [*found.rewritten])
+    return found
 
 
 def _has_equality_deletes(metadata: TableMetadata) -> bool:

@@ -21,15 +21,15 @@ from pyiceberg.manifest import DataFileContent
 from pyiceberg.table import FileScanTask
 from pyiceberg.table.snapshots import Operation, Summary
 
-from ingest.iceberg.commit import QuickTransaction, Replacement, deletes_file, live_entries
-from ingest.iceberg.files import ParquetPlace, data_file
-from ingest.lake.batches import packed
+from ingest.iceberg.commit import QuickTransaction, Replacement, deletes_files, live_entries
+from ingest.iceberg.files import written_files
+from ingest.iceberg.partitions import partition_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from pyiceberg.io import FileIO
-    from pyiceberg.manifest import DataFile
+    from pyiceberg.manifest import DataFile, ManifestEntry
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
 
@@ -62,20 +62,19 @@ def compact(table: Table) -> None:
     rows = [one for one in found if one.data_file.content == DataFileContent.DATA]
     deletes = [one for one in found if one.data_file.content != DataFileContent.DATA]
     gone = _positions(table.io, [one.data_file for one in deletes])
-    anew = [one for one in rows if _is_written_anew(one.data_file, gone)]
+    anew = _written_anew(rows, gone)
     replaced = {one.data_file.file_path for one in anew}
     kept = [one for one in rows if one.data_file.file_path not in replaced]
-    left = [(one.data_file.file_path, gone[one.data_file.file_path]) for one in kept if one.data_file.file_path in gone]
+    left = [(one.data_file, gone[one.data_file.file_path]) for one in kept if one.data_file.file_path in gone]
     with suppress(CommitFailedException), QuickTransaction(table) as transaction:
         transaction.set_properties({COMPACTED: str(_newest(table) + 1)})
         if len(anew) + len(deletes) > 1:
             snapshot = _Compaction(Operation.OVERWRITE, transaction, table.io)
             snapshot.replace(kept, [*anew, *deletes])
-            place = ParquetPlace.of(table)
-            for batches in packed(_rows(table, [one.data_file for one in anew], gone)):
-                snapshot.append_data_file(data_file(table.metadata, table.io, place.write(batches, "rows")))
+            for file in written_files(table.metadata, table.io, _rows(table, [one.data_file for one in anew], gone)):
+                snapshot.append_data_file(file)
             if left:
-                snapshot.append_deletes(deletes_file(table, left))
+                snapshot.append_deletes(deletes_files(table, left))
             snapshot.commit()
 
 
@@ -88,9 +87,17 @@ def _positions(io: FileIO, deletes: Sequence[DataFile]) -> dict[str, pa.Array]:
     return {path: pa.array(np.unique(np.concatenate(some))) for path, some in found.items()}
 
 
-def _is_written_anew(file: DataFile, gone: Mapping[str, pa.Array]) -> bool:
-    dead = len(gone.get(file.file_path, ()))
-    return file.file_size_in_bytes < SMALL or dead * 2 > file.record_count
+def _written_anew(rows: Sequence[ManifestEntry], gone: Mapping[str, pa.Array]) -> list[ManifestEntry]:
+    """Return the files that are small or mostly dead, but for those that are alone in a partition and all alive."""
+    parts: dict[tuple[int, str], list[ManifestEntry]] = {}
+    for one in rows:
+        file = one.data_file
+        dead = len(gone.get(file.file_path, ()))
+        if file.file_size_in_bytes < SMALL or dead * 2 > file.record_count:
+            parts.setdefault(partition_of(file), []).append(one)
+    return [
+        one for some in parts.values() if len(some) > 1 or some[0].data_file.file_path in gone for one in some
+    ]  # fmt: skip
 
 
 def _rows(table: Table, files: Sequence[DataFile], gone: Mapping[str, pa.Array]) -> Iterator[pa.Table]:
@@ -101,7 +108,7 @@ def _rows(table: Table, files: Sequence[DataFile], gone: Mapping[str, pa.Array])
         for batch in _task_to_record_batches(
             table.io, FileScanTask(file), AlwaysTrue(), schema, schema, set(schema.field_ids),
             None if dead is None else [pa.chunked_array([dead])], case_sensitive=True,
-            name_mapping=table.metadata.name_mapping(), partition_spec=table.spec(),
+            name_mapping=table.metadata.name_mapping(), partition_spec=table.metadata.specs()[file.spec_id],
             format_version=table.format_version,
         ):  # fmt: skip
             yield pa.table(batch)

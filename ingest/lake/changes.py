@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from ingest.lake.table import LakeTable
     from ingest.model.data_type import DataType
+    from ingest.model.layout import PartitionKey, TableLayout
 
 
 class LakeChangeError(ValueError):
@@ -75,8 +76,7 @@ def changes_of(
             continue
         known = there[name].type
         if known is None:
-            msg = f"its column {name!r} is {there[name].shown}, and rows have {types.name(kind)}"
-            raise LakeChangeError(msg)
+            raise LakeChangeError(_apart(name, there[name], kind))
         to = types.merge(known, kind)
         if stored(to) != stored(known):
             place = out.widened if promotes(stored(known), stored(to)) else out.rewritten
@@ -84,12 +84,25 @@ def changes_of(
     return out
 
 
+def unfit(table: LakeTable, there: Mapping[str, ColumnThere]) -> dict[str, str]:
+    """Return the columns of rows that no change makes a table take, each with the reason."""
+    return {
+        one.name: _apart(one.name, there[one.name], one.type)
+        for one in table.columns
+        if one.name in there and there[one.name].type is None
+    }
+
+
+def _apart(name: str, there: ColumnThere, kind: DataType) -> str:
+    return f"its column {name!r} is {there.shown}, and rows have {types.name(kind)}"
+
+
 def statements(table: LakeTable, found: Changes | None) -> Iterator[str]:
     """Yield changes as statements of SQL, for people; None: the table is not there."""
     name = ".".join(map(_quoted, table.id))
     if found is None:
         parts = [*_columns((one.name, one.type) for one in table.columns), f"PRIMARY KEY ({_listed(table.key)})"]
-        yield f"CREATE TABLE {name} ({', '.join(parts)})"
+        yield f"CREATE TABLE {name} ({', '.join(parts)}){_layout(table.layout)}"
         return
     for part in _columns(found.added.items()):
         yield f"ALTER TABLE {name} ADD COLUMN {part}"
@@ -97,6 +110,20 @@ def statements(table: LakeTable, found: Changes | None) -> Iterator[str]:
         yield f"ALTER TABLE {name} ALTER COLUMN {_quoted(column)} TYPE {types.name(kind)}"
     for column, kind in found.rewritten.items():
         yield f"ALTER TABLE {name} ALTER COLUMN {_quoted(column)} TYPE {types.name(kind)} (writes the table anew)"
+
+
+def _layout(layout: TableLayout) -> str:
+    out = f" PARTITIONED BY ({', '.join(map(_partition, layout.partitions))})" if layout.partitions else ""
+    options = ", ".join(f"{_literal(name)} = {_literal(value)}" for name, value in layout.options)
+    return f"{out} TBLPROPERTIES ({options})" if options else out
+
+
+def _partition(key: PartitionKey) -> str:
+    return str(key._replace(column=_quoted(key.column)))
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 def _columns(columns: Iterable[tuple[str, DataType]]) -> Iterator[str]:

@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ingest.lake.columns import lake_columns, stored_schema
+from ingest.model.layout import PLAIN
 from ingest.model.reject import RowError
 from ingest.model.table import show
 
 if TYPE_CHECKING:
     from ingest.lake.columns import LakeColumn
+    from ingest.model.layout import TableLayout
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
 
@@ -35,6 +37,8 @@ class LakeTable:
     name: str
     columns: tuple[LakeColumn, ...]
     key: tuple[str, ...]
+    layout: TableLayout = PLAIN
+    """How it is laid out where it has to be made."""
 
     @property
     def id(self) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from ingest.iceberg.catalog import Warehouse
     from ingest.lake.writer import LakeWriter
+    from ingest.model.layout import TableLayout
     from ingest.sinks.iceberg_coordinator import IcebergCoordinator
 
 PREFIX: Final = "catalog.properties."
@@ -36,6 +37,7 @@ class IcebergSink(LakeOptions):
 
     prefix_of_properties: ClassVar[str] = PREFIX
     times: ClassVar[bool] = True
+    lays_out: ClassVar[tuple[str, ...]] = ("partition-keys", "table-options")
 
     type: Literal["iceberg"]
     """`iceberg`."""
@@ -76,6 +78,16 @@ class IcebergSink(LakeOptions):
         if problems:
             raise OptionErrors(*((key, f"{key}: {why}") for key, why in problems))
         return self
+
+    def check_layout(self, layout: TableLayout) -> list[tuple[str, str]]:
+        """Return what of a layout no table can have: properties that name code, and those that are ours."""
+        out = []
+        for name, value in layout.options:
+            if _CODE.search(name):
+                out.append(("table-options", f"{name[:100]!r} names code, which a pipeline file must not"))
+            elif name.startswith("ingest") or (name == "format-version" and value != "2"):
+                out.append(("table-options", f"{name[:100]!r} is kept by this tool, which writes format version 2"))
+        return out
 
     @property
     def warehouse(self) -> Warehouse:

@@ -13,6 +13,7 @@ from pyiceberg.table import Table
 
 from ingest.errors import IngestError
 from ingest.iceberg.commit import add_files
+from ingest.iceberg.partitions import spec_of
 from ingest.iceberg.rewrite import rewrite
 from ingest.iceberg.tables import PROPERTIES, changes, schema_of
 from ingest.iceberg.types import iceberg_type
@@ -81,7 +82,8 @@ class IcebergCoordinator(LakeCoordinator[Table]):
         own = type(catalog).__name__ == "SqlCatalog" and warehouse
         location = f"{warehouse.rstrip('/')}/{folder_of(wanted.id)}" if own else None
         try:
-            made = catalog.create_table(wanted.id, schema_of(wanted), location, properties=PROPERTIES)
+            schema, properties = schema_of(wanted), {**PROPERTIES, **dict(wanted.layout.options)}
+            made = catalog.create_table(wanted.id, schema, location, spec_of(wanted, schema), properties=properties)
         except TableAlreadyExistsError:
             return
         self._warehouse.hint(made)

@@ -9,11 +9,13 @@ import os
 from abc import abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from ingest.errors import ConfigError, SchemaChangeRefused
 from ingest.lake.changes import LakeChangeError, statements
 from ingest.lake.table import AddedFile
+from ingest.model.layout import PLAIN
 from ingest.model.reject import RowError
 from ingest.model.table import show
 from ingest.sinks.sink import PlainSinkCoordinator
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
     from ingest.lake.changes import Changes
     from ingest.lake.table import LakeTable
+    from ingest.model.layout import TableLayout
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.sinks.lake import LakeOptions
@@ -45,6 +48,7 @@ class LakeCoordinator(PlainSinkCoordinator, Generic[There]):
         self._places: dict[tuple[str, ...], TableId] = {}
         self._told: set[tuple[tuple[str, ...], str]] = set()
         """Tables and columns of which it was said that times were cut."""
+        self._layouts: dict[TableId, TableLayout] = {}
 
     @abstractmethod
     def _asking(self, what: str) -> AbstractContextManager[object]:
@@ -77,6 +81,10 @@ class LakeCoordinator(PlainSinkCoordinator, Generic[There]):
     @abstractmethod
     def _add(self, name: tuple[str, ...], files: list[AddedFile], scope: str, batch: int) -> None:
         """Commit the files of a batch to a table, where that is not done yet. Raise IngestError."""
+
+    def arrange(self, layouts: Mapping[TableId, TableLayout]) -> None:
+        """Take the layouts of tables that may have to be made."""
+        self._layouts.update(layouts)
 
     def declare(self, schemas: Mapping[TableId, TableSchema]) -> None:
         """Make and widen the tables, before their rows are written. Raise SchemaChangeRefused for what cannot be."""
@@ -120,7 +128,7 @@ class LakeCoordinator(PlainSinkCoordinator, Generic[There]):
                 msg = f"the tables {show(other)} and {show(table)} would be one table there: {wanted}"
                 raise SchemaChangeRefused(msg, "route one of them to another name")
             if wanted.has_key:
-                yield table, wanted
+                yield table, replace(wanted, layout=self._layouts.get(table, PLAIN))
 
     def additions(self, delivered: Sequence[Any]) -> list[Any] | None:
         """Return the files that tasks wrote; None where there are none."""

@@ -192,23 +192,6 @@ def test_a_key_that_is_gone_is_not_made_again(filled: LakeSink) -> None:
         filled.side.declare({TABLE: SCHEMA})
 
 
-def test_partitions_that_come_while_files_wait(filled: LakeSink) -> None:
-    files = filled.files(TABLE, SCHEMA, row(1, 1))
-    with filled.lake.table(*TABLE).update_spec() as spec:
-        spec.add_identity("n")
-    with pytest.raises(ConfigError, match="has partitions now"):
-        filled.side.add("checkpoint", 2, files)
-
-
-def test_a_table_is_partitioned_by_its_owner(sink: LakeSink) -> None:
-    """Files of a table that somebody has partitioned are not of a partition: such a table is refused."""
-    sink.side.declare({TABLE: SCHEMA})
-    with sink.lake.table(*TABLE).update_spec() as spec:
-        spec.add_identity("n")
-    with pytest.raises(ConfigError, match="partition"):
-        sink.side.declare({TABLE: SCHEMA})
-
-
 def snapshots(table: Table) -> list[str]:
     return [str(one.summary.operation.value) for one in table.metadata.snapshots if one.summary]
 

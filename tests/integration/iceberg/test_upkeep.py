@@ -160,14 +160,14 @@ def test_a_table_with_branches_keeps_its_snapshots_and_says_so(tmp_path: Path) -
 
 def test_another_writer_in_between_leaves_the_compaction_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     busy = Busy(tmp_path / "lake", **{"sink.compaction.commit.interval": 4})
-    found, row = commit.deletes_file, busy.table.scan(row_filter="id == 1").to_arrow()
+    found, row = commit.deletes_files, busy.table.scan(row_filter="id == 1").to_arrow()
 
     def late(*arguments: Any) -> Any:
         busy.table.append(row.set_column(0, row.schema.field(0), [[5000]]))
         return found(*arguments)
 
     monkeypatch.setattr(upkeep, "SMALL", 1)
-    monkeypatch.setattr(upkeep, "deletes_file", late)
+    monkeypatch.setattr(upkeep, "deletes_files", late)
     busy.change(3)
     busy.rows[5000] = 0
     assert busy.sink.lake.ask("SELECT count(*) FROM {}", *TABLE) == [(len(busy.rows),)]
