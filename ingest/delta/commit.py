@@ -14,57 +14,79 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, Transaction
+from deltalake import CommitProperties, Schema, Transaction
 from deltalake.exceptions import CommitFailedError
 
 from ingest.delta.actions import added_file, removed_file, watch_nans
 from ingest.delta.files import write_parquet
 from ingest.delta.superseded import Superseded, files_with, remaining_rows, rows_per_file
-from ingest.delta.tables import arrow_schema, check_writable
+from ingest.delta.tables import arrow_schema, check_writable, columns_of, columns_there
+from ingest.errors import ConfigError
+from ingest.lake.changes import LakeChangeError, check_required
 from ingest.lake.key_groups import key_groups
 from ingest.lake.keys import last_states
+from ingest.lake.table import digest_of
+from ingest.model.commit import old_copy
+from ingest.model.types import merge
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from deltalake import DeltaTable
     from deltalake.transaction import AddAction, RemoveAction
+    from pyarrow import NativeFile
     from pyarrow.fs import FileSystem
 
-    from ingest.delta.warehouse import DeltaWarehouse
+    from ingest.lake.changes import ColumnThere
     from ingest.lake.table import AddedFile
 
+_FILES: Final = ".files"
+"""End of the name under which a version has the digest of the files of its batch, beside the batch's number."""
+_GIVE_UP: Final = "give the batch up with ingest checkpoint reset --drop-batch, and its rows are read again"
 _TRIES: Final = 8
 _PAUSE_S: Final = 0.1
 
 
-def has_batch(table: DeltaTable, scope: str, batch: int) -> bool:
-    """Return whether a table has what a batch adds to it. The library takes the same number twice."""
-    return (table.transaction_version(scope) or 0) >= batch
+def has_batch(table: DeltaTable, scope: str, batch: int, digest: int) -> bool:
+    """Return whether a table has what a batch adds to it. `digest`: what tells its files from those of another batch.
+
+    Raise CheckpointError where it has a later one, or another one of this number: the checkpoint is an old copy.
+    """
+    number = table.transaction_version(scope) or 0
+    if number > batch or (number == batch and table.transaction_version(scope + _FILES) != digest):
+        raise old_copy(number, batch)
+    return number == batch
 
 
 def add_files(
-    warehouse: DeltaWarehouse, name: tuple[str, ...], files: Sequence[AddedFile], scope: str, batch: int
-) -> None:
-    """Commit the files of a batch to a table, where that is not done yet. Remove those that are in no table then.
+    load: Callable[[], DeltaTable], place: FileSystem, files: Sequence[AddedFile], scope: str, batch: int
+) -> DeltaTable:
+    """Commit the files of a batch to a table, where that is not done yet; returns the table after that.
 
-    It is tried again where another writer was faster. Raise LakeChangeError for a table that takes no rows of this
-    tool, and what the library raises.
+    Files that are in no table then are removed. It is tried again where another writer was faster. `load` returns the
+    newest version, `place` has the table's files. Raise LakeChangeError for a table that takes no rows of this tool,
+    ConfigError for files that it cannot take, CheckpointError where the table is ahead of the checkpoint, and what the
+    library raises.
     """
-    place, made = warehouse.files(name), list[str]()
+    made = list[str]()
+    digest = int(digest_of(files)[:16], 16) >> 1
+    notes = [Transaction(scope, batch), Transaction(scope + _FILES, digest)]
+    table = load()
     for left in reversed(range(_TRIES)):
-        table = warehouse.load(name)
-        if has_batch(table, scope, batch):
+        if has_batch(table, scope, batch, digest):
             break
         _delete(place, made)  # files of a version that another writer's took the place of
         try:
-            _commit(table, place, files, Transaction(scope, batch), made)
+            _commit(table, place, files, notes, made)
+            table.update_incremental()
             break
         except CommitFailedError:
             if not left:
                 raise
             time.sleep(_PAUSE_S * (_TRIES - left))
+            table = load()
     _delete(place, [one.path for one in files if one.gone])
+    return table
 
 
 def _delete(place: FileSystem, paths: list[str]) -> None:
@@ -81,10 +103,11 @@ class _Version(NamedTuple):
 
 
 def _commit(
-    table: DeltaTable, place: FileSystem, files: Sequence[AddedFile], transaction: Transaction, made: list[str]
+    table: DeltaTable, place: FileSystem, files: Sequence[AddedFile], notes: list[Transaction], made: list[str]
 ) -> None:
     """Commit a version. `made` gets the paths of the files that are written for it."""
     check_writable(table)
+    check_required(files[-1].key, columns_there(table))
     schema = arrow_schema(table)
     version = _planned(table, place, files, schema)
     for rows in rows_per_file(remaining_rows(place, version.remaining, schema)):
@@ -94,24 +117,28 @@ def _commit(
         version.actions.append(_added(place, path, nans))
     table.create_write_transaction(
         version.actions, "append", table.schema(),
-        commit_properties=CommitProperties(max_commit_retries=0, app_transactions=[transaction]),
+        commit_properties=CommitProperties(max_commit_retries=0, app_transactions=notes),
     )  # fmt: skip
 
 
 def _planned(table: DeltaTable, place: FileSystem, files: Sequence[AddedFile], schema: pa.Schema) -> _Version:
-    key = files[-1].key
+    key, there = files[-1].key, columns_there(table)
+    for name in key:
+        if name not in there:
+            msg = f"its column {name!r} of the key is gone, and rows that are there could not be found"
+            raise LakeChangeError(msg)
     types = [schema.field(name).type for name in key]
     keys, fit = [], []
     for one in files:
-        with place.open_input_file(one.path) as stream:
+        with _opened(place, one.path) as stream:
             file = pq.ParquetFile(stream)
-            fit.append(all(schema.field(there.name).type == there.type for there in file.schema_arrow))
+            fit.append(_fits(one.path, file.schema_arrow, schema, there))
             keys.append(pa.concat_tables([found for _, found in key_groups(file, key, types, None)]))
     distinct, superseded = last_states(keys)
     actions: list[AddAction | RemoveAction] = []
     remaining = []
     for one, positions, fits in zip(files, superseded, fit, strict=True):
-        if not one.gone and (len(positions) or not fits):  # somebody else may have changed a type in the meantime
+        if not one.gone and (len(positions) or not fits):  # somebody else may have changed the table in the meantime
             remaining.append(Superseded(one.path, positions))
         elif not one.gone:
             actions.append(_added(place, one.path))
@@ -119,6 +146,29 @@ def _planned(table: DeltaTable, place: FileSystem, files: Sequence[AddedFile], s
         actions.append(removed_file(path, size))
         remaining.append(Superseded(path, positions))
     return _Version(actions, remaining)
+
+
+def _opened(place: FileSystem, path: str) -> NativeFile:
+    """Return a file of a batch to be read. Raise ConfigError where it is gone."""
+    try:
+        return place.open_input_file(path)
+    except FileNotFoundError as exc:
+        msg = f"the file {path} of a batch is gone: somebody has removed files that were in no table yet"
+        raise ConfigError(msg, _GIVE_UP) from exc
+
+
+def _fits(path: str, found: pa.Schema, schema: pa.Schema, there: Mapping[str, ColumnThere]) -> bool:
+    """Return whether a file of a batch can be in a table as it is; not if a column was dropped, or became wider.
+
+    Raise ConfigError for a column of another type, which does not hold the file's values: it was made anew.
+    """
+    known = columns_of(Schema.from_arrow(found))
+    for name, one in known.items():
+        to = there[name].type if name in there else None
+        if name in there and one.type != to and (to is None or one.type is None or merge(to, one.type) != to):
+            msg = f"the column {name!r} was made anew as {there[name].shown} since {path} was written with {one.shown}"
+            raise ConfigError(msg, _GIVE_UP)
+    return all(one.name in there and schema.field(one.name).type == one.type for one in found)
 
 
 def _added(place: FileSystem, path: str, without: Collection[str] = ()) -> AddAction:

@@ -32,6 +32,8 @@ _USED: Final = {
     "delta.enableDeletionVectors": "true",
     "delta.enableRowTracking": "true",
 }
+_NEVER: Final = frozenset({"delta.setTransactionRetentionDuration"})
+"""Properties that a table must not have: by this one it forgets which batch it has."""
 PROPERTIES: Final = {"delta.checkpointInterval": "20"}
 """Properties of tables that are made here. Versions since the last checkpoint are read by each commit."""
 _CHAR: Final = "__CHAR_VARCHAR_TYPE_STRING"
@@ -62,8 +64,13 @@ def changes(table: LakeTable, there: DeltaTable) -> Changes:
 
 def columns_there(table: DeltaTable) -> dict[str, ColumnThere]:
     """Return the columns of a table by their names."""
+    return columns_of(table.schema())
+
+
+def columns_of(schema: Schema) -> dict[str, ColumnThere]:
+    """Return the columns of a schema by their names."""
     out = {}
-    for one in table.schema().fields:
+    for one in schema.fields:
         shown = one.type.type if isinstance(one.type, PrimitiveType) else str(one.type)
         bounded = one.metadata.get(_CHAR)
         kind = our_type(shown) if bounded is None else None
@@ -84,7 +91,7 @@ def check_writable(table: DeltaTable) -> None:
         raise LakeChangeError(msg)
     for name, value in metadata.configuration.items():
         used = name == "delta.columnMapping.mode" and value != "none"
-        if used or name.startswith("delta.constraints.") or (value or "").lower() == _USED.get(name):
+        if used or name in _NEVER or name.startswith("delta.constraints.") or (value or "").lower() == _USED.get(name):
             msg = f"it has the property {name} = {value}, which this tool does not heed"
             raise LakeChangeError(msg)
     for one in table.schema().fields:

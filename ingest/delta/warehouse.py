@@ -1,4 +1,4 @@
-"""Delta tables below one place, and what errors of their library mean for a run.
+"""Delta tables below one place.
 
 In: a directory or the URL of one in an object store, and the options of its storage. A table is a folder of a folder
 there: tables are never inside of each other, whatever their names are.
@@ -6,19 +6,19 @@ there: tables are never inside of each other, whatever their names are.
 
 from __future__ import annotations
 
+import os
 import re
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError, DeltaProtocolError, TableNotFoundError
 from deltalake.fs import DeltaStorageHandler
 from pyarrow.fs import PyFileSystem
 
-from ingest.errors import AccessError, ConfigError, Unavailable
+from ingest.delta.failures import failure_of
+from ingest.errors import IngestError
 from ingest.lake.table import folder_of
-from ingest.model.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -26,10 +26,8 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-_DENIED: Final = re.compile(r"\b40[13]\b|Unauthenticated|PermissionDenied|Permission denied|AccessDenied|Forbidden")
 _LOG: Final = "\n_delta_log"
 """What stands for the name of the folder of a log: a name that no table has."""
-_COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class DeltaWarehouse:
@@ -37,7 +35,9 @@ class DeltaWarehouse:
 
     def __init__(self, place: str, options: Mapping[str, str]) -> None:
         """Ask nothing yet."""
-        self.name = place.rstrip("/") if _URL.match(place) else str(Path(place).absolute())
+        place = place.removeprefix("file://")
+        # Without `..`, as the library has it, which has a URL of it
+        self.name = place.rstrip("/") if _URL.match(place) else os.path.normpath(Path(place).absolute())
         """The place, for people."""
         self._options = dict(options)
 
@@ -48,13 +48,23 @@ class DeltaWarehouse:
 
     def path(self, table: tuple[str, ...]) -> str:
         """Return the place of a table. The parts of its namespace have no dots, so that no two tables have one."""
-        names = tuple(_LOG if name == "_delta_log" else name for name in (".".join(table[:-1]), table[-1]))
-        path = f"{self.name}/{folder_of(names)}"
+        path = self._path(table)
         return path if _URL.match(path) else Path(path).as_uri()
 
+    def _path(self, table: tuple[str, ...]) -> str:
+        names = tuple(_LOG if name == "_delta_log" else name for name in (".".join(table[:-1]), table[-1]))
+        return f"{self.name}/{folder_of(names)}"
+
     def load(self, table: tuple[str, ...]) -> DeltaTable:
-        """Return the newest version of a table. Raise what the library raises."""
-        return DeltaTable(self.path(table), storage_options=self._options)
+        """Return the newest version of a table. Raise ValueError where it is lost, and what the library raises."""
+        found = DeltaTable(self.path(table), storage_options=self._options)
+        if self.folder is not None:
+            newest = Path(self._path(table), "_delta_log", f"{found.version():020}.json")
+            # As a machine without power leaves it; the library takes it for a version without changes
+            if newest.exists() and not newest.stat().st_size:
+                msg = f"the newest version of the table is an empty file, {newest}"
+                raise ValueError(msg)
+        return found
 
     def found(self, table: tuple[str, ...]) -> DeltaTable | None:
         """Return the newest version of a table; None where it is not there. Raise what the library raises."""
@@ -75,21 +85,8 @@ class DeltaWarehouse:
         """Let errors of the library in the block be those of a run. `what`: what is done, for their messages."""
         try:
             yield
-        except TableNotFoundError as exc:
-            msg = f"cannot {what}: it is not in {self.name}: {_text(exc)}"
-            hint = "see `warehouse`; where the table was removed, restore it, or begin anew with another --checkpoint"
-            raise ConfigError(msg, hint) from exc
-        except DeltaProtocolError as exc:
-            msg = f"cannot {what} in {self.name}: {_text(exc)}"
-            raise ConfigError(msg, "write to another table: this one needs what this tool does not do") from exc
-        except (DeltaError, OSError) as exc:
-            msg = f"cannot {what} in {self.name}: {_text(exc)}"
-            if isinstance(exc, PermissionError) or _DENIED.search(str(exc)):
-                raise AccessError(msg, "see storage.properties.*, and the rights of this user there") from exc
-            raise Unavailable(
-                msg, "see whether the storage answers, and whether there is room; nothing is lost"
-            ) from exc
-
-
-def _text(exc: Exception) -> str:
-    return one_line(" ".join(_COLOURS.sub("", str(exc)).split()))[:500]
+        except BaseException as exc:
+            found = None if isinstance(exc, IngestError) else failure_of(exc, what, self.name)
+            if found is None:
+                raise
+            raise found from exc

@@ -7,7 +7,6 @@ builds on: if another writer comes in between, they are found anew. Rules: docs/
 
 from __future__ import annotations
 
-import hashlib
 import time
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
@@ -26,6 +25,7 @@ from ingest.iceberg.files import ParquetPlace, data_file, deletes_data_file
 from ingest.iceberg.partitions import partition_of
 from ingest.iceberg.positions import deleted_positions, key_columns
 from ingest.lake.keys import last_states
+from ingest.lake.table import digest_of
 from ingest.model.commit import old_copy
 
 if TYPE_CHECKING:
@@ -58,8 +58,7 @@ def has_batch(table: Table, scope: str, batch: int, note: str) -> bool:
 
 def note_of(files: Sequence[AddedFile], batch: int) -> str:
     """Return what a table notes of a batch: its number, and which files it had."""
-    names = "\n".join(one.path for one in files)
-    return f"{batch}.{hashlib.sha256(names.encode()).hexdigest()[:16]}"
+    return f"{batch}.{digest_of(files)[:16]}"
 
 
 def add_files(table: Table, files: Sequence[AddedFile], scope: str, batch: int) -> Table:

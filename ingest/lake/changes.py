@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ingest.model import types
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from ingest.lake.table import LakeTable
     from ingest.model.data_type import DataType
@@ -62,10 +62,7 @@ def changes_of(
     `stored`: returns a type as the lake has it. `promotes`: tells whether the lake reads values of one of its types as
     those of another, after a change of metadata alone. `has_rows`: whether the table may have any.
     """
-    for name, one in there.items():
-        if one.required and name not in table.key:
-            msg = f"its column {name!r} is required, and is no column of the key ({', '.join(table.key)})"
-            raise LakeChangeError(msg)
+    check_required(table.key, there)
     out = Changes()
     for name, kind in ((one.name, one.type) for one in table.columns):
         if name not in there and name in table.key and has_rows:
@@ -95,6 +92,14 @@ def unfit(table: LakeTable, there: Mapping[str, ColumnThere]) -> dict[str, str]:
 
 def _apart(name: str, there: ColumnThere, kind: DataType) -> str:
     return f"its column {name!r} is {there.shown}, and rows have {types.name(kind)}"
+
+
+def check_required(key: Sequence[str], there: Mapping[str, ColumnThere]) -> None:
+    """Raise LakeChangeError for a table with a required column that is not in the key."""
+    for name, one in there.items():
+        if one.required and name not in key:
+            msg = f"its column {name!r} is required, and is no column of the key ({', '.join(key)})"
+            raise LakeChangeError(msg)
 
 
 def statements(table: LakeTable, found: Changes | None) -> Iterator[str]:

@@ -17,6 +17,8 @@ from ingest.model.reject import RowError
 from ingest.model.table import show
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ingest.lake.columns import LakeColumn
     from ingest.model.layout import TableLayout
     from ingest.model.schema import TableSchema
@@ -74,6 +76,11 @@ class AddedFile(NamedTuple):
         """Return a file of plain values."""
         table, key, path, rows, gone, _ = value
         return cls(tuple(table), tuple(key), path, rows, gone)
+
+
+def digest_of(files: Sequence[AddedFile]) -> str:
+    """Return what tells the files of a batch from those of another one: 64 hexadecimal digits."""
+    return hashlib.sha256("\n".join(one.path for one in files).encode()).hexdigest()
 
 
 def table_of(table: TableId, schema: TableSchema, namespace: str, *, times: bool) -> LakeTable:

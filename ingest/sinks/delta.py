@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, model_validator
 
+from ingest.component.options import OptionErrors
 from ingest.model.reject import RowError
 from ingest.sinks.lake import LakeOptions
 
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
     from ingest.sinks.delta_coordinator import DeltaCoordinator
 
 PREFIX: Final = "storage.properties."
+SCHEMES: Final = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl", "hdfs", "file")
+_PROGRAM: Final = re.compile(r"use_azure_cli$", re.IGNORECASE)
+_UNSAFE: Final = re.compile(r"allow_unsafe_rename$", re.IGNORECASE)
+_CONDITIONAL: Final = re.compile(r"conditional_put$", re.IGNORECASE)
+_URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/]*)")
 _NO_COLUMN: Final = re.compile(r"[ ,;{}()\n\t=]")
 """Characters that columns cannot have without a mapping of their names, which the library does not write."""
 
@@ -45,13 +51,19 @@ class DeltaSink(LakeOptions):
     """Options of the object store, with the names that the library deltalake has for them:
     `storage.properties.aws_region`, `storage.properties.aws_access_key_id`, …"""
 
-    @field_validator("place")
-    @classmethod
-    def _check_place(cls, value: str) -> str:
-        if "%" in value:
-            msg = "has a %, which the library takes for the beginning of an escape"
-            raise ValueError(msg)
-        return value
+    @model_validator(mode="after")
+    def _check_storage(self) -> DeltaSink:
+        problems = [("warehouse", why) for why in _problems_of_place(self.place)]
+        for name, value in self.storage.items():
+            if _PROGRAM.search(name) and value.lower() != "false":
+                problems.append((PREFIX + name, "runs a program, which a pipeline file must not name"))
+            if (_UNSAFE.search(name) and value.lower() != "false") or (
+                _CONDITIONAL.search(name) and value.lower() == "disabled"
+            ):
+                problems.append((PREFIX + name, "lets two writers write one version, and changes would be lost"))
+        if problems:
+            raise OptionErrors(*((key, f"{key}: {why}") for key, why in problems))
+        return self
 
     @property
     def warehouse(self) -> DeltaWarehouse:
@@ -86,3 +98,22 @@ class DeltaSink(LakeOptions):
         from ingest.lake.writer import LakeWriter  # noqa: PLC0415
 
         return LakeWriter(DeltaFiles(self.warehouse))
+
+
+def _problems_of_place(place: str) -> list[str]:
+    """Return why there cannot be tables in a place; nothing for a place with a value that comes later."""
+    url = _URL.match(place)
+    if "${" in place:
+        return []
+    if "%" in place:
+        return ["has a %, which the library takes for the beginning of an escape"]
+    if "\\" in place:
+        return ["has a \\, which the library takes for a /"]
+    if url is None:
+        return []
+    if url[1].lower() not in SCHEMES:
+        return [f"is in none of {', '.join(f'{one}://' for one in SCHEMES)}"]
+    if not url[2] and url[1].lower() != "file":
+        return ["names no bucket"]
+    odd = set("?#") & set(place)
+    return [f"has {min(odd)!r}, after which no URL has a path"] if odd and url[1].lower() != "file" else []

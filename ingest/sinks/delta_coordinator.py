@@ -12,6 +12,7 @@ from deltalake.exceptions import DeltaError
 
 from ingest.delta.change import change
 from ingest.delta.commit import add_files
+from ingest.delta.seen import SeenTables
 from ingest.delta.tables import PROPERTIES, changes, schema_of
 from ingest.errors import SchemaChangeRefused
 from ingest.lake.changes import LakeChangeError
@@ -34,6 +35,7 @@ class DeltaCoordinator(LakeCoordinator[DeltaTable]):
         """Ask nothing yet."""
         super().__init__(options, warn)
         self._warehouse = options.warehouse
+        self._seen = SeenTables(warn)
 
     def connect(self) -> str:
         """Return the warehouse's name; raises Unavailable where its storage does not answer. Makes nothing."""
@@ -59,17 +61,24 @@ class DeltaCoordinator(LakeCoordinator[DeltaTable]):
         return self._warehouse.found(name) is not None
 
     def _look_up(self, wanted: LakeTable) -> DeltaTable | None:
-        return self._warehouse.found(wanted.id)
+        there = self._warehouse.found(wanted.id)
+        if there is None:
+            self._seen.missing(wanted.id)
+            return None
+        return self._seen.checked(wanted.id, there)
 
     def _make(self, wanted: LakeTable) -> None:
         try:
-            DeltaTable.create(
+            made = DeltaTable.create(
                 self._warehouse.path(wanted.id), schema_of(wanted), name=wanted.name, configuration=PROPERTIES,
                 storage_options=self._warehouse.options,
             )  # fmt: skip
         except DeltaError:
-            if self._warehouse.found(wanted.id) is None:
+            found = self._warehouse.found(wanted.id)
+            if found is None:
                 raise
+            made = found
+        self._seen.checked(wanted.id, made)
 
     def _changes(self, wanted: LakeTable, there: DeltaTable) -> Changes:
         return changes(wanted, there)
@@ -80,7 +89,11 @@ class DeltaCoordinator(LakeCoordinator[DeltaTable]):
     def _add(self, name: tuple[str, ...], files: list[AddedFile], scope: str, batch: int) -> None:
         with self._warehouse.asking(f"commit rows of the table {show(name)}"):
             try:
-                add_files(self._warehouse, name, files, scope, batch)
+                table = add_files(lambda: self._load(name), self._warehouse.files(name), files, scope, batch)
             except LakeChangeError as exc:
                 msg = f"the table {show(name)} cannot take rows any more: {exc}"
                 raise SchemaChangeRefused(msg, "change it there; nothing is lost") from None
+            self._seen.checked(name, table)
+
+    def _load(self, name: tuple[str, ...]) -> DeltaTable:
+        return self._seen.checked(name, self._warehouse.load(name))

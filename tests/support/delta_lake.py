@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 import duckdb_extension_delta
+import pyarrow as pa
 from lake_sink import SPLIT
-from pyarrow import table as arrow_table
 
 from ingest.delta.warehouse import DeltaWarehouse
 from ingest.model.commit import CommitScope
@@ -20,6 +20,15 @@ if TYPE_CHECKING:
 
     from ingest.model.schema import TableSchema
     from ingest.sinks.delta_coordinator import DeltaCoordinator
+
+
+def other_rows(*rows: tuple[int, int]) -> pa.Table:
+    """Rows of a table with the columns `id BIGINT` and `n INT`, as another writer has them."""
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("n", pa.int32())])
+    return pa.table(
+        [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), schema, strict=True)],
+        schema=schema,
+    )
 
 
 class DeltaLake:
@@ -39,7 +48,7 @@ class DeltaLake:
 
     def active(self, *name: str) -> list[str]:
         """Paths of the files that the table has now."""
-        return list(map(str, arrow_table(self.table(*name).get_add_actions()).column("path").to_pylist()))
+        return list(map(str, pa.table(self.table(*name).get_add_actions()).column("path").to_pylist()))
 
     def ask(self, query: str, *name: str) -> list[tuple[Any, ...]]:
         """What DuckDB answers; `{}` in the query is the table."""
@@ -59,9 +68,10 @@ class DeltaLake:
 class DeltaSinkSide:
     """The sink, and what it has written."""
 
-    def __init__(self, folder: Path, **more: Any) -> None:
+    def __init__(self, folder: Path | str, **more: Any) -> None:
+        """`folder`: of the tables; the URL of one is for what fails."""
         self.options = DeltaSink.model_validate({"type": "delta", "warehouse": str(folder), **more})
-        self.lake = DeltaLake(folder)
+        self.lake = DeltaLake(Path(folder))
         self.warnings: list[str] = []
         self.side = self.driver()
         self.batch = 0

@@ -178,6 +178,33 @@ def test_a_key_that_becomes_text_is_still_the_key(sink: DeltaSinkSide) -> None:
     assert sink.lake.rows(*TABLE) == [("41", 2), ("x", 2)]
 
 
+@pytest.mark.parametrize("both", [False, True])
+@pytest.mark.parametrize(("narrow", "wide"), [
+    ("BIGINT", "DOUBLE"), ("INT", "BIGINT"), ("FLOAT", "DOUBLE"), ("DATE", "TIMESTAMP"), ("INT", "DECIMAL(12,2)"),
+    ("BOOLEAN", "STRING"), ("DOUBLE", "STRING"), ("DECIMAL(5,2)", "DECIMAL(9,2)"), ("TIMESTAMP", "TIMESTAMP_LTZ"),
+])  # fmt: skip
+def test_a_key_becomes_wider_and_rows_are_found_by_it(sink: DeltaSinkSide, narrow: str, wide: str, both: bool) -> None:
+    def keyed(kind: str) -> TableSchema:
+        more = (Column("other", types.INT, nullable=False),) if both else ()
+        key = ("k", "other") if both else ("k",)
+        return TableSchema((Column("k", types.parse(kind), nullable=False), *more, Column("n", types.INT)), key)
+
+    more = ',"other":1' if both else ""
+    first = VALUES[narrow][0]
+    sink.side.declare({TABLE: keyed(narrow)})
+    sink.write(TABLE, keyed(narrow), (f'{{"k":{first}{more}}}', f'{{"k":{first}{more},"n":1}}'))
+    sink.side.declare({TABLE: keyed(wide)})
+    again = first if narrow not in {"BOOLEAN", "DOUBLE"} else f'"{first}"'
+    if (narrow, wide) == ("DATE", "TIMESTAMP"):
+        again = '"2020-01-31 00:00:00"'
+    if wide == "TIMESTAMP_LTZ":
+        again = first[:-1] + 'Z"'
+    sink.write(TABLE, keyed(wide), (f'{{"k":{again}{more}}}', f'{{"k":{again}{more},"n":2}}'))
+    assert sink.lake.rows(*TABLE, columns="n") == [(2,)]
+    sink.write(TABLE, keyed(wide), (f'{{"k":{again}{more}}}', None))
+    assert sink.lake.rows(*TABLE) == []
+
+
 def test_columns_of_a_table_that_is_there_may_be_wider(sink: DeltaSinkSide) -> None:
     wide, narrow = lake_schema("id BIGINT", "n STRING", "more INT"), lake_schema("id INT", "n BIGINT")
     sink.side.declare({TABLE: wide})
