@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 ALONE: Final = CommitProperties(max_commit_retries=0)
 """A commit that is not tried again on top of another writer's."""
+COMPRESSION: Final = WriterProperties(compression="ZSTD", compression_level=1)
 _POLL_S: Final = 0.2
 
 
@@ -42,7 +43,7 @@ def change(table: DeltaTable, place: FileSystem, changes: Changes) -> None:
         batches = (batch for one in rows for batch in one.to_batches())
         write_deltalake(
             table, pa.RecordBatchReader.from_batches(schema, batches), mode="overwrite", schema_mode="overwrite",
-            writer_properties=WriterProperties(compression="ZSTD", compression_level=1), commit_properties=ALONE,
+            writer_properties=COMPRESSION, commit_properties=ALONE,
         )  # fmt: skip
 
 

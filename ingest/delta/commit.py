@@ -21,6 +21,7 @@ from ingest.delta.actions import added_file, removed_file, watch_nans
 from ingest.delta.files import write_parquet
 from ingest.delta.superseded import Superseded, files_with, remaining_rows, rows_per_file
 from ingest.delta.tables import arrow_schema, check_writable, columns_of, columns_there
+from ingest.delta.upkeep import COMPACTED, is_due
 from ingest.errors import ConfigError
 from ingest.lake.changes import LakeChangeError, check_required
 from ingest.lake.key_groups import key_groups
@@ -58,15 +59,28 @@ def has_batch(table: DeltaTable, scope: str, batch: int, digest: int) -> bool:
     return number == batch
 
 
+class Committed(NamedTuple):
+    """A table with the files of a batch."""
+
+    version: int
+    due: bool
+    """True if upkeep is to follow."""
+
+
 def add_files(
-    load: Callable[[], DeltaTable], place: FileSystem, files: Sequence[AddedFile], scope: str, batch: int
-) -> DeltaTable:
-    """Commit the files of a batch to a table, where that is not done yet; returns the table after that.
+    load: Callable[[], DeltaTable],
+    place: FileSystem,
+    files: Sequence[AddedFile],
+    scope: str,
+    batch: int,
+    interval: int | None,
+) -> Committed:
+    """Commit the files of a batch to a table, where that is not done yet.
 
     Files that are in no table then are removed. It is tried again where another writer was faster. `load` returns the
-    newest version, `place` has the table's files. Raise LakeChangeError for a table that takes no rows of this tool,
-    ConfigError for files that it cannot take, CheckpointError where the table is ahead of the checkpoint, and what the
-    library raises.
+    newest version, `place` has the table's files; `interval`: versions between two of upkeep, None for no upkeep. Raise
+    LakeChangeError for a table that takes no rows of this tool, ConfigError for files that it cannot take,
+    CheckpointError where the table is ahead of the checkpoint, and what the library raises.
     """
     made = list[str]()
     digest = int(digest_of(files)[:16], 16) >> 1
@@ -74,11 +88,14 @@ def add_files(
     table = load()
     for left in reversed(range(_TRIES)):
         if has_batch(table, scope, batch, digest):
+            version = table.version()
+            done = Committed(version, interval is not None and table.transaction_version(COMPACTED) == version)
             break
         _delete(place, made)  # files of a version that another writer's took the place of
         try:
-            _commit(table, place, files, notes, made)
-            table.update_incremental()
+            done = Committed(table.version() + 1, interval is not None and is_due(table, interval))
+            more = [Transaction(COMPACTED, done.version)] if done.due else []
+            _commit(table, place, files, [*notes, *more], made)
             break
         except CommitFailedError:
             if not left:
@@ -86,7 +103,7 @@ def add_files(
             time.sleep(_PAUSE_S * (_TRIES - left))
             table = load()
     _delete(place, [one.path for one in files if one.gone])
-    return table
+    return done
 
 
 def _delete(place: FileSystem, paths: list[str]) -> None:

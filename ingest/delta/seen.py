@@ -50,6 +50,10 @@ class SeenTables:
         self._tables[name] = now
         return table
 
+    def committed(self, name: tuple[str, ...], version: int) -> None:
+        """Know that this run has made a version of a table that was seen."""
+        self._tables[name] = self._tables[name]._replace(version=version)
+
     def missing(self, name: tuple[str, ...]) -> None:
         """Raise ConfigError for a table that is not there, if it was seen before."""
         if name in self._tables:

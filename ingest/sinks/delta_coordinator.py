@@ -5,16 +5,18 @@ Rules: docs/spec/delta.md.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
+from deltalake.exceptions import CommitFailedError, DeltaError
 
 from ingest.delta.change import change
 from ingest.delta.commit import add_files
 from ingest.delta.seen import SeenTables
 from ingest.delta.tables import PROPERTIES, changes, schema_of
-from ingest.errors import SchemaChangeRefused
+from ingest.delta.upkeep import compact, vacuum
+from ingest.errors import IngestError, SchemaChangeRefused
 from ingest.lake.changes import LakeChangeError
 from ingest.model.table import show
 from ingest.sinks.lake_coordinator import LakeCoordinator, check_folder
@@ -34,6 +36,7 @@ class DeltaCoordinator(LakeCoordinator[DeltaTable]):
     def __init__(self, options: DeltaSink, warn: Callable[[str], None]) -> None:
         """Ask nothing yet."""
         super().__init__(options, warn)
+        self._options = options
         self._warehouse = options.warehouse
         self._seen = SeenTables(warn)
 
@@ -87,13 +90,27 @@ class DeltaCoordinator(LakeCoordinator[DeltaTable]):
         change(there, self._warehouse.files(wanted.id), found)
 
     def _add(self, name: tuple[str, ...], files: list[AddedFile], scope: str, batch: int) -> None:
+        interval = self._options.compaction_interval if self._options.compaction else None
         with self._warehouse.asking(f"commit rows of the table {show(name)}"):
             try:
-                table = add_files(lambda: self._load(name), self._warehouse.files(name), files, scope, batch)
+                place = self._warehouse.files(name)
+                done = add_files(lambda: self._load(name), place, files, scope, batch, interval)
             except LakeChangeError as exc:
                 msg = f"the table {show(name)} cannot take rows any more: {exc}"
                 raise SchemaChangeRefused(msg, "change it there; nothing is lost") from None
-            self._seen.checked(name, table)
+        self._seen.committed(name, done.version)
+        if done.due:
+            self._keep_up(name)
+
+    def _keep_up(self, name: tuple[str, ...]) -> None:
+        """Compact a table. What fails is said once: the batch is in the table."""
+        try:
+            with self._warehouse.asking("compact it"):
+                with suppress(CommitFailedError):  # another writer was faster: the next time
+                    compact(self._warehouse.load(name))
+                vacuum(self._warehouse.load(name))
+        except IngestError as exc:
+            self._neglect(name, exc.message)
 
     def _load(self, name: tuple[str, ...]) -> DeltaTable:
         return self._seen.checked(name, self._warehouse.load(name))

@@ -47,13 +47,6 @@ class IcebergSink(LakeOptions):
     `uri`, `warehouse`, `credential`, `s3.endpoint` and more. With `warehouse` alone, a directory, the catalog is a file
     in it."""
 
-    compaction: bool = Field(True, alias="sink.compaction.enabled")
-    """Write small files and those with mostly dead rows anew now and then, and remove snapshots that are older than the
-    table's property `history.expire.max-snapshot-age-ms` says (one day) with the files that only they have."""
-
-    compaction_interval: int = Field(50, alias="sink.compaction.commit.interval", ge=2, le=100_000)
-    """The number of a table's snapshots between two compactions."""
-
     @model_validator(mode="after")
     def _check_catalog(self) -> IcebergSink:
         problems = [(PREFIX + name, _NO_CODE) for name in self.catalog if _CODE.search(name)]

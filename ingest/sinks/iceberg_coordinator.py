@@ -41,8 +41,6 @@ class IcebergCoordinator(LakeCoordinator[Table]):
         super().__init__(options, warn)
         self._options = options
         self._warehouse = options.warehouse
-        self._neglected: set[tuple[str, ...]] = set()
-        """Tables of which it was said that their upkeep is not done."""
 
     def connect(self) -> str:
         """Return the warehouse's name; raises Unavailable where the catalog does not answer. Makes nothing."""
@@ -129,9 +127,8 @@ class IcebergCoordinator(LakeCoordinator[Table]):
                     why = "it has branches or tags, so its old snapshots are not removed"
         except IngestError as exc:
             why = exc.message
-        if why and name not in self._neglected:
-            self._neglected.add(name)
-            self._warn(f"table {show(name)}: {why} (said once)")
+        if why:
+            self._neglect(name, why)
         return catalog.load_table(name)
 
     def close(self) -> None:

@@ -42,6 +42,14 @@ class LakeOptions(SinkOptions):
     """The time between two batches that begin when all was read, and so between two commits of a table. Default: 1 min.
     While there are more records than a batch has, and with `--once`, there is no pause."""
 
+    compaction: bool = Field(True, alias="sink.compaction.enabled")
+    """Write small files of a table anew now and then, as few ones, and remove files that only old states of it have.
+    The table's property says how old: `history.expire.max-snapshot-age-ms` in Iceberg (one day, in tables that are made
+    here), `delta.deletedFileRetentionDuration` in Delta (a week)."""
+
+    compaction_interval: int = Field(50, alias="sink.compaction.commit.interval", ge=2, le=100_000)
+    """The number of a table's snapshots, or versions, between two compactions."""
+
     @model_validator(mode="before")
     @classmethod
     def _collect(cls, data: Any) -> Any:  # noqa: ANN401  (whatever the file has)

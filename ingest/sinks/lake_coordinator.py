@@ -49,6 +49,8 @@ class LakeCoordinator(PlainSinkCoordinator, Generic[There]):
         self._told: set[tuple[tuple[str, ...], str]] = set()
         """Tables and columns of which it was said that times were cut."""
         self._layouts: dict[TableId, TableLayout] = {}
+        self._neglected: set[tuple[str, ...]] = set()
+        """Tables of which it was said that their upkeep is not done."""
 
     @abstractmethod
     def _asking(self, what: str) -> AbstractContextManager[object]:
@@ -129,6 +131,12 @@ class LakeCoordinator(PlainSinkCoordinator, Generic[There]):
                 raise SchemaChangeRefused(msg, "route one of them to another name")
             if wanted.has_key:
                 yield table, replace(wanted, layout=self._layouts.get(table, PLAIN))
+
+    def _neglect(self, name: tuple[str, ...], why: str) -> None:
+        """Say once that the upkeep of a table is not done."""
+        if name not in self._neglected:
+            self._neglected.add(name)
+            self._warn(f"table {show(name)}: {why} (said once)")
 
     def additions(self, delivered: Sequence[Any]) -> list[Any] | None:
         """Return the files that tasks wrote; None where there are none."""
