@@ -73,25 +73,13 @@ def changes_of(
             continue
         known = there[name].type
         if known is None:
-            raise LakeChangeError(_apart(name, there[name], kind))
+            msg = f"its column {name!r} is {there[name].shown}, and rows have {types.name(kind)}"
+            raise LakeChangeError(msg)
         to = types.merge(known, kind)
         if stored(to) != stored(known):
             place = out.widened if promotes(stored(known), stored(to)) else out.rewritten
             place[name] = to
     return out
-
-
-def unfit(table: LakeTable, there: Mapping[str, ColumnThere]) -> dict[str, str]:
-    """Return the columns of rows that no change makes a table take, each with the reason."""
-    return {
-        one.name: _apart(one.name, there[one.name], one.type)
-        for one in table.columns
-        if one.name in there and there[one.name].type is None
-    }
-
-
-def _apart(name: str, there: ColumnThere, kind: DataType) -> str:
-    return f"its column {name!r} is {there.shown}, and rows have {types.name(kind)}"
 
 
 def check_required(key: Sequence[str], there: Mapping[str, ColumnThere]) -> None:

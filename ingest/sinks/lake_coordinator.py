@@ -88,6 +88,32 @@ class LakeCoordinator(PlainSinkCoordinator, Generic[There]):
         """Take the layouts of tables that may have to be made."""
         self._layouts.update(layouts)
 
+    def unfit(self, table: TableId, schema: TableSchema) -> Mapping[str, str]:
+        """Return the columns that no change makes its table take, each with the reason. Raise IngestError."""
+        try:
+            wanted = self._lake_options.table_for(table, schema)
+        except RowError:
+            return {}  # its rows are rejects, in the task
+        if self._is_new() or not wanted.has_key:
+            return {}
+        with self._asking(f"look the table {wanted} up"):
+            there = self._look_up(wanted)
+            if there is None or not self._fault(wanted, there):
+                return {}
+            of_key = tuple(one for one in wanted.columns if one.name in wanted.key)
+            if self._fault(replace(wanted, columns=of_key), there):
+                return {}  # it takes no row, and `declare` says so
+            tried = [(one.name, replace(wanted, columns=(*of_key, one))) for one in wanted.columns]
+            return {name: why for name, part in tried if (why := self._fault(part, there))}
+
+    def _fault(self, wanted: LakeTable, there: There) -> str:
+        """Return why a table that is there cannot take rows; nothing where it can."""
+        try:
+            self._changes(wanted, there)
+        except LakeChangeError as exc:
+            return str(exc)
+        return ""
+
     def declare(self, schemas: Mapping[TableId, TableSchema]) -> None:
         """Make and widen the tables, before their rows are written. Raise SchemaChangeRefused for what cannot be."""
         for table, wanted in self._wanted(schemas):

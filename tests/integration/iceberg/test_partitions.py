@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from lake_sink import LakeSink, lake_schema
 from pyiceberg.transforms import BucketTransform
+from pyiceberg.types import UUIDType
 
 from ingest.errors import ConfigError, SchemaChangeRefused
 from ingest.model.layout import TableLayout, partition_keys
@@ -212,3 +213,15 @@ def test_options_of_a_table_and_what_plan_shows(tmp_path: Path) -> None:
     assert options.check_layout(TableLayout(options=(("ingest.x", "1"),))) != []
     assert options.check_layout(TableLayout(options=(("format-version", "3"),))) != []
     assert options.check_layout(layout) == []
+
+
+def test_what_a_table_cannot_take_is_told_by_its_columns(tmp_path: Path) -> None:
+    sink = made(tmp_path, "bucket(4, kind)")
+    assert sink.side.unfit(TABLE, SCHEMA) == {}
+    assert sink.side.unfit(("shop", "new"), SCHEMA) == {}
+    with sink.lake.table(*TABLE).update_schema() as update:
+        update.add_column("more", UUIDType())
+    found = sink.side.unfit(TABLE, lake_schema("id BIGINT", "kind STRING", "more STRING", "other INT"))
+    assert {name: why.partition(",")[0] for name, why in found.items()} == {
+        "kind": "its column 'kind' makes partitions", "more": "its column 'more' is uuid",
+    }  # fmt: skip
