@@ -12,6 +12,7 @@ import psycopg
 
 from ingest.errors import AccessError, ConfigError, IngestError, Unavailable
 from ingest.model.text import one_line
+from ingest.postgres.dialect import POSTGRES, SqlDialect
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,11 +26,6 @@ RETRIED: Final = frozenset({"40001", "40P01"})
 _AWAY: Final = ("08", "53", "57", "58", "25006", "55P03")
 """States that pass, or their classes: no connection, no room or memory, a server that stops, errors of its system, a
 server that only reads after another one took over, a lock that others hold."""
-_SETTINGS: Final = (
-    "SET TIME ZONE 'UTC'; SET DateStyle TO 'ISO, YMD'; SET extra_float_digits TO 1; SET lock_timeout TO '60s';"
-    " SET idle_in_transaction_session_timeout TO '300s'; SET tcp_keepalives_idle TO 30"
-)
-"""Form of values, and the time that a session may wait, or keep others waiting when its machine is gone."""
 _KEEPALIVES: Final = {
     "keepalives_idle": 30,
     "keepalives_interval": 10,
@@ -51,6 +47,7 @@ class Server(msgspec.Struct, frozen=True):
     password: str | None
     properties: Mapping[str, str]
     """Further parameters of libpq, for example `sslmode`."""
+    dialect: SqlDialect = POSTGRES
 
     @property
     def name(self) -> str:
@@ -69,7 +66,7 @@ def connect(server: Server, application: str) -> Connection:
             host=server.host, port=server.port, dbname=server.database, user=server.user, password=server.password,
             application_name=application, client_encoding="UTF8", **settings,
         )  # fmt: skip
-        connection.execute(_SETTINGS)
+        server.dialect.settle(connection)
         connection.commit()
     except psycopg.Error as exc:
         raise explain(exc, "connect", server) from exc

@@ -8,20 +8,22 @@ Rules: docs/spec/postgres.md#delivery.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 from psycopg import sql
 
 from ingest.errors import CommitOutcomeUnknown
 from ingest.model.commit import ResumePoint, begun_already, taken_over
-from ingest.postgres.tables import LOCK, OWN, schema_planned
+from ingest.postgres.dialect import POSTGRES
+from ingest.postgres.tables import OWN, schema_planned
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ingest.model.commit import CommitScope, Split
     from ingest.postgres.connection import Connection
+    from ingest.postgres.dialect import SqlDialect
 
 _MAKE: Final = """
 CREATE TABLE IF NOT EXISTS {run} (
@@ -32,6 +34,7 @@ CREATE TABLE IF NOT EXISTS {progress} (
   planned bigint NOT NULL, positions jsonb NOT NULL, counters text NOT NULL, final boolean NOT NULL,
   PRIMARY KEY (prefix, scope, shard));
 """
+_RUN: Final = "SELECT pipeline, checkpoint, run FROM {run} WHERE prefix = %s"
 
 
 class RunOwner(msgspec.Struct, frozen=True):
@@ -45,8 +48,9 @@ class RunOwner(msgspec.Struct, frozen=True):
 class ProgressTables:
     """The tables of progress in one schema, and what is asked of them. All methods raise psycopg.Error."""
 
-    def __init__(self, schema: str, prefix: str) -> None:
+    def __init__(self, schema: str, prefix: str, dialect: SqlDialect = POSTGRES) -> None:
         """Ask nothing yet. `prefix`: the name under which one run at a time writes."""
+        self._dialect = dialect
         escaped = schema.replace("%", "%%")  # of statements with parameters
         self._names = {"run": sql.Identifier(escaped, OWN[0]), "progress": sql.Identifier(escaped, OWN[1])}
         self._schema, self._prefix = schema, prefix
@@ -56,12 +60,15 @@ class ProgressTables:
         return sql.SQL(text).format(**self._names)
 
     def make(self, connection: Connection) -> None:
-        """Make the tables where they are not there: rights are needed only for what is made."""
-        connection.execute(LOCK)
-        for statement in schema_planned(connection, self._schema):
+        """Make the tables where they are not there: rights are needed only for what is made.
+
+        The transaction is to end with it: some servers take no rows in one that makes tables.
+        """
+        self._dialect.lock(connection)
+        for statement in schema_planned(connection, self._schema, self._dialect):
             connection.execute(statement)
         there = connection.execute(
-            "SELECT FROM pg_tables WHERE schemaname = %s AND tablename = ANY(%s)", (self._schema, list(OWN))
+            "SELECT 1 FROM pg_tables WHERE schemaname = %s AND tablename = ANY(%s)", (self._schema, list(OWN))
         ).fetchall()
         if len(there) < len(OWN):
             run, progress = (sql.Identifier(self._schema, name) for name in OWN)
@@ -72,9 +79,7 @@ class ProgressTables:
 
         Waits until commits of older runs have ended.
         """
-        row = connection.execute(
-            self._sql("SELECT pipeline, checkpoint, run FROM {run} WHERE prefix = %s FOR UPDATE"), (self._prefix,)
-        ).fetchone()
+        row = self._held(connection, "FOR UPDATE")
         before = None if row is None else RunOwner(*row)
         if before is not None and before.checkpoint == owner.checkpoint and before.run > owner.run:
             raise begun_already(before.run, owner.run)
@@ -88,14 +93,20 @@ class ProgressTables:
         )
         return before
 
+    def _held(self, connection: Connection, how: Literal["FOR UPDATE", "FOR SHARE", ""]) -> tuple[str, str, int] | None:
+        """Return the run that writes, whose row is held until the transaction ends; None where there is none."""
+        if not self._dialect.locks_rows:  # what is written is held everywhere
+            connection.execute(self._sql("UPDATE {run} SET at = now() WHERE prefix = %s"), (self._prefix,))
+            how = ""
+        query = sql.SQL("{} {}").format(self._sql(_RUN), sql.SQL(how))
+        return connection.execute(query, (self._prefix,)).fetchone()
+
     def check_owner(self, connection: Connection, run: int, scope: str) -> None:
         """Hold the run's row until the transaction ends. Raise Fenced where another run writes now.
 
         `scope`: of what the checkpoint's id is the beginning.
         """
-        row = connection.execute(
-            self._sql("SELECT pipeline, checkpoint, run FROM {run} WHERE prefix = %s FOR SHARE"), (self._prefix,)
-        ).fetchone()
+        row = self._held(connection, "FOR SHARE")
         if row is None or row[2] != run or not scope.startswith(row[1]):
             who = "nobody" if row is None else f"pipeline {row[0]}, checkpoint {row[1]}, run {row[2]}"
             raise taken_over(self._prefix, who)
@@ -109,15 +120,22 @@ class ProgressTables:
 
     def take(self, connection: Connection, scope: CommitScope) -> tuple[int, ResumePoint | None]:
         """Take a shard over from attempts before; returns the attempt's number, and how far they came in this batch."""
-        row = connection.execute(
+        which = (self._prefix, scope.owner, scope.shard)
+        connection.execute(
             self._sql(
                 "INSERT INTO {progress} AS p VALUES (%s, %s, %s, 1, 0, 0, '[]', '', false)"
                 " ON CONFLICT (prefix, scope, shard) DO UPDATE SET attempt = p.attempt + 1"
-                " RETURNING attempt, batch, planned, positions::text, counters, final"
             ),
-            (self._prefix, scope.owner, scope.shard),
+            which,
+        )
+        row = connection.execute(
+            self._sql(
+                "SELECT attempt, batch, planned, positions::text, counters, final FROM {progress}"
+                " WHERE prefix = %s AND scope = %s AND shard = %s"
+            ),
+            which,
         ).fetchone()
-        assert row is not None, "it returns what it wrote"
+        assert row is not None, "it was written"
         return row[0], _resumed(row[1:], scope.batch, scope.planned)
 
     def advance(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ingest.postgres.connection import Connection
     from ingest.postgres.tables import SqlTable
 
-STAGING: Final = """
+_STAGING: Final = """
 CREATE TEMPORARY TABLE IF NOT EXISTS ingest_rows (
   seq bigint GENERATED ALWAYS AS IDENTITY, key json NOT NULL, line json) ON COMMIT DELETE ROWS
 """
@@ -51,8 +51,26 @@ class WrittenAndDeleted(bytes):
     __slots__ = ()
 
 
-def stage(connection: Connection, rows: Mapping[bytes, bytes | None]) -> None:
-    """Copy the last states of a table's keys, which come in the order of their changes, into the staging table."""
+class StagedRows:
+    """Rows of one table, as a connection with a staging table writes them."""
+
+    def __init__(self, table: SqlTable, kinds: Mapping[str, str]) -> None:
+        """Make the statement. `kinds`: the types of the columns that are there."""
+        self._statement = statement(table, kinds)
+
+    def write(self, connection: Connection, rows: Mapping[bytes, bytes | None]) -> None:
+        """Write the last states of keys, which come in the order of their changes. Raise psycopg.Error."""
+        _stage(connection, rows)
+        connection.execute(self._statement)
+
+
+def make_staging(connection: Connection) -> None:
+    """Make the staging table of a connection, if it is not there. Raise psycopg.Error."""
+    connection.execute(_STAGING)
+
+
+def _stage(connection: Connection, rows: Mapping[bytes, bytes | None]) -> None:
+    """Copy the last states of a table's keys into the staging table."""
     connection.execute("TRUNCATE ingest_rows")
     lines = b"\x01".join(_lines(rows)).translate(_ENDS).replace(b"\\", b"\\\\").replace(b"\x03", b"\\N")
     with connection.cursor() as cursor, cursor.copy(_COPY) as copy:

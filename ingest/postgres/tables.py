@@ -1,4 +1,4 @@
-"""Tables of a database: their types beside ours, and the statements that make or widen one.
+"""Tables of a database: the one that rows need beside the one that is there, and the statements that make or widen it.
 
 In: the table that rows need, and the one that is there. Out: statements, or the reason why none will do. Each statement
 may be repeated. Rules: docs/spec/postgres.md#tables.
@@ -6,23 +6,22 @@ may be repeated. Rules: docs/spec/postgres.md#tables.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from psycopg import sql
 
-from ingest.model import types
-from ingest.model.data_type import ArrayType, DecimalType, MapType, NullType, StructType, TimeType
 from ingest.model.reject import RowError
+from ingest.postgres.dialect import POSTGRES
+from ingest.postgres.types import is_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from ingest.model.data_type import DataType
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.postgres.connection import Connection
+    from ingest.postgres.dialect import SqlDialect
 
 MAX_NAME: Final = 63
 """Bytes of a name. The server cuts longer ones, so that two would become one."""
@@ -31,32 +30,6 @@ OWN: Final = ("ingest_run", "ingest_progress")
 """Tables of the progress, in the default schema."""
 _SYSTEM: Final = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"})
 """Names that no column can have."""
-_PLAIN: Final = {
-    types.BOOLEAN: "boolean",
-    types.TINYINT: "smallint",
-    types.SMALLINT: "smallint",
-    types.INT: "integer",
-    types.BIGINT: "bigint",
-    types.FLOAT: "real",
-    types.DOUBLE: "double precision",
-    types.STRING: "text",
-    types.BYTES: "bytea",
-    types.DATE: "date",
-    types.TIMESTAMP: "timestamp without time zone",
-    types.TIMESTAMP_LTZ: "timestamp with time zone",
-}
-_DIGITS: Final = {"smallint": 5, "integer": 10, "bigint": 19}
-_FLOATS: Final = ("real", "double precision")
-_EXACT: Final = {"real": ("smallint",), "double precision": ("smallint", "integer", "bigint")}
-"""Integers whose rows may go where such numbers are: rows of BIGINT, too, as with DOUBLE they are one column here."""
-MAX_DIGITS: Final = 1000
-_DELETED: Final = "boolean NOT NULL DEFAULT false"
-LOCK: Final = "SELECT pg_advisory_xact_lock(hashtext('ingest'))"
-"""Statement that lets one run at a time make and change tables."""
-_NUMERIC: Final = re.compile(r"numeric(?:\((\d+),(\d+)\))?")
-_TIME: Final = re.compile(r"time(?:\((\d)\))? without time zone")
-_MOMENT: Final = re.compile(r"timestamp(?:\((\d)\))? (with|without) time zone")
-_TEXTS: Final = re.compile(r"text|character varying")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +38,9 @@ class SqlColumn:
 
     name: str
     type: str
-    """Type as the server spells it."""
+    """Type of the column where the tool makes it, as the server spells it."""
+    values: str
+    """Type of the values that rows have in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,34 +85,20 @@ class ChangeError(ValueError):
     """Error about a change that would lose something. Its text says which."""
 
 
-def planned(connection: Connection, table: SqlTable) -> list[sql.Composed]:
+def planned(connection: Connection, table: SqlTable, dialect: SqlDialect = POSTGRES) -> list[sql.Composed]:
     """Return the statements after which a table takes the rows. Raise ChangeError for a change that loses something.
 
-    No other run changes tables until the transaction ends. Raise psycopg.Error.
+    No other run changes tables until the transaction ends, where the server has such locks. Raise psycopg.Error.
     """
-    connection.execute(LOCK)
-    return [*schema_planned(connection, table.schema), *changes(table, look_up(connection, table))]
+    dialect.lock(connection)
+    schema = schema_planned(connection, table.schema, dialect)
+    return [*schema, *changes(table, look_up(connection, table), dialect)]
 
 
-def schema_planned(connection: Connection, name: str) -> list[sql.Composed]:
+def schema_planned(connection: Connection, name: str, dialect: SqlDialect) -> list[sql.Composed]:
     """Return the statement that makes a schema, if it is not there: the right to make one is needed only then."""
-    there = connection.execute("SELECT FROM pg_namespace WHERE nspname = %s", (name,)).fetchone() is not None
-    return [] if there else [sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(name))]
-
-
-def type_of(data_type: DataType) -> str | None:
-    """Return the type of a column as the server spells it; None for a column that is null in each row so far."""
-    if isinstance(data_type, NullType):
-        return None
-    if types.is_text(data_type):
-        return "text"
-    if isinstance(data_type, DecimalType):
-        return f"numeric({data_type.precision},{data_type.scale})"
-    if isinstance(data_type, TimeType):
-        return f"time({min(data_type.precision, 6)}) without time zone"
-    if isinstance(data_type, (ArrayType, MapType, StructType)):
-        return "jsonb"
-    return _PLAIN[data_type]
+    there = connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (name,)).fetchone() is not None
+    return [] if there else [sql.SQL(dialect.make_schema).format(sql.Identifier(name))]
 
 
 def is_name(text: str) -> bool:
@@ -146,7 +107,9 @@ def is_name(text: str) -> bool:
     return 0 < size <= MAX_NAME and "\0" not in text and not any("\ud800" <= c <= "\udfff" for c in text)
 
 
-def table_of(table: TableId, schema: TableSchema, default: str, deleted: str | None = None) -> SqlTable:
+def table_of(
+    table: TableId, schema: TableSchema, default: str, deleted: str | None = None, dialect: SqlDialect = POSTGRES
+) -> SqlTable:
     """Return the table of a sink table's rows. `default`: the schema of tables whose id has one part.
 
     `deleted`: see `SqlTable`. Raise RowError for names that the server cannot have, and for rows that have that column.
@@ -155,7 +118,8 @@ def table_of(table: TableId, schema: TableSchema, default: str, deleted: str | N
     if place.startswith("pg_") or place == "information_schema" or (place == default and name in OWN):
         msg = f"{place}.{name} is a table of PostgreSQL or of this tool; route it to another name"
         raise RowError("bad-name", msg[:300])
-    columns = [SqlColumn(one.name, kind) for one in schema.columns if (kind := type_of(one.type)) is not None]
+    kinds = {one.name: dialect.types_of(one.type, of_key=one.name in schema.primary_key) for one in schema.columns}
+    columns = [SqlColumn(name, *found) for name, found in kinds.items() if found is not None]
     for text in (place, name, *(one.name for one in columns)):
         if not is_name(text):
             msg = f"{text[:100]!r} cannot be a name in PostgreSQL, which has up to {MAX_NAME} bytes; rename or route it"
@@ -198,14 +162,16 @@ def look_up(connection: Connection, table: SqlTable) -> ExistingTable | None:
     return ExistingTable(dict(columns), frozenset(frozenset(names) for (names,) in keys))
 
 
-def changes(table: SqlTable, there: ExistingTable | None) -> Iterator[sql.Composed]:
+def changes(table: SqlTable, there: ExistingTable | None, dialect: SqlDialect = POSTGRES) -> Iterator[sql.Composed]:
     """Yield the statements after which a table takes the rows. Raise ChangeError for a change that loses something."""
     if there is None:
         parts = [sql.SQL("{} {}").format(sql.Identifier(one.name), sql.SQL(one.type)) for one in table.columns]
         if table.deleted is not None:
-            parts.append(sql.SQL("{} {}").format(sql.Identifier(table.deleted), sql.SQL(_DELETED)))
+            parts.append(sql.SQL("{} {}").format(sql.Identifier(table.deleted), sql.SQL(dialect.flag)))
         parts.append(sql.SQL("PRIMARY KEY ({})").format(listed(map(sql.Identifier, table.key))))
-        yield sql.SQL("CREATE TABLE {} ({}){}").format(table.place, listed(parts), _storage(table.options))
+        make = sql.SQL(dialect.make_table).format(table.place, listed(parts))
+        yield sql.Composed([make, dialect.clause_of(table.options)])
+        yield from dialect.properties_of(table.place, table.options)
         return
     if frozenset(table.key) not in there.keys:
         known = ", ".join(sorted(f"({', '.join(sorted(key))})" for key in there.keys)) or "none"
@@ -215,7 +181,7 @@ def changes(table: SqlTable, there: ExistingTable | None) -> Iterator[sql.Compos
         known_type = there.columns.get(table.deleted)
         if known_type is None:
             statement = sql.SQL("ALTER TABLE {} ADD COLUMN IF NOT EXISTS {} {}")
-            yield statement.format(table.place, sql.Identifier(table.deleted), sql.SQL(_DELETED))
+            yield statement.format(table.place, sql.Identifier(table.deleted), sql.SQL(dialect.added_flag))
         elif known_type != "boolean":
             msg = f"its column {table.deleted!r} is {known_type}, and says of no row that it is deleted"
             raise ChangeError(msg)
@@ -225,8 +191,8 @@ def changes(table: SqlTable, there: ExistingTable | None) -> Iterator[sql.Compos
         if known_type is None:
             statement = sql.SQL("ALTER TABLE {} ADD COLUMN IF NOT EXISTS {} {}")
             yield statement.format(table.place, column, sql.SQL(one.type))
-        elif not holds(known_type, one.type):
-            to = joined(known_type, one.type)
+        elif not dialect.holds(known_type, one.values):
+            to = dialect.changed(known_type, one.values)
             if to is None:
                 raise ChangeError(_apart(one, known_type))
             using = _converted(column, known_type, to, of_key=one.name in table.key)
@@ -234,25 +200,19 @@ def changes(table: SqlTable, there: ExistingTable | None) -> Iterator[sql.Compos
             yield statement.format(table.place, column, sql.SQL(to), using)
 
 
-def unfit(table: SqlTable, there: ExistingTable | None) -> dict[str, str]:
+def unfit(table: SqlTable, there: ExistingTable | None, dialect: SqlDialect = POSTGRES) -> dict[str, str]:
     """Return the columns of rows that no change makes a table take, each with the reason."""
     known = {} if there is None else there.columns
+    there_already = [(one, known[one.name]) for one in table.columns if one.name in known]
     return {
-        one.name: _apart(one, known[one.name])
-        for one in table.columns
-        if one.name in known and not holds(known[one.name], one.type) and joined(known[one.name], one.type) is None
+        one.name: _apart(one, kind)
+        for one, kind in there_already
+        if not dialect.holds(kind, one.values) and dialect.changed(kind, one.values) is None
     }
 
 
 def _apart(column: SqlColumn, known: str) -> str:
-    return f"its column {column.name!r} is {known}, and no type holds its values and those of {column.type}"
-
-
-def _storage(options: Iterable[tuple[str, str]]) -> sql.Composable:
-    """Return the clause that has the storage parameters of a new table."""
-    entry = sql.SQL("{} = {}")
-    given = [entry.format(sql.Identifier(*name.split(".")), sql.Literal(value)) for name, value in options]
-    return sql.SQL(" WITH ({})").format(listed(given)) if given else sql.SQL("")
+    return f"its column {column.name!r} is {known}, and no type holds its values and those of {column.values}"
 
 
 def listed(parts: Iterable[sql.Composable]) -> sql.Composed:
@@ -274,67 +234,3 @@ def _converted(column: sql.Identifier, known: str, to: str, *, of_key: bool) -> 
     if to.endswith("with time zone"):
         return sql.SQL("{}::timestamp AT TIME ZONE 'UTC'").format(column)
     return sql.SQL("{}::text::{}" if is_number(known) else "{}::{}").format(column, sql.SQL(to))
-
-
-def is_number(kind: str) -> bool:
-    """Return whether a type is one of numbers."""
-    return kind in _DIGITS or kind in _FLOATS or _NUMERIC.fullmatch(kind) is not None
-
-
-def joined(known: str, wanted: str) -> str | None:
-    """Return the type that holds all values of two types, as they are; None where there is none.
-
-    Where one of them holds the other's values, it is that one.
-    """
-    if holds(known, wanted):
-        return known
-    if holds(wanted, known) and (known, wanted) != ("bigint", _FLOATS[1]):  # large ones would lose digits
-        return wanted
-    if is_number(known) and is_number(wanted):
-        return _number_of_both(known, wanted)
-    times = _MOMENT.fullmatch(known), _MOMENT.fullmatch(wanted)
-    if times[0] is not None and times[1] is not None:
-        return f"timestamp {'with' if 'with' in (times[0][2], times[1][2]) else 'without'} time zone"
-    return "text" if wanted == "text" or known.startswith("character") else None
-
-
-def _number_of_both(known: str, wanted: str) -> str:
-    sizes = [_size_of(known), _size_of(wanted)]
-    if None in sizes:
-        return "numeric" if "bigint" in (known, wanted) or not {known, wanted} <= {*_DIGITS, *_FLOATS} else _FLOATS[1]
-    whole, scale = (max(size[place] for size in sizes if size is not None) for place in (0, 1))
-    return f"numeric({whole + scale},{scale})" if whole + scale <= MAX_DIGITS else "numeric"
-
-
-def _size_of(kind: str) -> tuple[int, int] | None:
-    """Return the digits of numbers before and behind the point; None where they are not bound."""
-    if kind in _DIGITS:
-        return _DIGITS[kind], 0
-    found = _NUMERIC.fullmatch(kind)
-    return None if found is None or found[1] is None else (int(found[1]) - int(found[2]), int(found[2]))
-
-
-def holds(known: str, wanted: str) -> bool:
-    """Return whether a column of a type takes all values of another one, as they are."""
-    if known == wanted or (_TEXTS.fullmatch(known) is not None and wanted != "bytea"):
-        return True
-    if {known, wanted} <= {"json", "jsonb"}:
-        return True
-    if known in _DIGITS and wanted in _DIGITS:
-        return _DIGITS[known] >= _DIGITS[wanted]
-    if known in _FLOATS:
-        return wanted in _FLOATS[: _FLOATS.index(known) + 1] or wanted in _EXACT[known]
-    times = _TIME.fullmatch(known), _TIME.fullmatch(wanted)
-    if times[0] is not None and times[1] is not None:
-        return int(times[0][1] or 6) >= int(times[1][1] or 6)
-    moment, other = _MOMENT.fullmatch(known), _MOMENT.fullmatch(wanted)
-    if moment is not None and (other is not None or wanted == "date"):
-        fine = other is None or int(moment[1] or 6) >= int(other[1] or 6)
-        return fine and (moment[2] == "with" or other is None or other[2] == "without")
-    number, size = _NUMERIC.fullmatch(known), _size_of(wanted)
-    if number is None:
-        return False
-    if number[1] is None:
-        return is_number(wanted)
-    whole = int(number[1]) - int(number[2])
-    return size is not None and whole >= size[0] and int(number[2]) >= size[1]

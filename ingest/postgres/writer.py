@@ -16,15 +16,14 @@ import psycopg
 
 from ingest.errors import CommitOutcomeUnknown, InternalError, Unavailable
 from ingest.model.commit import RefusedRow, RowsRefused
+from ingest.postgres.array_statements import ArrayRows
 from ingest.postgres.connection import RETRIED, connect, explain
 from ingest.postgres.refusals import find_refused, refusal_of
-from ingest.postgres.statements import STAGING, WrittenAndDeleted, stage, statement
+from ingest.postgres.statements import StagedRows, WrittenAndDeleted, make_staging
 from ingest.postgres.tables import look_up
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
-
-    from psycopg import sql
 
     from ingest.encode.upsert_encoder import Record
     from ingest.model.commit import CommitScope, ResumePoint, Split
@@ -65,8 +64,8 @@ class PostgresWriter:
         self._attempt = 0
         self._what = ""
         """The step that is being done, for messages about errors."""
-        self._statements: dict[SqlTable, sql.Composed] = {}
-        """Statements that write the staged rows of tables, as long as a connection lives."""
+        self._statements: dict[SqlTable, StagedRows | ArrayRows] = {}
+        """Statements that write the rows of tables, as long as a connection lives."""
         self._rows: dict[SqlTable, dict[bytes, bytes | None]] = {}
         """By table, the JSON of the last row of each key; None: it is gone."""
         self._put_off = False
@@ -89,11 +88,12 @@ class PostgresWriter:
         return resumed
 
     def _open(self) -> Connection:
-        """Return the connection, which has a staging table."""
+        """Return the connection, which has a staging table where there are such tables."""
         if self._connection is None or self._connection.closed:
             self._connection = connect(self._server, self._application)
-            self._connection.execute(STAGING)
-            self._connection.commit()
+            if self._server.dialect.stages:
+                make_staging(self._connection)
+                self._connection.commit()
         return self._connection
 
     def write(self, records: Sequence[Record]) -> None:
@@ -151,10 +151,17 @@ class PostgresWriter:
             if len(rows) > MAX_SEARCHED and not self._put_off:
                 self._put_off = True
                 raise RowsRefused(told.message, told.hint) from exc
+            if self._server.dialect.has_savepoints:
+                with self._transaction(positions, metadata, final=final) as connection:
+                    refused = self._find_refused(connection, rows)
+                    if refused:
+                        raise RowsRefused(told.message, told.hint, refused) from exc
+                return
+            refused = self._find_refused(self._open(), rows)  # which writes nothing
+            if refused:
+                raise RowsRefused(told.message, told.hint, refused) from exc
             with self._transaction(positions, metadata, final=final) as connection:
-                refused = self._find_refused(connection, rows)
-                if refused:
-                    raise RowsRefused(told.message, told.hint, refused) from exc
+                self._write_rows(connection, self._rows)
 
     @contextmanager
     def _transaction(
@@ -173,11 +180,10 @@ class PostgresWriter:
     def _write_rows(self, connection: Connection, rows: Mapping[SqlTable, Mapping[bytes, bytes | None]]) -> None:
         for table in sorted(rows, key=lambda one: (one.schema, one.name)):
             self._what = f"write rows of the table {table}"
-            stage(connection, rows[table])
-            connection.execute(self._statement_of(connection, table))
+            self._statement_of(connection, table).write(connection, rows[table])
 
     def _find_refused(self, connection: Connection, rows: Sequence[_State]) -> list[RefusedRow]:
-        """Write the rows that the database takes; returns the others.
+        """Write the rows that the database takes, or none without savepoints; returns the others.
 
         Of such a row the states before it are tried, too, as far as they were kept, up to the first that is taken.
         """
@@ -198,15 +204,21 @@ class PostgresWriter:
         return out
 
     def _write_some(self, connection: Connection, rows: Sequence[_State]) -> Refusal | None:
-        """Write some rows, and check all constraints; or write nothing and return why the database refuses them."""
+        """Write some rows, and check all constraints; or write nothing and return why the database refuses them.
+
+        Without savepoints they are written in a transaction of their own, which is rolled back.
+        """
+        inside = self._server.dialect.has_savepoints
         by_table: dict[SqlTable, dict[bytes, bytes | None]] = {}
         for table, key, line in rows:
             by_table.setdefault(table, {})[key] = line
         try:
-            with connection.transaction():
-                connection.execute("SET CONSTRAINTS ALL DEFERRED")
+            with connection.transaction(force_rollback=not inside):
+                if inside:
+                    connection.execute("SET CONSTRAINTS ALL DEFERRED")
                 self._write_rows(connection, by_table)
-                connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
+                if inside:
+                    connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
         except psycopg.Error as exc:
             refusal = refusal_of(exc)
             if refusal is None:
@@ -214,12 +226,14 @@ class PostgresWriter:
             return refusal
         return None
 
-    def _statement_of(self, connection: Connection, table: SqlTable) -> sql.Composed:
-        """Return the statement that writes a table's staged rows by the types of its columns, which may be wider."""
+    def _statement_of(self, connection: Connection, table: SqlTable) -> StagedRows | ArrayRows:
+        """Return what writes a table's rows, by the types of its columns, which may be wider."""
         found = self._statements.get(table)
         if found is None:
             there, wanted = look_up(connection, table), {one.name: one.type for one in table.columns}
-            found = self._statements[table] = statement(table, wanted if there is None else {**wanted, **there.columns})
+            kinds = wanted if there is None else {**wanted, **there.columns}
+            made = StagedRows if self._server.dialect.stages else ArrayRows
+            found = self._statements[table] = made(table, kinds)
         return found
 
     def delivered(self) -> list[Any]:

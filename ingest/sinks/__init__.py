@@ -192,6 +192,7 @@ SINKS: Registry[SinkOptions] = Registry(
         "values": "ingest.sinks.print:PrintSink",
         "file": "ingest.sinks.file:FileSink",
         "postgres": "ingest.sinks.postgres:PostgresSink",
+        "hologres": "ingest.sinks.hologres:HologresSink",
         "iceberg": "ingest.sinks.iceberg:IcebergSink",
         "delta": "ingest.sinks.delta:DeltaSink",
     },

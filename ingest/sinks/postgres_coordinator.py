@@ -1,4 +1,4 @@
-"""The driver's side of the sink `postgres`: it makes and widens tables, and keeps one run at a time.
+"""The driver's side of the sinks `postgres` and `hologres`: it makes and widens tables, and keeps one run at a time.
 
 Rules: docs/spec/postgres.md.
 """
@@ -30,20 +30,20 @@ if TYPE_CHECKING:
     from ingest.model.table import TableId
     from ingest.postgres.connection import Connection
     from ingest.postgres.tables import SqlTable
-    from ingest.sinks.postgres import PostgresSink
+    from ingest.sinks.sql import SqlSinkOptions
 
 
 class PostgresCoordinator(PlainSinkCoordinator):
     """The driver's side. Raises IngestError only."""
 
-    def __init__(self, options: PostgresSink, pipeline: str, warn: Callable[[str], None]) -> None:
+    def __init__(self, options: SqlSinkOptions, pipeline: str, warn: Callable[[str], None]) -> None:
         """Connect to nothing yet."""
         self._options = options
-        self._server = options.server
+        self._server, self._dialect = options.server, options.dialect
         self._pipeline = pipeline
         self._warn = warn
         self._prefix = options.prefix(pipeline)
-        self._progress = ProgressTables(options.default_schema, self._prefix)
+        self._progress = ProgressTables(options.default_schema, self._prefix, self._dialect)
         self._owner: RunOwner | None = None
         self._connection: Connection | None = None
         self._places: dict[tuple[str, str], TableId] = {}
@@ -68,7 +68,7 @@ class PostgresCoordinator(PlainSinkCoordinator):
 
     def fingerprint(self, identity: str) -> dict[str, Any]:
         """Return what a checkpoint of this sink depends on."""
-        return {"type": "postgres", "database": identity}
+        return {"type": self._options.type, "database": identity}
 
     def arrange(self, layouts: Mapping[TableId, TableLayout]) -> None:
         """Take the layouts of tables that may have to be made."""
@@ -78,23 +78,23 @@ class PostgresCoordinator(PlainSinkCoordinator):
         """Make and widen the tables, before their rows are written. Raise SchemaChangeRefused for what cannot be."""
         for table, wanted in self._wanted(schemas):
             with self._changing(table, wanted) as connection:
-                for statement in planned(connection, wanted):
+                for statement in planned(connection, wanted, self._dialect):
                     connection.execute(statement)
 
     def unfit(self, table: TableId, schema: TableSchema) -> Mapping[str, str]:
         """Return the columns that no statement makes its table take, each with the reason."""
         try:
-            wanted = table_of(table, schema, self._options.default_schema, self._options.deleted)
+            wanted = table_of(table, schema, self._options.default_schema, self._options.deleted, self._dialect)
         except RowError:
             return {}  # its rows are rejects, in the task
         with self._asking(f"look the table {wanted} up") as connection:
-            return unfit(wanted, look_up(connection, wanted))
+            return unfit(wanted, look_up(connection, wanted), self._dialect)
 
     def _wanted(self, schemas: Mapping[TableId, TableSchema]) -> Iterator[tuple[TableId, SqlTable]]:
         """Yield the tables that rows need. Raise SchemaChangeRefused where two would be one."""
         for table, schema in schemas.items():
             try:
-                wanted = table_of(table, schema, self._options.default_schema, self._options.deleted)
+                wanted = table_of(table, schema, self._options.default_schema, self._options.deleted, self._dialect)
             except RowError:
                 continue  # its rows are rejects, in the task
             other = self._places.setdefault((wanted.schema, wanted.name), table)
@@ -112,14 +112,16 @@ class PostgresCoordinator(PlainSinkCoordinator):
                 yield connection
             except ChangeError as exc:
                 msg = f"the table {wanted} of {show(table)} cannot be changed: {exc}"
-                raise SchemaChangeRefused(msg, "change it there, or route the rows to another table") from None
+                raise SchemaChangeRefused(msg, self._dialect.refused) from None
 
     def undeclared(self, schemas: Mapping[TableId, TableSchema]) -> set[str]:
         """Return the statements by which `declare` would make and widen the tables. Raise what it would raise."""
         found: set[str] = set()
         for table, wanted in self._wanted(schemas):
             with self._changing(table, wanted) as connection:
-                found.update(statement.as_string(connection) for statement in planned(connection, wanted))
+                found.update(
+                    statement.as_string(connection) for statement in planned(connection, wanted, self._dialect)
+                )
         return found
 
     def acquire(self, checkpoint: str, run: int) -> None:
@@ -127,6 +129,7 @@ class PostgresCoordinator(PlainSinkCoordinator):
         self._owner = RunOwner(self._pipeline, checkpoint, run)
         with self._asking("keep progress") as connection:
             self._progress.make(connection)
+        with self._asking("keep progress") as connection:
             before = self._progress.acquire(connection, self._owner)
         if before is not None and before.checkpoint != checkpoint:
             who = "this pipeline" if before.pipeline == self._pipeline else f"pipeline {before.pipeline}"

@@ -1,4 +1,4 @@
-"""The sink `postgres` on a real server, without a run: a driver's side and tasks of one checkpoint."""
+"""Sinks of both dialects on a real PostgreSQL, without a run: a driver's side and tasks of one checkpoint."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ingest.model import types
 from ingest.model.commit import CommitScope
 from ingest.model.schema import Column, TableSchema
 from ingest.postgres.tables import table_of
-from ingest.sinks.postgres import PostgresSink
+from ingest.sinks import SINKS
 
 if TYPE_CHECKING:
     from postgres import Database
@@ -18,8 +18,33 @@ if TYPE_CHECKING:
     from ingest.postgres.tables import SqlTable
     from ingest.postgres.writer import PostgresWriter
     from ingest.sinks.postgres_coordinator import PostgresCoordinator
+    from ingest.sinks.sql import SqlSinkOptions
 
 SPLIT = ("t", 0)
+VALUES: dict[str, list[str]] = {
+    "BOOLEAN": ["true", "false"],
+    "TINYINT": ["-128", "127"],
+    "SMALLINT": ["-32768", "32767"],
+    "INT": ["-2147483648", "2147483647"],
+    "BIGINT": ["-9223372036854775808", "9223372036854775807"],
+    "DECIMAL(5,2)": ["-999.99", "0.01"],
+    "DECIMAL(38,18)": ["12345678901234567890.123456789012345678"],
+    "FLOAT": ["1.5", "3.4e38"],
+    "DOUBLE": ["0.1", "1.7976931348623157e308", "5e-324"],
+    "STRING": ['""', '"a\\\\b\\n\\t\\"\\u00e9\\ud83d\\ude00"', '"\\\\."', '"null"'],
+    "CHAR(3)": ['"abc"'],
+    "VARCHAR(9)": ['"abc"'],
+    "BYTES": ['"AP8="', '""'],
+    "DATE": ['"2020-01-31"', '"0001-01-01"'],
+    "TIME(3)": ['"12:13:14.5"'],
+    "TIME(6)": ['"23:59:59.999999"'],
+    "TIMESTAMP": ['"2020-01-31 12:13:14.500001"', '"0001-01-01 00:00:00"'],
+    "TIMESTAMP_LTZ": ['"2020-01-31 12:13:14.500001Z"'],
+    "ARRAY<INT>": ["[1,null]"],
+    "MAP<STRING, INT>": ['{"a":1}'],
+    "ROW<a INT, b STRING>": ['{"a":1,"b":null}'],
+}
+"""Values of each type, as rows have them."""
 
 
 def schema(*columns: str, key: str = "id") -> TableSchema:
@@ -28,26 +53,28 @@ def schema(*columns: str, key: str = "id") -> TableSchema:
     return TableSchema(tuple(Column(name, types.parse(kind), nullable=name != key) for name, _, kind in made), (key,))
 
 
-def options(postgres: Database, **more: Any) -> PostgresSink:
+def options(postgres: Database, **more: Any) -> SqlSinkOptions:
+    """Options of a sink in this database; `type` is `postgres` where it is not given."""
     given = {
         "type": "postgres", "endpoint": f"127.0.0.1:{postgres.port}", "dbname": "postgres", "username": "ingest",
         "password": "of-the-tests", "sink.transactional-id-prefix": uuid.uuid4().hex, **more,
     }  # fmt: skip
-    return PostgresSink.model_validate(given)
+    made: Any = SINKS[given["type"]].model_validate(given)
+    return made  # type: ignore[no-any-return]
 
 
 warnings: list[str] = []
 opened: list[Any] = []
 
 
-def driver_of(sink: PostgresSink, pipeline: str = "p") -> PostgresCoordinator:
+def driver_of(sink: SqlSinkOptions, pipeline: str = "p") -> PostgresCoordinator:
     """The driver's side."""
     found = sink.coordinator(pipeline, warnings.append)
     opened.append(found)
     return found
 
 
-def owned(sink: PostgresSink, run: int = 1) -> PostgresCoordinator:
+def owned(sink: SqlSinkOptions, run: int = 1) -> PostgresCoordinator:
     """The driver's side of a run that has begun."""
     found = driver_of(sink)
     found.connect()
@@ -55,7 +82,7 @@ def owned(sink: PostgresSink, run: int = 1) -> PostgresCoordinator:
     return found
 
 
-def task(sink: PostgresSink, run: int = 1) -> PostgresWriter:
+def task(sink: SqlSinkOptions, run: int = 1) -> PostgresWriter:
     """A task's side."""
     found = sink.writer("p", run)
     opened.append(found)
@@ -66,7 +93,7 @@ def scope(run: int = 1, batch: int = 1, shard: int = 0) -> CommitScope:
     return CommitScope("checkpoint", run, batch, run, shard, {SPLIT: 0}, kept=False)
 
 
-def write(sink: PostgresSink, table: SqlTable, *rows: tuple[str, str | None], run: int = 1, batch: int = 1) -> None:
+def write(sink: SqlSinkOptions, table: SqlTable, *rows: tuple[str, str | None], run: int = 1, batch: int = 1) -> None:
     """Write rows and commit."""
     with closing(task(sink, run)) as writer:
         writer.begin(scope(run, batch))
@@ -74,8 +101,13 @@ def write(sink: PostgresSink, table: SqlTable, *rows: tuple[str, str | None], ru
         writer.commit({SPLIT: len(rows)}, b"", final=True)
 
 
-def made(sink: PostgresSink, name: str, table: TableSchema) -> SqlTable:
+def made(sink: SqlSinkOptions, name: str, table: TableSchema) -> SqlTable:
     """The table, which is there now."""
     found = owned(sink)
     found.declare({(name, "t"): table})
-    return table_of((name, "t"), table, "public")
+    return to_write(sink, name, table)
+
+
+def to_write(sink: SqlSinkOptions, name: str, table: TableSchema) -> SqlTable:
+    """The table as rows need it."""
+    return table_of((name, "t"), table, "public", sink.deleted, sink.dialect)

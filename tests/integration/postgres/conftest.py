@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from postgres import Database
     from shared_java import SharedJava
 
-    from ingest.sinks.postgres import PostgresSink
+    from ingest.sinks.sql import SqlSinkOptions
 
 
 @pytest.fixture(scope="session")
@@ -29,7 +29,7 @@ def postgres() -> Iterator[Database]:
 
 
 @pytest.fixture
-def sink(postgres: Database) -> PostgresSink:
+def sink(postgres: Database) -> SqlSinkOptions:
     return options(postgres)
 
 

@@ -18,23 +18,23 @@ if TYPE_CHECKING:
     from postgres_shop import Shop
 
     from ingest.postgres.tables import SqlTable
-    from ingest.sinks.postgres import PostgresSink
+    from ingest.sinks.sql import SqlSinkOptions
 
 SOFT = {"sink.delete-strategy": "soft"}
 
 
-def soft(sink: PostgresSink, name: str, *columns: str) -> SqlTable:
+def soft(sink: SqlSinkOptions, name: str, *columns: str) -> SqlTable:
     """A table whose deleted rows stay, which is there now."""
-    owned(sink).declare({(name, "t"): schema(*columns)})
-    return table_of((name, "t"), schema(*columns), "public", sink.deleted)
+    return made(sink, name, schema(*columns))
 
 
 def row(key: object, value: object) -> tuple[str, str | None]:
     return f'{{"id":{key}}}', None if value is None else f'{{"id":{key},"n":{value}}}'
 
 
-def test_a_deleted_row_stays_and_may_come_back(postgres: Database, name: str) -> None:
-    sink = options(postgres, **SOFT)
+@pytest.mark.parametrize("kind", ["postgres", "hologres"])
+def test_a_deleted_row_stays_and_may_come_back(postgres: Database, name: str, kind: str) -> None:
+    sink = options(postgres, type=kind, **SOFT)
     table = soft(sink, name, "id INT", "n INT")
     write(sink, table, row(1, 1), row(2, 2))
     write(sink, table, row(1, None), row(9, None), batch=2)

@@ -18,10 +18,16 @@ if TYPE_CHECKING:
 
     from postgres import Database
 
-    from ingest.sinks.postgres import PostgresSink
+    from ingest.sinks.sql import SqlSinkOptions
 
 
-def test_an_attempt_goes_on_where_the_one_before_ended(postgres: Database, sink: PostgresSink, name: str) -> None:
+@pytest.fixture(params=["postgres", "hologres"])
+def sink(postgres: Database, request: pytest.FixtureRequest) -> SqlSinkOptions:
+    """A sink of each dialect."""
+    return options(postgres, type=request.param)
+
+
+def test_an_attempt_goes_on_where_the_one_before_ended(postgres: Database, sink: SqlSinkOptions, name: str) -> None:
     table = made(sink, name, schema("id INT", "n INT"))
     first = task(sink, 1)
     assert first.begin(scope()) is None
@@ -42,7 +48,7 @@ def test_an_attempt_goes_on_where_the_one_before_ended(postgres: Database, sink:
     assert coordinator.recover_in_doubt("checkpoint", 1, 2, {0: {SPLIT: 0}}, 0) == {}
 
 
-def test_a_newer_run_stops_the_older_one(postgres: Database, sink: PostgresSink, name: str) -> None:
+def test_a_newer_run_stops_the_older_one(postgres: Database, sink: SqlSinkOptions, name: str) -> None:
     table = made(sink, name, schema("id INT"))
     driver, writer = owned(sink), task(sink, 1)
     writer.begin(scope())
@@ -94,7 +100,7 @@ def test_a_database_that_is_not_utf_8_gets_texts_as_they_are(postgres: Database,
         driver_of(options(postgres, dbname=f"{name}_sql_ascii")).connect()
 
 
-def test_progress_of_another_checkpoint_is_told(sink: PostgresSink) -> None:
+def test_progress_of_another_checkpoint_is_told(sink: SqlSinkOptions) -> None:
     owned(sink)
     other = driver_of(sink, "q")
     other.acquire("another", 1)
@@ -123,7 +129,7 @@ def test_what_keeps_a_run_from_connecting(
 
 
 def test_a_value_that_the_table_refuses_stops_the_run_with_nothing_written(
-    postgres: Database, sink: PostgresSink, name: str
+    postgres: Database, sink: SqlSinkOptions, name: str
 ) -> None:
     table = made(sink, name, schema("id INT", "n INT"))
     postgres.ask(f"ALTER TABLE {name}.t ADD CHECK (n < 10)")
@@ -132,7 +138,7 @@ def test_a_value_that_the_table_refuses_stops_the_run_with_nothing_written(
     assert postgres.rows(f"{name}.t", "id") == []
 
 
-def test_a_connection_that_ended_is_made_anew(postgres: Database, sink: PostgresSink, name: str) -> None:
+def test_a_connection_that_ended_is_made_anew(postgres: Database, sink: SqlSinkOptions, name: str) -> None:
     table = made(sink, name, schema("id INT"))
     writer = task(sink, 1)
     writer.begin(scope())
@@ -152,7 +158,7 @@ def _end_sessions(postgres: Database) -> None:
 
 
 def test_a_deadlock_is_tried_again(
-    postgres: Database, sink: PostgresSink, name: str, monkeypatch: pytest.MonkeyPatch
+    postgres: Database, sink: SqlSinkOptions, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = made(sink, name, schema("id INT"))
     writer = task(sink, 1)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from ingest.postgres.tables import SqlTable
     from ingest.postgres.writer import PostgresWriter
-    from ingest.sinks.postgres import PostgresSink
+    from ingest.sinks.sql import SqlSinkOptions
 
 IGNORE = "  ingestion.ignore-errors: true\n"
 
@@ -54,7 +54,7 @@ def values(exc: RowsRefused) -> list[tuple[bytes | None, bytes | None]]:
     ],
 )
 def test_the_rows_at_fault_are_told(
-    postgres: Database, sink: PostgresSink, name: str, there: str, bad: str, said: str
+    postgres: Database, sink: SqlSinkOptions, name: str, there: str, bad: str, said: str
 ) -> None:
     table = made(sink, name, schema("id BIGINT", "v STRING" if '"' in bad else "v BIGINT"))
     postgres.ask(f"ALTER TABLE {name}.t DROP COLUMN v, ADD COLUMN {there}")
@@ -73,7 +73,7 @@ def test_the_rows_at_fault_are_told(
 
 
 def test_all_states_at_fault_of_a_key_are_told_with_the_second_refusal(
-    postgres: Database, sink: PostgresSink, name: str
+    postgres: Database, sink: SqlSinkOptions, name: str
 ) -> None:
     table = made(sink, name, schema("id BIGINT", "v INT"))
     postgres.ask(f"ALTER TABLE {name}.t ADD CHECK (v > 0)")
@@ -88,7 +88,7 @@ def test_all_states_at_fault_of_a_key_are_told_with_the_second_refusal(
 
 
 def test_rows_that_refer_to_others_of_the_transaction_are_taken(
-    postgres: Database, sink: PostgresSink, name: str
+    postgres: Database, sink: SqlSinkOptions, name: str
 ) -> None:
     table = made(sink, name, schema("id BIGINT", "v BIGINT"))
     postgres.ask(f"CREATE TABLE {name}.z (id bigint PRIMARY KEY, v bigint)")
@@ -108,7 +108,7 @@ def test_rows_that_refer_to_others_of_the_transaction_are_taken(
 
 
 def test_constraints_that_wait_for_the_commit_tell_their_rows(
-    postgres: Database, sink: PostgresSink, name: str
+    postgres: Database, sink: SqlSinkOptions, name: str
 ) -> None:
     table = made(sink, name, schema("id BIGINT", "v BIGINT"))
     postgres.ask(f"ALTER TABLE {name}.t ADD FOREIGN KEY (v) REFERENCES {name}.t (id) DEFERRABLE INITIALLY DEFERRED")
@@ -118,7 +118,7 @@ def test_constraints_that_wait_for_the_commit_tell_their_rows(
     assert values(exc) == [row(4, "9")]
 
 
-def test_many_rows_are_searched_only_when_they_come_again(postgres: Database, sink: PostgresSink, name: str) -> None:
+def test_many_rows_are_searched_only_when_they_come_again(postgres: Database, sink: SqlSinkOptions, name: str) -> None:
     table = made(sink, name, schema("id BIGINT", "v INT"))
     postgres.ask(f"ALTER TABLE {name}.t ADD CHECK (v > 0)")
     writer = task(sink)

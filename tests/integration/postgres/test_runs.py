@@ -30,6 +30,27 @@ def test_tables_are_made_and_grow_while_rows_come(shop: Shop) -> None:
     assert len(shop.rows()) == 3
 
 
+def test_a_run_into_hologres_refuses_what_needs_another_type(shop: Shop) -> None:
+    wide = {"type": "hologres", "sink.type-normalize-strategy": "BROADEN"}
+    shop.write("  ingestion.ignore-errors: true\n", **wide)
+    shop.add("c", None, {"id": 1, "name": "Ada", "n": 1})
+    shop.add("c", None, {"id": 2, "name": "Grace", "n": 2})
+    shop.add("d", {"id": 2, "name": "Grace", "n": 2}, None)
+    first = shop.run()
+    assert first.code == 0, first.err
+    shop.add("c", None, {"id": 3, "name": "Edsger", "n": 2**40, "more": True})
+    shop.add("c", None, {"id": 4, "name": "a\0b", "n": 4})
+    second = shop.run()
+    assert second.code == 0, second.err
+    assert shop.rows() == [(1, "Ada", 1, None), (3, "Edsger", 2**40, True)]
+    shop.add("c", None, {"id": 4, "name": "Alan", "n": "text"})
+    refused = shop.run()
+    assert refused.code == 78, refused.err
+    assert "its column 'n' is bigint" in refused.err
+    assert "sink.type-normalize-strategy: ONLY_BIGINT_OR_TEXT" in refused.err
+    assert len(shop.rows()) == 2
+
+
 @pytest.mark.parametrize("fault", ["before-done:1", "after-plan:1", "before-store:1", "after-store:1"])
 def test_a_driver_that_dies_loses_and_doubles_nothing(shop: Shop, fault: str) -> None:
     for number in range(500):

@@ -8,47 +8,23 @@ from typing import TYPE_CHECKING
 import msgspec
 import psycopg
 import pytest
-from postgres_sink import made, owned, schema, write
+from postgres_sink import VALUES, made, owned, schema, write
 
 from ingest.errors import SchemaChangeRefused
 from ingest.model import types
 from ingest.model.reject import RowError
 from ingest.model.schema import Column, TableSchema
-from ingest.postgres.tables import changes, holds, joined, look_up, table_of, type_of
+from ingest.postgres.tables import changes, look_up, table_of
+from ingest.postgres.types import holds, joined, type_of
 
 if TYPE_CHECKING:
     from postgres import Database
 
     from ingest.model.data_type import DataType
-    from ingest.sinks.postgres import PostgresSink
-
-VALUES: dict[str, list[str]] = {
-    "BOOLEAN": ["true", "false"],
-    "TINYINT": ["-128", "127"],
-    "SMALLINT": ["-32768", "32767"],
-    "INT": ["-2147483648", "2147483647"],
-    "BIGINT": ["-9223372036854775808", "9223372036854775807"],
-    "DECIMAL(5,2)": ["-999.99", "0.01"],
-    "DECIMAL(38,18)": ["12345678901234567890.123456789012345678"],
-    "FLOAT": ["1.5", "3.4e38"],
-    "DOUBLE": ["0.1", "1.7976931348623157e308", "5e-324"],
-    "STRING": ['""', '"a\\\\b\\n\\t\\"\\u00e9\\ud83d\\ude00"', '"\\\\."', '"null"'],
-    "CHAR(3)": ['"abc"'],
-    "VARCHAR(9)": ['"abc"'],
-    "BYTES": ['"AP8="', '""'],
-    "DATE": ['"2020-01-31"', '"0001-01-01"'],
-    "TIME(3)": ['"12:13:14.5"'],
-    "TIME(6)": ['"23:59:59.999999"'],
-    "TIMESTAMP": ['"2020-01-31 12:13:14.500001"', '"0001-01-01 00:00:00"'],
-    "TIMESTAMP_LTZ": ['"2020-01-31 12:13:14.500001Z"'],
-    "ARRAY<INT>": ["[1,null]"],
-    "MAP<STRING, INT>": ['{"a":1}'],
-    "ROW<a INT, b STRING>": ['{"a":1,"b":null}'],
-}
-"""Values of each type, as rows have them."""
+    from ingest.sinks.sql import SqlSinkOptions
 
 
-def test_each_type_takes_its_values_and_gives_them_back(postgres: Database, sink: PostgresSink, name: str) -> None:
+def test_each_type_takes_its_values_and_gives_them_back(postgres: Database, sink: SqlSinkOptions, name: str) -> None:
     kinds = list(VALUES)
     columns = [f"c{at} {kind}" for at, kind in enumerate(kinds)]
     table = made(sink, name, schema("id INT", *columns))
@@ -73,7 +49,7 @@ def test_each_type_takes_its_values_and_gives_them_back(postgres: Database, sink
         assert postgres.ask(query, shown, wanted) == [(True,)], (kind, shown)
 
 
-def test_states_of_a_key_become_its_last_one(postgres: Database, sink: PostgresSink, name: str) -> None:
+def test_states_of_a_key_become_its_last_one(postgres: Database, sink: SqlSinkOptions, name: str) -> None:
     table = made(sink, name, schema("id BIGINT", "n INT"))
     write(
         sink, table,
@@ -91,7 +67,7 @@ def test_states_of_a_key_become_its_last_one(postgres: Database, sink: PostgresS
     ("TIMESTAMP_LTZ", '"2020-01-31 12:00:00Z"', '"2020-01-31T12:00:00Z"'),
 ])  # fmt: skip
 def test_two_texts_of_one_key_are_one_row(
-    postgres: Database, sink: PostgresSink, name: str, kind: str, one: str, other: str
+    postgres: Database, sink: SqlSinkOptions, name: str, kind: str, one: str, other: str
 ) -> None:
     table = made(sink, name, schema(f"id {kind}", "n INT"))
 
@@ -115,7 +91,7 @@ def test_two_texts_of_one_key_are_one_row(
     ("ARRAY<INT>", '"[1]"', "[ 1 ]"), ("ROW<a INT>", '"{\\"a\\":1}"', '{"a": 1}'),
 ])  # fmt: skip
 def test_a_key_is_what_keys_say_however_rows_spell_it(
-    postgres: Database, sink: PostgresSink, name: str, kind: str, key: str, spelled: str
+    postgres: Database, sink: SqlSinkOptions, name: str, kind: str, key: str, spelled: str
 ) -> None:
     table = made(sink, name, schema(f"id {kind}", "n INT"))
     write(sink, table, (f'{{"id":{key}}}', f'{{"id":{spelled},"n":1}}'))
@@ -126,7 +102,7 @@ def test_a_key_is_what_keys_say_however_rows_spell_it(
 
 
 def test_a_key_of_two_columns_in_another_order_than_the_table(
-    postgres: Database, sink: PostgresSink, name: str
+    postgres: Database, sink: SqlSinkOptions, name: str
 ) -> None:
     two = TableSchema(
         (Column("b", types.STRING, nullable=False), Column("n", types.INT), Column("a", types.BIGINT, nullable=False)),
@@ -139,7 +115,7 @@ def test_a_key_of_two_columns_in_another_order_than_the_table(
     assert postgres.rows(f"{name}.t", "b, n, a") == [("y", 2, 1)]
 
 
-def test_a_key_that_becomes_text_is_still_the_key(postgres: Database, sink: PostgresSink, name: str) -> None:
+def test_a_key_that_becomes_text_is_still_the_key(postgres: Database, sink: SqlSinkOptions, name: str) -> None:
     coordinator = owned(sink)
     number = schema("id DECIMAL(5,2)", "n INT")
     coordinator.declare({(name, "t"): number})
@@ -150,7 +126,7 @@ def test_a_key_that_becomes_text_is_still_the_key(postgres: Database, sink: Post
     assert postgres.rows(f"{name}.t", "id, n") == [("1.5", 2)]
 
 
-def test_a_table_of_its_key_alone(postgres: Database, sink: PostgresSink, name: str) -> None:
+def test_a_table_of_its_key_alone(postgres: Database, sink: SqlSinkOptions, name: str) -> None:
     table = made(sink, name, schema("id INT"))
     for batch in (1, 2):
         write(sink, table, ('{"id":1}', '{"id":1}'), batch=batch)
@@ -170,7 +146,7 @@ def _merged(one: str, two: str) -> DataType:
 
 
 @pytest.mark.parametrize("first", list(VALUES))
-def test_every_type_widens_as_schemas_do(postgres: Database, sink: PostgresSink, name: str, first: str) -> None:
+def test_every_type_widens_as_schemas_do(postgres: Database, sink: SqlSinkOptions, name: str, first: str) -> None:
     """Each other type makes a column wider, and the values that are there stay what they are."""
     coordinator = owned(sink)
     for at, (_, second) in enumerate(pair for pair in _merges() if pair[0] == first):
@@ -225,7 +201,7 @@ def test_the_type_that_holds_both(known: str, wanted: str, expected: str | None)
 # -- tables that are there ---------------------------------------------------------------------------------------------
 
 
-def test_a_table_of_the_users_is_used_as_it_is(postgres: Database, sink: PostgresSink, name: str) -> None:
+def test_a_table_of_the_users_is_used_as_it_is(postgres: Database, sink: SqlSinkOptions, name: str) -> None:
     postgres.ask(
         f"CREATE SCHEMA {name}; CREATE TABLE {name}.t (own text DEFAULT 'x', id bigint, n text, gone int);"
         f"ALTER TABLE {name}.t DROP COLUMN gone; CREATE UNIQUE INDEX ON {name}.t (id) INCLUDE (n)"
@@ -235,7 +211,7 @@ def test_a_table_of_the_users_is_used_as_it_is(postgres: Database, sink: Postgre
     assert postgres.rows(f"{name}.t", "own, id, n, m") == [("x", 1, "5", None)]
 
 
-def test_a_column_of_the_users_is_never_made_narrower(postgres: Database, sink: PostgresSink, name: str) -> None:
+def test_a_column_of_the_users_is_never_made_narrower(postgres: Database, sink: SqlSinkOptions, name: str) -> None:
     postgres.ask(
         f"CREATE SCHEMA {name}; CREATE TABLE {name}.t (id text PRIMARY KEY, price numeric(12,2), d double precision,"
         " f double precision, at timestamptz(3), r real)"
@@ -251,7 +227,7 @@ def test_a_column_of_the_users_is_never_made_narrower(postgres: Database, sink: 
     assert postgres.rows(f"{name}.t", "id") == []
 
 
-def test_numbers_keep_their_digits_when_they_widen(postgres: Database, sink: PostgresSink, name: str) -> None:
+def test_numbers_keep_their_digits_when_they_widen(postgres: Database, sink: SqlSinkOptions, name: str) -> None:
     postgres.ask(
         f"CREATE SCHEMA {name}; CREATE TABLE {name}.t (id int PRIMARY KEY, d double precision, r real, b bigint);"
     )
@@ -274,7 +250,7 @@ def test_numbers_keep_their_digits_when_they_widen(postgres: Database, sink: Pos
     ("(id int PRIMARY KEY, n boolean)", "'n' is boolean"),
 ])  # fmt: skip
 def test_a_table_that_cannot_take_the_rows_is_refused(
-    postgres: Database, sink: PostgresSink, name: str, table: str, why: str
+    postgres: Database, sink: SqlSinkOptions, name: str, table: str, why: str
 ) -> None:
     postgres.ask(f"CREATE SCHEMA {name}; CREATE TABLE {name}.t {table}")
     with pytest.raises(SchemaChangeRefused) as refused:
@@ -282,7 +258,7 @@ def test_a_table_that_cannot_take_the_rows_is_refused(
     assert why in refused.value.message
 
 
-def test_two_tables_of_one_place_are_refused(sink: PostgresSink, name: str) -> None:
+def test_two_tables_of_one_place_are_refused(sink: SqlSinkOptions, name: str) -> None:
     coordinator = owned(sink)
     with pytest.raises(SchemaChangeRefused, match="would be one table there"):
         coordinator.declare({("a", name, "t"): schema("id INT"), ("b", name, "t"): schema("id INT")})
@@ -297,7 +273,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_hostile_names_are_names(postgres: Database, sink: PostgresSink, name: str, text: str) -> None:
+def test_hostile_names_are_names(postgres: Database, sink: SqlSinkOptions, name: str, text: str) -> None:
     column = TableSchema((Column("id", types.INT, nullable=False), Column(text, types.BYTES)), ("id",))
     keyed = TableSchema((Column(text, types.INT, nullable=False),), (text,))
     coordinator = owned(sink)
@@ -332,7 +308,7 @@ def test_names_that_cannot_be_are_rejects(text: str) -> None:
     assert refused.value.code == "bad-name"
 
 
-def test_a_table_that_is_there_needs_no_change(postgres: Database, sink: PostgresSink, name: str) -> None:
+def test_a_table_that_is_there_needs_no_change(postgres: Database, sink: SqlSinkOptions, name: str) -> None:
     table = made(sink, name, schema("id INT", "n STRING"))
     with postgres.connection() as connection:
         assert list(changes(table, look_up(connection, table))) == []

@@ -1,0 +1,118 @@
+"""Types of PostgreSQL beside ours, by their names as the server spells them: which one holds the values of which.
+
+In: our types, and names of the server's. Out: names. Rules: docs/spec/postgres.md#types.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from ingest.model import types
+from ingest.model.data_type import ArrayType, DecimalType, MapType, NullType, StructType, TimeType
+
+if TYPE_CHECKING:
+    from ingest.model.data_type import DataType
+
+_PLAIN: Final = {
+    types.BOOLEAN: "boolean",
+    types.TINYINT: "smallint",
+    types.SMALLINT: "smallint",
+    types.INT: "integer",
+    types.BIGINT: "bigint",
+    types.FLOAT: "real",
+    types.DOUBLE: "double precision",
+    types.STRING: "text",
+    types.BYTES: "bytea",
+    types.DATE: "date",
+    types.TIMESTAMP: "timestamp without time zone",
+    types.TIMESTAMP_LTZ: "timestamp with time zone",
+}
+_DIGITS: Final = {"smallint": 5, "integer": 10, "bigint": 19}
+_FLOATS: Final = ("real", "double precision")
+_EXACT: Final = {"real": ("smallint",), "double precision": ("smallint", "integer", "bigint")}
+"""Integers whose rows may go where such numbers are: rows of BIGINT, too, as with DOUBLE they are one column here."""
+MAX_DIGITS: Final = 1000
+_NUMERIC: Final = re.compile(r"numeric(?:\((\d+),(\d+)\))?")
+_TIME: Final = re.compile(r"time(?:\((\d)\))? without time zone")
+_MOMENT: Final = re.compile(r"timestamp(?:\((\d)\))? (with|without) time zone")
+_TEXTS: Final = re.compile(r"text|character varying")
+
+
+def type_of(data_type: DataType) -> str | None:
+    """Return the type of a column as the server spells it; None for a column that is null in each row so far."""
+    if isinstance(data_type, NullType):
+        return None
+    if types.is_text(data_type):
+        return "text"
+    if isinstance(data_type, DecimalType):
+        return f"numeric({data_type.precision},{data_type.scale})"
+    if isinstance(data_type, TimeType):
+        return f"time({min(data_type.precision, 6)}) without time zone"
+    if isinstance(data_type, (ArrayType, MapType, StructType)):
+        return "jsonb"
+    return _PLAIN[data_type]
+
+
+def is_number(kind: str) -> bool:
+    """Return whether a type is one of numbers."""
+    return kind in _DIGITS or kind in _FLOATS or _NUMERIC.fullmatch(kind) is not None
+
+
+def joined(known: str, wanted: str) -> str | None:
+    """Return the type that holds all values of two types, as they are; None where there is none.
+
+    Where one of them holds the other's values, it is that one.
+    """
+    if holds(known, wanted):
+        return known
+    if holds(wanted, known) and (known, wanted) != ("bigint", _FLOATS[1]):  # large ones would lose digits
+        return wanted
+    if is_number(known) and is_number(wanted):
+        return _number_of_both(known, wanted)
+    times = _MOMENT.fullmatch(known), _MOMENT.fullmatch(wanted)
+    if times[0] is not None and times[1] is not None:
+        return f"timestamp {'with' if 'with' in (times[0][2], times[1][2]) else 'without'} time zone"
+    return "text" if wanted == "text" or known.startswith("character") else None
+
+
+def _number_of_both(known: str, wanted: str) -> str:
+    sizes = [_size_of(known), _size_of(wanted)]
+    if None in sizes:
+        return "numeric" if "bigint" in (known, wanted) or not {known, wanted} <= {*_DIGITS, *_FLOATS} else _FLOATS[1]
+    whole, scale = (max(size[place] for size in sizes if size is not None) for place in (0, 1))
+    return f"numeric({whole + scale},{scale})" if whole + scale <= MAX_DIGITS else "numeric"
+
+
+def _size_of(kind: str) -> tuple[int, int] | None:
+    """Return the digits of numbers before and behind the point; None where they are not bound."""
+    if kind in _DIGITS:
+        return _DIGITS[kind], 0
+    found = _NUMERIC.fullmatch(kind)
+    return None if found is None or found[1] is None else (int(found[1]) - int(found[2]), int(found[2]))
+
+
+def holds(known: str, wanted: str) -> bool:
+    """Return whether a column of a type takes all values of another one, as they are."""
+    if known == wanted or (_TEXTS.fullmatch(known) is not None and wanted != "bytea"):
+        return True
+    if {known, wanted} <= {"json", "jsonb"}:
+        return True
+    if known in _DIGITS and wanted in _DIGITS:
+        return _DIGITS[known] >= _DIGITS[wanted]
+    if known in _FLOATS:
+        return wanted in _FLOATS[: _FLOATS.index(known) + 1] or wanted in _EXACT[known]
+    times = _TIME.fullmatch(known), _TIME.fullmatch(wanted)
+    if times[0] is not None and times[1] is not None:
+        return int(times[0][1] or 6) >= int(times[1][1] or 6)
+    moment, other = _MOMENT.fullmatch(known), _MOMENT.fullmatch(wanted)
+    if moment is not None and (other is not None or wanted == "date"):
+        fine = other is None or int(moment[1] or 6) >= int(other[1] or 6)
+        return fine and (moment[2] == "with" or other is None or other[2] == "without")
+    number, size = _NUMERIC.fullmatch(known), _size_of(wanted)
+    if number is None:
+        return False
+    if number[1] is None:
+        return is_number(wanted)
+    whole = int(number[1]) - int(number[2])
+    return size is not None and whole >= size[0] and int(number[2]) >= size[1]
