@@ -262,3 +262,11 @@ class LakeColumnSpec(msgspec.Struct, frozen=True):
     """The scale of a decimal."""
     of_key: bool = False
     """True if the value is the one that the record's key has."""
+
+
+class CopyColumnSpec(msgspec.Struct, frozen=True):
+    """A column of rows that become lines of PostgreSQL's COPY."""
+
+    name: bytes
+    of_key: bool = False
+    """True if the value is the one that the record's key has."""

@@ -1,20 +1,26 @@
 """Statements that write rows: a staging table that takes the states of keys, and one statement for each table.
 
 In: states of keys, as JSON. Out: rows in the table; of the states of a key only the last one counts, however its key is
-spelled. Rules: docs/spec/postgres.md#delivery.
+spelled. A few rows are staged as JSON, which the server takes apart. For many there is a staging table with the columns
+of their table, and native code takes them apart; where it leaves one of them, all go as JSON. Both ways write the same
+rows. Rules: docs/spec/postgres.md#delivery.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from contextlib import suppress
+from itertools import islice
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from psycopg import sql
 
-from ingest.postgres.tables import listed
+from ingest.postgres.copied import lines_maker
+from ingest.postgres.tables import MAX_COLUMNS, listed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from ingest.native.copy_rows import CopyRows
     from ingest.postgres.connection import Connection
     from ingest.postgres.tables import SqlTable
 
@@ -25,24 +31,36 @@ CREATE TEMPORARY TABLE IF NOT EXISTS ingest_rows (
 _COPY: Final = "COPY ingest_rows (key, line) FROM STDIN"
 _ENDS: Final = bytes.maketrans(b"\n\r\t\x01\x02", b"   \n\t")
 """Of white space between values of JSON, and of what stands between lines and fields: JSON has no such bytes."""
+_STAGE: Final = """
+CREATE TEMPORARY TABLE IF NOT EXISTS {stage} (seq bigint, gone boolean, {columns}) ON COMMIT DELETE ROWS
+"""
+_BESIDE: Final = ("seq", "gone")
+"""Columns of such a table that are not its table's."""
 _LAST: Final = """
-  SELECT DISTINCT ON ({ones}) {made}, l.line FROM ingest_rows AS l, json_to_record(l.key) AS k({of_key}){which}
-  ORDER BY {ones}, l.seq DESC
+  SELECT DISTINCT ON ({ones}) {made} FROM {staged}{which} ORDER BY {ones}, l.seq DESC
+"""
+_INSERT: Final = """
+INSERT INTO {table} ({names}) SELECT {values} FROM ({last}) AS last{order}
+ON CONFLICT ({key}) DO {then}
 """
 _HARD: Final = """
 WITH last AS ({last}),
-gone AS (DELETE FROM {table} AS t USING last WHERE last.line IS NULL AND {same})
-INSERT INTO {table} ({names}) SELECT {values} FROM last{rows} WHERE last.line IS NOT NULL{order}
+gone AS (DELETE FROM {table} AS t USING last WHERE {gone} AND {same})
+INSERT INTO {table} ({names}) SELECT {values} FROM last{rows} WHERE NOT {gone}{order}
 ON CONFLICT ({key}) DO {then}
 """
 _SOFT: Final = """
 WITH last AS ({last}), held AS ({held}),
 gone AS (
   UPDATE {table} AS t SET {flag} = true FROM last
-  WHERE last.line IS NULL AND {same} AND NOT EXISTS (SELECT FROM held WHERE {both}))
+  WHERE {gone} AND {same} AND NOT EXISTS (SELECT FROM held WHERE {both}))
 INSERT INTO {table} ({names}) SELECT {values} FROM held JOIN last ON {both}{rows}{order}
 ON CONFLICT ({key}) DO {then}
 """
+MIN_TYPED: Final = 2_000
+"""Rows for which a staging table with their columns is made. To make one takes as long as to write hundreds."""
+_CHUNK: Final = 2_000
+"""Rows whose lines are made while the server reads those before them."""
 
 
 class WrittenAndDeleted(bytes):
@@ -54,14 +72,50 @@ class WrittenAndDeleted(bytes):
 class StagedRows:
     """Rows of one table, as a connection with a staging table writes them."""
 
-    def __init__(self, table: SqlTable, kinds: Mapping[str, str]) -> None:
-        """Make the statement. `kinds`: the types of the columns that are there."""
-        self._statement = statement(table, kinds)
+    def __init__(self, table: SqlTable, kinds: Mapping[str, str], number: int) -> None:
+        """Make the statements. `kinds`: the types of the columns that are there; `number`: no other table's."""
+        names = [one.name for one in table.columns if one.name not in table.key]
+        self._statement = _json_statement(table, kinds)
+        fits = len(table.columns) + len(_BESIDE) <= MAX_COLUMNS
+        self._maker = lines_maker(table.key, names) if fits else None
+        stage = sql.Identifier(f"ingest_rows_{number}")
+        columns = [
+            sql.SQL("{} {}").format(sql.Identifier(f"{kind}{at}"), sql.SQL(_read_as(kinds[name])))
+            for kind, group in (("k", table.key), ("v", names))
+            for at, name in enumerate(group)
+        ]
+        self._stage = sql.SQL(_STAGE).format(stage=stage, columns=listed(columns))
+        self._truncate = sql.SQL("TRUNCATE {}").format(stage)
+        self._copy = sql.SQL("COPY {} FROM STDIN").format(stage)
+        self._typed = [_typed_statement(table, kinds, stage, deletes=deletes) for deletes in (False, True)]
 
     def write(self, connection: Connection, rows: Mapping[bytes, bytes | None]) -> None:
         """Write the last states of keys, which come in the order of their changes. Raise psycopg.Error."""
+        if self._maker is not None and len(rows) >= MIN_TYPED:
+            with suppress(_LeftError), connection.transaction():
+                self._write_typed(connection, self._maker, rows)
+                return
         _stage(connection, rows)
         connection.execute(self._statement)
+
+    def _write_typed(self, connection: Connection, maker: CopyRows, rows: Mapping[bytes, bytes | None]) -> None:
+        """Write the states by way of a staging table with their columns. Raise _LeftError, psycopg.Error."""
+        connection.execute(self._stage)
+        connection.execute(self._truncate)  # an attempt before may have left rows there
+        states, first, deletes = _states(rows), 0, False
+        with connection.cursor() as cursor, cursor.copy(self._copy) as copy:
+            while some := list(islice(states, _CHUNK)):
+                lines = maker.lines(some, first)
+                if lines is None:
+                    raise _LeftError
+                deletes = deletes or any(row is None for _, row in some)
+                first += len(some)
+                copy.write(lines)
+        connection.execute(self._typed[deletes])
+
+
+class _LeftError(Exception):
+    """Error about a row that native code leaves."""
 
 
 def make_staging(connection: Connection) -> None:
@@ -78,50 +132,94 @@ def _stage(connection: Connection, rows: Mapping[bytes, bytes | None]) -> None:
 
 
 def _lines(rows: Mapping[bytes, bytes | None]) -> Iterator[bytes]:
-    for key, row in rows.items():
+    for key, row in _states(rows):
         yield key + b"\x02" + (b"\x03" if row is None else row)
+
+
+def _states(rows: Mapping[bytes, bytes | None]) -> Iterator[tuple[bytes, bytes | None]]:
+    """Yield keys with their rows; None for a delete."""
+    for key, row in rows.items():
         if type(row) is WrittenAndDeleted:
-            yield key + b"\x02\x03"
+            yield key, bytes(row)
+            yield key, None
+        else:
+            yield key, row
 
 
-def statement(table: SqlTable, kinds: Mapping[str, str]) -> sql.Composed:
+def _json_statement(table: SqlTable, kinds: Mapping[str, str]) -> sql.Composed:
+    """Return the statement that writes what was staged as JSON."""
+    others = [one.name for one in table.columns if one.name not in table.key]
+    staged = sql.SQL("ingest_rows AS l, json_to_record(l.key) AS k({})").format(_record(table.key, kinds))
+    keys = [_value(sql.Identifier("k", name), kinds[name]) for name in table.key]
+    line = sql.SQL("held" if table.deleted is not None else "last")
+    rows = sql.SQL(", json_to_record({}.line) AS r({})").format(line, _record(others, kinds))
+    values = [_value(sql.Identifier("r", name), kinds[name]) for name in others]
+    form = _Form(staged, keys, [sql.SQL("l.line")], "l.line IS NULL", "last.line IS NULL", values, rows)
+    return _statement(table, form, _HARD)
+
+
+def _typed_statement(
+    table: SqlTable, kinds: Mapping[str, str], stage: sql.Identifier, *, deletes: bool
+) -> sql.Composed:
+    """Return the statement that writes what was staged in columns. `deletes`: whether there may be some."""
+    others = [one.name for one in table.columns if one.name not in table.key]
+    keys = [_value(sql.Identifier("l", f"k{at}"), kinds[name]) for at, name in enumerate(table.key)]
+    columns = [sql.Identifier("l", f"v{at}") for at in range(len(others))]
+    line = "held" if table.deleted is not None else "last"
+    values = [_value(sql.Identifier(line, f"v{at}"), kinds[name]) for at, name in enumerate(others)]
+    staged = sql.SQL("{} AS l").format(stage)
+    form = _Form(staged, keys, [*columns, sql.SQL("l.gone")], "l.gone", "last.gone", values, sql.SQL(""))
+    return _statement(table, form, _HARD if deletes else _INSERT)
+
+
+class _Form(NamedTuple):
+    """The way in which states are staged."""
+
+    staged: sql.Composable
+    keys: Sequence[sql.Composable]
+    """Values of the key's columns, of what is staged as `l`."""
+    others: Sequence[sql.Composable]
+    """The rest of it."""
+    gone: str
+    """Whether a state is a delete."""
+    last_gone: str
+    """The same of a last state."""
+    values: Sequence[sql.Composable]
+    """Values of the other columns."""
+    rows: sql.Composable
+    """A table that has these values, in addition to the states."""
+
+
+def _statement(table: SqlTable, form: _Form, hard: str) -> sql.Composed:
     """Return the statement that writes rows and deletes, those that a key had last, in the order of the keys.
 
     The columns of the key are taken from the key, in rows that are written, too: a delete finds them by it. Where the
     table has a column for it, rows that are gone stay, with `true` there; the last values that they had are written.
     """
-    names = [one.name for one in table.columns]
-    others = [name for name in names if name not in table.key]
-    keys = [sql.Identifier(f"k{at}") for at in range(len(table.key))]
     soft = table.deleted is not None
+    others = [one.name for one in table.columns if one.name not in table.key]
+    keys = [sql.Identifier(f"k{at}") for at in range(len(table.key))]
     flag = [sql.Identifier(table.deleted)] if table.deleted is not None else []
     written = [*map(sql.Identifier, others), *flag]
-    values = [*(sql.SQL("last.{}").format(key) for key in keys), *(_value("r", n, kinds[n]) for n in others)]
     taken = listed(sql.SQL("{0} = EXCLUDED.{0}").format(name) for name in written)
-    lines = sql.SQL(", json_to_record({}.line) AS r({})").format(
-        sql.SQL("held" if soft else "last"), _record(others, kinds)
-    )  # fmt: skip
-    states = {
-        "ones": listed(_value("k", name, kinds[name]) for name in table.key),
-        "made": listed(
-            sql.SQL("{} AS {}").format(_value("k", name, kinds[name]), key)
-            for name, key in zip(table.key, keys, strict=True)
-        ),
-        "of_key": _record(table.key, kinds),
-    }
-    return sql.SQL(_SOFT if soft else _HARD).format(
+    values = [*(sql.SQL("last.{}").format(key) for key in keys), *form.values]
+    made = [sql.SQL("{} AS {}").format(value, key) for value, key in zip(form.keys, keys, strict=True)]
+    states = {"ones": listed(form.keys), "made": listed([*made, *form.others]), "staged": form.staged}
+    held = sql.SQL(" WHERE NOT ({})").format(sql.SQL(form.gone))
+    return sql.SQL(_SOFT if soft else hard).format(
         last=sql.SQL(_LAST).format(which=sql.SQL(""), **states),
-        held=sql.SQL(_LAST).format(which=sql.SQL(" WHERE l.line IS NOT NULL"), **states),
+        held=sql.SQL(_LAST).format(which=held, **states),
         table=table.place,
         flag=listed(flag),
+        gone=sql.SQL("({})").format(sql.SQL(form.last_gone)),
         same=sql.SQL(" AND ").join(
             sql.SQL("t.{} = last.{}").format(sql.Identifier(name), key)
             for name, key in zip(table.key, keys, strict=True)
         ),
         both=sql.SQL(" AND ").join(sql.SQL("held.{0} = last.{0}").format(key) for key in keys),
         names=listed([*map(sql.Identifier, table.key), *written]),
-        values=listed([*values, sql.SQL("last.line IS NULL")] if soft else values),
-        rows=lines if others else sql.SQL(""),
+        values=listed([*values, sql.SQL(form.last_gone)] if soft else values),
+        rows=form.rows if others else sql.SQL(""),
         order=sql.SQL(" ORDER BY {}").format(listed(sql.SQL("last.{}").format(key) for key in keys)),
         key=listed(map(sql.Identifier, table.key)),
         then=sql.SQL("UPDATE SET {}").format(taken) if written else sql.SQL("NOTHING"),
@@ -138,9 +236,8 @@ def _read_as(kind: str) -> str:
     return "text" if kind in {"bytea", "json", "jsonb"} else kind
 
 
-def _value(alias: str, name: str, kind: str) -> sql.Composed:
+def _value(made: sql.Composable, kind: str) -> sql.Composable:
     """Return the value of a column, from what it was read as."""
-    made = sql.SQL("{}").format(sql.Identifier(alias, name))
     if kind == "bytea":
         return sql.SQL("decode({}, 'base64')").format(made)
     return sql.SQL("{}::{}").format(made, sql.SQL(kind)) if kind in {"json", "jsonb"} else made

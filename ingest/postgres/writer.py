@@ -232,8 +232,9 @@ class PostgresWriter:
         if found is None:
             there, wanted = look_up(connection, table), {one.name: one.type for one in table.columns}
             kinds = wanted if there is None else {**wanted, **there.columns}
-            made = StagedRows if self._server.dialect.stages else ArrayRows
-            found = self._statements[table] = made(table, kinds)
+            staged = self._server.dialect.stages
+            found = StagedRows(table, kinds, len(self._statements)) if staged else ArrayRows(table, kinds)
+            self._statements[table] = found
         return found
 
     def delivered(self) -> list[Any]:

@@ -11,6 +11,8 @@ from postgres import running
 from postgres_shop import Shop
 from postgres_sink import options
 
+from ingest.postgres import statements
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -47,6 +49,12 @@ def _closed() -> Iterator[None]:
         one.close()
     postgres_sink.opened.clear()
     postgres_sink.warnings.clear()
+
+
+@pytest.fixture(params=["as-json", "in-columns"])
+def _staged(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ways in which rows are staged, however many they are."""
+    monkeypatch.setattr(statements, "MIN_TYPED", 1 if request.param == "in-columns" else 1 << 40)
 
 
 @pytest.fixture

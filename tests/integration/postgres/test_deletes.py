@@ -32,6 +32,7 @@ def row(key: object, value: object) -> tuple[str, str | None]:
     return f'{{"id":{key}}}', None if value is None else f'{{"id":{key},"n":{value}}}'
 
 
+@pytest.mark.usefixtures("_staged")
 @pytest.mark.parametrize("kind", ["postgres", "hologres"])
 def test_a_deleted_row_stays_and_may_come_back(postgres: Database, name: str, kind: str) -> None:
     sink = options(postgres, type=kind, **SOFT)
@@ -43,6 +44,7 @@ def test_a_deleted_row_stays_and_may_come_back(postgres: Database, name: str, ki
     assert postgres.rows(f"{name}.t", "id, n, _deleted") == [(1, 3, False), (2, 4, False)]
 
 
+@pytest.mark.usefixtures("_staged")
 def test_the_values_of_a_row_that_is_written_and_deleted_at_once_stay(postgres: Database, name: str) -> None:
     sink = options(postgres, **SOFT, **{"sink.delete-column": "a \"b'%s"})
     table = soft(sink, name, "id DOUBLE", "n INT")
@@ -53,6 +55,7 @@ def test_the_values_of_a_row_that_is_written_and_deleted_at_once_stay(postgres: 
     assert postgres.rows(f"{name}.t", f"id, n, {flag}") == [(0.1, 3, True), (1, 5, False)]
 
 
+@pytest.mark.usefixtures("_staged")
 def test_a_table_of_its_key_alone_has_deleted_rows(postgres: Database, name: str) -> None:
     sink = options(postgres, **SOFT)
     table = soft(sink, name, "id INT")
@@ -61,6 +64,7 @@ def test_a_table_of_its_key_alone_has_deleted_rows(postgres: Database, name: str
     assert postgres.rows(f"{name}.t", "id, _deleted") == [(1, True), (2, False)]
 
 
+@pytest.mark.usefixtures("_staged")
 def test_deletes_may_be_ignored(postgres: Database, name: str) -> None:
     sink = options(postgres, **{"sink.delete-strategy": "ignore"})
     table = made(sink, name, schema("id INT", "n INT"))
@@ -103,6 +107,7 @@ def test_the_column_needs_deleted_rows_that_stay(postgres: Database) -> None:
         options(postgres, **{"sink.delete-column": "gone"})
 
 
+@pytest.mark.usefixtures("_staged")
 def test_of_a_row_and_its_delete_the_one_at_fault_is_told(postgres: Database, name: str) -> None:
     sink = options(postgres, **SOFT)
     table = soft(sink, name, "id INT", "n INT")

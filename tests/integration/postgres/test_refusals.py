@@ -42,6 +42,7 @@ def values(exc: RowsRefused) -> list[tuple[bytes | None, bytes | None]]:
     return [(one.key, one.value) for one in exc.rows]
 
 
+@pytest.mark.usefixtures("_staged")
 @pytest.mark.parametrize(
     ("there", "bad", "said"),
     [
@@ -72,6 +73,7 @@ def test_the_rows_at_fault_are_told(
     assert postgres.ask(f"SELECT count(*) FROM {name}.t WHERE id >= 0") == [(9,)]  # noqa: S608
 
 
+@pytest.mark.usefixtures("_staged")
 def test_all_states_at_fault_of_a_key_are_told_with_the_second_refusal(
     postgres: Database, sink: SqlSinkOptions, name: str
 ) -> None:
@@ -118,6 +120,7 @@ def test_constraints_that_wait_for_the_commit_tell_their_rows(
     assert values(exc) == [row(4, "9")]
 
 
+@pytest.mark.usefixtures("_staged")
 def test_many_rows_are_searched_only_when_they_come_again(postgres: Database, sink: SqlSinkOptions, name: str) -> None:
     table = made(sink, name, schema("id BIGINT", "v INT"))
     postgres.ask(f"ALTER TABLE {name}.t ADD CHECK (v > 0)")

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ingest.sinks.sql import SqlSinkOptions
 
 
+@pytest.mark.usefixtures("_staged")
 def test_each_type_takes_its_values_and_gives_them_back(postgres: Database, sink: SqlSinkOptions, name: str) -> None:
     kinds = list(VALUES)
     columns = [f"c{at} {kind}" for at, kind in enumerate(kinds)]
@@ -49,6 +50,7 @@ def test_each_type_takes_its_values_and_gives_them_back(postgres: Database, sink
         assert postgres.ask(query, shown, wanted) == [(True,)], (kind, shown)
 
 
+@pytest.mark.usefixtures("_staged")
 def test_states_of_a_key_become_its_last_one(postgres: Database, sink: SqlSinkOptions, name: str) -> None:
     table = made(sink, name, schema("id BIGINT", "n INT"))
     write(
@@ -61,6 +63,7 @@ def test_states_of_a_key_become_its_last_one(postgres: Database, sink: SqlSinkOp
     assert postgres.rows(f"{name}.t", "id, n") == [(1, None)]
 
 
+@pytest.mark.usefixtures("_staged")
 @pytest.mark.parametrize(("kind", "one", "other"), [
     ("STRING", "41", '"41"'), ("DOUBLE", "0.1", "0.10000000000000001"), ("INT", "41", '"41"'),
     ("DECIMAL(5,2)", "1.5", '"1.50"'), ("TIME(6)", '"12:00:00"', '"12:00:00.0"'), ("BYTES", '"QQ=="', '"QR=="'),
@@ -86,6 +89,7 @@ def test_two_texts_of_one_key_are_one_row(
         assert postgres.rows(f"{name}.t", "n") == [(number,) for number in left], rows
 
 
+@pytest.mark.usefixtures("_staged")
 @pytest.mark.parametrize(("kind", "key", "spelled"), [
     ("STRING", "1.5", "1.50"), ("STRING", "100", "1e2"), ("STRING", '"a"', '"a"'), ("BIGINT", "5", "5.0e0"),
     ("ARRAY<INT>", '"[1]"', "[ 1 ]"), ("ROW<a INT>", '"{\\"a\\":1}"', '{"a": 1}'),
@@ -101,6 +105,7 @@ def test_a_key_is_what_keys_say_however_rows_spell_it(
     assert postgres.rows(f"{name}.t", "n") == []
 
 
+@pytest.mark.usefixtures("_staged")
 def test_a_key_of_two_columns_in_another_order_than_the_table(
     postgres: Database, sink: SqlSinkOptions, name: str
 ) -> None:
@@ -115,6 +120,7 @@ def test_a_key_of_two_columns_in_another_order_than_the_table(
     assert postgres.rows(f"{name}.t", "b, n, a") == [("y", 2, 1)]
 
 
+@pytest.mark.usefixtures("_staged")
 def test_a_key_that_becomes_text_is_still_the_key(postgres: Database, sink: SqlSinkOptions, name: str) -> None:
     coordinator = owned(sink)
     number = schema("id DECIMAL(5,2)", "n INT")
@@ -126,6 +132,7 @@ def test_a_key_that_becomes_text_is_still_the_key(postgres: Database, sink: SqlS
     assert postgres.rows(f"{name}.t", "id, n") == [("1.5", 2)]
 
 
+@pytest.mark.usefixtures("_staged")
 def test_a_table_of_its_key_alone(postgres: Database, sink: SqlSinkOptions, name: str) -> None:
     table = made(sink, name, schema("id INT"))
     for batch in (1, 2):
@@ -201,6 +208,7 @@ def test_the_type_that_holds_both(known: str, wanted: str, expected: str | None)
 # -- tables that are there ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("_staged")
 def test_a_table_of_the_users_is_used_as_it_is(postgres: Database, sink: SqlSinkOptions, name: str) -> None:
     postgres.ask(
         f"CREATE SCHEMA {name}; CREATE TABLE {name}.t (own text DEFAULT 'x', id bigint, n text, gone int);"
@@ -211,6 +219,7 @@ def test_a_table_of_the_users_is_used_as_it_is(postgres: Database, sink: SqlSink
     assert postgres.rows(f"{name}.t", "own, id, n, m") == [("x", 1, "5", None)]
 
 
+@pytest.mark.usefixtures("_staged")
 def test_a_column_of_the_users_is_never_made_narrower(postgres: Database, sink: SqlSinkOptions, name: str) -> None:
     postgres.ask(
         f"CREATE SCHEMA {name}; CREATE TABLE {name}.t (id text PRIMARY KEY, price numeric(12,2), d double precision,"
@@ -272,6 +281,7 @@ HOSTILE = [
 ]  # fmt: skip
 
 
+@pytest.mark.usefixtures("_staged")
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_names_are_names(postgres: Database, sink: SqlSinkOptions, name: str, text: str) -> None:
     column = TableSchema((Column("id", types.INT, nullable=False), Column(text, types.BYTES)), ("id",))

@@ -1,0 +1,34 @@
+"""The contract with native code that makes lines of COPY: columns as it has them.
+
+In: the columns of a table. Out: the native maker of lines; None where there is none.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+try:
+    from ingest.native.contract import CopyColumnSpec
+    from ingest.native.copy_rows import CopyRows
+except ImportError:  # it was installed without a compiler
+    _MADE = False
+else:
+    _MADE = True
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+BUILT: Final = _MADE and os.environ.get("INGEST_NATIVE") != "off"
+"""True if native code is there, and wanted."""
+
+
+def lines_maker(key: Sequence[str], others: Sequence[str]) -> CopyRows | None:
+    """Return the native maker of lines, whose columns are those of the key and then the others; None without it."""
+    if not BUILT:
+        return None
+    columns = [*((name, True) for name in key), *((name, False) for name in others)]
+    try:
+        return CopyRows(tuple(CopyColumnSpec(name.encode(), of_key) for name, of_key in columns))
+    except UnicodeEncodeError:
+        return None
