@@ -139,14 +139,15 @@ class IcebergFiles:
         gone = states.rows.filter(states.gone).select(known.key)
         there = states.rows.filter(pc.invert(states.gone)) if gone.num_rows else states.rows
         cut, out = tuple(states.cut.items()), []
+        key = table.key if table.unique else ()
         with self._warehouse.asking(f"write rows of the table {table}"):
             for rows in known.partitions.split(there) if there.num_rows else ():
                 path = known.rows.write([rows], "rows")
-                out.append(AddedFile(table.id, table.key, path, rows.num_rows, gone=False, cut=cut))
+                out.append(AddedFile(table.id, key, path, rows.num_rows, gone=False, cut=cut))
                 cut = ()
             if gone.num_rows:
                 path = known.keys.write([gone], "keys")
-                out.append(AddedFile(table.id, table.key, path, gone.num_rows, gone=True, cut=cut))
+                out.append(AddedFile(table.id, key, path, gone.num_rows, gone=True, cut=cut, deleted=table.deleted))
         return out
 
     def close(self) -> None:

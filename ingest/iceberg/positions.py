@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.io import FileIO
-    from pyiceberg.manifest import DataFile
-    from pyiceberg.table import Table
+    from pyiceberg.table import FileScanTask, Table
 
 PATH_ID: Final = 2147483546
 POSITION_ID: Final = 2147483545
@@ -45,7 +44,7 @@ def key_columns(io: FileIO, path: str, schema: Schema, key: Sequence[str]) -> pa
     return pa.concat_tables([found for _, found in _groups(io, path, schema, key, None)])
 
 
-def deleted_positions(table: Table, keys: pa.Table, key: Sequence[str]) -> list[tuple[DataFile, pa.Array]]:
+def deleted_positions(table: Table, keys: pa.Table, key: Sequence[str]) -> list[tuple[FileScanTask, pa.Array]]:
     """Return the rows of a table whose keys are among a batch's: files, and positions in them.
 
     Raise what the library raises.
@@ -55,7 +54,7 @@ def deleted_positions(table: Table, keys: pa.Table, key: Sequence[str]) -> list[
         for start, rows in _groups(table.io, task.file.file_path, table.schema(), key, keys):
             found = positions_of(keys, rows)
             if len(found):
-                out.append((task.file, pc.add(found, start) if start else found))
+                out.append((task, pc.add(found, start) if start else found))
     return out
 
 

@@ -46,7 +46,7 @@ def schema_of(table: LakeTable) -> Schema:
         for number, one in enumerate(table.columns, 1)
     ]
     of_key = [one for one in fields if one.required]
-    identifies = not any(is_floating(one.type) for one in table.columns if one.name in table.key)
+    identifies = table.unique and not any(is_floating(one.type) for one in table.columns if one.name in table.key)
     return Schema(*fields, identifier_field_ids=[one.field_id for one in of_key] if identifies else [])
 
 

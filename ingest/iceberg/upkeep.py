@@ -10,24 +10,21 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-import numpy as np
-import pyarrow as pa
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.expressions import AlwaysTrue
-from pyiceberg.io.pyarrow import _read_deletes, _task_to_record_batches
 from pyiceberg.manifest import DataFileContent
-from pyiceberg.table import FileScanTask
 from pyiceberg.table.snapshots import Operation, Summary
 
 from ingest.iceberg.commit import QuickTransaction, Replacement, deletes_files, live_entries
 from ingest.iceberg.files import written_files
 from ingest.iceberg.partitions import partition_of
+from ingest.iceberg.reading import dead_positions, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    import pyarrow as pa
     from pyiceberg.io import FileIO
     from pyiceberg.manifest import DataFile, ManifestEntry
     from pyiceberg.table import Table
@@ -61,7 +58,7 @@ def compact(table: Table) -> None:
     found = live_entries(table)
     rows = [one for one in found if one.data_file.content == DataFileContent.DATA]
     deletes = [one for one in found if one.data_file.content != DataFileContent.DATA]
-    gone = _positions(table.io, [one.data_file for one in deletes])
+    gone = dead_positions(table.io, [one.data_file for one in deletes])
     anew = _written_anew(rows, gone)
     replaced = {one.data_file.file_path for one in anew}
     kept = [one for one in rows if one.data_file.file_path not in replaced]
@@ -76,15 +73,6 @@ def compact(table: Table) -> None:
             if left:
                 snapshot.append_deletes(deletes_files(table, left))
             snapshot.commit()
-
-
-def _positions(io: FileIO, deletes: Sequence[DataFile]) -> dict[str, pa.Array]:
-    """Return the positions of dead rows by the paths of their files."""
-    found: dict[str, list[Any]] = {}
-    for one in deletes:
-        for path, positions in _read_deletes(io, one).items():
-            found.setdefault(path, []).append(positions.to_numpy())
-    return {path: pa.array(np.unique(np.concatenate(some))) for path, some in found.items()}
 
 
 def _written_anew(rows: Sequence[ManifestEntry], gone: Mapping[str, pa.Array]) -> list[ManifestEntry]:
@@ -102,16 +90,8 @@ def _written_anew(rows: Sequence[ManifestEntry], gone: Mapping[str, pa.Array]) -
 
 def _rows(table: Table, files: Sequence[DataFile], gone: Mapping[str, pa.Array]) -> Iterator[pa.Table]:
     """Yield the rows of files that are not dead."""
-    schema = table.schema()
     for file in files:
-        dead = gone.get(file.file_path)
-        for batch in _task_to_record_batches(
-            table.io, FileScanTask(file), AlwaysTrue(), schema, schema, set(schema.field_ids),
-            None if dead is None else [pa.chunked_array([dead])], case_sensitive=True,
-            name_mapping=table.metadata.name_mapping(), partition_spec=table.metadata.specs()[file.spec_id],
-            format_version=table.format_version,
-        ):  # fmt: skip
-            yield pa.table(batch)
+        yield from rows_of(table, file, gone.get(file.file_path))
 
 
 class _Compaction(Replacement):

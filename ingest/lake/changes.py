@@ -63,6 +63,10 @@ def changes_of(
     those of another, after a change of metadata alone. `has_rows`: whether the table may have any.
     """
     check_required(table.key, there)
+    flag = None if table.deleted is None else there.get(table.deleted)
+    if flag is not None and flag.type != types.BOOLEAN:
+        msg = f"its column {table.deleted!r} is {flag.shown}, and says of no row that it is deleted"
+        raise LakeChangeError(msg)
     out = Changes()
     for name, kind in ((one.name, one.type) for one in table.columns):
         if name not in there and name in table.key and has_rows:
@@ -94,7 +98,9 @@ def statements(table: LakeTable, found: Changes | None) -> Iterator[str]:
     """Yield changes as statements of SQL, for people; None: the table is not there."""
     name = ".".join(map(_quoted, table.id))
     if found is None:
-        parts = [*_columns((one.name, one.type) for one in table.columns), f"PRIMARY KEY ({_listed(table.key)})"]
+        parts = [*_columns((one.name, one.type) for one in table.columns)]
+        if table.unique:
+            parts.append(f"PRIMARY KEY ({_listed(table.key)})")
         yield f"CREATE TABLE {name} ({', '.join(parts)}){_layout(table.layout)}"
         return
     for part in _columns(found.added.items()):

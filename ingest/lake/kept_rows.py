@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from ingest.errors import InternalError
 from ingest.lake.native_rows import batch_of, bits_array, keep_natively, keys_reader, targets_of
 from ingest.lake.rows import UnfitRows, add_counts, cuts_of, join_batches, rows_to_batch_by_reference
+from ingest.lake.states import StatesToWrite
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -41,9 +42,14 @@ class LastStates:
 class KeptRows:
     """The rows of many tables that wait for a commit."""
 
-    def __init__(self, columns_of: Callable[[AnyDestination], tuple[Sequence[LakeColumn], Sequence[str]]]) -> None:
+    def __init__(
+        self,
+        columns_of: Callable[[AnyDestination], tuple[Sequence[LakeColumn], Sequence[str]]],
+        states: StatesToWrite = StatesToWrite(),  # noqa: B008  (it never changes)
+    ) -> None:
         """`columns_of` returns the columns of a destination's table, and the names of those of its key."""
         self._columns_of = columns_of
+        self._states = states
         self._tables: dict[AnyDestination, _KeptTable] = {}
         self._known: dict[int, tuple[AnyDestination, _KeptTable]] = {}
         """Tables by the addresses of their destinations: to look one up by itself, all of its columns are hashed."""
@@ -88,7 +94,9 @@ class KeptRows:
         if known is None:
             found = self._tables.get(destination)
             if found is None:
-                found = self._tables[destination] = _KeptTable(*self._columns_of(destination))
+                columns, key = self._columns_of(destination)
+                flag = destination.deleted if self._states.all else None
+                found = self._tables[destination] = _KeptTable(columns, key, self._states, flag)
             known = self._known[id(destination)] = (destination, found)
         return known[1]
 
@@ -96,8 +104,11 @@ class KeptRows:
 class _KeptTable:
     """The rows of one table: those that native code has read are in `keys`, the others in record batches."""
 
-    def __init__(self, columns: Sequence[LakeColumn], key: Sequence[str]) -> None:
+    def __init__(
+        self, columns: Sequence[LakeColumn], key: Sequence[str], written: StatesToWrite, deleted: str | None
+    ) -> None:
         self._columns, self._key = columns, key
+        self._written, self._deleted = written, deleted
         self.keys: LakeKeys | PlainKeys = keys_reader(columns, key) or PlainKeys(len(columns))
         self._batches: list[pa.RecordBatch] = []
         self._cut: dict[str, int] = {}
@@ -138,6 +149,8 @@ class _KeptTable:
         count, parts, cuts, deletes, last, others = self.keys.take()
         add_counts(self._cut, cuts_of(self._columns, cuts))
         rows, gone = batch_of(self._columns, count, parts), bits_array(deletes, count)
+        if self._written.all:
+            last, others = None, [-1 - at for at, (_, place, _) in enumerate(self._states) if place >= 0]
         if not others:
             if last is not None:
                 mask = bits_array(last, count)
@@ -158,7 +171,9 @@ class _KeptTable:
         return self._made(rows.take(order), gone.take(order))
 
     def _made(self, rows: pa.RecordBatch, gone: pa.BooleanArray) -> LastStates:
-        """Return the states without those whose key has a later one by another text."""
+        """Return the states that are written: none whose key has a later one by another text."""
+        if self._written.all:
+            return LastStates(*self._written.chosen(rows, gone, self._key, self._deleted), self._cut)
         names = [f"k{at}" for at in range(len(self._key))]
         values = pa.table([*(rows[name] for name in self._key), _places(len(gone))], [*names, "at"])
         last = values.group_by(names, use_threads=False).aggregate([("at", "max")])["at_max"]

@@ -11,7 +11,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ingest.lake.columns import lake_columns, stored_schema
+from ingest.lake.columns import LakeColumn, lake_columns, stored_schema
+from ingest.model import types
 from ingest.model.layout import PLAIN
 from ingest.model.reject import RowError
 from ingest.model.table import show
@@ -19,7 +20,6 @@ from ingest.model.table import show
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ingest.lake.columns import LakeColumn
     from ingest.model.layout import TableLayout
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
@@ -39,6 +39,10 @@ class LakeTable:
     name: str
     columns: tuple[LakeColumn, ...]
     key: tuple[str, ...]
+    deleted: str | None = None
+    """The column that says of a row that it is deleted, one of `columns`; None where there is none."""
+    unique: bool = True
+    """True if it has one row for a key, and rows that come supersede others."""
     layout: TableLayout = PLAIN
     """How it is laid out where it has to be made."""
 
@@ -70,12 +74,14 @@ class AddedFile(NamedTuple):
     """True if the file has the keys of rows that are no more, and no rows."""
     cut: tuple[tuple[str, int], ...] = ()
     """By column: times that lost what is finer than a microsecond."""
+    deleted: str | None = None
+    """With `gone`: the column that becomes true in the rows of these keys, which stay; None where they are removed."""
 
     @classmethod
     def from_json(cls, value: list[Any]) -> AddedFile:
         """Return a file of plain values."""
-        table, key, path, rows, gone, _ = value
-        return cls(tuple(table), tuple(key), path, rows, gone)
+        table, key, path, rows, gone, _, *deleted = value  # what an earlier version stored has no last one
+        return cls(tuple(table), tuple(key), path, rows, gone, deleted=deleted[0] if deleted else None)
 
 
 def digest_of(files: Sequence[AddedFile]) -> str:
@@ -83,10 +89,13 @@ def digest_of(files: Sequence[AddedFile]) -> str:
     return hashlib.sha256("\n".join(one.path for one in files).encode()).hexdigest()
 
 
-def table_of(table: TableId, schema: TableSchema, namespace: str, *, times: bool) -> LakeTable:
-    """Return the table that rows go to. Raise RowError for names that it cannot have.
+def table_of(
+    table: TableId, schema: TableSchema, namespace: str, *, times: bool, deleted: str | None = None
+) -> LakeTable:
+    """Return the table that rows go to. Raise RowError for names that it cannot have, and rows with that column.
 
-    `namespace`: of tables whose id has one part. `times`: whether the lake has times of a day.
+    `namespace`: of tables whose id has one part. `times`: whether the lake has times of a day. `deleted`: see
+    `LakeTable`.
     """
     spaces = table[:-1] or (namespace,)
     for space in spaces:
@@ -96,9 +105,14 @@ def table_of(table: TableId, schema: TableSchema, namespace: str, *, times: bool
             raise RowError("bad-name", msg)
     _check_name("table", table[-1])
     columns = lake_columns(stored_schema(schema, times=times))
+    if deleted is not None:
+        if any(one.name == deleted for one in schema.columns):
+            msg = f"its rows have a column {deleted!r}, which says of a row that it is deleted (sink.delete-column)"
+            raise RowError("column-clash", msg)
+        columns = (*columns, LakeColumn(deleted, types.BOOLEAN))
     for one in columns:
         _check_name("column", one.name)
-    return LakeTable(spaces, table[-1], columns, schema.primary_key)
+    return LakeTable(spaces, table[-1], columns, schema.primary_key, deleted)
 
 
 def _check_name(what: str, name: str) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ingest.encode.upsert_encoder import AnyDestination, Record
     from ingest.lake.columns import LakeColumn
     from ingest.lake.kept_rows import LastStates
+    from ingest.lake.states import StatesToWrite
     from ingest.lake.table import AddedFile
     from ingest.model.commit import CommitScope, ResumePoint, Split
 
@@ -43,10 +44,11 @@ class LakeWriter:
 
     failures = 0
 
-    def __init__(self, files: TableFiles) -> None:
+    def __init__(self, files: TableFiles, states: StatesToWrite) -> None:
         """Write nothing yet."""
         self._files = files
-        self._rows = KeptRows(files.columns_of)
+        self._states = states
+        self._rows = KeptRows(files.columns_of, states)
         self._written: list[AddedFile] = []
         """Files that no commit has yet."""
         self._committed: list[AddedFile] = []
@@ -87,7 +89,7 @@ class LakeWriter:
 
     def abort(self) -> None:
         """Forget what was not committed. Files of it stay where they are, in no table."""
-        self._rows, self._written = KeptRows(self._files.columns_of), []
+        self._rows, self._written = KeptRows(self._files.columns_of, self._states), []
 
     def close(self) -> None:
         """Forget what was not committed, and let go of what is held."""

@@ -25,7 +25,7 @@ class DeletingSinkOptions(SinkOptions):
 
     @model_validator(mode="after")
     def _check_deletes(self) -> Self:
-        if "delete_column" in self.model_fields_set and self.delete_strategy != "soft":
+        if "delete_column" in self.model_fields_set and self.deleted is None:
             raise OptionErrors(("sink.delete-column", "sink.delete-column needs sink.delete-strategy: soft"))
         return self
 

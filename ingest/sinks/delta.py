@@ -97,7 +97,7 @@ class DeltaSink(LakeOptions):
         from ingest.delta.files import DeltaFiles  # noqa: PLC0415  (`check` needs no library)
         from ingest.lake.writer import LakeWriter  # noqa: PLC0415
 
-        return LakeWriter(DeltaFiles(self.warehouse))
+        return LakeWriter(DeltaFiles(self.warehouse), self.states)
 
 
 def _problems_of_place(place: str) -> list[str]:

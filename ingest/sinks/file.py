@@ -53,7 +53,7 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 class FileSink(TypedSinkOptions):
     """Options of `sink:` with `type: file`."""
 
-    needs_key: ClassVar[bool] = False
+    keyed: ClassVar[bool] = False
     formats: ClassVar[str | None] = "value.format"
     codes: ClassVar[Mapping[str, str]] = {"no-line": "a value that cannot stand on one line of a file"}
     synonyms: ClassVar[Mapping[str, Synonym]] = {"format": Synonym("value.format")}

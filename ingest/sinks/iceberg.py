@@ -100,4 +100,4 @@ class IcebergSink(LakeOptions):
         from ingest.iceberg.files import IcebergFiles  # noqa: PLC0415  (`check` needs no library)
         from ingest.lake.writer import LakeWriter  # noqa: PLC0415
 
-        return LakeWriter(IcebergFiles(self.warehouse))
+        return LakeWriter(IcebergFiles(self.warehouse), self.states)

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 class KafkaSink(TopicsOptions):
     """Options of `sink:` with `type: kafka`."""
 
-    needs_key: ClassVar[bool] = False
+    keyed: ClassVar[bool] = False
     synonyms: ClassVar[Mapping[str, Synonym]] = {**TopicsOptions.synonyms, "format": Synonym("value.format")}
     cleanup: ClassVar[str] = "delete"
     codes: ClassVar[Mapping[str, str]] = {

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from ingest.component.options import Duration  # noqa: TC001  (the model reads it)
+from ingest.component.options import Duration, OptionErrors
 from ingest.encode.upsert_encoder import UpsertEncoder
 from ingest.model.reject import RowError
-from ingest.sinks.sink import SinkOptions
+from ingest.sinks.deletes import DeletingSinkOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ingest.lake.states import StatesToWrite
     from ingest.lake.table import LakeTable
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from ingest.schema.infer import Inference
 
 
-class LakeOptions(SinkOptions):
+class LakeOptions(DeletingSinkOptions):
     """Options of a sink whose tasks write files, which the driver adds to tables."""
 
     codes: ClassVar[Mapping[str, str]] = {"bad-name": "a name that the table, its namespace or a column cannot have"}
@@ -37,6 +39,11 @@ class LakeOptions(SinkOptions):
     namespace: str = Field("default", alias="sink.default-namespace", min_length=1)
     """The namespace of tables whose id has one part. Of an id with more parts, the last one is the table and those
     before it are the namespace."""
+
+    write_mode: Literal["upsert", "append"] = Field("upsert", alias="sink.write-mode")
+    """What becomes of a row. `upsert`: a table has the last state of each key. `append`: it has all states, as rows one
+    after the other, a delete as a row with its key and `sink.delete-column`; tables without a primary key can be
+    written, too. Columns of `metadata.list` say when a state came, and in which order."""
 
     commit_interval: Duration = Field(60.0, alias="sink.commit-interval", ge=0, le=86_400)
     """The time between two batches that begin when all was read, and so between two commits of a table. Default: 1 min.
@@ -70,6 +77,38 @@ class LakeOptions(SinkOptions):
             raise ValueError(msg)
         return value
 
+    @model_validator(mode="after")
+    def _check_append(self) -> Self:
+        if (
+            self.write_mode == "append"
+            and "delete_strategy" in self.model_fields_set
+            and self.delete_strategy == "hard"
+        ):
+            raise OptionErrors(
+                ("sink.delete-strategy", "sink.delete-strategy: append removes no rows: write soft or ignore")
+            )
+        return self
+
+    @property
+    def needs_key(self) -> bool:
+        """True if only tables with a primary key can be written."""
+        return self.write_mode == "upsert"
+
+    @property
+    def deleted(self) -> str | None:
+        """The column that says of a row that it is deleted; None where no row says so."""
+        says = self.delete_strategy == "soft" or (self.write_mode == "append" and self.delete_strategy == "hard")
+        return self.delete_column if says else None
+
+    @property
+    def states(self) -> StatesToWrite:
+        """Which states of keys are written, and what becomes of deletes."""
+        from ingest.lake.states import StatesToWrite  # noqa: PLC0415  (`check` needs no library)
+
+        return StatesToWrite(
+            append=self.write_mode == "append", soft=self.deleted is not None, ignore=self.delete_strategy == "ignore"
+        )
+
     @property
     def rest_s(self) -> float:
         """The time in seconds between two batches that begin when all was read."""
@@ -79,7 +118,8 @@ class LakeOptions(SinkOptions):
         """Return the table that rows of a target go to. Raise RowError for names that it cannot have."""
         from ingest.lake.table import table_of  # noqa: PLC0415  (`check` needs no library)
 
-        return table_of(table, schema, self.namespace, times=self.times)
+        found = table_of(table, schema, self.namespace, times=self.times, deleted=self.deleted)
+        return replace(found, unique=self.write_mode == "upsert")
 
     def encoder(
         self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference

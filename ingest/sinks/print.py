@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 class PrintSink(SinkOptions):
     """Options of `sink:` with `type: print`, or `values`."""
 
-    needs_key: ClassVar[bool] = False
+    keyed: ClassVar[bool] = False
     most_per_batch: ClassVar[int | None] = 20_000
 
     type: Literal["print", "values"]

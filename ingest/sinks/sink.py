@@ -40,8 +40,8 @@ class SinkOptions(Labelled):
     """Options that sinks share."""
 
     formats: ClassVar[str | None] = None
-    needs_key: ClassVar[bool] = True
-    """True if only tables with a primary key can be written."""
+    keyed: ClassVar[bool] = True
+    """True if only tables with a primary key can be written, where no option says otherwise."""
     most_per_batch: ClassVar[int | None] = None
     """Records of a shard in one batch, where the sink cannot take any number."""
 
@@ -88,6 +88,11 @@ class SinkOptions(Labelled):
     def changelog(self) -> bool:
         """True if an insert is written otherwise than an update, or the row before a change is shown."""
         return True
+
+    @property
+    def needs_key(self) -> bool:
+        """True if only tables with a primary key can be written."""
+        return self.keyed
 
     @property
     def writes_keys(self) -> bool:

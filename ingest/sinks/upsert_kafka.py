@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 class UpsertKafka(TopicsOptions):
     """Options of `sink:` with `type: upsert-kafka`."""
 
-    needs_key: ClassVar[bool] = True
+    keyed: ClassVar[bool] = True
     synonyms: ClassVar[Mapping[str, Synonym]] = {**TopicsOptions.synonyms, "format": Synonym("value.format")}
     cleanup: ClassVar[str] = "compact"
 

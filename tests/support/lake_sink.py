@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from lake import Lake
 
 from ingest.errors import IngestError
-from ingest.lake.table import table_of
 from ingest.model import types
 from ingest.model.commit import CommitScope
 from ingest.model.schema import Column, TableSchema
@@ -53,7 +52,7 @@ class LakeSink:
         """Write rows into files, as a task does; returns what the driver adds to tables."""
         writer = self.options.writer("p", 1)
         writer.begin(CommitScope("checkpoint", 1, 1, 1, 0, {SPLIT: 0}, kept=False))
-        to: Any = table_of(table, schema, "default", times=True)
+        to: Any = self.options.table_for(table, schema)
         writer.write([(to, key.encode(), None if row is None else row.encode()) for key, row in rows])
         writer.commit({SPLIT: len(rows)}, b"", final=True)
         additions = self.side.additions(writer.delivered())

@@ -1,0 +1,73 @@
+"""Rows of files of a table, as the table has its columns now.
+
+The library reads whole tables only, or files by an inner part of it, which is used here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io.pyarrow import _read_deletes, _task_to_record_batches
+from pyiceberg.table import FileScanTask
+
+from ingest.lake.keys import positions_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from pyiceberg.io import FileIO
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.table import Table
+
+
+def dead_positions(io: FileIO, deletes: Iterable[DataFile]) -> dict[str, pa.Array]:
+    """Return the positions of dead rows by the paths of their files. Raise OSError."""
+    found: dict[str, list[Any]] = {}
+    for one in deletes:
+        for path, positions in _read_deletes(io, one).items():
+            found.setdefault(path, []).append(positions.to_numpy())
+    return {path: pa.array(np.unique(np.concatenate(some))) for path, some in found.items()}
+
+
+def rows_of(table: Table, file: DataFile, dead: pa.Array | None) -> Iterator[pa.Table]:
+    """Yield the rows of a file that are not dead. Raise OSError."""
+    schema = table.schema()
+    for batch in _task_to_record_batches(
+        table.io, FileScanTask(file), AlwaysTrue(), schema, schema, set(schema.field_ids),
+        None if dead is None else [pa.chunked_array([dead])], case_sensitive=True,
+        name_mapping=table.metadata.name_mapping(), partition_spec=table.metadata.specs()[file.spec_id],
+        format_version=table.format_version,
+    ):  # fmt: skip
+        yield pa.table(batch)
+
+
+def marked_rows(
+    table: Table, tasks: Sequence[FileScanTask], keys: pa.Table, key: Sequence[str], deleted: str
+) -> Iterator[pa.Table]:
+    """Yield the newest row of each of the keys, with the column that says that it is deleted.
+
+    `tasks`: files that have rows of these keys, from the newest one to the oldest. Raise OSError.
+    """
+    for task in tasks:
+        dead = dead_positions(table.io, task.delete_files).get(task.file.file_path)
+        for rows in rows_of(table, task.file, dead):
+            if not keys.num_rows:
+                return
+            columns = [rows.column(name).cast(to.type) for name, to in zip(key, keys.columns, strict=True)]
+            of_rows = pa.table(columns, names=keys.column_names)
+            found = positions_of(keys, of_rows)
+            if len(found):
+                chosen, of_rows = rows.take(found), of_rows.take(found)
+                place = chosen.schema.get_field_index(deleted)
+                yield chosen.set_column(place, chosen.schema.field(place), pa.repeat(True, chosen.num_rows))
+                keys = keys.filter(_others(keys, of_rows))
+
+
+def _others(keys: pa.Table, found: pa.Table) -> pa.Array:
+    """Return which keys are not among those that were found."""
+    stays = np.ones(keys.num_rows, bool)
+    stays[positions_of(found, keys).to_numpy(zero_copy_only=False)] = False
+    return pa.array(stays)
