@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from deltalake import DeltaTable
+    from pyarrow import NativeFile
     from pyarrow.fs import FileSystem
 
 _GROUP_BYTES: Final = 64 << 20
@@ -54,12 +55,17 @@ def files_with(
         with place.open_input_file(path) as stream:
             found = [
                 pc.add(positions_of(keys, rows), start)
-                for start, rows in key_groups(pq.ParquetFile(stream), key, types, keys)
+                for start, rows in key_groups(_parquet(stream), key, types, keys)
             ]
         positions = pa.concat_arrays(found) if found else pa.array([], pa.int64())
         if len(positions):
             out.append((path, size, positions))
     return out
+
+
+def _parquet(stream: NativeFile) -> pq.ParquetFile:
+    """Return a file of a table. Its times may have the old type of 96 bits, which Spark writes."""
+    return pq.ParquetFile(stream, coerce_int96_timestamp_unit="us")
 
 
 def _candidates(actions: pa.Table, keys: pa.Table, key: Sequence[str]) -> list[tuple[str, int]]:
@@ -99,7 +105,7 @@ def remaining_rows(place: FileSystem, files: Sequence[Superseded], schema: pa.Sc
     """Yield the rows of files that remain, as the columns of a schema. A column that a file lacks is null there."""
     for one in files:
         with place.open_input_file(one.path) as stream:
-            file = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us")
+            file = _parquet(stream)
             stays = np.ones(file.metadata.num_rows, bool)
             stays[one.positions.to_numpy(zero_copy_only=False)] = False
             start = 0
@@ -108,7 +114,8 @@ def remaining_rows(place: FileSystem, files: Sequence[Superseded], schema: pa.Sc
                 mask = stays[start : start + count]
                 start += count
                 if mask.any():
-                    yield _as_schema(file.read_row_group(number).filter(pa.array(mask)), schema)
+                    # In this order: views, which other writers have, are no columns that can be filtered
+                    yield _as_schema(file.read_row_group(number), schema).filter(pa.array(mask))
 
 
 def all_rows(table: DeltaTable, place: FileSystem, schema: pa.Schema) -> Iterator[pa.Table]:

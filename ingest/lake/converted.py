@@ -14,6 +14,8 @@ import pyarrow.compute as pc
 
 def converted(column: pa.ChunkedArray, to: pa.DataType) -> pa.ChunkedArray:
     """Return a column as values of another type, which holds them: as the JSON of the values would be read."""
+    if pa.types.is_string_view(column.type) or pa.types.is_binary_view(column.type):  # as some writers have them
+        column = column.cast(pa.string() if pa.types.is_string_view(column.type) else pa.binary())
     known = column.type
     if known == to:
         return column

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from delta_lake import other_rows
 from deltalake import DeltaTable, write_deltalake
+from deltalake.transaction import AddAction
 from lake_sink import lake_schema
+from lake_values import VALUES
 
 from ingest.errors import CheckpointError, ConfigError, SchemaChangeRefused
 
@@ -220,3 +224,46 @@ def test_another_writer_in_between_is_seen(filled: DeltaSinkSide, act: Any, monk
     }  # fmt: skip
     assert sorted(n for _, n in filled.lake.rows(*TABLE)) == expected[act]
     assert [found for found in filled.lake.rows(*TABLE) if found[0] in {1, 2, 500}] == [(1, 9), (500, 9)]
+
+
+@pytest.mark.parametrize("first", ["BYTES", "STRING", "DATE", "DECIMAL(5,2)", "TIMESTAMP", "INT", "DOUBLE", "BOOLEAN"])
+def test_rows_in_files_of_another_writer_are_written_anew(sink: DeltaSinkSide, first: str) -> None:
+    """The library's own writer has views of texts and bytes, which are types of their own."""
+    narrow, wide = lake_schema("id STRING", f"c {first}"), lake_schema("id STRING", "c STRING", "d INT")
+    text = VALUES[first][0]
+    sink.side.declare({TABLE: narrow})
+    keys = ("a", "b", "e", "z")
+    sink.write(TABLE, narrow, *((f'{{"id":"{key}"}}', f'{{"id":"{key}","c":{text}}}') for key in keys))
+    before = sink.lake.ask("SELECT c FROM {} LIMIT 1", *TABLE)
+    sink.lake.table(*TABLE).delete("id = 'z'")
+    sink.write(TABLE, narrow, ('{"id":"a"}', '{"id":"a"}'), ('{"id":"e"}', None))
+    assert sink.lake.rows(*TABLE) == [("a", None), ("b", before[0][0])]
+    sink.lake.table(*TABLE).delete("id = 'x' OR id = 'a'")
+    sink.side.declare({TABLE: wide})
+    sink.write(TABLE, wide, ('{"id":"q"}', '{"id":"q","c":"1","d":2}'))
+    (_, found, _), more = sink.lake.rows(*TABLE)
+    said = found if first in {"BYTES", "STRING", "DATE"} or "TIME" in first else json.loads(found)
+    assert said == json.loads(text)
+    assert more == ("q", "1", 2)
+
+
+def test_rows_are_found_by_times_that_spark_wrote(sink: DeltaSinkSide) -> None:
+    """They have the old type of 96 bits, and no ends in the statistics."""
+    schema = lake_schema("id TIMESTAMP", "at TIMESTAMP", "n INT")
+    sink.side.declare({TABLE: schema})
+    times = pa.array([0, 253_402_300_799_000_000, -1], pa.timestamp("us"))
+    path = sink.lake.folder / "shop" / "t" / "spark.parquet"
+    pq.write_table(
+        pa.table({"id": times, "at": times, "n": pa.array([0, 0, 0], pa.int32())}), path,
+        use_deprecated_int96_timestamps=True, store_schema=False,
+    )  # fmt: skip
+    table = sink.lake.table(*TABLE)
+    added = AddAction(path.name, path.stat().st_size, {}, 0, data_change=True, stats='{"numRecords":3}')
+    table.create_write_transaction([added], "append", table.schema())
+    sink.write(TABLE, schema, ('{"id":"1970-01-01 00:00:00"}', '{"id":"1970-01-01 00:00:00","n":1}'))
+    sink.write(TABLE, schema, ('{"id":"9999-12-31 23:59:59"}', '{"id":"9999-12-31 23:59:59","n":1}'))
+    assert [(n, at is None) for n, at in sink.lake.rows(*TABLE, columns='n, "at"')] == [
+        (0, False),
+        (1, True),
+        (1, True),
+    ]
