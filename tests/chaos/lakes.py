@@ -1,4 +1,4 @@
-"""Faults of runs into a table of Iceberg, which DuckDB reads: its rows have to be the last of each key, once."""
+"""Faults of runs into a table of a lake, which DuckDB reads: its rows have to be the last of each key, once."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import psutil
+from delta_lake import DeltaLake
 from kills import add
 from lake import Lake
 from rig import KEYS, Rig
@@ -24,7 +25,7 @@ POINTS = ("before-decide:2", "after-decide:1", "before-add:1", "after-add:2", "b
 class LakeReader(threading.Thread):
     """Reads the table again and again. Of a key, all numbers up to that of its row have come through."""
 
-    def __init__(self, lake: Lake, table: str) -> None:
+    def __init__(self, lake: Lake | DeltaLake, table: str) -> None:
         super().__init__(daemon=True)
         self.topic = ""
         self.seen: Counter[int] = Counter()
@@ -53,24 +54,45 @@ class LakeReader(threading.Thread):
             self.seen[number] = keys[key]
 
 
-def lake_rig(folder: Path, bootstrap: str, scale: Scale, rate: int) -> Rig:
-    """A pipeline into a table of a lake, with a snapshot every half a second and a compaction after each five."""
+def lake_rig(folder: Path, bootstrap: str, scale: Scale, rate: int, kind: str) -> Rig:
+    """A pipeline into a table of a lake, with a commit every half a second and a compaction after each five."""
     rig = Rig(folder, bootstrap, "exactly-once", total=scale.changes, seed=scale.seed, rate=rate)
     text = rig.file.read_text()
     head, rest = text.split("sink:\n", 1)
     name = rest.split("pipeline:\n", 1)[1]
+    option = "catalog.properties.warehouse" if kind == "iceberg" else "warehouse"
     rig.file.write_text(
-        f"{head}sink:\n  type: iceberg\n  catalog.properties.warehouse: {folder / 'lake'}\n"
+        f"{head}sink:\n  type: {kind}\n  {option}: {folder / 'lake'}\n"
         f"  sink.commit-interval: 500 ms\n  sink.compaction.commit.interval: 5\npipeline:\n{name}"
     )
-    rig.reader = LakeReader(Lake(folder / "lake"), "orders")  # type: ignore[assignment]  # it has what a rig asks for
+    lake = Lake(folder / "lake") if kind == "iceberg" else DeltaLake(folder / "lake")
+    rig.reader = LakeReader(lake, "orders")  # type: ignore[assignment]  # it has what a rig asks for
     return rig
 
 
 def lake_killed(folder: Path, _guarantee: str, scale: Scale) -> Report:
     """Into Iceberg: `kill -9` of the driver, or of a worker, at random moments, in turn."""
+    return _killed(folder, scale, "iceberg")
+
+
+def delta_killed(folder: Path, _guarantee: str, scale: Scale) -> Report:
+    """Into Delta: `kill -9` of the driver, or of a worker, at random moments, in turn."""
+    return _killed(folder, scale, "delta")
+
+
+def lake_around_commits(folder: Path, _guarantee: str, scale: Scale) -> Report:
+    """Into Iceberg: the driver dies around what it stores of a batch, and around the commit of the table."""
+    return _around_commits(folder, scale, "iceberg")
+
+
+def delta_around_commits(folder: Path, _guarantee: str, scale: Scale) -> Report:
+    """Into Delta: the driver dies around what it stores of a batch, and around the commit of the table."""
+    return _around_commits(folder, scale, "delta")
+
+
+def _killed(folder: Path, scale: Scale, kind: str) -> Report:
     with broker(folder) as bootstrap:
-        rig = lake_rig(folder, bootstrap, scale, rate=500)
+        rig = lake_rig(folder, bootstrap, scale, rate=500, kind=kind)
         rig.begin()
         for i in range(scale.moments):
             rig.progress()
@@ -90,10 +112,9 @@ def lake_killed(folder: Path, _guarantee: str, scale: Scale) -> Report:
         return rig.finish()
 
 
-def lake_around_commits(folder: Path, _guarantee: str, scale: Scale) -> Report:
-    """Into Iceberg: the driver dies around what it stores of a batch, and around the commit of the table."""
+def _around_commits(folder: Path, scale: Scale, kind: str) -> Report:
     with broker(folder) as bootstrap:
-        rig = lake_rig(folder, bootstrap, scale, rate=1_000_000)
+        rig = lake_rig(folder, bootstrap, scale, rate=1_000_000, kind=kind)
         rig.fill()
         for i in range(max(scale.moments, len(POINTS))):
             point = POINTS[i % len(POINTS)]

@@ -26,7 +26,7 @@ from kills import (
     executor_stopped,
     worker_killed,
 )
-from lakes import lake_around_commits, lake_killed
+from lakes import delta_around_commits, delta_killed, lake_around_commits, lake_killed
 from proxy import Proxy
 from rig import Rig
 from storm import Report, Scale, broker
@@ -315,5 +315,7 @@ STORMS: dict[Callable[[Path, str, Scale], Report], tuple[str, ...]] = {
     schema_changed: EXACTLY,
     lake_killed: EXACTLY,
     lake_around_commits: EXACTLY,
+    delta_killed: EXACTLY,
+    delta_around_commits: EXACTLY,
 }
 """Each fault, and the guarantees that it is to try."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from kills import driver_killed, executor_stopped, worker_killed
-from lakes import lake_killed
+from lakes import delta_around_commits, lake_killed
 from storm import Scale
 from storms import answers_lost, cut_off, two_drivers_shared
 
@@ -33,6 +33,7 @@ SHORT = Scale(changes=6000, moments=2, seed=7)
         (answers_lost, "exactly-once"),
         (two_drivers_shared, "exactly-once"),
         (lake_killed, "exactly-once"),
+        (delta_around_commits, "exactly-once"),
     ],
     ids=lambda value: getattr(value, "__name__", value),
 )

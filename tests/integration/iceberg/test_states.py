@@ -98,10 +98,8 @@ def test_batches_of_random_changes(tmp_path: Path, strategy: str) -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("native", [True, False])
-def test_a_table_that_has_all_states(tmp_path: Path, native: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not native:
-        monkeypatch.setattr("ingest.lake.native_rows.BUILT", False)
+@pytest.mark.usefixtures("reader")
+def test_a_table_that_has_all_states(tmp_path: Path) -> None:
     sink = made(tmp_path, **{"sink.write-mode": "append"})
     sink.write(TABLE, SCHEMA, row(1, 1), row(1, 2), gone(1), gone(7))
     sink.write(TABLE, SCHEMA, row(1, 3), (row(1, 4)[0], '{"text":"a\\u00e9","n":4}'), row(2, 1), row(1, 5))
@@ -123,10 +121,8 @@ def test_all_states_but_deletes(tmp_path: Path) -> None:
     assert rows_of(sink, "id, n, text") == [(1, 1, "row 1"), (1, 2, "row 1")]
 
 
-@pytest.mark.parametrize("native", [True, False])
-def test_a_table_without_a_key(tmp_path: Path, native: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not native:
-        monkeypatch.setattr("ingest.lake.native_rows.BUILT", False)
+@pytest.mark.usefixtures("reader")
+def test_a_table_without_a_key(tmp_path: Path) -> None:
     sink = LakeSink(tmp_path, **{"sink.write-mode": "append", "sink.delete-strategy": "ignore"})
     schema = lake_schema("n INT", key="")
     keyless = type(schema)(schema.columns, ())
