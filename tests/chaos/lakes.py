@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import signal
-import threading
-import time
-from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -13,45 +10,14 @@ import psutil
 from delta_lake import DeltaLake
 from kills import add
 from lake import Lake
-from rig import KEYS, Rig
+from rig import Rig
 from storm import Report, Scale, broker
+from table_reader import TableReader
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 POINTS = ("before-decide:2", "after-decide:1", "before-add:1", "after-add:2", "before-done:2", "after-plan:1")
-
-
-class LakeReader(threading.Thread):
-    """Reads the table again and again. Of a key, all numbers up to that of its row have come through."""
-
-    def __init__(self, lake: Lake | DeltaLake, table: str) -> None:
-        super().__init__(daemon=True)
-        self.topic = ""
-        self.seen: Counter[int] = Counter()
-        self.disorder = 0
-        self.columns: Counter[str] = Counter()
-        self.ended = False
-        self._lake, self._table = lake, table
-        self._last: dict[int, int] = {}
-
-    def run(self) -> None:
-        while not self.ended:
-            with suppress(Exception):  # there is no table yet, or a file of an old snapshot has just been removed
-                self.look()
-            time.sleep(0.2)
-        self.look()
-
-    def look(self) -> None:
-        """Read the table once."""
-        rows = self._lake.ask("SELECT id, n FROM {}", "shop", self._table)
-        keys = Counter(key for key, _ in rows)
-        for key, number in rows:
-            before = self._last.get(key, key - KEYS)
-            self.disorder += number < before
-            self.seen.update(range(before + KEYS, number + 1, KEYS))
-            self._last[key] = max(number, before)
-            self.seen[number] = keys[key]
 
 
 def lake_rig(folder: Path, bootstrap: str, scale: Scale, rate: int, kind: str) -> Rig:
@@ -66,7 +32,7 @@ def lake_rig(folder: Path, bootstrap: str, scale: Scale, rate: int, kind: str) -
         f"  sink.commit-interval: 500 ms\n  sink.compaction.commit.interval: 5\npipeline:\n{name}"
     )
     lake = Lake(folder / "lake") if kind == "iceberg" else DeltaLake(folder / "lake")
-    rig.reader = LakeReader(lake, "orders")  # type: ignore[assignment]  # it has what a rig asks for
+    rig.reader = TableReader(lambda: lake.ask("SELECT id, n FROM {}", "shop", "orders"))  # type: ignore[assignment]
     return rig
 
 

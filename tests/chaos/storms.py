@@ -16,6 +16,7 @@ import psutil
 from clusters import Nodes
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
+from databases import postgres_around_commits, postgres_gone, postgres_killed
 from harness import free_port
 from kills import (
     add,
@@ -317,5 +318,8 @@ STORMS: dict[Callable[[Path, str, Scale], Report], tuple[str, ...]] = {
     lake_around_commits: EXACTLY,
     delta_killed: EXACTLY,
     delta_around_commits: EXACTLY,
+    postgres_killed: EXACTLY,
+    postgres_around_commits: EXACTLY,
+    postgres_gone: EXACTLY,
 }
 """Each fault, and the guarantees that it is to try."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from databases import postgres_around_commits, postgres_gone
 from kills import driver_killed, executor_stopped, worker_killed
 from lakes import delta_around_commits, lake_killed
 from storm import Scale
@@ -34,6 +35,8 @@ SHORT = Scale(changes=6000, moments=2, seed=7)
         (two_drivers_shared, "exactly-once"),
         (lake_killed, "exactly-once"),
         (delta_around_commits, "exactly-once"),
+        (postgres_around_commits, "exactly-once"),
+        (postgres_gone, "exactly-once"),
     ],
     ids=lambda value: getattr(value, "__name__", value),
 )
