@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from ingest.model.commit import OLDER
 from ingest.model.reject import head
 from ingest.model.table import show
 from ingest.observe.events import BatchDone, DirtyRecord, RejectEvent, RunStarted, client_events
@@ -93,6 +94,8 @@ class Reports:
         for reason in sorted(counters.skipped):
             if reason == UNREPRESENTABLE:
                 warn("deletes are left out and counted: the sink's format cannot say them without key.format")
+            elif reason == OLDER:
+                warn("changes that are older than the row that is there are left out and counted (sink.sequence-by)")
             elif reason not in _EXPECTED:
                 warn(f"messages that are no rows are skipped and counted: {reason}")
         for table, column in sorted(counters.withheld):

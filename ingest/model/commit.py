@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from ingest.errors import CheckpointError, ConfigError, Fenced
 
@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     Split = tuple[str, int]
+
+OLDER: Final = "older-than-its-row"
+"""The reason for leaving out a change that is older than the row that is there (`sink.sequence-by`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,19 @@ class ResumePoint:
     """The counters at that time (`ingest/task/counters.py`); empty where nothing was kept."""
     final: bool
     """True if the attempt was complete. Nothing is left to do then, wherever it stopped."""
+
+
+class LeavingOut(Protocol):
+    """A writer whose sink may leave changes out. Those of other sinks need not be such."""
+
+    def left_out(self) -> Mapping[str, int]:
+        """Return, by reason, how many changes have been left out by what was committed since the last call."""
+
+
+def left_out_by(writer: object) -> Mapping[str, int]:
+    """Return what a writer has left out, if it is `LeavingOut`."""
+    ask = getattr(writer, "left_out", None)
+    return {} if ask is None else ask()
 
 
 class RefusedRow(NamedTuple):

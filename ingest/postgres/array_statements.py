@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING, Any, Final
 import psycopg
 from psycopg import sql
 
-from ingest.postgres.statements import WrittenAndDeleted
+from ingest.postgres.sequenced import SequencedRows
+from ingest.postgres.statements import states_of
 from ingest.postgres.tables import listed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from ingest.postgres.connection import Connection
+    from ingest.postgres.statements import State
     from ingest.postgres.tables import SqlTable
 
 MAX_ROWS: Final = 5_000
@@ -33,6 +35,11 @@ _LAST: Final = """
       ) AS given{which}
     ) AS typed
   ) AS numbered WHERE nth = 1
+"""
+_GIVEN: Final = """
+  SELECT {made}, {values}, line IS NULL AS gone, seq FROM (
+    SELECT unnest($1::bigint[]) AS seq, unnest($2::text[])::json AS key, unnest($3::text[])::json AS line
+  ) AS given
 """
 _INSERT: Final = """
 INSERT INTO {table} ({names}) SELECT {values} FROM ({last}) AS last WHERE last.line IS NOT NULL ORDER BY {keys}
@@ -90,24 +97,33 @@ class ArrayRows:
         )
         self._insert = sql.SQL(_INSERT).format(last=shown, **parts)
         self._remove = sql.SQL(_MARK if soft else _DELETE).format(last=last, **parts)
+        self._sequenced: SequencedRows | None = None
+        if table.sequence is not None:
+            given = [
+                sql.SQL("{} AS {}").format(_value(name, kinds[name], values[name], "line"), sql.Identifier(f"v{at}"))
+                for at, name in enumerate(others)
+            ]
+            query = sql.SQL(_GIVEN).format(made=listed(made), values=listed(given))
+            self._sequenced = SequencedRows(table, query)
 
-    def write(self, connection: Connection, rows: Mapping[bytes, bytes | None]) -> None:
-        """Write the last states of keys, which come in the order of their changes. Raise psycopg.Error."""
-        states = _states(rows)
+    def write(self, connection: Connection, rows: Mapping[bytes, State]) -> int:
+        """Write the last states of keys, which come in the order of their changes; return how many are left out.
+
+        Raise psycopg.Error.
+        """
+        older = 0
+        states = ((key.decode(), None if row is None else row.decode()) for key, row in states_of(rows))
         with psycopg.RawCursor(connection) as cursor:  # of values by number: names may have a percent sign
             while some := list(islice(states, MAX_ROWS)):
                 given = [list(range(len(some))), [key for key, _ in some], [line for _, line in some]]
+                if self._sequenced is not None:
+                    older += self._sequenced.write(connection, given)
+                    continue
                 if any(line is not None for _, line in some):
                     cursor.execute(self._insert, given)
                 if any(line is None for _, line in some):
                     cursor.execute(self._remove, given)
-
-
-def _states(rows: Mapping[bytes, bytes | None]) -> Iterator[tuple[str, str | None]]:
-    for key, row in rows.items():
-        yield key.decode(), None if row is None else row.decode()
-        if type(row) is WrittenAndDeleted:
-            yield key.decode(), None
+        return older
 
 
 def _key_value(name: str, kind: str) -> sql.Composed:

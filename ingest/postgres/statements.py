@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from contextlib import suppress
 from itertools import islice
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from psycopg import sql
 
 from ingest.postgres.copied import lines_maker
+from ingest.postgres.sequenced import KeyStates, SequencedRows
 from ingest.postgres.tables import MAX_COLUMNS, listed
 
 if TYPE_CHECKING:
@@ -69,6 +70,10 @@ class WrittenAndDeleted(bytes):
     __slots__ = ()
 
 
+State: TypeAlias = bytes | KeyStates | None
+"""The JSON of the last row of a key; None: it is gone; or all of its states."""
+
+
 class StagedRows:
     """Rows of one table, as a connection with a staging table writes them."""
 
@@ -88,21 +93,31 @@ class StagedRows:
         self._truncate = sql.SQL("TRUNCATE {}").format(stage)
         self._copy = sql.SQL("COPY {} FROM STDIN").format(stage)
         self._typed = [_typed_statement(table, kinds, stage, deletes=deletes) for deletes in (False, True)]
+        self._sequenced: tuple[SequencedRows, SequencedRows] | None = None
+        """The same, of rows as JSON and in columns, where changes have an order of their own."""
+        if table.sequence is not None:
+            forms = _json_states(table, kinds), _typed_states(table, kinds, stage)
+            self._sequenced = SequencedRows(table, forms[0]), SequencedRows(table, forms[1])
 
-    def write(self, connection: Connection, rows: Mapping[bytes, bytes | None]) -> None:
-        """Write the last states of keys, which come in the order of their changes. Raise psycopg.Error."""
+    def write(self, connection: Connection, rows: Mapping[bytes, State]) -> int:
+        """Write the last states of keys, which come in the order of their changes; return how many are left out.
+
+        Raise psycopg.Error.
+        """
         if self._maker is not None and len(rows) >= MIN_TYPED:
             with suppress(_LeftError), connection.transaction():
-                self._write_typed(connection, self._maker, rows)
-                return
+                return self._write_typed(connection, self._maker, rows)
         _stage(connection, rows)
+        if self._sequenced is not None:
+            return self._sequenced[0].write(connection)
         connection.execute(self._statement)
+        return 0
 
-    def _write_typed(self, connection: Connection, maker: CopyRows, rows: Mapping[bytes, bytes | None]) -> None:
+    def _write_typed(self, connection: Connection, maker: CopyRows, rows: Mapping[bytes, State]) -> int:
         """Write the states by way of a staging table with their columns. Raise _LeftError, psycopg.Error."""
         connection.execute(self._stage)
         connection.execute(self._truncate)  # an attempt before may have left rows there
-        states, first, deletes = _states(rows), 0, False
+        states, first, deletes = states_of(rows), 0, False
         with connection.cursor() as cursor, cursor.copy(self._copy) as copy:
             while some := list(islice(states, _CHUNK)):
                 lines = maker.lines(some, first)
@@ -111,7 +126,10 @@ class StagedRows:
                 deletes = deletes or any(row is None for _, row in some)
                 first += len(some)
                 copy.write(lines)
+        if self._sequenced is not None:
+            return self._sequenced[1].write(connection)
         connection.execute(self._typed[deletes])
+        return 0
 
 
 class _LeftError(Exception):
@@ -123,7 +141,7 @@ def make_staging(connection: Connection) -> None:
     connection.execute(_STAGING)
 
 
-def _stage(connection: Connection, rows: Mapping[bytes, bytes | None]) -> None:
+def _stage(connection: Connection, rows: Mapping[bytes, State]) -> None:
     """Copy the last states of a table's keys into the staging table."""
     connection.execute("TRUNCATE ingest_rows")
     lines = b"\x01".join(_lines(rows)).translate(_ENDS).replace(b"\\", b"\\\\").replace(b"\x03", b"\\N")
@@ -131,19 +149,52 @@ def _stage(connection: Connection, rows: Mapping[bytes, bytes | None]) -> None:
         copy.write(lines + b"\n")
 
 
-def _lines(rows: Mapping[bytes, bytes | None]) -> Iterator[bytes]:
-    for key, row in _states(rows):
+def _lines(rows: Mapping[bytes, State]) -> Iterator[bytes]:
+    for key, row in states_of(rows):
         yield key + b"\x02" + (b"\x03" if row is None else row)
 
 
-def _states(rows: Mapping[bytes, bytes | None]) -> Iterator[tuple[bytes, bytes | None]]:
+def states_of(rows: Mapping[bytes, State]) -> Iterator[tuple[bytes, bytes | None]]:
     """Yield keys with their rows; None for a delete."""
     for key, row in rows.items():
-        if type(row) is WrittenAndDeleted:
+        if isinstance(row, KeyStates):
+            yield from ((key, one) for one in row)
+        elif isinstance(row, WrittenAndDeleted):
             yield key, bytes(row)
             yield key, None
         else:
             yield key, row
+
+
+def _json_states(table: SqlTable, kinds: Mapping[str, str]) -> sql.Composed:
+    """Return the query of the states that were staged as JSON, with values of their types."""
+    others = [one.name for one in table.columns if one.name not in table.key]
+    keys = [_value(sql.Identifier("k", name), kinds[name]) for name in table.key]
+    values = [_value(sql.Identifier("r", name), kinds[name]) for name in others]
+    staged = sql.SQL(
+        "ingest_rows AS l CROSS JOIN LATERAL json_to_record(l.key) AS k({})"
+        " LEFT JOIN LATERAL json_to_record(l.line) AS r({}) ON true"
+    ).format(_record(table.key, kinds), _record(others, kinds))
+    return _states(keys, values, sql.SQL("l.line IS NULL"), staged)
+
+
+def _typed_states(table: SqlTable, kinds: Mapping[str, str], stage: sql.Identifier) -> sql.Composed:
+    """Return the query of the states that were staged in columns."""
+    others = [one.name for one in table.columns if one.name not in table.key]
+    keys = [_value(sql.Identifier("l", f"k{at}"), kinds[name]) for at, name in enumerate(table.key)]
+    values = [_value(sql.Identifier("l", f"v{at}"), kinds[name]) for at, name in enumerate(others)]
+    return _states(keys, values, sql.SQL("l.gone"), sql.SQL("{} AS l").format(stage))
+
+
+def _states(
+    keys: Sequence[sql.Composable], values: Sequence[sql.Composable], gone: sql.Composable, staged: sql.Composable
+) -> sql.Composed:
+    named = [
+        sql.SQL("{} AS {}").format(value, sql.Identifier(f"{kind}{at}"))
+        for kind, group in (("k", keys), ("v", values))
+        for at, value in enumerate(group)
+    ]
+    return sql.SQL("SELECT {}, {} AS gone, l.seq FROM {}").format(listed(named), gone, staged)
 
 
 def _json_statement(table: SqlTable, kinds: Mapping[str, str]) -> sql.Composed:

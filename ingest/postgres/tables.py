@@ -13,7 +13,7 @@ from psycopg import sql
 
 from ingest.model.reject import RowError
 from ingest.postgres.dialect import POSTGRES
-from ingest.postgres.types import is_number
+from ingest.postgres.types import has_order, is_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -53,6 +53,8 @@ class SqlTable:
     key: tuple[str, ...]
     deleted: str | None = None
     """The column that says of a row that it is deleted; None where such rows are removed."""
+    sequence: str | None = None
+    """The column that says which of two changes of a row is the newer one; None where the order of changes does."""
     options: tuple[tuple[str, str], ...] = ()
     """Storage parameters, with which it is made."""
 
@@ -108,11 +110,17 @@ def is_name(text: str) -> bool:
 
 
 def table_of(
-    table: TableId, schema: TableSchema, default: str, deleted: str | None = None, dialect: SqlDialect = POSTGRES
+    table: TableId,
+    schema: TableSchema,
+    default: str,
+    deleted: str | None = None,
+    dialect: SqlDialect = POSTGRES,
+    sequence: str | None = None,
 ) -> SqlTable:
     """Return the table of a sink table's rows. `default`: the schema of tables whose id has one part.
 
-    `deleted`: see `SqlTable`. Raise RowError for names that the server cannot have, and for rows that have that column.
+    `deleted`: see `SqlTable`. `sequence`: the same, of tables that have the column beside their key. Raise RowError for
+    names that the server cannot have, and for rows that have that column.
     """
     place, name = table[-2] if len(table) > 1 else default, table[-1]
     if place.startswith("pg_") or place == "information_schema" or (place == default and name in OWN):
@@ -135,7 +143,9 @@ def table_of(
     if deleted is not None and any(one.name == deleted for one in schema.columns):
         msg = f"its rows have a column {deleted!r}, which says of a row that it is deleted (sink.delete-column)"
         raise RowError("column-clash", msg)
-    return SqlTable(place, name, tuple(columns), tuple(schema.primary_key), deleted)
+    ordered = any(one.name == sequence for one in columns) and sequence not in schema.primary_key
+    key = tuple(schema.primary_key)
+    return SqlTable(place, name, tuple(columns), key, deleted, sequence if ordered else None)
 
 
 def look_up(connection: Connection, table: SqlTable) -> ExistingTable | None:
@@ -164,6 +174,7 @@ def look_up(connection: Connection, table: SqlTable) -> ExistingTable | None:
 
 def changes(table: SqlTable, there: ExistingTable | None, dialect: SqlDialect = POSTGRES) -> Iterator[sql.Composed]:
     """Yield the statements after which a table takes the rows. Raise ChangeError for a change that loses something."""
+    _check_sequence(table, {} if there is None else there.columns)
     if there is None:
         parts = [sql.SQL("{} {}").format(sql.Identifier(one.name), sql.SQL(one.type)) for one in table.columns]
         if table.deleted is not None:
@@ -213,6 +224,15 @@ def unfit(table: SqlTable, there: ExistingTable | None, dialect: SqlDialect = PO
 
 def _apart(column: SqlColumn, known: str) -> str:
     return f"its column {column.name!r} is {known}, and no type holds its values and those of {column.values}"
+
+
+def _check_sequence(table: SqlTable, there: Mapping[str, str]) -> None:
+    """Raise ChangeError for a column of no order that is to say which change is the newer one."""
+    for one in table.columns:
+        kind = there.get(one.name, one.type)
+        if one.name == table.sequence and not has_order(kind):
+            msg = f"its column {one.name!r} is {kind}, by which no change is newer than another one (sink.sequence-by)"
+            raise ChangeError(msg)
 
 
 def listed(parts: Iterable[sql.Composable]) -> sql.Composed:

@@ -59,6 +59,11 @@ def is_number(kind: str) -> bool:
     return kind in _DIGITS or kind in _FLOATS or _NUMERIC.fullmatch(kind) is not None
 
 
+def has_order(kind: str) -> bool:
+    """Return whether one of two values of a type may be the greater one: of numbers, texts and times."""
+    return is_number(kind) or kind == "date" or kind.startswith(("text", "character", "time"))
+
+
 def joined(known: str, wanted: str) -> str | None:
     """Return the type that holds all values of two types, as they are; None where there is none.
 

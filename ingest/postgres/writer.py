@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 import psycopg
 
 from ingest.errors import CommitOutcomeUnknown, InternalError, Unavailable
-from ingest.model.commit import RefusedRow, RowsRefused
+from ingest.model.commit import OLDER, RefusedRow, RowsRefused
 from ingest.postgres.array_statements import ArrayRows
 from ingest.postgres.connection import RETRIED, connect, explain
 from ingest.postgres.refusals import find_refused, refusal_of
+from ingest.postgres.sequenced import KeyStates
 from ingest.postgres.statements import StagedRows, WrittenAndDeleted, make_staging
 from ingest.postgres.tables import look_up
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from ingest.postgres.connection import Connection, Server
     from ingest.postgres.progress import ProgressTables
     from ingest.postgres.refusals import Refusal
+    from ingest.postgres.statements import State
     from ingest.postgres.tables import SqlTable
 
 _TRIES: Final = 5
@@ -43,7 +45,7 @@ class _State(NamedTuple):
 
     table: SqlTable
     key: bytes
-    line: bytes | None
+    line: State
 
 
 class PostgresWriter:
@@ -66,8 +68,11 @@ class PostgresWriter:
         """The step that is being done, for messages about errors."""
         self._statements: dict[SqlTable, StagedRows | ArrayRows] = {}
         """Statements that write the rows of tables, as long as a connection lives."""
-        self._rows: dict[SqlTable, dict[bytes, bytes | None]] = {}
-        """By table, the JSON of the last row of each key; None: it is gone."""
+        self._rows: dict[SqlTable, dict[bytes, State]] = {}
+        """By table and key, its last state, or all of them."""
+        self._older = 0
+        """Changes that the transaction in hand leaves out, as they are older than what is there."""
+        self._left_out: dict[str, int] = {}
         self._put_off = False
         """True if the search for rows at fault was put off since the last commit: next time it is done."""
         self._watched: dict[tuple[SqlTable, bytes], list[bytes | None]] = {}
@@ -113,10 +118,14 @@ class PostgresWriter:
             if table is not last:  # to look a table up, all of its columns are hashed
                 last, known = table, self._rows.setdefault(table, {})
             before = known.pop(key, None)  # the rows have the order of their last changes
-            if value is not None:
+            if table.sequence is not None:
+                known[key] = states = before if isinstance(before, KeyStates) else KeyStates()
+                states.append(None if value is None else bytes(value))
+            elif value is not None:
                 known[key] = bytes(value)
             else:
-                known[key] = None if before is None or self._deletes != "soft" else WrittenAndDeleted(before)
+                written = before if isinstance(before, bytes) and self._deletes == "soft" else None
+                known[key] = None if written is None else WrittenAndDeleted(written)
 
     def commit(self, positions: Mapping[Split, int], metadata: bytes, *, final: bool) -> None:
         """Write the rows and the positions in one transaction. Raise IngestError; RowsRefused where rows are at fault.
@@ -136,6 +145,8 @@ class PostgresWriter:
                     raise CommitOutcomeUnknown(found.message, found.hint) from exc
                 raise found from exc
             self._forget()
+            if self._older:
+                self._left_out[OLDER] = self._left_out.get(OLDER, 0) + self._older
             return
 
     def _commit(self, positions: Mapping[Split, int], metadata: bytes, *, final: bool) -> None:
@@ -170,6 +181,7 @@ class PostgresWriter:
         """Return a connection whose transaction has the progress in it; it is committed with the block."""
         assert self._scope is not None, "begin comes first"
         self._what = "write progress"
+        self._older = 0
         connection = self._open()
         with connection.transaction():
             self._progress.check_owner(connection, self._scope.run, self._scope.owner)
@@ -177,10 +189,10 @@ class PostgresWriter:
             yield connection
             self._what = "commit rows"
 
-    def _write_rows(self, connection: Connection, rows: Mapping[SqlTable, Mapping[bytes, bytes | None]]) -> None:
+    def _write_rows(self, connection: Connection, rows: Mapping[SqlTable, Mapping[bytes, State]]) -> None:
         for table in sorted(rows, key=lambda one: (one.schema, one.name)):
             self._what = f"write rows of the table {table}"
-            self._statement_of(connection, table).write(connection, rows[table])
+            self._older += self._statement_of(connection, table).write(connection, rows[table])
 
     def _find_refused(self, connection: Connection, rows: Sequence[_State]) -> list[RefusedRow]:
         """Write the rows that the database takes, or none without savepoints; returns the others.
@@ -191,6 +203,11 @@ class PostgresWriter:
         out: list[RefusedRow] = []
         for row, why in found:
             line = row.line
+            if isinstance(line, KeyStates):
+                tried = [(one, self._write_some(connection, [row._replace(line=one)])) for one in line]
+                at_fault = [(one, refusal) for one, refusal in tried if refusal is not None] or [(line[-1], why)]
+                out += [RefusedRow(row.table, row.key, one, refusal.text) for one, refusal in at_fault]
+                continue
             if isinstance(line, WrittenAndDeleted):  # one of two records is at fault
                 line = bytes(line)
                 if self._write_some(connection, [row._replace(line=line)]) is None:
@@ -208,8 +225,8 @@ class PostgresWriter:
 
         Without savepoints they are written in a transaction of their own, which is rolled back.
         """
-        inside = self._server.dialect.has_savepoints
-        by_table: dict[SqlTable, dict[bytes, bytes | None]] = {}
+        inside, older = self._server.dialect.has_savepoints, self._older
+        by_table: dict[SqlTable, dict[bytes, State]] = {}
         for table, key, line in rows:
             by_table.setdefault(table, {})[key] = line
         try:
@@ -223,6 +240,7 @@ class PostgresWriter:
             refusal = refusal_of(exc)
             if refusal is None:
                 raise
+            self._older = older
             return refusal
         return None
 
@@ -240,6 +258,11 @@ class PostgresWriter:
     def delivered(self) -> list[Any]:
         """Return nothing for the driver: it is in the tables."""
         return []
+
+    def left_out(self) -> dict[str, int]:
+        """Return, by reason, how many changes have been left out by what was committed since the last call."""
+        found, self._left_out = self._left_out, {}
+        return found
 
     def abort(self) -> None:
         """Forget what was not committed, but for the keys to watch: after RowsRefused their rows come again."""

@@ -48,6 +48,8 @@ class PostgresCoordinator(PlainSinkCoordinator):
         self._connection: Connection | None = None
         self._places: dict[tuple[str, str], TableId] = {}
         self._layouts: dict[TableId, TableLayout] = {}
+        self._unordered: set[TableId] = set()
+        """Tables of which it was said that they lack the column by which changes are newer."""
 
     @contextmanager
     def _asking(self, what: str) -> Generator[Connection]:
@@ -92,15 +94,25 @@ class PostgresCoordinator(PlainSinkCoordinator):
 
     def _wanted(self, schemas: Mapping[TableId, TableSchema]) -> Iterator[tuple[TableId, SqlTable]]:
         """Yield the tables that rows need. Raise SchemaChangeRefused where two would be one."""
+        options = self._options
         for table, schema in schemas.items():
             try:
-                wanted = table_of(table, schema, self._options.default_schema, self._options.deleted, self._dialect)
+                wanted = table_of(
+                    table, schema, options.default_schema, options.deleted, self._dialect, options.sequence_by
+                )
             except RowError:
                 continue  # its rows are rejects, in the task
             other = self._places.setdefault((wanted.schema, wanted.name), table)
             if other != table:
                 msg = f"the tables {show(other)} and {show(table)} would be one table there: {wanted}"
                 raise SchemaChangeRefused(msg, "route one of them to another name")
+            by = options.sequence_by
+            if by is not None and wanted.sequence is None and by not in wanted.key and table not in self._unordered:
+                self._unordered.add(table)
+                self._warn(
+                    f"the table {show(table)} has no column {by!r} (sink.sequence-by): its changes count in the order"
+                    " in which they come"
+                )
             if wanted.has_key:
                 yield table, replace(wanted, options=self._layouts.get(table, PLAIN).options)
 

@@ -12,7 +12,7 @@ from pydantic import Field, field_validator
 
 from ingest.encode.upsert_encoder import UpsertEncoder
 from ingest.model.reject import RowError
-from ingest.sinks.deletes import DeletingSinkOptions
+from ingest.sinks.sequence import SequencedSinkOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -34,7 +34,7 @@ _ENDPOINT: Final = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s:/@?,\[\]]+)(?:
 _PREFIX: Final = r"^[A-Za-z0-9._-]{1,150}$"
 
 
-class SqlSinkOptions(DeletingSinkOptions):
+class SqlSinkOptions(SequencedSinkOptions):
     """Options of a sink on such a server."""
 
     codes: ClassVar[Mapping[str, str]] = {"bad-name": "a name that the table, its namespace or a column cannot have"}
@@ -139,7 +139,7 @@ class SqlSinkOptions(DeletingSinkOptions):
         """Return how rows of a table become JSON under their keys; raises RowError for names that cannot be."""
         from ingest.postgres.tables import table_of  # noqa: PLC0415  (`check` needs no driver)
 
-        to: Any = table_of(target, sink, self.default_schema, self.deleted, self.dialect)
+        to: Any = table_of(target, sink, self.default_schema, self.deleted, self.dialect, self.sequence_by)
         if not to.has_key:
             msg = "a column of its primary key had only nulls so far"
             raise RowError("null-key", msg)

@@ -15,8 +15,8 @@ from pyspark import TaskContext
 
 from ingest.errors import CommitOutcomeUnknown, Fenced, IngestError
 from ingest.model.client_report import reports
-from ingest.model.commit import CommitScope
-from ingest.task.counters import CommitMetadata
+from ingest.model.commit import CommitScope, left_out_by
+from ingest.task.counters import CommitMetadata, add_counts
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -169,6 +169,7 @@ class Committer:
         if self.changelog is not None:
             self.changelog.commit(positions)
         result.delivered += self._writer.delivered()
+        add_counts(result.skipped, left_out_by(self._writer))
         if result.first_ack is None and result.read:
             result.first_ack = time.time()
         result.positions = positions

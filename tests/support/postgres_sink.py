@@ -110,4 +110,4 @@ def made(sink: SqlSinkOptions, name: str, table: TableSchema) -> SqlTable:
 
 def to_write(sink: SqlSinkOptions, name: str, table: TableSchema) -> SqlTable:
     """The table as rows need it."""
-    return table_of((name, "t"), table, "public", sink.deleted, sink.dialect)
+    return table_of((name, "t"), table, "public", sink.deleted, sink.dialect, sink.sequence_by)

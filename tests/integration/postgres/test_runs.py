@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from harness import INGEST, finished
 
+from ingest.model.commit import OLDER
+
 if TYPE_CHECKING:
     from postgres_shop import Shop
 
@@ -162,3 +164,18 @@ def test_options_of_a_table_are_those_that_it_is_made_with(shop: Shop) -> None:
     refused = shop.run()
     assert refused.code == 78, refused.err
     assert "is no storage parameter of PostgreSQL" in refused.err
+
+
+def test_changes_that_are_older_than_their_row_are_left_out_and_told(shop: Shop) -> None:
+    shop.write(**{"sink.sequence-by": "v", "sink.delete-strategy": "soft"})
+    order = [number * 7919 % 300 for number in range(300)]
+    for number in order:
+        shop.add("u", None, {"id": number % 3, "v": number, "n": number})
+    ran = shop.run()
+    assert ran.code == 0, ran.err
+    assert shop.rows("id, v, n") == [(key, 297 + key, 297 + key) for key in range(3)]
+    older = sum(
+        any(other % 3 == number % 3 and other > number for other in order[:at]) for at, number in enumerate(order)
+    )
+    assert f"skipped: {older} {OLDER}" in ran.out, ran.out
+    assert "changes that are older than the row that is there are left out and counted" in ran.err
