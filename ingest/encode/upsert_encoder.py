@@ -72,6 +72,9 @@ class TableEncoder(Protocol):
 class UpsertEncoder:
     """The encoder of one source table's rows for one sink table. It is made once per schema version and worker."""
 
+    deletes_are_rows = False
+    """True if a delete is no tombstone, but a row. Native code leaves such changes to the reference."""
+
     def __init__(
         self,
         table: TableId,
@@ -135,6 +138,8 @@ class UpsertEncoder:
         emit: Callable[[Record], None],
     ) -> None:
         """Emit the tombstone of a delete; raises as `upsert` does."""
+        if not self._primary_key:
+            raise RowError("no-key", "a delete names no row of a table without a primary key")
         key = None if before is None else self._key_in(parse_row(before))
         image = None if key is not None or message_key is None else key_image(message_key)
         if image is not None:

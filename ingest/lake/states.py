@@ -41,7 +41,10 @@ class StatesToWrite(NamedTuple):
             there = pc.invert(gone)
             rows, gone = rows.filter(there), gone.filter(there)
         if self.append:
-            return (rows, gone) if deleted is None else (_marked(rows, deleted, gone), pa.repeat(False, len(gone)))
+            if deleted is None:
+                return rows, gone
+            marks = pc.or_(gone, pc.fill_null(rows[deleted], False))
+            return _marked(rows, deleted, marks), pa.repeat(False, len(gone))
         last, kept = _last(rows, gone, key)
         # A row that came and went is there as it was, and is marked; one that only went is looked for in the table
         places = pa.array(np.where(kept >= 0, kept, last))

@@ -60,6 +60,8 @@ class KeySpec(msgspec.Struct, frozen=True):
     """True if a message's key has to have these columns, and no others."""
     as_text: bool = False
     """True if every value is a text in keys."""
+    deletes_are_rows: bool = False
+    """True if the reference makes what a delete or a change of the key becomes: rows."""
 
 
 class SegmentSpec(msgspec.Struct, frozen=True):

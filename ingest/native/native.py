@@ -247,6 +247,8 @@ def compile_results(encoder: TableEncoder, merger: ResultMerger) -> RowEncoder |
     """Return what makes the records of a table of its rows and their results; None where that is the reference."""
     if not isinstance(encoder, (UpsertEncoder, ChangeEncoder)) or encoder.sink.primary_key != merger.transform.key:
         return None
+    if isinstance(encoder, UpsertEncoder) and encoder.deletes_are_rows:
+        return None
     spec = _spec(encoder)
     results = None if spec is None else specs.results_spec(merger)
     if spec is None or results is None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from ingest.encode.compiled_transform import EVENT
+from ingest.encode.upsert_encoder import UpsertEncoder
 from ingest.formats.template import ColumnRef, ImageRef, ValueTemplate, json_cells
 from ingest.model import temporal
 from ingest.model.data_type import (
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from ingest.encode.change_encoder import ChangeEncoder, RecordTemplate
     from ingest.encode.result_merger import ResultMerger
     from ingest.encode.transform_input import TransformInputEncoder
-    from ingest.encode.upsert_encoder import UpsertEncoder
     from ingest.formats.template import Segments
     from ingest.model.data_type import DataType
 
@@ -82,7 +82,9 @@ def table_spec(encoder: UpsertEncoder | ChangeEncoder) -> RowEncoderSpec | None:
         for c in source.columns
     ]
     columns += [ColumnSpec(text_of(name), ColumnKind.COLUMN_OTHER, _fill(name)) for name in names[own:]]
-    key = KeySpec(tuple(places[name] for name in sink.primary_key), encoder.key_from_message, encoder.strings_in_keys)
+    apart = isinstance(encoder, UpsertEncoder) and encoder.deletes_are_rows
+    places_of_key = tuple(places[name] for name in sink.primary_key)
+    key = KeySpec(places_of_key, encoder.key_from_message, encoder.strings_in_keys, apart)
     return RowEncoderSpec(tuple(columns), own, tuple(places[column.name] for column in sink.columns), key)
 
 

@@ -43,6 +43,7 @@ cdef class Table:
     cdef int key_columns[MAX_KEYS]
     cdef bint key_from_message
     cdef bint key_as_text
+    cdef bint deletes_are_rows  # which the reference makes
     cdef bint declares        # the pipeline declares types of its columns
     cdef uint64_t row         # number of the row in hand
     cdef object reference     # the encoder whose counters are kept

@@ -66,6 +66,7 @@ cdef class Table:
         PyMem_Free(key_columns)
         self.key_from_message = spec.key.from_message
         self.key_as_text = spec.key.as_text
+        self.deletes_are_rows = spec.key.deletes_are_rows
         self.reference, self.destination = reference, destination
         self.spec = columns
 

@@ -54,6 +54,8 @@ cdef bint check_change(Workspace *ws, Table table, const Change *change, char *k
         if not check_upsert(ws, table, change, keys, made):
             return False
     elif change.op == b'd':
+        if table.deletes_are_rows:
+            return False
         made.use = TARGET_DELETE
         row = &ws.after if change.form == FORM_CANAL else &ws.before
         if row.size:
@@ -65,6 +67,8 @@ cdef bint check_change(Workspace *ws, Table table, const Change *change, char *k
     if made.old_key.size:
         made.old_key.text = keys + made.key.size
         made.moved = made.old_key.size != made.key.size or memcmp(made.old_key.text, keys, made.key.size) != 0
+        if made.moved and table.deletes_are_rows:
+            return False
     if table.key_from_message and change.message_key.text != NULL:
         if change.message_key.size == made.key.size and not memcmp(change.message_key.text, keys, made.key.size):
             return True

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from ingest.component.options import Duration, OptionErrors
+from ingest.encode.append_encoder import AppendEncoder
 from ingest.encode.upsert_encoder import UpsertEncoder
 from ingest.model.reject import RowError
 from ingest.sinks.deletes import DeletingSinkOptions
@@ -132,4 +133,8 @@ class LakeOptions(DeletingSinkOptions):
             msg = "a column of its primary key had only nulls so far"
             raise RowError("null-key", msg)
         stored, keyed = stored_schema(sink, times=self.times), source.key_from_message
+        if self.write_mode == "append" and self.deleted is not None:
+            return AppendEncoder(
+                table, source.schema, stored, to, inference, key_from_message=keyed, deleted=self.deleted
+            )
         return UpsertEncoder(table, source.schema, stored, to, inference, key_from_message=keyed)
