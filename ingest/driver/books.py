@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ingest.task.counters import add_counts
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -72,7 +74,8 @@ class Books:
         additions = self._tables.additions([one for result in results for one in result.delivered])
         if additions is not None:
             self._checkpoint.decide(self._progress, additions)
-            self._tables.add(self._checkpoint.scope, self._progress.batch, additions)
+            left_out = self._tables.add(self._checkpoint.scope, self._progress.batch, additions)
+            add_counts(self._counters.skipped, left_out)
 
     def store(self) -> None:
         """Store how far the pipeline came; raises CheckpointError."""

@@ -56,9 +56,12 @@ class SinkTables:
         """Return what a batch adds to tables, where the driver adds it."""
         return self._sink.additions(delivered)
 
-    def add(self, scope: str, batch: int, additions: list[Any]) -> None:
-        """Add to tables what a batch adds, where they do not have it yet; raises IngestError."""
-        self._sink.add(scope, batch, additions)
+    def add(self, scope: str, batch: int, additions: list[Any]) -> Mapping[str, int]:
+        """Add to tables what a batch adds, where they do not have it yet; raises IngestError.
+
+        Returns, by reason, how many changes were left out.
+        """
+        return self._sink.add(scope, batch, additions)
 
     def show_changes(self, events: Iterable[SchemaChange]) -> None:
         """Show lines for schema changes, where the sink has any."""

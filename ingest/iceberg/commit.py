@@ -16,16 +16,14 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestEntry, ManifestEntryStatus, ManifestWriterV2
-from pyiceberg.table import FileScanTask, Transaction
+from pyiceberg.table import Transaction
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update.snapshot import _MergeAppendFiles
 from pyiceberg.typedef import Record as Partition
 
-from ingest.iceberg.files import ParquetPlace, data_file, deletes_data_file, written_files
+from ingest.iceberg.files import ParquetPlace, data_file, deletes_data_file
 from ingest.iceberg.partitions import partition_of
-from ingest.iceberg.positions import deleted_positions, key_columns
-from ingest.iceberg.reading import marked_rows
-from ingest.lake.keys import last_states
+from ingest.iceberg.superseded import Superseded, superseded_by
 from ingest.lake.table import digest_of
 from ingest.model.commit import old_copy
 
@@ -62,8 +60,16 @@ def note_of(files: Sequence[AddedFile], batch: int) -> str:
     return f"{batch}.{digest_of(files)[:16]}"
 
 
-def add_files(table: Table, files: Sequence[AddedFile], scope: str, batch: int) -> Table:
-    """Commit the files of a batch; returns the table after that. Raise what the library raises.
+class Committed(NamedTuple):
+    """A table that has a batch."""
+
+    table: Table
+    older: int = 0
+    """Rows of the batch that were left out, as they are older than their row in the table."""
+
+
+def add_files(table: Table, files: Sequence[AddedFile], scope: str, batch: int) -> Committed:
+    """Commit the files of a batch. Raise what the library raises.
 
     It is tried again where another writer was faster, and where it is not known whether it was done. Raise
     CheckpointError where the table is ahead of the checkpoint.
@@ -71,7 +77,7 @@ def add_files(table: Table, files: Sequence[AddedFile], scope: str, batch: int) 
     note = note_of(files, batch)
     for left in reversed(range(_TRIES)):
         if has_batch(table, scope, batch, note):
-            return table
+            return Committed(table)
         try:
             return _commit(table, files, scope, note)
         except (CommitFailedException, CommitStateUnknownException):
@@ -82,11 +88,11 @@ def add_files(table: Table, files: Sequence[AddedFile], scope: str, batch: int) 
     raise AssertionError
 
 
-def _commit(table: Table, files: Sequence[AddedFile], scope: str, note: str) -> Table:
+def _commit(table: Table, files: Sequence[AddedFile], scope: str, note: str) -> Committed:
     io = table.io
     with ThreadPoolExecutor(4) as threads:
         rows = list(threads.map(lambda one: data_file(table.metadata, io, one.path), [f for f in files if not f.gone]))
-    found = _superseded(table, files, rows) if files[-1].key else _Superseded([], [])
+    found = superseded_by(table, files, rows) if files[-1].key else Superseded([], [])
     gone = [(task.file, positions) for task, positions in found.gone]
     rows += found.marked
     with QuickTransaction(table) as transaction:
@@ -99,39 +105,7 @@ def _commit(table: Table, files: Sequence[AddedFile], scope: str, note: str) -> 
             snapshot.append_deletes(deletes_files(table, gone))
         if rows or gone:
             snapshot.commit()
-    return table
-
-
-class _Superseded(NamedTuple):
-    """Rows that files of a batch supersede."""
-
-    gone: list[tuple[FileScanTask, pa.Array]]
-    """Files, the batch's own before those of the table, and positions of rows in them that are no more."""
-    marked: list[DataFile]
-    """New files with those of these rows that stay, and are marked as deleted."""
-
-
-def _superseded(table: Table, files: Sequence[AddedFile], rows: Sequence[DataFile]) -> _Superseded:
-    """Return what files of a batch supersede, in the table and among themselves. `rows`: those of them with rows."""
-    key, io, schema = files[-1].key, table.io, table.schema()
-    with ThreadPoolExecutor(4) as threads:
-        keys = list(threads.map(lambda one: key_columns(io, one.path, schema, key), files))
-    distinct, superseded = last_states(keys)
-    added = {one.file_path: FileScanTask(one) for one in rows}
-    own = [(added[one.path], at) for one, at in zip(files, superseded, strict=True) if len(at) and not one.gone]
-    gone = [*reversed(own), *deleted_positions(table, distinct, key)]
-    soft = [at for at, one in enumerate(files) if one.gone and one.deleted is not None]
-    if not soft:
-        return _Superseded(gone, [])
-    left = pa.concat_tables([_without(keys[at], superseded[at]) for at in soft])
-    marked = marked_rows(table, [task for task, _ in gone], left, key, files[soft[0]].deleted or "")
-    return _Superseded(gone, list(written_files(table.metadata, io, marked)))
-
-
-def _without(keys: pa.Table, positions: pa.Array) -> pa.Table:
-    stays = np.ones(keys.num_rows, bool)
-    stays[positions.to_numpy(zero_copy_only=False)] = False
-    return keys.filter(pa.array(stays))
+    return Committed(table, found.older)
 
 
 def deletes_files(table: Table, gone: Iterable[tuple[DataFile, pa.Array]]) -> list[DataFile]:

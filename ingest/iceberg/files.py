@@ -141,13 +141,14 @@ class IcebergFiles:
         cut, out = tuple(states.cut.items()), []
         key = table.key if table.unique else ()
         with self._warehouse.asking(f"write rows of the table {table}"):
-            for rows in known.partitions.split(there) if there.num_rows else ():
-                path = known.rows.write([rows], "rows")
-                out.append(AddedFile(table.id, key, path, rows.num_rows, gone=False, cut=cut))
-                cut = ()
             if gone.num_rows:
                 path = known.keys.write([gone], "keys")
-                out.append(AddedFile(table.id, key, path, gone.num_rows, gone=True, cut=cut, deleted=table.deleted))
+                out.append(AddedFile(table.id, key, path, gone.num_rows, True, cut, table.deleted, table.sequence))
+                cut = ()
+            for rows in known.partitions.split(there) if there.num_rows else ():
+                path = known.rows.write([rows], "rows")
+                out.append(AddedFile(table.id, key, path, rows.num_rows, False, cut, None, table.sequence))
+                cut = ()
         return out
 
     def close(self) -> None:

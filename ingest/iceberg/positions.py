@@ -86,10 +86,10 @@ def _groups(
     types = schema_to_pyarrow(Schema(*fields), include_field_ids=False).types
     with io.new_input(path).open() as stream:
         file = pq.ParquetFile(stream)
-        yield from key_groups(file, _names_in(file.schema_arrow, fields), types, keys)
+        yield from key_groups(file, names_in(file.schema_arrow, fields), types, keys)
 
 
-def _names_in(found: pa.Schema, fields: Sequence[NestedField]) -> list[str]:
+def names_in(found: pa.Schema, fields: Sequence[NestedField]) -> list[str]:
     """Return the names that fields have in a file: by their ids, or in files without ids as in the table."""
     by_id = {int((one.metadata or {}).get(b"PARQUET:field_id", b"-1")): one.name for one in found}
     return [by_id.get(one.field_id, one.name) for one in fields]

@@ -37,6 +37,8 @@ class LastStates:
     """True for each row that is a delete: it has only the columns of its key."""
     cut: dict[str, int]
     """By column: times that were finer than a microsecond, of all records, also of earlier states."""
+    older: int = 0
+    """Rows that came after a newer one of their key, and are left out."""
 
 
 class KeptRows:
@@ -95,8 +97,7 @@ class KeptRows:
             found = self._tables.get(destination)
             if found is None:
                 columns, key = self._columns_of(destination)
-                flag = destination.deleted if self._states.all else None
-                found = self._tables[destination] = _KeptTable(columns, key, self._states, flag)
+                found = self._tables[destination] = _KeptTable(columns, key, self._states, destination)
             known = self._known[id(destination)] = (destination, found)
         return known[1]
 
@@ -105,10 +106,10 @@ class _KeptTable:
     """The rows of one table: those that native code has read are in `keys`, the others in record batches."""
 
     def __init__(
-        self, columns: Sequence[LakeColumn], key: Sequence[str], written: StatesToWrite, deleted: str | None
+        self, columns: Sequence[LakeColumn], key: Sequence[str], written: StatesToWrite, table: AnyDestination
     ) -> None:
         self._columns, self._key = columns, key
-        self._written, self._deleted = written, deleted
+        self._written, self._table = written, table
         self.keys: LakeKeys | PlainKeys = keys_reader(columns, key) or PlainKeys(len(columns))
         self._batches: list[pa.RecordBatch] = []
         self._cut: dict[str, int] = {}
@@ -173,7 +174,8 @@ class _KeptTable:
     def _made(self, rows: pa.RecordBatch, gone: pa.BooleanArray) -> LastStates:
         """Return the states that are written: none whose key has a later one by another text."""
         if self._written.all:
-            return LastStates(*self._written.chosen(rows, gone, self._key, self._deleted), self._cut)
+            chosen = self._written.chosen(rows, gone, self._key, self._table)
+            return LastStates(chosen.rows, chosen.gone, self._cut, chosen.older)
         names = [f"k{at}" for at in range(len(self._key))]
         values = pa.table([*(rows[name] for name in self._key), _places(len(gone))], [*names, "at"])
         last = values.group_by(names, use_threads=False).aggregate([("at", "max")])["at_max"]

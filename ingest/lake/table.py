@@ -41,6 +41,8 @@ class LakeTable:
     key: tuple[str, ...]
     deleted: str | None = None
     """The column that says of a row that it is deleted, one of `columns`; None where there is none."""
+    sequence: str | None = None
+    """The column that says which of two changes of a row is the newer one; None where the order of changes does."""
     unique: bool = True
     """True if it has one row for a key, and rows that come supersede others."""
     layout: TableLayout = PLAIN
@@ -76,12 +78,14 @@ class AddedFile(NamedTuple):
     """By column: times that lost what is finer than a microsecond."""
     deleted: str | None = None
     """With `gone`: the column that becomes true in the rows of these keys, which stay; None where they are removed."""
+    sequence: str | None = None
+    """The column that says which of two rows is the newer one; None where the order of files does."""
 
     @classmethod
     def from_json(cls, value: list[Any]) -> AddedFile:
         """Return a file of plain values."""
-        table, key, path, rows, gone, _, *deleted = value  # what an earlier version stored has no last one
-        return cls(tuple(table), tuple(key), path, rows, gone, deleted=deleted[0] if deleted else None)
+        table, key, path, rows, gone, _, *others = value  # what an earlier version stored has no others
+        return cls(tuple(table), tuple(key), path, rows, gone, (), *others)
 
 
 def digest_of(files: Sequence[AddedFile]) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ingest.lake.kept_rows import KeptRows
 from ingest.lake.rows import UnfitRows
-from ingest.model.commit import RefusedRow, RowsRefused
+from ingest.model.commit import OLDER, RefusedRow, RowsRefused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -52,6 +52,8 @@ class LakeWriter:
         self._written: list[AddedFile] = []
         """Files that no commit has yet."""
         self._committed: list[AddedFile] = []
+        self._older = 0
+        """Rows that were left out since this was asked last."""
 
     def begin(self, _scope: CommitScope) -> ResumePoint | None:
         """Return None: a shard starts where the plan says, since nothing is in a table before the driver adds it."""
@@ -75,6 +77,7 @@ class LakeWriter:
     def _flush(self) -> None:
         for table, states in self._rows.take():
             self._written += self._files.write(table, states)
+            self._older += states.older
 
     def commit(self, _positions: Mapping[Split, int], _metadata: bytes, *, final: bool) -> None:  # noqa: ARG002
         """Write what is there into files. Raise IngestError."""
@@ -86,6 +89,11 @@ class LakeWriter:
         """Return the files that were committed since this was asked last."""
         out, self._committed = self._committed, []
         return list(out)
+
+    def left_out(self) -> Mapping[str, int]:
+        """Return, by reason, how many changes were left out since this was asked last."""
+        older, self._older = self._older, 0
+        return {OLDER: older} if older else {}
 
     def abort(self) -> None:
         """Forget what was not committed. Files of it stay where they are, in no table."""

@@ -120,10 +120,10 @@ class SinkCoordinator(Protocol):
         None where tasks commit by themselves, or nothing is to be added. It is stored before `add` is called.
         """
 
-    def add(self, scope: str, batch: int, additions: list[Any]) -> None:
+    def add(self, scope: str, batch: int, additions: list[Any]) -> Mapping[str, int]:
         """Commit what a batch adds to tables, to those that do not have it yet (exactly-once). A crash may repeat it.
 
-        `scope`: the owner of progress at the sink.
+        `scope`: the owner of progress at the sink. Returns, by reason, how many changes were left out.
         """
 
     def changed(self, events: Iterable[SchemaChange]) -> list[str]:

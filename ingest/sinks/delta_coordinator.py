@@ -89,7 +89,7 @@ class DeltaCoordinator(LakeCoordinator[DeltaTable]):
     def _apply(self, there: DeltaTable, wanted: LakeTable, found: Changes) -> None:
         change(there, self._warehouse.files(wanted.id), found)
 
-    def _add(self, name: tuple[str, ...], files: list[AddedFile], scope: str, batch: int) -> None:
+    def _add(self, name: tuple[str, ...], files: list[AddedFile], scope: str, batch: int) -> int:
         interval = self._options.compaction_interval if self._options.compaction else None
         with self._warehouse.asking(f"commit rows of the table {show(name)}"):
             try:
@@ -101,6 +101,7 @@ class DeltaCoordinator(LakeCoordinator[DeltaTable]):
         self._seen.committed(name, done.version)
         if done.due:
             self._keep_up(name)
+        return 0
 
     def _keep_up(self, name: tuple[str, ...]) -> None:
         """Compact a table. What fails is said once: the batch is in the table."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.table import Table
 
-from ingest.errors import IngestError
+from ingest.errors import IngestError, SchemaChangeRefused
 from ingest.iceberg.commit import add_files
 from ingest.iceberg.partitions import spec_of
 from ingest.iceberg.rewrite import rewrite
@@ -19,17 +19,20 @@ from ingest.iceberg.tables import PROPERTIES, changes, schema_of
 from ingest.iceberg.types import iceberg_type
 from ingest.iceberg.upkeep import compact, expire, is_due
 from ingest.lake.table import folder_of
+from ingest.model import types
 from ingest.model.table import show
 from ingest.sinks.lake_coordinator import LakeCoordinator, check_folder
+from ingest.sinks.sequence import no_sequence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
 
     from pyiceberg.catalog import Catalog
 
     from ingest.lake.changes import Changes
     from ingest.lake.table import AddedFile, LakeTable
+    from ingest.model.table import TableId
     from ingest.sinks.iceberg import IcebergSink
 
 
@@ -41,6 +44,8 @@ class IcebergCoordinator(LakeCoordinator[Table]):
         super().__init__(options, warn)
         self._options = options
         self._warehouse = options.warehouse
+        self._unordered: set[TableId] = set()
+        """Tables of which it was said that they lack the column by which changes are newer."""
 
     def connect(self) -> str:
         """Return the warehouse's name; raises Unavailable where the catalog does not answer. Makes nothing."""
@@ -100,15 +105,28 @@ class IcebergCoordinator(LakeCoordinator[Table]):
                     update.update_column((name,), iceberg_type(kind))
         self._warehouse.hint(there)
 
-    def add(self, scope: str, batch: int, additions: list[Any]) -> None:
+    def add(self, scope: str, batch: int, additions: list[Any]) -> Mapping[str, int]:
         """Commit a batch's files to their tables, where that is not done yet. Raise IngestError."""
         with self._warehouse.asking("open the catalog"):
-            super().add(scope, batch, additions)
+            return super().add(scope, batch, additions)
 
-    def _add(self, name: tuple[str, ...], files: list[AddedFile], scope: str, batch: int) -> None:
+    def _check_wanted(self, table: TableId, wanted: LakeTable) -> None:
+        """Say that a table lacks the column of `sink.sequence-by`. Raise SchemaChangeRefused for one of no order."""
+        by = self._options.sequence_by
+        kind = next((one.type for one in wanted.columns if one.name == by), None)
+        if by is None or by in wanted.key:
+            return
+        if kind is None and table not in self._unordered:
+            self._unordered.add(table)
+            self._warn(no_sequence(table, by))
+        if kind in {types.BOOLEAN, types.BYTES}:
+            msg = f"the column {by!r} of the table {show(table)} is {types.name(kind)}, by which no change is newer"
+            raise SchemaChangeRefused(f"{msg} than another one (sink.sequence-by)", "name another column")
+
+    def _add(self, name: tuple[str, ...], files: list[AddedFile], scope: str, batch: int) -> int:
         with self._warehouse.asking(f"commit rows of the table {show(name)}") as catalog:
             table = catalog.load_table(name)
-            table = add_files(table, files, scope, batch)
+            table, older = add_files(table, files, scope, batch)
             for one in files:
                 if one.gone:
                     with suppress(OSError):  # before a crash it may have been removed, and it is in no table
@@ -116,6 +134,7 @@ class IcebergCoordinator(LakeCoordinator[Table]):
             if self._options.compaction and is_due(table, self._options.compaction_interval):
                 table = self._keep_up(catalog, name)
             self._warehouse.hint(table)
+            return older
 
     def _keep_up(self, catalog: Catalog, name: tuple[str, ...]) -> Table:
         """Compact a table; returns it as it is then. What fails is said once: the batch is in the table."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from ingest.errors import ConfigError, SchemaChangeRefused
 from ingest.lake.changes import LakeChangeError, statements
 from ingest.lake.table import AddedFile
+from ingest.model.commit import OLDER
 from ingest.model.layout import PLAIN
 from ingest.model.reject import RowError
 from ingest.model.table import show
@@ -81,8 +82,11 @@ class LakeCoordinator(PlainSinkCoordinator, Generic[There]):
         """Change a table. Raise LakeChangeError where that cannot be, and what the library raises."""
 
     @abstractmethod
-    def _add(self, name: tuple[str, ...], files: list[AddedFile], scope: str, batch: int) -> None:
-        """Commit the files of a batch to a table, where that is not done yet. Raise IngestError."""
+    def _add(self, name: tuple[str, ...], files: list[AddedFile], scope: str, batch: int) -> int:
+        """Commit the files of a batch to a table, where that is not done yet. Raise IngestError.
+
+        Returns how many rows were left out, as they are older than their row in the table.
+        """
 
     def arrange(self, layouts: Mapping[TableId, TableLayout]) -> None:
         """Take the layouts of tables that may have to be made."""
@@ -155,8 +159,12 @@ class LakeCoordinator(PlainSinkCoordinator, Generic[There]):
             if other != table:
                 msg = f"the tables {show(other)} and {show(table)} would be one table there: {wanted}"
                 raise SchemaChangeRefused(msg, "route one of them to another name")
+            self._check_wanted(table, wanted)
             if wanted.has_key:
                 yield table, replace(wanted, layout=self._layouts.get(table, PLAIN))
+
+    def _check_wanted(self, table: TableId, wanted: LakeTable) -> None:
+        """Say what is lacking in a table. Raise SchemaChangeRefused for one that no rows can go to."""
 
     def _neglect(self, name: tuple[str, ...], why: str) -> None:
         """Say once that the upkeep of a table is not done."""
@@ -174,15 +182,15 @@ class LakeCoordinator(PlainSinkCoordinator, Generic[There]):
                     self._warn(f"table {show(one.table)}: {count} {text} (column {column}; said once)")
         return [list(one) for one in delivered] or None
 
-    def add(self, scope: str, batch: int, additions: list[Any]) -> None:
+    def add(self, scope: str, batch: int, additions: list[Any]) -> Mapping[str, int]:
         """Commit a batch's files to their tables, where that is not done yet. Raise IngestError."""
         by_table: dict[tuple[str, ...], list[AddedFile]] = {}
         for one in map(AddedFile.from_json, additions):
             by_table.setdefault(one.table, []).append(one)
         with ThreadPoolExecutor(_AT_ONCE) as threads:
             jobs = [threads.submit(self._add, *entry, scope, batch) for entry in by_table.items()]
-            for job in jobs:
-                job.result()
+            older = sum(job.result() for job in jobs)
+        return {OLDER: older} if older else {}
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from ingest.model.table import show
 from ingest.postgres.connection import connect, explain
 from ingest.postgres.progress import ProgressTables, RunOwner
 from ingest.postgres.tables import ChangeError, look_up, planned, table_of, unfit
+from ingest.sinks.sequence import no_sequence
 from ingest.sinks.sink import PlainSinkCoordinator
 
 if TYPE_CHECKING:
@@ -109,10 +110,7 @@ class PostgresCoordinator(PlainSinkCoordinator):
             by = options.sequence_by
             if by is not None and wanted.sequence is None and by not in wanted.key and table not in self._unordered:
                 self._unordered.add(table)
-                self._warn(
-                    f"the table {show(table)} has no column {by!r} (sink.sequence-by): its changes count in the order"
-                    " in which they come"
-                )
+                self._warn(no_sequence(table, by))
             if wanted.has_key:
                 yield table, replace(wanted, options=self._layouts.get(table, PLAIN).options)
 

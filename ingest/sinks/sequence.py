@@ -5,12 +5,24 @@ Rules: docs/spec/sinks.md#changes-that-come-out-of-order.
 
 from __future__ import annotations
 
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from pydantic import Field, model_validator
 
 from ingest.component.options import OptionErrors
+from ingest.model.table import show
 from ingest.sinks.deletes import DeletingSinkOptions
+
+if TYPE_CHECKING:
+    from ingest.model.table import TableId
+
+
+def no_sequence(table: TableId, by: str) -> str:
+    """Return what is said of a table that lacks the column."""
+    return (
+        f"the table {show(table)} has no column {by!r} (sink.sequence-by): its changes count in the order in which they"
+        " come"
+    )
 
 
 class SequencedSinkOptions(DeletingSinkOptions):

@@ -187,8 +187,9 @@ class PlainSinkCoordinator:
         """Return nothing: tasks commit by themselves."""
         return None
 
-    def add(self, _scope: str, _batch: int, _additions: list[Any]) -> None:
+    def add(self, _scope: str, _batch: int, _additions: list[Any]) -> Mapping[str, int]:
         """Do nothing: tasks commit by themselves."""
+        return {}
 
     def changed(self, _events: Iterable[SchemaChange]) -> list[str]:
         """Return nothing to show."""

@@ -1,0 +1,165 @@
+"""Rows that files of a batch supersede: in the table, and among themselves.
+
+In: files in the order in which they were written. Out: positions of rows that are no more, and rows that stay and are
+marked as deleted. Rules: docs/spec/iceberg.md#delivery, docs/spec/sinks.md#deleted-rows-of-tables.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.schema import Schema
+from pyiceberg.table import FileScanTask
+
+from ingest.iceberg.files import written_files
+from ingest.iceberg.positions import deleted_positions, key_columns, names_in
+from ingest.iceberg.reading import dead_positions, marked_rows
+from ingest.lake.converted import converted
+from ingest.lake.keys import last_states
+from ingest.lake.sequence import codes_of, later_mark, newest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.table import Table
+
+    from ingest.lake.table import AddedFile
+
+    Numbers = np.ndarray[Any, Any]
+
+
+class Superseded(NamedTuple):
+    """Rows that files of a batch supersede."""
+
+    gone: list[tuple[FileScanTask, pa.Array]]
+    """Files, and positions of rows in them that are no more."""
+    marked: list[DataFile]
+    """New files with those of these rows that stay, and are marked as deleted."""
+    older: int = 0
+    """Rows of the batch that are older than their row in the table."""
+
+
+def superseded_by(table: Table, files: Sequence[AddedFile], rows: Sequence[DataFile]) -> Superseded:
+    """Return what files of a batch supersede. `rows`: those of them with rows, as a snapshot has them.
+
+    Raise what the library raises.
+    """
+    key, io, schema = files[-1].key, table.io, table.schema()
+    with ThreadPoolExecutor(4) as threads:
+        keys = list(threads.map(lambda one: key_columns(io, one.path, schema, key), files))
+    distinct, superseded = last_states(keys)
+    added = {one.file_path: FileScanTask(one) for one in rows}
+    there = deleted_positions(table, distinct, key)
+    if files[-1].sequence is not None:
+        return _by_sequence(table, files, [added.get(one.path) for one in files], keys, there)
+    own = [(added[one.path], at) for one, at in zip(files, superseded, strict=True) if len(at) and not one.gone]
+    gone = [*reversed(own), *there]
+    soft = [at for at, one in enumerate(files) if one.gone and one.deleted is not None]
+    if not soft:
+        return Superseded(gone, [])
+    left = pa.concat_tables([_without(keys[at], superseded[at]) for at in soft])
+    marked = marked_rows(table, [task for task, _ in gone], left, key, files[soft[0]].deleted or "")
+    return Superseded(gone, list(written_files(table.metadata, io, marked)))
+
+
+def _without(keys: pa.Table, positions: pa.Array) -> pa.Table:
+    stays = np.ones(keys.num_rows, bool)
+    stays[positions.to_numpy(zero_copy_only=False)] = False
+    return keys.filter(pa.array(stays))
+
+
+class _Candidates(NamedTuple):
+    """Rows of one file that may be the newest of their keys, or deletes."""
+
+    task: FileScanTask | None
+    """The file; None for one of deletes."""
+    keys: pa.Table
+    values: pa.Array
+    """What says how new a row is; nulls for deletes."""
+    positions: Numbers
+    came: int
+    """The place of the file in the batch; -1 for one of the table."""
+
+
+def _by_sequence(
+    table: Table,
+    files: Sequence[AddedFile],
+    tasks: Sequence[FileScanTask | None],
+    keys: Sequence[pa.Table],
+    there: Sequence[tuple[FileScanTask, pa.Array]],
+) -> Superseded:
+    """Return what is superseded where a column says which of two rows is the newer one."""
+    name, key, deleted = (
+        files[-1].sequence or "",
+        files[-1].key,
+        next((one.deleted for one in files if one.deleted), ""),
+    )
+    of_table = [_of_table(table, task, positions, key, name) for task, positions in there]
+    of_batch = [
+        _Candidates(task, found, _values(table, task, name, found.num_rows), np.arange(found.num_rows), came)
+        for came, (task, found) in enumerate(zip(tasks, keys, strict=True))
+    ]
+    all_of = [*of_table, *of_batch]
+    whole = pa.concat_tables([one.keys for one in all_of])
+    codes = codes_of(whole.columns)
+    source = np.repeat(np.arange(len(all_of)), [one.keys.num_rows for one in all_of])
+    came = np.array([one.came for one in all_of])[source]
+    is_row = np.array([one.task is not None for one in all_of])[source]
+    live = np.flatnonzero(is_row)
+    values = pa.chunked_array([one.values for one in all_of]).take(pa.array(live))
+    found = newest(codes[live], values)
+    best = live[found.places]
+    loses = is_row.copy()
+    loses[best] = False
+    marks = np.flatnonzero(~is_row)
+    to_mark = best[later_mark(codes, best, marks, came)] if deleted and len(marks) else best[:0]
+    written: list[DataFile] = []
+    gone = []
+    starts = np.searchsorted(source, np.arange(len(all_of) + 1))
+    for number, one in enumerate(all_of):
+        if one.task is None:
+            continue
+        start, end = starts[number], starts[number + 1]
+        marked = to_mark[(to_mark >= start) & (to_mark < end)] - start
+        dead = np.unique(np.concatenate([one.positions[loses[start:end]], one.positions[marked]]))
+        if len(marked):
+            chosen = one.keys.take(pa.array(marked))
+            written += written_files(
+                table.metadata, table.io, marked_rows(table, [one.task], chosen, key, deleted or "")
+            )
+        if len(dead):
+            gone.append((one.task, pa.array(dead)))
+    in_batch = came[live] >= 0
+    return Superseded(gone, written, int((found.older & in_batch).sum()))
+
+
+def _of_table(table: Table, task: FileScanTask, positions: pa.Array, key: Sequence[str], name: str) -> _Candidates:
+    """Return those rows of a table's file at positions that are not dead."""
+    dead = dead_positions(table.io, task.delete_files).get(task.file.file_path)
+    at = positions.to_numpy(zero_copy_only=False)
+    if dead is not None:
+        at = at[~np.isin(at, dead.to_numpy(zero_copy_only=False))]
+    keys = key_columns(table.io, task.file.file_path, table.schema(), key).take(pa.array(at))
+    return _Candidates(task, keys, _values(table, task, name, task.file.record_count).take(pa.array(at)), at, -1)
+
+
+def _values(table: Table, task: FileScanTask | None, name: str, count: int) -> pa.Array:
+    """Return the values of a column in a file; nulls where it is lacking."""
+    field = table.schema().find_field(name)
+    kind = schema_to_pyarrow(Schema(field), include_field_ids=False).types[0]
+    if task is None:
+        return pa.nulls(count, kind)
+    with table.io.new_input(task.file.file_path).open() as stream:
+        file = pq.ParquetFile(stream)
+        (own,) = names_in(file.schema_arrow, [field])
+        if own not in file.schema_arrow.names:
+            return pa.nulls(count, kind)
+        column = converted(file.read(columns=[own]).column(0), kind)
+    return pc.cast(column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column, kind)
