@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from postgres import Database
 
 POINTS = (
-    "worker before-commit:1", "worker after-commit:1", "driver before-done:2", "driver after-plan:1",
+    "worker before-commit:1", "worker after-commit:1", "driver before-done:1", "driver after-plan:1",
     "worker before-commit:2", "worker after-commit:2",
 )  # fmt: skip
 _TABLES = """
