@@ -157,13 +157,13 @@ def _lines(rows: Mapping[bytes, State]) -> Iterator[bytes]:
 def states_of(rows: Mapping[bytes, State]) -> Iterator[tuple[bytes, bytes | None]]:
     """Yield keys with their rows; None for a delete."""
     for key, row in rows.items():
-        if isinstance(row, KeyStates):
+        if row is None or type(row) is bytes:
+            yield key, row
+        elif isinstance(row, KeyStates):
             yield from ((key, one) for one in row)
-        elif isinstance(row, WrittenAndDeleted):
+        else:  # written and deleted
             yield key, bytes(row)
             yield key, None
-        else:
-            yield key, row
 
 
 def _json_states(table: SqlTable, kinds: Mapping[str, str]) -> sql.Composed:
