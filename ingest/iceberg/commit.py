@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from copy import copy
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -28,8 +29,9 @@ from ingest.lake.table import digest_of
 from ingest.model.commit import old_copy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Generator, Iterable, Sequence
 
+    from pyiceberg.io import FileIO
     from pyiceberg.manifest import DataFile, ManifestFile
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
@@ -95,17 +97,33 @@ def _commit(table: Table, files: Sequence[AddedFile], scope: str, note: str) -> 
     found = superseded_by(table, files, rows) if files[-1].key else Superseded([], [])
     gone = [(task.file, positions) for task, positions in found.gone]
     rows += found.marked
-    with QuickTransaction(table) as transaction:
+    with removed_if_it_fails(io) as made, QuickTransaction(table) as transaction:
+        made.extend(found.marked)
         transaction.set_properties({NOTE + scope: note})
         operation = Operation.OVERWRITE if gone else Operation.APPEND
         snapshot = RowDelta(operation, transaction, io, snapshot_properties={"ingest-batch": note.partition(".")[0]})
         for one in rows:
             snapshot.append_data_file(one)
         if gone:
-            snapshot.append_deletes(deletes_files(table, gone))
+            deletes = deletes_files(table, gone)
+            made.extend(deletes)
+            snapshot.append_deletes(deletes)
         if rows or gone:
             snapshot.commit()
     return Committed(table, found.older)
+
+
+@contextmanager
+def removed_if_it_fails(io: FileIO) -> Generator[list[DataFile]]:
+    """Yield a list for files that are written for a commit. They are removed where another writer was faster."""
+    made: list[DataFile] = []
+    try:
+        yield made
+    except CommitFailedException:
+        for one in made:
+            with suppress(OSError):
+                io.delete(one.file_path)
+        raise
 
 
 def deletes_files(table: Table, gone: Iterable[tuple[DataFile, pa.Array]]) -> list[DataFile]:

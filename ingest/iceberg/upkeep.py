@@ -16,7 +16,7 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.manifest import DataFileContent
 from pyiceberg.table.snapshots import Operation, Summary
 
-from ingest.iceberg.commit import QuickTransaction, Replacement, deletes_files, live_entries
+from ingest.iceberg.commit import QuickTransaction, Replacement, deletes_files, live_entries, removed_if_it_fails
 from ingest.iceberg.files import written_files
 from ingest.iceberg.partitions import partition_of
 from ingest.iceberg.reading import dead_positions, rows_of
@@ -63,15 +63,19 @@ def compact(table: Table) -> None:
     replaced = {one.data_file.file_path for one in anew}
     kept = [one for one in rows if one.data_file.file_path not in replaced]
     left = [(one.data_file, gone[one.data_file.file_path]) for one in kept if one.data_file.file_path in gone]
-    with suppress(CommitFailedException), QuickTransaction(table) as transaction:
+    quick = QuickTransaction(table)
+    with suppress(CommitFailedException), removed_if_it_fails(table.io) as made, quick as transaction:
         transaction.set_properties({COMPACTED: str(_newest(table) + 1)})
         if len(anew) + len(deletes) > 1:
             snapshot = _Compaction(Operation.OVERWRITE, transaction, table.io)
             snapshot.replace(kept, [*anew, *deletes])
             for file in written_files(table.metadata, table.io, _rows(table, [one.data_file for one in anew], gone)):
+                made.append(file)
                 snapshot.append_data_file(file)
             if left:
-                snapshot.append_deletes(deletes_files(table, left))
+                merged = deletes_files(table, left)
+                made.extend(merged)
+                snapshot.append_deletes(merged)
             snapshot.commit()
 
 

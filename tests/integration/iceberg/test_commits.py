@@ -11,7 +11,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitStateUnknownException
 
 from ingest.errors import CheckpointError, ConfigError, SchemaChangeRefused, Unavailable
-from ingest.iceberg import commit, positions
+from ingest.iceberg import commit, positions, superseded
 from ingest.iceberg.commit import NOTE
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def between(monkeypatch: pytest.MonkeyPatch, times: int, act: Callable[[], objec
             act()
         return positions
 
-    monkeypatch.setattr(commit, "deleted_positions", look)
+    monkeypatch.setattr(superseded, "deleted_positions", look)
 
 
 def test_another_writer_in_between_is_seen(filled: LakeSink, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,6 +99,10 @@ def test_another_writer_in_between_is_seen(filled: LakeSink, monkeypatch: pytest
     found = filled.lake.ask("SELECT id, n FROM {} WHERE n > 0 OR id < 3 ORDER BY id", *TABLE)
     assert found == [(0, 0), (1, 1), (7000, 1)]
     assert filled.lake.ask("SELECT count(*), count(DISTINCT id) FROM {}", *TABLE) == [(1000, 1000)]
+    table = filled.lake.table(*TABLE)
+    known = {one.removeprefix("file://") for one in table.inspect.all_files()["file_path"].to_pylist()}
+    there = {str(path) for path in filled.lake.folder.rglob("*.parquet")}
+    assert there <= known, "a commit that failed leaves no files"
 
 
 def test_a_writer_that_is_always_faster_ends_the_run_to_be_tried_again(

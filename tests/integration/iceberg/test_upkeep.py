@@ -186,7 +186,7 @@ def test_a_compaction_that_fails_is_said_once_and_the_rows_are_there(
     def full(*_: Any) -> Any:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(upkeep, "_positions", full)
+    monkeypatch.setattr(upkeep, "dead_positions", full)
     busy.change(6)
     busy.check()
     assert len(busy.sink.warnings) == 1
