@@ -19,16 +19,16 @@ from deltalake.exceptions import CommitFailedError
 
 from ingest.delta.actions import added_file, removed_file, watch_nans
 from ingest.delta.files import write_parquet
-from ingest.delta.superseded import Superseded, files_with, remaining_rows, rows_per_file
+from ingest.delta.superseded import NOWHERE, Superseded, files_with, remaining_rows, rows_per_file
 from ingest.delta.tables import arrow_schema, check_writable, columns_of, columns_there
 from ingest.delta.upkeep import COMPACTED, is_due
 from ingest.errors import ConfigError
 from ingest.lake.changes import LakeChangeError, check_required
 from ingest.lake.key_groups import key_groups
-from ingest.lake.keys import last_states
+from ingest.lake.keys import KeysToMark, last_states, without
 from ingest.lake.table import digest_of
 from ingest.model.commit import old_copy
-from ingest.model.types import merge
+from ingest.model.types import BOOLEAN, merge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -117,6 +117,8 @@ class _Version(NamedTuple):
 
     actions: list[AddAction | RemoveAction]
     remaining: list[Superseded]
+    deleted: str | None
+    """The column that becomes true in rows that are marked as deleted; None where none is."""
 
 
 def _commit(
@@ -124,10 +126,9 @@ def _commit(
 ) -> None:
     """Commit a version. `made` gets the paths of the files that are written for it."""
     check_writable(table)
-    check_required(files[-1].key, columns_there(table))
     schema = arrow_schema(table)
     version = _planned(table, place, files, schema)
-    for rows in rows_per_file(remaining_rows(place, version.remaining, schema)):
+    for rows in rows_per_file(remaining_rows(place, version.remaining, schema, version.deleted)):
         nans: set[str] = set()
         path = write_parquet(place, schema, watch_nans(rows, nans), "rows")
         made.append(path)
@@ -140,29 +141,63 @@ def _commit(
 
 def _planned(table: DeltaTable, place: FileSystem, files: Sequence[AddedFile], schema: pa.Schema) -> _Version:
     key, there = files[-1].key, columns_there(table)
-    for name in key:
-        if name not in there:
-            msg = f"its column {name!r} of the key is gone, and rows that are there could not be found"
-            raise LakeChangeError(msg)
+    deleted = next((one.deleted for one in files if one.gone and one.deleted is not None), None)
+    _check_columns(key, deleted, there)
     types = [schema.field(name).type for name in key]
     keys, fit = [], []
     for one in files:
         with _opened(place, one.path) as stream:
             file = pq.ParquetFile(stream)
             fit.append(_fits(one.path, file.schema_arrow, schema, there))
-            keys.append(pa.concat_tables([found for _, found in key_groups(file, key, types, None)]))
-    distinct, superseded = last_states(keys)
+            if key:
+                keys.append(pa.concat_tables([found for _, found in key_groups(file, key, types, None)]))
+            else:
+                check_required([one.name for one in file.schema_arrow if not one.nullable], there)
+    if not key:
+        own, found = [Superseded(one.path, NOWHERE) for one in files], list[tuple[Superseded, int]]()
+    else:
+        check_required(key, there)
+        own, found = _superseded(table, place, files, keys)
     actions: list[AddAction | RemoveAction] = []
     remaining = []
-    for one, positions, fits in zip(files, superseded, fit, strict=True):
-        if not one.gone and (len(positions) or not fits):  # somebody else may have changed the table in the meantime
-            remaining.append(Superseded(one.path, positions))
+    for one, rows, fits in zip(files, own, fit, strict=True):
+        if not one.gone and (len(rows.positions) or not fits):  # somebody else may have changed the table meanwhile
+            remaining.append(rows)
         elif not one.gone:
             actions.append(_added(place, one.path))
-    for path, size, positions in files_with(table, place, distinct, key):
-        actions.append(removed_file(path, size))
-        remaining.append(Superseded(path, positions))
-    return _Version(actions, remaining)
+    for rows, size in found:
+        actions.append(removed_file(rows.path, size))
+        remaining.append(rows)
+    return _Version(actions, remaining, deleted)
+
+
+def _check_columns(key: Sequence[str], deleted: str | None, there: Mapping[str, ColumnThere]) -> None:
+    """Raise LakeChangeError where rows of a batch could not be found, or marked as deleted."""
+    for name in key:
+        if name not in there:
+            msg = f"its column {name!r} of the key is gone, and rows that are there could not be found"
+            raise LakeChangeError(msg)
+    if deleted is not None and (deleted not in there or there[deleted].type != BOOLEAN):
+        msg = f"its column {deleted!r}, which says of a row that it is deleted, is gone or no BOOLEAN any more"
+        raise LakeChangeError(msg)
+
+
+def _superseded(
+    table: DeltaTable, place: FileSystem, files: Sequence[AddedFile], keys: Sequence[pa.Table]
+) -> tuple[list[Superseded], list[tuple[Superseded, int]]]:
+    """Return what a batch supersedes, in its own files and in those of the table with their sizes in bytes.
+
+    `keys`: those of each of its files.
+    """
+    distinct, superseded = last_states(keys)
+    soft = [at for at, one in enumerate(files) if one.gone and one.deleted is not None]
+    left = [without(keys[at], superseded[at]) for at in soft]
+    marking = KeysToMark(pa.concat_tables(left) if left else distinct.slice(0, 0))
+    own = []
+    for one, of_keys, positions in reversed([*zip(files, keys, superseded, strict=True)]):
+        marked = NOWHERE if one.gone else positions.take(marking.take(of_keys.take(positions)))
+        own.append(Superseded(one.path, positions, marked))
+    return own[::-1], files_with(table, place, distinct, files[-1].key, marking)
 
 
 def _opened(place: FileSystem, path: str) -> NativeFile:

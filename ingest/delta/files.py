@@ -83,11 +83,13 @@ class DeltaFiles:
         gone = states.rows.filter(states.gone).select(known.key)
         there = states.rows.filter(pc.invert(states.gone)) if gone.num_rows else states.rows
         cut, out = tuple(states.cut.items()), []
+        key, marks = table.key if table.unique else (), table.deleted
         with self._warehouse.asking(f"write rows of the table {table}"):
             for rows, schema, kind in ((there, known.rows, "rows"), (gone, known.keys, "keys")):
                 if rows.num_rows:
                     path, of_keys = write_parquet(known.files, schema, [rows], kind), rows is gone
-                    out.append(AddedFile(table.id, table.key, path, rows.num_rows, of_keys, cut=cut))
+                    deleted = marks if of_keys else None
+                    out.append(AddedFile(table.id, key, path, rows.num_rows, of_keys, cut=cut, deleted=deleted))
                     cut = ()
         return out
 

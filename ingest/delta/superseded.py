@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from pyarrow import NativeFile
     from pyarrow.fs import FileSystem
 
+    from ingest.lake.keys import KeysToMark
+
 _GROUP_BYTES: Final = 64 << 20
 """Bytes of Arrow's columns that become one group of rows."""
 _GROUPS: Final = 4
@@ -38,28 +40,38 @@ _PATH: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._/-]*")
 """Paths that are the same with and without the escapes of a URL."""
 
 
+NOWHERE: Final = pa.array([], pa.int64())
+"""No positions."""
+
+
 class Superseded(NamedTuple):
     """A file, and the positions of those of its rows that are no more."""
 
     path: str
     positions: pa.Array
+    marked: pa.Array = NOWHERE
+    """Those of them that stay, marked as deleted."""
 
 
 def files_with(
-    table: DeltaTable, place: FileSystem, keys: pa.Table, key: Sequence[str]
-) -> list[tuple[str, int, pa.Array]]:
-    """Return the files of a table that have rows of a batch's keys: path, size in bytes, positions. Raise OSError."""
+    table: DeltaTable, place: FileSystem, keys: pa.Table, key: Sequence[str], marking: KeysToMark
+) -> list[tuple[Superseded, int]]:
+    """Return the files of a table that have rows of a batch's keys, and their sizes in bytes. Raise OSError.
+
+    `marking`: those of the keys whose row stays.
+    """
     types = [column.type for column in keys.columns]
     out = []
     for path, size in _candidates(pa.table(table.get_add_actions()), keys, key):
+        positions, of_keys = [], []
         with place.open_input_file(path) as stream:
-            found = [
-                pc.add(positions_of(keys, rows), start)
-                for start, rows in key_groups(_parquet(stream), key, types, keys)
-            ]
-        positions = pa.concat_arrays(found) if found else pa.array([], pa.int64())
-        if len(positions):
-            out.append((path, size, positions))
+            for start, rows in key_groups(_parquet(stream), key, types, keys):
+                found = positions_of(keys, rows)
+                positions.append(pc.add(found, start))
+                of_keys.append(rows.take(found))
+        if any(map(len, positions)):
+            at = pa.concat_arrays(positions)
+            out.append((Superseded(path, at, at.take(marking.take(pa.concat_tables(of_keys)))), size))
     return out
 
 
@@ -101,28 +113,44 @@ def _values(actions: pa.Table, which: str, name: str) -> pa.Array | None:
     return pc.struct_field(found, names.index(name)) if name in names else None
 
 
-def remaining_rows(place: FileSystem, files: Sequence[Superseded], schema: pa.Schema) -> Iterator[pa.Table]:
-    """Yield the rows of files that remain, as the columns of a schema. A column that a file lacks is null there."""
+def remaining_rows(
+    place: FileSystem, files: Sequence[Superseded], schema: pa.Schema, deleted: str | None = None
+) -> Iterator[pa.Table]:
+    """Yield the rows of files that remain, as the columns of a schema. A column that a file lacks is null there.
+
+    `deleted`: the column that becomes true in rows that are marked.
+    """
     for one in files:
         with place.open_input_file(one.path) as stream:
             file = _parquet(stream)
-            stays = np.ones(file.metadata.num_rows, bool)
+            stays, marked = np.ones(file.metadata.num_rows, bool), np.zeros(file.metadata.num_rows, bool)
             stays[one.positions.to_numpy(zero_copy_only=False)] = False
+            marked[one.marked.to_numpy(zero_copy_only=False)] = True
+            stays |= marked
             start = 0
             for number in range(file.num_row_groups):
                 count = file.metadata.row_group(number).num_rows
-                mask = stays[start : start + count]
+                mask, marks = stays[start : start + count], marked[start : start + count]
                 start += count
                 if mask.any():
                     # In this order: views, which other writers have, are no columns that can be filtered
-                    yield _as_schema(file.read_row_group(number), schema).filter(pa.array(mask))
+                    rows = _as_schema(file.read_row_group(number), schema)
+                    yield _marked(rows, marks, deleted).filter(pa.array(mask))
+
+
+def _marked(rows: pa.Table, which: np.ndarray[Any, Any], deleted: str | None) -> pa.Table:
+    """Return rows of which some are marked as deleted."""
+    if deleted is None or not which.any():
+        return rows
+    place = rows.schema.get_field_index(deleted)
+    values = pc.if_else(pa.array(which), True, rows.column(place))
+    return rows.set_column(place, rows.schema.field(place), values)
 
 
 def all_rows(table: DeltaTable, place: FileSystem, schema: pa.Schema) -> Iterator[pa.Table]:
     """Yield all rows of a table as the columns of a schema, which holds their values. Raise OSError."""
-    none = pa.array([], pa.int64())
     paths = map(_checked, pa.table(table.get_add_actions()).column("path").to_pylist())
-    yield from remaining_rows(place, [Superseded(path, none) for path in paths], schema)
+    yield from remaining_rows(place, [Superseded(path, NOWHERE) for path in paths], schema)
 
 
 def _as_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:

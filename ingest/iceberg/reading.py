@@ -13,7 +13,7 @@ from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import _read_deletes, _task_to_record_batches
 from pyiceberg.table import FileScanTask
 
-from ingest.lake.keys import positions_of
+from ingest.lake.keys import KeysToMark
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -51,23 +51,15 @@ def marked_rows(
 
     `tasks`: files that have rows of these keys, from the newest one to the oldest. Raise OSError.
     """
+    left = KeysToMark(keys)
     for task in tasks:
         dead = dead_positions(table.io, task.delete_files).get(task.file.file_path)
         for rows in rows_of(table, task.file, dead):
-            if not keys.num_rows:
+            if not left:
                 return
             columns = [rows.column(name).cast(to.type) for name, to in zip(key, keys.columns, strict=True)]
-            of_rows = pa.table(columns, names=keys.column_names)
-            found = positions_of(keys, of_rows)
+            found = left.take(pa.table(columns, names=keys.column_names))
             if len(found):
-                chosen, of_rows = rows.take(found), of_rows.take(found)
+                chosen = rows.take(found)
                 place = chosen.schema.get_field_index(deleted)
                 yield chosen.set_column(place, chosen.schema.field(place), pa.repeat(True, chosen.num_rows))
-                keys = keys.filter(_others(keys, of_rows))
-
-
-def _others(keys: pa.Table, found: pa.Table) -> pa.Array:
-    """Return which keys are not among those that were found."""
-    stays = np.ones(keys.num_rows, bool)
-    stays[positions_of(found, keys).to_numpy(zero_copy_only=False)] = False
-    return pa.array(stays)

@@ -21,7 +21,7 @@ from ingest.iceberg.files import written_files
 from ingest.iceberg.positions import deleted_positions, key_columns, names_in
 from ingest.iceberg.reading import dead_positions, marked_rows
 from ingest.lake.converted import converted
-from ingest.lake.keys import last_states
+from ingest.lake.keys import last_states, without
 from ingest.lake.sequence import codes_of, later_mark, newest
 
 if TYPE_CHECKING:
@@ -64,15 +64,9 @@ def superseded_by(table: Table, files: Sequence[AddedFile], rows: Sequence[DataF
     soft = [at for at, one in enumerate(files) if one.gone and one.deleted is not None]
     if not soft:
         return Superseded(gone, [])
-    left = pa.concat_tables([_without(keys[at], superseded[at]) for at in soft])
+    left = pa.concat_tables([without(keys[at], superseded[at]) for at in soft])
     marked = marked_rows(table, [task for task, _ in gone], left, key, files[soft[0]].deleted or "")
     return Superseded(gone, list(written_files(table.metadata, io, marked)))
-
-
-def _without(keys: pa.Table, positions: pa.Array) -> pa.Table:
-    stays = np.ones(keys.num_rows, bool)
-    stays[positions.to_numpy(zero_copy_only=False)] = False
-    return keys.filter(pa.array(stays))
 
 
 class _Candidates(NamedTuple):

@@ -41,13 +41,42 @@ def last_states(files: Sequence[pa.Table]) -> tuple[pa.Table, list[pa.Array]]:
 
 
 def positions_of(keys: pa.Table, rows: pa.Table) -> pa.Array:
-    """Return the positions of those rows whose keys are among the keys. Both have the same columns."""
+    """Return the positions of those rows whose keys are among the keys, in order. Both have the same columns."""
     names = keys.column_names
     if len(names) == 1:
         found = pc.is_in(rows.column(0), value_set=keys.column(0).combine_chunks())
         return pc.cast(pc.indices_nonzero(found), pa.int64())
     joined = _numbered(rows).join(keys, names, join_type="left semi", use_threads=False)
-    return joined.column(ROW).combine_chunks()
+    return pa.array(np.sort(joined.column(ROW).to_numpy()))
+
+
+def without(rows: pa.Table, positions: pa.Array) -> pa.Table:
+    """Return the rows that are not at positions."""
+    stays = np.ones(rows.num_rows, bool)
+    stays[positions.to_numpy(zero_copy_only=False)] = False
+    return rows.filter(pa.array(stays))
+
+
+class KeysToMark:
+    """Keys of deleted rows that stay: the newest row of each is marked, and it is looked for from there on."""
+
+    def __init__(self, keys: pa.Table) -> None:
+        """Look for all of them."""
+        self._keys = keys
+
+    def __bool__(self) -> bool:
+        """Return whether there are any left."""
+        return bool(self._keys.num_rows)
+
+    def take(self, rows: pa.Table) -> pa.Array:
+        """Return the position of the last row of each key among rows, which are newer than those of later calls."""
+        found = positions_of(self._keys, rows) if self else pa.array([], pa.int64())
+        if not len(found):
+            return found
+        chosen = rows.take(found)
+        _, (older,) = last_states([chosen])
+        self._keys = without(self._keys, positions_of(chosen, self._keys))
+        return without(pa.table([found], [ROW]), older).column(0).combine_chunks()
 
 
 def _numbered(rows: pa.Table) -> pa.Table:

@@ -61,5 +61,12 @@ class LakeSink:
 
     def write(self, table: tuple[str, ...], schema: TableSchema, *rows: tuple[str, str | None]) -> None:
         """Write a batch of rows."""
+        self.write_flushes(table, schema, rows)
+
+    def write_flushes(
+        self, table: tuple[str, ...], schema: TableSchema, *flushes: tuple[tuple[str, str | None], ...]
+    ) -> None:
+        """Write a batch of rows, of which each flush has files of its own."""
         self.batch += 1
-        self.side.add("checkpoint", self.batch, self.files(table, schema, *rows))
+        files = [one for rows in flushes for one in self.files(table, schema, *rows)]
+        self.side.add("checkpoint", self.batch, files)

@@ -7,17 +7,29 @@ import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from any_lake import KINDS, lake_of
 from lake_sink import LakeSink, lake_schema
 from pydantic import ValidationError
 
 from ingest.errors import SchemaChangeRefused
+from ingest.model import types
+from ingest.model.schema import Column, TableSchema
+from ingest.sinks.delta import DeltaSink
 from ingest.sinks.iceberg import IcebergSink
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from any_lake import AnyLakeSink
+
 TABLE = ("shop", "t")
 SCHEMA = lake_schema("id BIGINT", "n INT", "text STRING")
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    """The kind of the lake."""
+    return str(request.param)
 
 
 @pytest.fixture(params=["native", "reference"])
@@ -35,18 +47,18 @@ def gone(key: int) -> tuple[str, None]:
     return f'{{"id":{key}}}', None
 
 
-def made(folder: Path, **more: Any) -> LakeSink:
-    sink = LakeSink(folder, **more)
+def made(kind: str, folder: Path, **more: Any) -> AnyLakeSink:
+    sink = lake_of(kind, folder, **more)
     sink.side.declare({TABLE: SCHEMA})
     return sink
 
 
-def rows_of(sink: LakeSink, columns: str = "id, n, text, _deleted") -> list[tuple[Any, ...]]:
+def rows_of(sink: AnyLakeSink, columns: str = "id, n, text, _deleted") -> list[tuple[Any, ...]]:
     return sink.lake.ask(f"SELECT {columns} FROM {{}} ORDER BY id", *TABLE)  # noqa: S608
 
 
-def test_a_deleted_row_stays_with_its_last_values(tmp_path: Path) -> None:
-    sink = made(tmp_path, **{"sink.delete-strategy": "soft"})
+def test_a_deleted_row_stays_with_its_last_values(tmp_path: Path, kind: str) -> None:
+    sink = made(kind, tmp_path, **{"sink.delete-strategy": "soft"})
     sink.write(TABLE, SCHEMA, row(1, 1), row(2, 1), row(3, 1))
     sink.write(TABLE, SCHEMA, gone(1), row(2, 2), gone(2), gone(9), row(4, 1), gone(4), row(4, 2))
     assert rows_of(sink) == [
@@ -58,24 +70,20 @@ def test_a_deleted_row_stays_with_its_last_values(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_of_the_files_of_a_batch_the_newest_row_stays(tmp_path: Path) -> None:
-    sink = made(tmp_path, **{"sink.delete-strategy": "soft"})
+def test_of_the_files_of_a_batch_the_newest_row_stays(tmp_path: Path, kind: str) -> None:
+    sink = made(kind, tmp_path, **{"sink.delete-strategy": "soft"})
     sink.write(TABLE, SCHEMA, row(1, 1), row(2, 1), row(3, 1))
-    files = [
-        *sink.files(TABLE, SCHEMA, row(1, 2), row(2, 2), gone(3)),
-        *sink.files(TABLE, SCHEMA, gone(1), row(2, 3)),
-        *sink.files(TABLE, SCHEMA, gone(2), row(3, 9)),
-    ]
-    sink.batch += 1
-    sink.side.add("checkpoint", sink.batch, files)
+    sink.write_flushes(
+        TABLE, SCHEMA, (row(1, 2), row(2, 2), gone(3)), (gone(1), row(2, 3)), (gone(2), row(3, 9)),
+    )  # fmt: skip
     assert rows_of(sink) == [(1, 2, "row 1", True), (2, 3, "row 2", True), (3, 9, "row 3", False)]
-    assert sink.lake.table(*TABLE).scan().to_arrow().num_rows == 3
+    assert sink.lake.ask("SELECT count(*) FROM {}", *TABLE) == [(3,)]
 
 
 @pytest.mark.usefixtures("reader")
 @pytest.mark.parametrize("strategy", ["hard", "soft", "ignore"])
-def test_batches_of_random_changes(tmp_path: Path, strategy: str) -> None:
-    sink = made(tmp_path, **{"sink.delete-strategy": strategy, "sink.compaction.commit.interval": 5})
+def test_batches_of_random_changes(tmp_path: Path, kind: str, strategy: str) -> None:
+    sink = made(kind, tmp_path, **{"sink.delete-strategy": strategy, "sink.compaction.commit.interval": 5})
     pick = random.Random(strategy)  # noqa: S311
     wanted: dict[int, tuple[int, bool]] = {}
     for batch in range(14):
@@ -98,9 +106,33 @@ def test_batches_of_random_changes(tmp_path: Path, strategy: str) -> None:
     ]  # fmt: skip
 
 
+def test_rows_of_a_key_of_two_columns_stay(tmp_path: Path, kind: str) -> None:
+    sink = lake_of(kind, tmp_path, **{"sink.delete-strategy": "soft"})
+    columns = (Column("a", types.STRING, nullable=False), Column("b", types.INT, nullable=False))
+    schema = TableSchema((*columns, Column("n", types.INT)), ("a", "b"))
+    sink.side.declare({TABLE: schema})
+    keys = [f'{{"a":"{a}","b":{b}}}' for a in "xyz" for b in range(20)]
+    sink.write(TABLE, schema, *((key, f'{key[:-1]},"n":{at}}}') for at, key in enumerate(keys)))
+    sink.write(TABLE, schema, *((key, None) for key in keys[::-3]), (keys[0], f'{keys[0][:-1]},"n":99}}'))
+    found = sink.lake.ask("SELECT a, b, n, _deleted FROM {} ORDER BY a, b", *TABLE)
+    gone = set(range(60)[::-3])
+    assert found == [
+        ("xyz"[at // 20], at % 20, at or 99, at in gone and at > 0) for at in range(60)
+    ]  # fmt: skip
+
+
+def test_of_rows_that_a_table_has_twice_one_stays(tmp_path: Path, kind: str) -> None:
+    sink = made(kind, tmp_path, **{"sink.write-mode": "append"})
+    sink.write(TABLE, SCHEMA, row(1, 1), row(2, 1), row(1, 2), row(2, 2), row(1, 3))
+    later = lake_of(kind, tmp_path, **{"sink.delete-strategy": "soft"})
+    later.batch = 1
+    later.write(TABLE, SCHEMA, gone(1), row(2, 3))
+    assert rows_of(later) == [(1, 3, "row 1", True), (2, 3, "row 2", False)]
+
+
 @pytest.mark.usefixtures("reader")
-def test_a_table_that_has_all_states(tmp_path: Path) -> None:
-    sink = made(tmp_path, **{"sink.write-mode": "append"})
+def test_a_table_that_has_all_states(tmp_path: Path, kind: str) -> None:
+    sink = made(kind, tmp_path, **{"sink.write-mode": "append"})
     sink.write(TABLE, SCHEMA, row(1, 1), row(1, 2), gone(1), gone(7))
     sink.write(TABLE, SCHEMA, row(1, 3), (row(1, 4)[0], '{"text":"a\\u00e9","n":4}'), row(2, 1), row(1, 5))
     found = sink.lake.ask("SELECT id, n, _deleted FROM {} ORDER BY id, n NULLS LAST", *TABLE)
@@ -108,22 +140,23 @@ def test_a_table_that_has_all_states(tmp_path: Path) -> None:
         (1, 1, False), (1, 2, False), (1, 3, False), (1, 4, False), (1, 5, False), (1, None, True),
         (2, 1, False), (7, None, True),
     ]  # fmt: skip
-    assert sink.lake.table(*TABLE).metadata.schema().identifier_field_ids == []
-    assert {one.summary.operation.value for one in sink.lake.table(*TABLE).metadata.snapshots if one.summary} == {
-        "append"
-    }
+    if isinstance(sink, LakeSink):
+        assert sink.lake.table(*TABLE).metadata.schema().identifier_field_ids == []
+        assert {one.summary.operation.value for one in sink.lake.table(*TABLE).metadata.snapshots if one.summary} == {
+            "append"
+        }
 
 
-def test_all_states_but_deletes(tmp_path: Path) -> None:
-    sink = made(tmp_path, **{"sink.write-mode": "append", "sink.delete-strategy": "ignore"})
+def test_all_states_but_deletes(tmp_path: Path, kind: str) -> None:
+    sink = made(kind, tmp_path, **{"sink.write-mode": "append", "sink.delete-strategy": "ignore"})
     sink.write(TABLE, SCHEMA, row(1, 1), row(1, 2), gone(1), gone(7))
     sink.write(TABLE, SCHEMA, gone(1))
     assert rows_of(sink, "id, n, text") == [(1, 1, "row 1"), (1, 2, "row 1")]
 
 
 @pytest.mark.usefixtures("reader")
-def test_a_table_without_a_key(tmp_path: Path) -> None:
-    sink = LakeSink(tmp_path, **{"sink.write-mode": "append", "sink.delete-strategy": "ignore"})
+def test_a_table_without_a_key(tmp_path: Path, kind: str) -> None:
+    sink = lake_of(kind, tmp_path, **{"sink.write-mode": "append", "sink.delete-strategy": "ignore"})
     schema = lake_schema("n INT", key="")
     keyless = type(schema)(schema.columns, ())
     sink.side.declare({TABLE: keyless})
@@ -131,22 +164,27 @@ def test_a_table_without_a_key(tmp_path: Path) -> None:
     assert sink.lake.ask("SELECT n FROM {} ORDER BY n", *TABLE) == [(1,), (1,), (2,)]
 
 
-def test_a_table_that_is_there_gets_the_column(tmp_path: Path) -> None:
-    sink = made(tmp_path)
+def test_a_table_that_is_there_gets_the_column(tmp_path: Path, kind: str) -> None:
+    sink = made(kind, tmp_path)
     sink.write(TABLE, SCHEMA, row(1, 1), row(2, 1))
-    later = LakeSink(tmp_path, **{"sink.delete-strategy": "soft", "sink.delete-column": "is_gone"})
+    later = lake_of(kind, tmp_path, **{"sink.delete-strategy": "soft", "sink.delete-column": "is_gone"})
     later.batch = 1
     later.side.declare({TABLE: SCHEMA})
     later.write(TABLE, SCHEMA, gone(1), row(3, 1))
     assert rows_of(later, "id, n, is_gone") == [(1, 1, True), (2, 1, None), (3, 1, False)]
-    other = LakeSink(tmp_path, **{"sink.delete-strategy": "soft", "sink.delete-column": "text"})
+    other = lake_of(kind, tmp_path, **{"sink.delete-strategy": "soft", "sink.delete-column": "text"})
     with pytest.raises(SchemaChangeRefused, match="says of no row that it is deleted"):
         other.side.declare({TABLE: lake_schema("id BIGINT", "n INT")})
 
 
-def test_options_that_do_not_go_together() -> None:
-    options = {"type": "iceberg", "catalog.properties.warehouse": "lake", "sink.write-mode": "append"}
+@pytest.mark.parametrize("sink", [IcebergSink, DeltaSink])
+def test_options_that_do_not_go_together(sink: type[IcebergSink | DeltaSink]) -> None:
+    place = {"type": "iceberg", "catalog.properties.warehouse": "lake"}
+    options = {
+        **(place if sink is IcebergSink else {"type": "delta", "warehouse": "lake"}),
+        "sink.write-mode": "append",
+    }
     for more in ({"sink.delete-strategy": "hard"}, {"sink.delete-strategy": "ignore", "sink.delete-column": "d"}):
         with pytest.raises(ValidationError):
-            IcebergSink.model_validate({**options, **more})
-    assert IcebergSink.model_validate({**options, "sink.delete-column": "d"}).deleted == "d"
+            sink.model_validate({**options, **more})
+    assert sink.model_validate({**options, "sink.delete-column": "d"}).deleted == "d"
