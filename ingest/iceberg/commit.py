@@ -24,7 +24,7 @@ from pyiceberg.typedef import Record as Partition
 
 from ingest.iceberg.files import ParquetPlace, data_file, deletes_data_file
 from ingest.iceberg.partitions import partition_of
-from ingest.iceberg.superseded import Superseded, superseded_by
+from ingest.iceberg.superseded import SupersededRows, superseded_by
 from ingest.lake.table import digest_of
 from ingest.model.commit import old_copy
 
@@ -62,7 +62,7 @@ def note_of(files: Sequence[AddedFile], batch: int) -> str:
     return f"{batch}.{digest_of(files)[:16]}"
 
 
-class Committed(NamedTuple):
+class AddedBatch(NamedTuple):
     """A table that has a batch."""
 
     table: Table
@@ -70,7 +70,7 @@ class Committed(NamedTuple):
     """Rows of the batch that were left out, as they are older than their row in the table."""
 
 
-def add_files(table: Table, files: Sequence[AddedFile], scope: str, batch: int) -> Committed:
+def add_files(table: Table, files: Sequence[AddedFile], scope: str, batch: int) -> AddedBatch:
     """Commit the files of a batch. Raise what the library raises.
 
     It is tried again where another writer was faster, and where it is not known whether it was done. Raise
@@ -79,7 +79,7 @@ def add_files(table: Table, files: Sequence[AddedFile], scope: str, batch: int) 
     note = note_of(files, batch)
     for left in reversed(range(_TRIES)):
         if has_batch(table, scope, batch, note):
-            return Committed(table)
+            return AddedBatch(table)
         try:
             return _commit(table, files, scope, note)
         except (CommitFailedException, CommitStateUnknownException):
@@ -90,11 +90,11 @@ def add_files(table: Table, files: Sequence[AddedFile], scope: str, batch: int) 
     raise AssertionError
 
 
-def _commit(table: Table, files: Sequence[AddedFile], scope: str, note: str) -> Committed:
+def _commit(table: Table, files: Sequence[AddedFile], scope: str, note: str) -> AddedBatch:
     io = table.io
     with ThreadPoolExecutor(4) as threads:
         rows = list(threads.map(lambda one: data_file(table.metadata, io, one.path), [f for f in files if not f.gone]))
-    found = superseded_by(table, files, rows) if files[-1].key else Superseded([], [])
+    found = superseded_by(table, files, rows) if files[-1].key else SupersededRows([], [])
     gone = [(task.file, positions) for task, positions in found.gone]
     rows += found.marked
     with removed_if_it_fails(io) as made, QuickTransaction(table) as transaction:
@@ -110,7 +110,7 @@ def _commit(table: Table, files: Sequence[AddedFile], scope: str, note: str) -> 
             snapshot.append_deletes(deletes)
         if rows or gone:
             snapshot.commit()
-    return Committed(table, found.older)
+    return AddedBatch(table, found.older)
 
 
 @contextmanager

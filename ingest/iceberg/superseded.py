@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     Numbers = np.ndarray[Any, Any]
 
 
-class Superseded(NamedTuple):
+class SupersededRows(NamedTuple):
     """Rows that files of a batch supersede."""
 
     gone: list[tuple[FileScanTask, pa.Array]]
@@ -46,7 +46,7 @@ class Superseded(NamedTuple):
     """Rows of the batch that are older than their row in the table."""
 
 
-def superseded_by(table: Table, files: Sequence[AddedFile], rows: Sequence[DataFile]) -> Superseded:
+def superseded_by(table: Table, files: Sequence[AddedFile], rows: Sequence[DataFile]) -> SupersededRows:
     """Return what files of a batch supersede. `rows`: those of them with rows, as a snapshot has them.
 
     Raise what the library raises.
@@ -63,10 +63,10 @@ def superseded_by(table: Table, files: Sequence[AddedFile], rows: Sequence[DataF
     gone = [*reversed(own), *there]
     soft = [at for at, one in enumerate(files) if one.gone and one.deleted is not None]
     if not soft:
-        return Superseded(gone, [])
+        return SupersededRows(gone, [])
     left = pa.concat_tables([without(keys[at], superseded[at]) for at in soft])
     marked = marked_rows(table, [task for task, _ in gone], left, key, files[soft[0]].deleted or "")
-    return Superseded(gone, list(written_files(table.metadata, io, marked)))
+    return SupersededRows(gone, list(written_files(table.metadata, io, marked)))
 
 
 class _Candidates(NamedTuple):
@@ -88,7 +88,7 @@ def _by_sequence(
     tasks: Sequence[FileScanTask | None],
     keys: Sequence[pa.Table],
     there: Sequence[tuple[FileScanTask, pa.Array]],
-) -> Superseded:
+) -> SupersededRows:
     """Return what is superseded where a column says which of two rows is the newer one."""
     name, key, deleted = (
         files[-1].sequence or "",
@@ -131,7 +131,7 @@ def _by_sequence(
         if len(dead):
             gone.append((one.task, pa.array(dead)))
     in_batch = came[live] >= 0
-    return Superseded(gone, written, int((found.older & in_batch).sum()))
+    return SupersededRows(gone, written, int((found.older & in_batch).sum()))
 
 
 def _of_table(table: Table, task: FileScanTask, positions: pa.Array, key: Sequence[str], name: str) -> _Candidates:
