@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import psycopg
 from psycopg import sql
 
-from ingest.postgres.sequenced import SequencedRows
-from ingest.postgres.statements import states_of
+from ingest.postgres.statements import rows_by_state, states_of
 from ingest.postgres.tables import listed
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ _LAST: Final = """
   ) AS numbered WHERE nth = 1
 """
 _GIVEN: Final = """
-  SELECT {made}, {values}, line IS NULL AS gone, seq FROM (
+  SELECT {made}, line IS NULL AS gone, seq FROM (
     SELECT unnest($1::bigint[]) AS seq, unnest($2::text[])::json AS key, unnest($3::text[])::json AS line
   ) AS given
 """
@@ -97,14 +96,12 @@ class ArrayRows:
         )
         self._insert = sql.SQL(_INSERT).format(last=shown, **parts)
         self._remove = sql.SQL(_MARK if soft else _DELETE).format(last=last, **parts)
-        self._sequenced: SequencedRows | None = None
-        if table.sequence is not None:
-            given = [
-                sql.SQL("{} AS {}").format(_value(name, kinds[name], values[name], "line"), sql.Identifier(f"v{at}"))
-                for at, name in enumerate(others)
-            ]
-            query = sql.SQL(_GIVEN).format(made=listed(made), values=listed(given))
-            self._sequenced = SequencedRows(table, query)
+        given = [
+            sql.SQL("{} AS {}").format(_value(name, kinds[name], values[name], "line"), sql.Identifier(f"v{at}"))
+            for at, name in enumerate(others)
+        ]
+        query = sql.SQL(_GIVEN).format(made=listed([*made, *given]))
+        self._by_state = rows_by_state(table, query)
 
     def write(self, connection: Connection, rows: Mapping[bytes, State]) -> int:
         """Write the last states of keys, which come in the order of their changes; return how many are left out.
@@ -116,8 +113,8 @@ class ArrayRows:
         with psycopg.RawCursor(connection) as cursor:  # of values by number: names may have a percent sign
             while some := list(islice(states, MAX_ROWS)):
                 given = [list(range(len(some))), [key for key, _ in some], [line for _, line in some]]
-                if self._sequenced is not None:
-                    older += self._sequenced.write(connection, given)
+                if self._by_state is not None:
+                    older += self._by_state.write(connection, given)
                     continue
                 if any(line is not None for _, line in some):
                     cursor.execute(self._insert, given)

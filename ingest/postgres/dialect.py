@@ -33,6 +33,7 @@ _SETTINGS: Final = (
 )
 """Form of values, and the time that a session may wait, or keep others waiting when its machine is gone."""
 _LOCK: Final = "SELECT pg_advisory_xact_lock(hashtext('ingest'))"
+_LOCK_ROWS: Final = "SELECT pg_advisory_xact_lock(hashtext('ingest'), hashtext(%s))"
 _SIZED: Final = re.compile(r"character( varying)?\((\d+)\)")
 _TEXTS: Final = re.compile(r"text|character varying")
 _MAX_CHARACTERS: Final = 10_485_760
@@ -54,6 +55,8 @@ class SqlDialect:
     """Type of the column that says of a row that it is deleted, in a table that is made."""
     added_flag: ClassVar[str] = _FLAG
     """Type of that column where it is added to a table."""
+    unit: ClassVar[str] = "microseconds"
+    """The smallest unit of time that it keeps."""
     make_schema: ClassVar[str] = "CREATE SCHEMA {}"
     make_table: ClassVar[str] = "CREATE TABLE {} ({})"
 
@@ -69,6 +72,10 @@ class SqlDialect:
     def lock(self, connection: Connection) -> None:
         """Let one run at a time make and change tables, until the transaction ends. Raise psycopg.Error."""
         connection.execute(_LOCK)
+
+    def lock_rows(self, connection: Connection, table: str) -> None:
+        """Let one transaction at a time write rows of a table by those that it reads. Raise psycopg.Error."""
+        connection.execute(_LOCK_ROWS, (table,))
 
     def types_of(self, data_type: DataType, *, of_key: bool) -> tuple[str, str] | None:  # noqa: ARG002  (for others)
         """Return the types of a column that is made and of its rows' values; None for one that had only nulls."""
@@ -107,6 +114,7 @@ class HologresDialect(SqlDialect):
     locks_rows = False
     has_savepoints = False
     added_flag = "boolean DEFAULT false"
+    unit = "milliseconds"
     make_schema = "CREATE SCHEMA IF NOT EXISTS {}"
     make_table = "CREATE TABLE IF NOT EXISTS {} ({})"
     strategy: Strategy = "STANDARD"
@@ -139,6 +147,9 @@ class HologresDialect(SqlDialect):
 
     def lock(self, connection: Connection) -> None:
         """Do nothing: each statement that makes something may find it there."""
+
+    def lock_rows(self, connection: Connection, table: str) -> None:
+        """Do nothing: a transaction locks the tables that it touches."""
 
     def types_of(self, data_type: DataType, *, of_key: bool) -> tuple[str, str] | None:
         """Return the types of a column that is made and of its rows' values; None for one that had only nulls."""

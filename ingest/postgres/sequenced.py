@@ -71,13 +71,13 @@ class SequencedRows:
             "by": sql.Identifier(f"v{others.index(table.sequence)}"),
             "column": sql.Identifier(table.sequence),
             "flag": listed(flag),
-            "same": _all_equal(zip(_of("t", map(sql.Identifier, table.key)), _of("one", keys), strict=True)),
-            "both": _all_equal(zip(_of("gone", keys), _of("one", keys), strict=True)),
-            "ordered": listed(_of("one", keys)),
+            "same": all_equal(zip(of_alias("t", map(sql.Identifier, table.key)), of_alias("one", keys), strict=True)),
+            "both": all_equal(zip(of_alias("gone", keys), of_alias("one", keys), strict=True)),
+            "ordered": listed(of_alias("one", keys)),
             "names": listed([*map(sql.Identifier, table.key), *written]),
             "taken": listed(sql.SQL("{0} = EXCLUDED.{0}").format(name) for name in written),
         }
-        values = [*_of("one", keys), *_of("one", [sql.Identifier(f"v{at}") for at in range(len(others))])]
+        values = [*of_alias("one", keys), *of_alias("one", [sql.Identifier(f"v{at}") for at in range(len(others))])]
         if flag:
             values.append(sql.SQL("COALESCE(gone.at > one.seq, false)"))
         deletes = sql.SQL(_DELETES if flag else "").format(**parts)
@@ -99,9 +99,11 @@ class SequencedRows:
         return int(older[0])
 
 
-def _of(alias: str, names: Any) -> list[sql.Composable]:  # noqa: ANN401  (identifiers, in any form)
+def of_alias(alias: str, names: Any) -> list[sql.Composable]:  # noqa: ANN401  (identifiers, in any form)
+    """Return names as columns of what a statement calls `alias`."""
     return [sql.SQL("{}.{}").format(sql.SQL(alias), name) for name in names]
 
 
-def _all_equal(pairs: Any) -> sql.Composed:  # noqa: ANN401  (pairs, in any form)
+def all_equal(pairs: Any) -> sql.Composed:  # noqa: ANN401  (pairs, in any form)
+    """Return the condition that both of each pair are equal."""
     return sql.SQL(" AND ").join(sql.SQL("{} = {}").format(one, other) for one, other in pairs)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from psycopg import sql
 
 from ingest.postgres.copied import lines_maker
+from ingest.postgres.history import HistoryRows
 from ingest.postgres.sequenced import KeyStates, SequencedRows
 from ingest.postgres.tables import MAX_COLUMNS, listed
 
@@ -93,11 +94,10 @@ class StagedRows:
         self._truncate = sql.SQL("TRUNCATE {}").format(stage)
         self._copy = sql.SQL("COPY {} FROM STDIN").format(stage)
         self._typed = [_typed_statement(table, kinds, stage, deletes=deletes) for deletes in (False, True)]
-        self._sequenced: tuple[SequencedRows, SequencedRows] | None = None
-        """The same, of rows as JSON and in columns, where changes have an order of their own."""
-        if table.sequence is not None:
-            forms = _json_states(table, kinds), _typed_states(table, kinds, stage)
-            self._sequenced = SequencedRows(table, forms[0]), SequencedRows(table, forms[1])
+        self._by_state = [
+            rows_by_state(table, states) for states in (_json_states(table, kinds), _typed_states(table, kinds, stage))
+        ]
+        """The same, of rows as JSON and in columns, where all states of a key are written."""
 
     def write(self, connection: Connection, rows: Mapping[bytes, State]) -> int:
         """Write the last states of keys, which come in the order of their changes; return how many are left out.
@@ -108,8 +108,8 @@ class StagedRows:
             with suppress(_LeftError), connection.transaction():
                 return self._write_typed(connection, self._maker, rows)
         _stage(connection, rows)
-        if self._sequenced is not None:
-            return self._sequenced[0].write(connection)
+        if self._by_state[0] is not None:
+            return self._by_state[0].write(connection)
         connection.execute(self._statement)
         return 0
 
@@ -126,14 +126,21 @@ class StagedRows:
                 deletes = deletes or any(row is None for _, row in some)
                 first += len(some)
                 copy.write(lines)
-        if self._sequenced is not None:
-            return self._sequenced[1].write(connection)
+        if self._by_state[1] is not None:
+            return self._by_state[1].write(connection)
         connection.execute(self._typed[deletes])
         return 0
 
 
 class _LeftError(Exception):
     """Error about a row that native code leaves."""
+
+
+def rows_by_state(table: SqlTable, states: sql.Composable) -> HistoryRows | SequencedRows | None:
+    """Return the statements that write all states of a key; None for a table that takes the last ones."""
+    if table.history is not None:
+        return HistoryRows(table, states)
+    return None if table.sequence is None else SequencedRows(table, states)
 
 
 def make_staging(connection: Connection) -> None:

@@ -13,6 +13,7 @@ from psycopg import sql
 
 from ingest.model.reject import RowError
 from ingest.postgres.dialect import POSTGRES
+from ingest.postgres.history_columns import ChangeError
 from ingest.postgres.types import has_order, is_number
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from ingest.model.table import TableId
     from ingest.postgres.connection import Connection
     from ingest.postgres.dialect import SqlDialect
+    from ingest.postgres.history_columns import HistoryColumns
 
 MAX_NAME: Final = 63
 """Bytes of a name. The server cuts longer ones, so that two would become one."""
@@ -57,6 +59,18 @@ class SqlTable:
     """The column that says which of two changes of a row is the newer one; None where the order of changes does."""
     options: tuple[tuple[str, str], ...] = ()
     """Storage parameters, with which it is made."""
+    history: HistoryColumns | None = None
+    """The columns of the time of a state, where each state of a key is a row; None where a key has one row."""
+
+    @property
+    def row_key(self) -> tuple[str, ...]:
+        """The columns by which a row is found."""
+        return self.key if self.history is None else (*self.key, self.history.valid_from)
+
+    @property
+    def takes_all_states(self) -> bool:
+        """True if all states of a key since the last commit are written, not only the last one."""
+        return self.sequence is not None or self.history is not None
 
     @property
     def has_key(self) -> bool:
@@ -81,10 +95,6 @@ class ExistingTable:
     """Types by the names of the columns, as the server spells them."""
     keys: frozenset[frozenset[str]]
     """Columns of the indexes by which a row is found: unique, on all rows, at once."""
-
-
-class ChangeError(ValueError):
-    """Error about a change that would lose something. Its text says which."""
 
 
 def planned(connection: Connection, table: SqlTable, dialect: SqlDialect = POSTGRES) -> list[sql.Composed]:
@@ -116,11 +126,12 @@ def table_of(
     deleted: str | None = None,
     dialect: SqlDialect = POSTGRES,
     sequence: str | None = None,
+    history: HistoryColumns | None = None,
 ) -> SqlTable:
     """Return the table of a sink table's rows. `default`: the schema of tables whose id has one part.
 
-    `deleted`: see `SqlTable`. `sequence`: the same, of tables that have the column beside their key. Raise RowError for
-    names that the server cannot have, and for rows that have that column.
+    `deleted`, `history`: see `SqlTable`. `sequence`: the same, of tables that have the column beside their key. Raise
+    RowError for names that the server cannot have, and for rows that have a column which the tool adds.
     """
     place, name = table[-2] if len(table) > 1 else default, table[-1]
     if place.startswith("pg_") or place == "information_schema" or (place == default and name in OWN):
@@ -136,16 +147,22 @@ def table_of(
     if taken is not None:
         msg = f"{taken!r} is a column that each table of PostgreSQL has; rename it in a transform"
         raise RowError("bad-name", msg)
-    size = len(columns) + (deleted is not None)
+    size = len(columns) + (deleted is not None) + (0 if history is None else len(history.names))
     if size > MAX_COLUMNS:
         msg = f"it has {size} columns, and a table of PostgreSQL has up to {MAX_COLUMNS}"
         raise RowError("bad-name", msg)
     if deleted is not None and any(one.name == deleted for one in schema.columns):
         msg = f"its rows have a column {deleted!r}, which says of a row that it is deleted (sink.delete-column)"
         raise RowError("column-clash", msg)
+    taken = next((one.name for one in schema.columns if history is not None and one.name in history.names), None)
+    if taken is not None:
+        msg = (
+            f"its rows have a column {taken!r}, which says when a row is valid; rename one (sink.valid-from-column, …)"
+        )
+        raise RowError("column-clash", msg)
     ordered = any(one.name == sequence for one in columns) and sequence not in schema.primary_key
     key = tuple(schema.primary_key)
-    return SqlTable(place, name, tuple(columns), key, deleted, sequence if ordered else None)
+    return SqlTable(place, name, tuple(columns), key, deleted, sequence if ordered else None, history=history)
 
 
 def look_up(connection: Connection, table: SqlTable) -> ExistingTable | None:
@@ -179,12 +196,16 @@ def changes(table: SqlTable, there: ExistingTable | None, dialect: SqlDialect = 
         parts = [sql.SQL("{} {}").format(sql.Identifier(one.name), sql.SQL(one.type)) for one in table.columns]
         if table.deleted is not None:
             parts.append(sql.SQL("{} {}").format(sql.Identifier(table.deleted), sql.SQL(dialect.flag)))
-        parts.append(sql.SQL("PRIMARY KEY ({})").format(listed(map(sql.Identifier, table.key))))
+        if table.history is not None:
+            parts.extend(table.history.parts())
+        parts.append(sql.SQL("PRIMARY KEY ({})").format(listed(map(sql.Identifier, table.row_key))))
         make = sql.SQL(dialect.make_table).format(table.place, listed(parts))
         yield sql.Composed([make, dialect.clause_of(table.options)])
         yield from dialect.properties_of(table.place, table.options)
         return
-    if frozenset(table.key) not in there.keys:
+    if table.history is not None:
+        table.history.check(there.columns, table.key, there.keys)
+    elif frozenset(table.key) not in there.keys:
         known = ", ".join(sorted(f"({', '.join(sorted(key))})" for key in there.keys)) or "none"
         msg = f"it has no unique index of ({', '.join(table.key)}), by which rows are found (there: {known})"
         raise ChangeError(msg)
@@ -230,7 +251,9 @@ def _check_sequence(table: SqlTable, there: Mapping[str, str]) -> None:
     """Raise ChangeError for a column of no order that is to say which change is the newer one."""
     for one in table.columns:
         kind = there.get(one.name, one.type)
-        if one.name == table.sequence and not has_order(kind):
+        if one.name == table.sequence and table.history is not None:
+            table.history.check_sequence(one.name, one.values)
+        elif one.name == table.sequence and not has_order(kind):
             msg = f"its column {one.name!r} is {kind}, by which no change is newer than another one (sink.sequence-by)"
             raise ChangeError(msg)
 

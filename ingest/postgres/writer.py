@@ -118,7 +118,7 @@ class PostgresWriter:
             if table is not last:  # to look a table up, all of its columns are hashed
                 last, known = table, self._rows.setdefault(table, {})
             before = known.pop(key, None)  # the rows have the order of their last changes
-            if table.sequence is not None:
+            if table.takes_all_states:
                 known[key] = states = before if isinstance(before, KeyStates) else KeyStates()
                 states.append(None if value is None else bytes(value))
             elif value is not None:
@@ -192,6 +192,8 @@ class PostgresWriter:
     def _write_rows(self, connection: Connection, rows: Mapping[SqlTable, Mapping[bytes, State]]) -> None:
         for table in sorted(rows, key=lambda one: (one.schema, one.name)):
             self._what = f"write rows of the table {table}"
+            if table.history is not None:
+                self._server.dialect.lock_rows(connection, str(table))
             self._older += self._statement_of(connection, table).write(connection, rows[table])
 
     def _find_refused(self, connection: Connection, rows: Sequence[_State]) -> list[RefusedRow]:

@@ -30,6 +30,11 @@ class DeletingSinkOptions(SinkOptions):
         return self
 
     @property
+    def removes_rows(self) -> bool:
+        """True if nothing is left of a row that is deleted."""
+        return self.delete_strategy == "hard"
+
+    @property
     def deleted(self) -> str | None:
         """The column that says of a row that it is deleted; None where no row stays for that."""
         return self.delete_column if self.delete_strategy == "soft" else None

@@ -17,8 +17,9 @@ from ingest.model.layout import PLAIN
 from ingest.model.reject import RowError
 from ingest.model.table import show
 from ingest.postgres.connection import connect, explain
+from ingest.postgres.history_columns import ChangeError
 from ingest.postgres.progress import ProgressTables, RunOwner
-from ingest.postgres.tables import ChangeError, look_up, planned, table_of, unfit
+from ingest.postgres.tables import look_up, planned, unfit
 from ingest.sinks.sequence import no_sequence
 from ingest.sinks.sink import PlainSinkCoordinator
 
@@ -87,7 +88,7 @@ class PostgresCoordinator(PlainSinkCoordinator):
     def unfit(self, table: TableId, schema: TableSchema) -> Mapping[str, str]:
         """Return the columns that no statement makes its table take, each with the reason."""
         try:
-            wanted = table_of(table, schema, self._options.default_schema, self._options.deleted, self._dialect)
+            wanted = self._options.table_for(table, schema)
         except RowError:
             return {}  # its rows are rejects, in the task
         with self._asking(f"look the table {wanted} up") as connection:
@@ -98,9 +99,7 @@ class PostgresCoordinator(PlainSinkCoordinator):
         options = self._options
         for table, schema in schemas.items():
             try:
-                wanted = table_of(
-                    table, schema, options.default_schema, options.deleted, self._dialect, options.sequence_by
-                )
+                wanted = options.table_for(table, schema)
             except RowError:
                 continue  # its rows are rejects, in the task
             other = self._places.setdefault((wanted.schema, wanted.name), table)
@@ -122,7 +121,7 @@ class PostgresCoordinator(PlainSinkCoordinator):
                 yield connection
             except ChangeError as exc:
                 msg = f"the table {wanted} of {show(table)} cannot be changed: {exc}"
-                raise SchemaChangeRefused(msg, self._dialect.refused) from None
+                raise SchemaChangeRefused(msg, exc.hint or self._dialect.refused) from None
 
     def undeclared(self, schemas: Mapping[TableId, TableSchema]) -> set[str]:
         """Return the statements by which `declare` would make and widen the tables. Raise what it would raise."""

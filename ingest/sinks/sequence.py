@@ -35,7 +35,7 @@ class SequencedSinkOptions(DeletingSinkOptions):
 
     @model_validator(mode="after")
     def _check_sequence(self) -> Self:
-        if self.sequence_by is not None and self.delete_strategy == "hard":
+        if self.sequence_by is not None and self.removes_rows:
             text = (
                 "sink.sequence-by needs sink.delete-strategy: soft, or ignore: with hard, an older change would bring a"
                 " row back that is gone"

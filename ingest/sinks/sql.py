@@ -12,7 +12,7 @@ from pydantic import Field, field_validator
 
 from ingest.encode.upsert_encoder import UpsertEncoder
 from ingest.model.reject import RowError
-from ingest.sinks.sequence import SequencedSinkOptions
+from ingest.sinks.history import HistorySinkOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ingest.model.table import TableId
     from ingest.postgres.connection import Server
     from ingest.postgres.dialect import SqlDialect
+    from ingest.postgres.tables import SqlTable
     from ingest.postgres.writer import PostgresWriter
     from ingest.schema.evolve import SourceTable
     from ingest.schema.infer import Inference
@@ -34,7 +35,7 @@ _ENDPOINT: Final = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s:/@?,\[\]]+)(?:
 _PREFIX: Final = r"^[A-Za-z0-9._-]{1,150}$"
 
 
-class SqlSinkOptions(SequencedSinkOptions):
+class SqlSinkOptions(HistorySinkOptions):
     """Options of a sink on such a server."""
 
     codes: ClassVar[Mapping[str, str]] = {"bad-name": "a name that the table, its namespace or a column cannot have"}
@@ -99,9 +100,9 @@ class SqlSinkOptions(SequencedSinkOptions):
             raise ValueError(msg)
         return value
 
-    @field_validator("delete_column")
+    @field_validator("delete_column", "valid_from", "valid_to")
     @classmethod
-    def _check_delete_column(cls, value: str) -> str:
+    def _check_column(cls, value: str) -> str:
         size = len(value.encode("utf-8", "surrogatepass"))
         if size > MAX_NAME or value in SYSTEM_COLUMNS or any(c == "\0" or "\ud800" <= c <= "\udfff" for c in value):
             msg = f"write the name of a column: up to {MAX_NAME} bytes, and not one of PostgreSQL's own"
@@ -133,13 +134,20 @@ class SqlSinkOptions(SequencedSinkOptions):
         """Return the name under which progress is kept."""
         return self.id_prefix or f"ingest-{pipeline}"
 
+    def table_for(self, table: TableId, schema: TableSchema) -> SqlTable:
+        """Return the table that rows of a target go to. Raise RowError for names that it cannot have."""
+        from ingest.postgres.history_columns import HistoryColumns  # noqa: PLC0415  (`check` needs no driver)
+        from ingest.postgres.tables import table_of  # noqa: PLC0415
+
+        dialect, keeps = self.dialect, self.write_mode == "history"
+        history = HistoryColumns(self.valid_from, self.valid_to, dialect.unit) if keeps else None
+        return table_of(table, schema, self.default_schema, self.deleted, dialect, self.sequence_by, history)
+
     def encoder(
         self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference
     ) -> UpsertEncoder:
         """Return how rows of a table become JSON under their keys; raises RowError for names that cannot be."""
-        from ingest.postgres.tables import table_of  # noqa: PLC0415  (`check` needs no driver)
-
-        to: Any = table_of(target, sink, self.default_schema, self.deleted, self.dialect, self.sequence_by)
+        to: Any = self.table_for(target, sink)
         if not to.has_key:
             msg = "a column of its primary key had only nulls so far"
             raise RowError("null-key", msg)

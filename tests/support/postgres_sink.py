@@ -7,9 +7,8 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from ingest.model import types
-from ingest.model.commit import CommitScope
+from ingest.model.commit import OLDER, CommitScope
 from ingest.model.schema import Column, TableSchema
-from ingest.postgres.tables import table_of
 from ingest.sinks import SINKS
 
 if TYPE_CHECKING:
@@ -63,6 +62,8 @@ def options(postgres: Database, **more: Any) -> SqlSinkOptions:
     return made  # type: ignore[no-any-return]
 
 
+Row = tuple[str, str | None]
+BY = {"sink.sequence-by": "v", "sink.delete-strategy": "soft"}
 warnings: list[str] = []
 opened: list[Any] = []
 
@@ -110,4 +111,37 @@ def made(sink: SqlSinkOptions, name: str, table: TableSchema) -> SqlTable:
 
 def to_write(sink: SqlSinkOptions, name: str, table: TableSchema) -> SqlTable:
     """The table as rows need it."""
-    return table_of((name, "t"), table, "public", sink.deleted, sink.dialect, sink.sequence_by)
+    return sink.table_for((name, "t"), table)
+
+
+def row(key: object, version: object, number: object = 0) -> Row:
+    return f'{{"id":{key}}}', f'{{"id":{key},"v":{version},"n":{number}}}'
+
+
+def gone(key: object) -> Row:
+    return f'{{"id":{key}}}', None
+
+
+class Writing:
+    """A task that commits batches of rows."""
+
+    def __init__(self, sink: SqlSinkOptions, table: SqlTable) -> None:
+        self._sink, self._table, self._batch = sink, table, 0
+
+    def write(self, *rows: Row) -> int:
+        """Commit rows; return how many are left out."""
+        self._batch += 1
+        writer = task(self._sink)
+        writer.begin(scope(batch=self._batch))
+        writer.write([(self._table, key.encode(), None if one is None else one.encode()) for key, one in rows])
+        writer.commit({SPLIT: 1}, b"", final=True)
+        found = writer.left_out()
+        assert writer.left_out() == {}, "it is told once"
+        writer.close()
+        assert set(found) <= {OLDER}
+        return found.get(OLDER, 0)
+
+
+def writing(postgres: Database, name: str, *columns: str, kind: str = "postgres", by: dict[str, str] = BY) -> Writing:
+    sink = options(postgres, type=kind, **by)
+    return Writing(sink, made(sink, name, schema(*(columns or ("id INT", "v INT", "n INT")))))

@@ -7,7 +7,22 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from postgres_sink import SPLIT, made, options, owned, schema, scope, task, to_write, warnings
+from postgres_sink import (
+    BY,
+    SPLIT,
+    Writing,
+    gone,
+    made,
+    options,
+    owned,
+    row,
+    schema,
+    scope,
+    task,
+    to_write,
+    warnings,
+    writing,
+)
 from pydantic import ValidationError
 
 from ingest.errors import SchemaChangeRefused
@@ -17,12 +32,7 @@ from ingest.postgres import array_statements
 if TYPE_CHECKING:
     from postgres import Database
 
-    from ingest.postgres.tables import SqlTable
-    from ingest.sinks.sql import SqlSinkOptions
-
-BY = {"sink.sequence-by": "v", "sink.delete-strategy": "soft"}
 IGNORE = {"sink.sequence-by": "v", "sink.delete-strategy": "ignore"}
-Row = tuple[str, str | None]
 pytestmark = pytest.mark.usefixtures("_staged")
 
 
@@ -30,39 +40,6 @@ pytestmark = pytest.mark.usefixtures("_staged")
 def kind(request: pytest.FixtureRequest) -> str:
     """The sink's type."""
     return str(request.param)
-
-
-def row(key: object, version: object, number: object = 0) -> Row:
-    return f'{{"id":{key}}}', f'{{"id":{key},"v":{version},"n":{number}}}'
-
-
-def gone(key: object) -> Row:
-    return f'{{"id":{key}}}', None
-
-
-class Writing:
-    """A task that commits batches of rows."""
-
-    def __init__(self, sink: SqlSinkOptions, table: SqlTable) -> None:
-        self._sink, self._table, self._batch = sink, table, 0
-
-    def write(self, *rows: Row) -> int:
-        """Commit rows; return how many are left out."""
-        self._batch += 1
-        writer = task(self._sink)
-        writer.begin(scope(batch=self._batch))
-        writer.write([(self._table, key.encode(), None if one is None else one.encode()) for key, one in rows])
-        writer.commit({SPLIT: 1}, b"", final=True)
-        found = writer.left_out()
-        assert writer.left_out() == {}, "it is told once"
-        writer.close()
-        assert set(found) <= {OLDER}
-        return found.get(OLDER, 0)
-
-
-def writing(postgres: Database, name: str, *columns: str, kind: str = "postgres", by: dict[str, str] = BY) -> Writing:
-    sink = options(postgres, type=kind, **by)
-    return Writing(sink, made(sink, name, schema(*(columns or ("id INT", "v INT", "n INT")))))
 
 
 def test_an_older_change_is_left_out_and_counted(postgres: Database, name: str, kind: str) -> None:
