@@ -178,10 +178,12 @@ def _json_states(table: SqlTable, kinds: Mapping[str, str]) -> sql.Composed:
     others = [one.name for one in table.columns if one.name not in table.key]
     keys = [_value(sql.Identifier("k", name), kinds[name]) for name in table.key]
     values = [_value(sql.Identifier("r", name), kinds[name]) for name in others]
-    staged = sql.SQL(
-        "ingest_rows AS l CROSS JOIN LATERAL json_to_record(l.key) AS k({})"
-        " LEFT JOIN LATERAL json_to_record(l.line) AS r({}) ON true"
-    ).format(_record(table.key, kinds), _record(others, kinds))
+    staged = sql.SQL("ingest_rows AS l CROSS JOIN LATERAL json_to_record(l.key) AS k({})").format(
+        _record(table.key, kinds)
+    )
+    if others:
+        rows = sql.SQL(" LEFT JOIN LATERAL json_to_record(l.line) AS r({}) ON true").format(_record(others, kinds))
+        staged = sql.Composed([staged, rows])
     return _states(keys, values, sql.SQL("l.line IS NULL"), staged)
 
 
