@@ -77,6 +77,9 @@ class DeltaFiles:
         """
         return self._table(table).columns, table.key
 
+    def begin(self) -> None:
+        """Do nothing: what others change in a table is seen when files are added to it."""
+
     def write(self, table: LakeTable, states: LastStates) -> list[AddedFile]:
         """Write the last states of keys, and the keys of rows that are gone. Raise IngestError."""
         known = self._table(table)

@@ -70,5 +70,5 @@ class AppendEncoder(UpsertEncoder):
         destination, key, value = record
         if value is not None:
             return record
-        image = {} if before is None else self._coercer.image(before)
+        image = {} if before is None else self._coercer.last_row(before)
         return destination, key, object_of({**image, **self._mark})

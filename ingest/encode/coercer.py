@@ -142,6 +142,19 @@ class RowCoercer:
     def _withhold(self, name: str) -> None:
         count_up(self.withheld, name if len(name) <= MAX_NAME else OTHERS, 1, OTHERS)
 
+    def last_row(self, raw: msgspec.Raw) -> dict[str, bytes]:
+        """Return the text of the columns of a row that is gone, as far as the sink's table can have it.
+
+        What it cannot is counted as withheld. Raises RowError where it is no object.
+        """
+        out = self.image(raw)
+        for name in parse_row(raw):
+            sink_type = self.sink_types.get(name)
+            if sink_type is None or not fits(sink_type, out[name], self.standard):
+                out.pop(name, None)
+                self._withhold(name)
+        return out
+
     def image(self, raw: msgspec.Raw) -> dict[str, bytes]:
         """Return the text of the columns of a before image, as far as it has them: it may be of an older schema.
 

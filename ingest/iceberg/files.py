@@ -133,6 +133,10 @@ class IcebergFiles:
         """
         return self._table(table).columns, table.key
 
+    def begin(self) -> None:
+        """Forget the tables: their partitions may be others by now."""
+        self._known.clear()
+
     def write(self, table: LakeTable, states: LastStates) -> list[AddedFile]:
         """Write the last states of keys, and the keys of rows that are gone. Raise IngestError."""
         known = self._table(table)
@@ -167,6 +171,9 @@ class IcebergFiles:
         there = self._warehouse.catalog.load_table(table.id)
         types = {one.name: our_type(one.field_type) for one in there.schema().fields}
         names = [one.name for one in table.columns]
+        if gone := [name for name in names if name not in types]:
+            msg = f"somebody has removed or renamed its column {gone[0]!r}: run again, and it is made anew"
+            raise ValueError(msg)
         columns = tuple(LakeColumn(one.name, types.get(one.name) or one.type) for one in table.columns)
         if len(self._known) >= MOST_TABLES:
             self._known.clear()

@@ -86,10 +86,16 @@ def _groups(
     types = schema_to_pyarrow(Schema(*fields), include_field_ids=False).types
     with io.new_input(path).open() as stream:
         file = pq.ParquetFile(stream)
-        yield from key_groups(file, names_in(file.schema_arrow, fields), types, keys)
+        names = names_in(file.schema_arrow, fields)
+        if "" in names and keys is not None:
+            return  # its rows have no value in a column of the key, so none of them is among the keys
+        yield from key_groups(file, names, types, keys)
 
 
 def names_in(found: pa.Schema, fields: Sequence[NestedField]) -> list[str]:
     """Return the names that fields have in a file: by their ids, or in files without ids as in the table."""
     by_id = {int((one.metadata or {}).get(b"PARQUET:field_id", b"-1")): one.name for one in found}
-    return [by_id.get(one.field_id, one.name) for one in fields]
+    if set(by_id) == {-1}:
+        return [one.name for one in fields]
+    # A column of that name with another id is another one, which somebody has renamed or removed since
+    return [by_id.get(one.field_id, "") for one in fields]

@@ -44,6 +44,19 @@ def rows_of(table: Table, file: DataFile, dead: pa.Array | None) -> Iterator[pa.
         yield pa.table(batch)
 
 
+def rows_at(table: Table, file: DataFile, positions: np.ndarray[Any, Any], deleted: str) -> Iterator[pa.Table]:
+    """Yield the rows of a file at positions, with the column that says that they are deleted. Raise OSError."""
+    others = np.ones(file.record_count, bool)
+    others[positions] = False
+    for rows in rows_of(table, file, pa.array(np.flatnonzero(others))):
+        yield _marked(rows, deleted)
+
+
+def _marked(rows: pa.Table, deleted: str) -> pa.Table:
+    place = rows.schema.get_field_index(deleted)
+    return rows.set_column(place, rows.schema.field(place), pa.repeat(True, rows.num_rows))
+
+
 def marked_rows(
     table: Table, tasks: Sequence[FileScanTask], keys: pa.Table, key: Sequence[str], deleted: str
 ) -> Iterator[pa.Table]:
@@ -60,6 +73,4 @@ def marked_rows(
             columns = [rows.column(name).cast(to.type) for name, to in zip(key, keys.columns, strict=True)]
             found = left.take(pa.table(columns, names=keys.column_names))
             if len(found):
-                chosen = rows.take(found)
-                place = chosen.schema.get_field_index(deleted)
-                yield chosen.set_column(place, chosen.schema.field(place), pa.repeat(True, chosen.num_rows))
+                yield _marked(rows.take(found), deleted)

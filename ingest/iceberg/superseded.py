@@ -19,7 +19,7 @@ from pyiceberg.table import FileScanTask
 
 from ingest.iceberg.files import written_files
 from ingest.iceberg.positions import deleted_positions, key_columns, names_in
-from ingest.iceberg.reading import dead_positions, marked_rows
+from ingest.iceberg.reading import dead_positions, marked_rows, rows_at
 from ingest.lake.converted import converted
 from ingest.lake.keys import last_states, without
 from ingest.lake.sequence import codes_of, later_mark, newest
@@ -52,6 +52,7 @@ def superseded_by(table: Table, files: Sequence[AddedFile], rows: Sequence[DataF
     Raise what the library raises.
     """
     key, io, schema = files[-1].key, table.io, table.schema()
+    _check_columns(files, {one.name for one in schema.fields})
     with ThreadPoolExecutor(4) as threads:
         keys = list(threads.map(lambda one: key_columns(io, one.path, schema, key), files))
     distinct, superseded = last_states(keys)
@@ -67,6 +68,14 @@ def superseded_by(table: Table, files: Sequence[AddedFile], rows: Sequence[DataF
     left = pa.concat_tables([without(keys[at], superseded[at]) for at in soft])
     marked = marked_rows(table, [task for task, _ in gone], left, key, files[soft[0]].deleted or "")
     return SupersededRows(gone, list(written_files(table.metadata, io, marked)))
+
+
+def _check_columns(files: Sequence[AddedFile], there: set[str]) -> None:
+    """Raise ValueError where a column by which rows are found or marked is gone since files were written."""
+    wanted = {*files[-1].key, *(name for one in files for name in (one.deleted, one.sequence) if name is not None)}
+    if gone := sorted(wanted - there):
+        msg = f"the column {gone[0]!r} is gone since rows were written: undo that, or give the batch up with"
+        raise ValueError(f"{msg} ingest checkpoint reset --drop-batch, and its rows are read again")
 
 
 class _Candidates(NamedTuple):
@@ -124,10 +133,8 @@ def _by_sequence(
         marked = to_mark[(to_mark >= start) & (to_mark < end)] - start
         dead = np.unique(np.concatenate([one.positions[loses[start:end]], one.positions[marked]]))
         if len(marked):
-            chosen = one.keys.take(pa.array(marked))
-            written += written_files(
-                table.metadata, table.io, marked_rows(table, [one.task], chosen, key, deleted or "")
-            )
+            rows = rows_at(table, one.task.file, one.positions[marked], deleted or "")
+            written += written_files(table.metadata, table.io, rows)
         if len(dead):
             gone.append((one.task, pa.array(dead)))
     in_batch = came[live] >= 0

@@ -57,6 +57,13 @@ def arrow_type(data_type: DataType) -> pa.DataType:
     return found
 
 
+def has_order(data_type: DataType) -> bool:
+    """Return whether of two values of a type one is the larger one, as a lake has them."""
+    if isinstance(data_type, DecimalType):
+        return data_type.precision <= types.MAX_PRECISION
+    return data_type not in {types.BOOLEAN, types.BYTES} and not isinstance(data_type, (ArrayType, MapType, StructType))
+
+
 def stored_schema(schema: TableSchema, *, times: bool) -> TableSchema:
     """Return the schema that rows are encoded by: a type that a lake does not have is STRING there.
 

@@ -32,6 +32,9 @@ class TableFiles(Protocol):
     def columns_of(self, table: AnyDestination) -> tuple[Sequence[LakeColumn], Sequence[str]]:
         """Return a table's columns, in the order of its files, and the names of those of its key. Raise IngestError."""
 
+    def begin(self) -> None:
+        """Forget what is known of tables: a batch begins, and others may have changed them."""
+
     def write(self, table: AnyDestination, states: LastStates) -> list[AddedFile]:
         """Write the last states of keys into files. Raise IngestError."""
 
@@ -58,6 +61,7 @@ class LakeWriter:
     def begin(self, _scope: CommitScope) -> ResumePoint | None:
         """Return None: a shard starts where the plan says, since nothing is in a table before the driver adds it."""
         self.abort()
+        self._files.begin()
         self._committed = []
         return None
 

@@ -18,6 +18,7 @@ from ingest.iceberg.rewrite import rewrite
 from ingest.iceberg.tables import PROPERTIES, changes, schema_of
 from ingest.iceberg.types import iceberg_type
 from ingest.iceberg.upkeep import compact, expire, is_due
+from ingest.lake.columns import has_order
 from ingest.lake.table import folder_of
 from ingest.model import types
 from ingest.model.table import show
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from ingest.lake.changes import Changes
     from ingest.lake.table import AddedFile, LakeTable
+    from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.sinks.iceberg import IcebergSink
 
@@ -110,16 +112,16 @@ class IcebergCoordinator(LakeCoordinator[Table]):
         with self._warehouse.asking("open the catalog"):
             return super().add(scope, batch, additions)
 
-    def _check_wanted(self, table: TableId, wanted: LakeTable) -> None:
+    def _check_wanted(self, table: TableId, schema: TableSchema, wanted: LakeTable) -> None:
         """Say that a table lacks the column of `sink.sequence-by`. Raise SchemaChangeRefused for one of no order."""
         by = self._options.sequence_by
-        kind = next((one.type for one in wanted.columns if one.name == by), None)
+        kind = next((one.type for one in schema.columns if one.name == by and one.type != types.NULL), None)
         if by is None or by in wanted.key:
             return
         if kind is None and table not in self._unordered:
             self._unordered.add(table)
             self._warn(no_sequence(table, by))
-        if kind in {types.BOOLEAN, types.BYTES}:
+        if kind is not None and not has_order(kind):
             msg = f"the column {by!r} of the table {show(table)} is {types.name(kind)}, by which no change is newer"
             raise SchemaChangeRefused(f"{msg} than another one (sink.sequence-by)", "name another column")
 

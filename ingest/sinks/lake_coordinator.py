@@ -159,11 +159,11 @@ class LakeCoordinator(PlainSinkCoordinator, Generic[There]):
             if other != table:
                 msg = f"the tables {show(other)} and {show(table)} would be one table there: {wanted}"
                 raise SchemaChangeRefused(msg, "route one of them to another name")
-            self._check_wanted(table, wanted)
+            self._check_wanted(table, schema, wanted)
             if wanted.has_key:
                 yield table, replace(wanted, layout=self._layouts.get(table, PLAIN))
 
-    def _check_wanted(self, table: TableId, wanted: LakeTable) -> None:
+    def _check_wanted(self, table: TableId, schema: TableSchema, wanted: LakeTable) -> None:
         """Say what is lacking in a table. Raise SchemaChangeRefused for one that no rows can go to."""
 
     def _neglect(self, name: tuple[str, ...], why: str) -> None:

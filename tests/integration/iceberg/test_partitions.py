@@ -7,11 +7,12 @@ import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from lake_sink import LakeSink, lake_schema
+from lake_sink import SPLIT, LakeSink, lake_schema
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import UUIDType
 
 from ingest.errors import ConfigError, SchemaChangeRefused
+from ingest.model.commit import CommitScope
 from ingest.model.layout import TableLayout, partition_keys
 
 if TYPE_CHECKING:
@@ -139,6 +140,22 @@ def test_partitions_that_its_owner_changes(tmp_path: Path) -> None:
         spec.remove_field("id_bucket")
     moving.change(5)
     moving.check()
+
+
+def test_partitions_that_change_between_batches_of_one_task(tmp_path: Path) -> None:
+    """A worker keeps its writer for a whole run."""
+    sink = made(tmp_path, "region")
+    writer = sink.options.writer("p", 1)
+    to: Any = sink.options.table_for(TABLE, SCHEMA)
+    for batch in (1, 2):
+        writer.begin(CommitScope("checkpoint", 1, 1, batch, 0, {SPLIT: 0}, kept=False))
+        writer.write([(to, b'{"id":%d}' % n, b'{"id":%d,"region":"eu","kind":%d}' % (n, n % 3)) for n in range(9)])
+        writer.commit({SPLIT: 9}, b"", final=True)
+        sink.side.add("checkpoint", batch, json.loads(json.dumps(sink.side.additions(writer.delivered()))))
+        with sink.lake.table(*TABLE).update_spec() as spec:
+            spec.add_identity("kind" if batch == 1 else "ok")
+    writer.close()
+    assert sink.lake.ask("SELECT count(*) FROM {}", *TABLE) == [(9,)]
 
 
 def test_partitions_that_come_while_files_wait(tmp_path: Path) -> None:

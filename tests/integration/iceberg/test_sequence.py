@@ -10,7 +10,7 @@ import pytest
 from lake_sink import LakeSink, lake_schema
 from pydantic import ValidationError
 
-from ingest.errors import SchemaChangeRefused
+from ingest.errors import ConfigError, SchemaChangeRefused
 from ingest.model.layout import TableLayout, partition_keys
 from ingest.sinks.iceberg import IcebergSink
 
@@ -144,9 +144,35 @@ def test_a_table_without_the_column_has_the_usual_order(tmp_path: Path) -> None:
 
 def test_columns_and_options_of_no_order(tmp_path: Path) -> None:
     sink = LakeSink(tmp_path, **{"sink.sequence-by": "v", "sink.delete-strategy": "ignore"})
-    with pytest.raises(SchemaChangeRefused, match="is BOOLEAN, by which no change is newer"):
-        sink.side.declare({TABLE: lake_schema("id BIGINT", "v BOOLEAN")})
+    for kind in ("BOOLEAN", "BYTES", "ARRAY<INT>", "MAP<STRING, INT>", "ROW<a INT>", "DECIMAL(50,2)"):
+        with pytest.raises(SchemaChangeRefused, match="by which no change is newer"):
+            sink.side.declare({TABLE: lake_schema("id BIGINT", f"v {kind}")})
     options = {"type": "iceberg", "catalog.properties.warehouse": "lake", "sink.sequence-by": "v"}
     for more in ({}, {"sink.delete-strategy": "hard"}, {"sink.write-mode": "append"}):
         with pytest.raises(ValidationError):
             IcebergSink.model_validate({**options, **more})
+
+
+def test_a_column_that_was_renamed_says_nothing_any_more(tmp_path: Path) -> None:
+    table = Ordered(tmp_path, "soft")
+    table.write([table.row(1, 5, 1), table.row(2, 5, 1)])
+    with table.sink.lake.table(*TABLE).update_schema() as update:
+        update.rename_column("v", "was_v")
+    with pytest.raises(ConfigError, match="somebody has removed or renamed its column 'v': run again"):
+        table.write([table.gone(1)])
+    table.sink.side.declare({TABLE: table.schema})
+    table.rows = {1: (-1, 1, True), 2: (-1, 1, False)}
+    table.sink.batch -= 1
+    table.write([table.gone(1), table.row(2, 3, 2)])
+    table.check()
+
+
+def test_of_rows_that_a_key_has_several_times_the_newest_is_marked(tmp_path: Path) -> None:
+    appending = LakeSink(tmp_path, **{"sink.write-mode": "append"})
+    schema = lake_schema("id BIGINT", "v BIGINT", "n INT")
+    appending.side.declare({TABLE: schema})
+    appending.write(TABLE, schema, *(('{"id":1}', f'{{"id":1,"v":{v},"n":{v}}}') for v in (1, 3, 2)))
+    table = Ordered(tmp_path, "soft")
+    table.sink.batch = 1
+    table.write([table.gone(1)])
+    assert table.sink.lake.ask("SELECT n, _deleted FROM {}", *TABLE) == [(3, True)]
