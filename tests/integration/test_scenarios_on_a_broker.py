@@ -32,7 +32,7 @@ SERVERS = "memory:1"
 def about_options(file: Path) -> bool:
     """Whether a scenario is about options of a Kafka source, and its sink writes to Kafka by default."""
     text = file.read_text()
-    others = ("print", "file", "values", "kafka", "postgres", "iceberg", "delta")
+    others = ("print", "file", "values", "kafka", "postgres", "hologres", "iceberg", "delta")
     other = any(f"type: {sink}" in text for sink in others)
     return not other and file.parent.name not in OF_ROWS
 
