@@ -48,6 +48,7 @@ share.coordinator.state.topic.min.isr=1
 group.initial.rebalance.delay.ms=0
 log.cleaner.backoff.ms=1000
 log.segment.delete.delay.ms=1000
+log.retention.ms=-1
 """
 
 _PLAIN: Final = """\
