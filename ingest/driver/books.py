@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -72,10 +73,12 @@ class Books:
         added of, which is run again, or one that is to be added to the tables that do not have it yet.
         """
         additions = self._tables.additions([one for result in results for one in result.delivered])
+        began = time.monotonic()
         if additions is not None:
             self._checkpoint.decide(self._progress, additions)
             left_out = self._tables.add(self._checkpoint.scope, self._progress.batch, additions)
             add_counts(self._counters.skipped, left_out)
+        self._counters.commit_s = 0.0 if additions is None else time.monotonic() - began
 
     def store(self) -> None:
         """Store how far the pipeline came; raises CheckpointError."""

@@ -31,14 +31,17 @@ class Counters:
         """Values that the sink's table was not to have, by table and column."""
         self.cut: dict[tuple[TableId, str], int] = {}
         """Times that were taken without what is finer than a microsecond, by table and column."""
+        self.commit_s = 0.0
+        """How long the driver took to add the last batch to the sink's tables, in seconds."""
         self._tables: dict[TableId, TableCounters] = {}
-        self._most = MAX_COUNTED + max_tables
+        self.most_tables = MAX_COUNTED + max_tables
+        """Tables that are counted one by one."""
 
     def add(self, result: TaskResult) -> None:
         """Add what one task counted."""
         self.summary.records += result.read
         self.summary.rejected += result.rejected + result.stopped_by_reject
-        merge_counts(self._tables, result.counts, self._most)
+        merge_counts(self._tables, result.counts, self.most_tables)
         add_counts(self.skipped, result.skipped)
         for column, count in result.withheld.items():
             count_up(self.withheld, column, count, (column[0], OTHERS))

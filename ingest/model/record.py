@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 Headers: TypeAlias = "list[tuple[str, bytes | None]]"
 
@@ -39,6 +42,14 @@ class Record(Protocol):
 
     def leader_epoch(self) -> int | None:
         """The epoch of the partition's leader, where that is known."""
+
+
+def size_of(records: Sequence[Record]) -> int:
+    """Return the bytes of the keys and values of records."""
+    size: int | None = getattr(records, "size", None)  # records of the native client know it
+    if size is None:
+        size = sum(len(record.key() or b"") + len(record.value() or b"") for record in records)
+    return size
 
 
 def origin(record: Record) -> Record:

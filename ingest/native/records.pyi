@@ -8,6 +8,9 @@ class Messages:
     """Records of one split, in order, without a Python object for each."""
 
     def __len__(self) -> int: ...
+    @property
+    def size(self) -> int:
+        """Bytes of all keys and values."""
 
 class EncodedBatch(Sequence[EncodedRecord]):
     """Records that are to be written."""
@@ -21,6 +24,10 @@ class EncodedBatch(Sequence[EncodedRecord]):
         """True if it ended because it has enough records: the next message may be encoded natively as well."""
 
     def __len__(self) -> int: ...
+    @property
+    def size(self) -> int:
+        """Bytes of all keys and values."""
+
     @overload
     def __getitem__(self, at: int, /) -> EncodedRecord: ...
     @overload

@@ -28,6 +28,15 @@ cdef class Messages:
     def __len__(self) -> int:
         return self.count
 
+    @property
+    def size(self) -> int:
+        """Bytes of all keys and values."""
+        cdef size_t total = 0
+        cdef Py_ssize_t at
+        for at in range(self.count):
+            total += self.records[at].key_size + self.records[at].value_size
+        return total
+
 
 cdef class EncodedBatch:
     """Records that are to be written: in Python a sequence of (destination, key, value).
@@ -108,6 +117,15 @@ cdef class EncodedBatch:
 
     def __len__(self) -> int:
         return self.count
+
+    @property
+    def size(self) -> int:
+        """Bytes of all keys and values."""
+        cdef size_t total = 0
+        cdef Py_ssize_t at
+        for at in range(self.count):
+            total += self.records[at].key_size + self.records[at].value_size
+        return total
 
     def __getitem__(self, index):
         if isinstance(index, slice):

@@ -6,6 +6,8 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ingest.task.traffic import Traffic
+
 if TYPE_CHECKING:
     from pyspark.core.broadcast import Broadcast
 
@@ -110,10 +112,13 @@ class TaskResult:
     """By table and column: times that were taken without what is finer than a microsecond."""
     delivered: list[Any] = field(default_factory=list)
     """Values that the sink's writer has for the driver."""
+    reject_codes: dict[tuple[str, str], int] = field(default_factory=dict)
+    """By stage and code: rejects, those included that do not count or that stopped the task."""
     lost_deliveries: int = 0
     """Records that the sink's cluster did not take, which only the guarantee `none` goes on after."""
     reports: list[ClientReport] = field(default_factory=list)
     """Reports of the clients of source and sink."""
+    traffic: Traffic = field(default_factory=Traffic)
     seconds: float = 0.0
     cpu_s: float = 0.0
     rss_kib: int = 0

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 _Counted: TypeAlias = (
     "tuple[int, int, dict[TableId, TableCounters], dict[str, int],"
-    " dict[tuple[TableId, str], int], dict[tuple[TableId, str], int]]"
+    " dict[tuple[TableId, str], int], dict[tuple[TableId, str], int], dict[tuple[str, str], int]]"
 )
-"""Records read, rejects, and counters by table, reason, and column, in the order in which a result has them."""
+"""Records read, rejects, and counters by table, reason, column, and code, in the order in which a result has them."""
 COMMIT_S: Final = 5.0
 """A task commits within a range at least this often, in seconds."""
 
@@ -102,7 +102,7 @@ class Committer:
     def _count_committed(self) -> None:
         result = self._result
         result.read, result.rejected, result.counts = self._committed[:3]
-        result.skipped, result.withheld, result.cut = self._committed[3:]
+        result.skipped, result.withheld, result.cut, result.reject_codes = self._committed[3:]
 
     def go_back(self) -> dict[Split, int]:
         """Give up what was written since the last commit, to go on from there; returns the positions before.
@@ -125,7 +125,8 @@ class Committer:
         """Return a copy of what the result counts now."""
         result = self._result
         counts = {table: replace(counters) for table, counters in result.counts.items()}
-        return result.read, result.rejected, counts, {**result.skipped}, {**result.withheld}, {**result.cut}
+        columns = {**result.withheld}, {**result.cut}
+        return result.read, result.rejected, counts, {**result.skipped}, *columns, {**result.reject_codes}
 
     def resume(self, task: Task, worker: str) -> bool:
         """Take the shard over, and go on where an earlier attempt ended, if the sink knows that.
@@ -165,7 +166,9 @@ class Committer:
             self._letters.commit()
         self._counters.collect()
         metadata = CommitMetadata(result.read, result.rejected, result.counts)
+        began = time.monotonic()
         self._writer.commit(positions, metadata.text(), final=final)
+        result.traffic.acknowledged(time.monotonic() - began)
         if self.changelog is not None:
             self.changelog.commit(positions)
         result.delivered += self._writer.delivered()

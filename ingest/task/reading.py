@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ingest.kafka.admin import Split
     from ingest.model.record import Headers, Record
     from ingest.sources import Reader
+    from ingest.task.traffic import Traffic
 
 
 @dataclass(slots=True)
@@ -44,9 +45,10 @@ class ReadChunk:
 class RangeReading:
     """A reader of ranges, and the condition on headers that records have to meet."""
 
-    def __init__(self, reader: Reader, wanted: Callable[[Headers | None], bool] | None) -> None:
-        """`wanted`: whether a record with these headers is to be read; None if all are."""
+    def __init__(self, reader: Reader, wanted: Callable[[Headers | None], bool] | None, traffic: Traffic) -> None:
+        """`wanted`: whether a record with these headers is to be read; None if all are. `traffic`: counts what came."""
         self._reader = reader
+        self._traffic = traffic
         self._wanted = wanted
 
     def chunks(self, ranges: Mapping[Split, tuple[int, int]]) -> Generator[ReadChunk | None]:
@@ -58,6 +60,7 @@ class RangeReading:
                     yield None
                     continue
                 messages, end = chunk.messages, offset_of(chunk.messages[-1]) + 1
+                self._traffic.read(messages)
                 kept = () if wanted is None else [wanted(message.headers()) for message in messages]
                 if all(kept):
                     yield ReadChunk(chunk.split, chunk.topic, messages, end)

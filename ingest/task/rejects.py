@@ -86,6 +86,7 @@ class Rejects:
         """Send a reject to the dead letters, count it, and keep it if there is room. Raises IngestError."""
         message, stage, reason, passed = reject
         result = self._result
+        result.reject_codes[stage, reason.code] = result.reject_codes.get((stage, reason.code), 0) + 1
         if passed and self._letters is not None and (split, offset_of(message)) not in self._sent:
             self._letters.add(message, stage, reason)
             self._sent.add((split, offset_of(message)))

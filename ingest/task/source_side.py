@@ -50,7 +50,7 @@ class SourceSide:
         self._result = result
         self._deadline = deadline
         self._reader = reader
-        self._reading = RangeReading(reader, setup.source.wanted)
+        self._reading = RangeReading(reader, setup.source.wanted, result.traffic)
         self.changelog = Changelog(setup.scope, task.ids, reader, decoder) if setup.changelog else None
         """None if inserts and updates need not be told apart."""
         self._ahead = LookAhead(SchemaObserver(setup, state.schemas, result), limit, setup.look_ahead, result)

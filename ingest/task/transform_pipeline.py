@@ -200,6 +200,7 @@ class TransformWriteStage:
                 self._writer.write(part)
             except PartitionerError as exc:
                 raise exc.read_from(*chunk.split, first, end) from exc
+            self._result.traffic.sent(part)
         for reject in merged.rejects:
             self._rejects.add(chunk.split, reject)
         for at, reason in chunk.skipped:
@@ -213,6 +214,7 @@ class TransformWriteStage:
         result = self._result
         result.cpu_s += read.cpu_s
         result.reports += read.reports
+        result.traffic.add(read.traffic)
         add_counts(result.withheld, read.withheld)
         add_counts(result.cut, read.cut)
         add_counts(result.skipped, read.skipped)

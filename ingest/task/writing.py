@@ -42,6 +42,7 @@ class WriteStage:
         except RowsRefused:
             self._positions[split] = part.position  # those at fault are before it
             raise
+        self._result.traffic.sent(part.records)
         for reject in part.rejects:
             self._rejects.add(split, reject)
         for reason, count in part.skipped.items():

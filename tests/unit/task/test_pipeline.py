@@ -129,6 +129,7 @@ class Case:
             MemoryRecord(i, "topic", *message, position=i, sent=[("n", b"%d" % (i % 3))])
             for i, message in enumerate(messages)
         ]
+        self.first, self.given = resumed is None, records
         self.writer = Writer(resumed, refused, bad)
         given: Any = in_memory(made.source, {SPLIT: records})
         sink: Any = Sink(made.sink, self.writer)
@@ -156,7 +157,7 @@ def in_halves(case: Case, folder: Path) -> TaskResult:
     return result
 
 
-TIMES = {"seconds", "cpu_s", "rss_kib", "first_ack", "worker", "ended", "pid"}
+TIMES = {"seconds", "cpu_s", "rss_kib", "first_ack", "worker", "ended", "pid", "traffic"}
 
 
 def said(result: TaskResult) -> dict[str, Any]:
@@ -201,6 +202,9 @@ def test_both_compositions_do_the_same(
     expected, found = run_task(whole.task), in_halves(parts, tmp_path / "attempt")
     assert expected.failure is None
     assert said(found) == said(expected)
+    assert found.traffic.records_out == expected.traffic.records_out
+    if whole.first:  # the first half does not know what an earlier attempt has done
+        assert found.traffic.bytes_in == expected.traffic.bytes_in
     assert parts.writer.committed == whole.writer.committed
     assert parts.writer.finals == whole.writer.finals
 
@@ -214,6 +218,11 @@ def test_what_is_committed_is_what_was_read() -> None:
     assert result.skipped == {"tombstone": 1, "truncate": 1}
     assert result.counts == {T: TableCounters(0, 3, 2, 1, 1)}
     assert len(case.writer.committed) == 6
+    assert result.reject_codes == {("decode", "malformed"): 1, ("conform", "null-key"): 1}
+    traffic = result.traffic
+    assert traffic.bytes_in == sum(len(r.key() or b"") + len(r.value() or b"") for r in case.given)
+    assert traffic.records_out == 6
+    assert traffic.bytes_out == sum(len(k or b"") + len(v or b"") for _, k, v in case.writer.committed)
     ((positions, counted, final),) = case.writer.finals
     assert (positions, counted.read, counted.rejected, final) == ({SPLIT: 9}, 9, 1, True)
 

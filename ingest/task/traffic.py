@@ -1,0 +1,61 @@
+"""The traffic of a task: bytes and records that came and went, and how old the newest of them were."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ingest.model.record import size_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ingest.encode.upsert_encoder import Record as Written
+    from ingest.model.record import Record
+
+
+@dataclass(slots=True)
+class Traffic:
+    """Sums over a task. What is read or sent again counts again: it is what passed, not what came of it."""
+
+    bytes_in: int = 0
+    """Bytes of the keys and values that were read."""
+    records_out: int = 0
+    """Records that were given to the sink's writer."""
+    bytes_out: int = 0
+    """Bytes of their keys and values."""
+    newest_ms: int | None = None
+    """The time of the record that was read last, in milliseconds since 1970; None where records have no times."""
+    fetch_lag_s: float | None = None
+    """How old that record was when it was read, in seconds."""
+    emit_lag_s: float | None = None
+    """How old the last one was when what came of it was acknowledged, in seconds."""
+    send_s: float = 0.0
+    """How long the sink took to acknowledge what was sent last, in seconds."""
+
+    def read(self, records: Sequence[Record]) -> None:
+        """Count records of one split that came just now."""
+        self.bytes_in += size_of(records)
+        kind, millis = records[-1].timestamp()
+        if kind:
+            self.newest_ms, self.fetch_lag_s = millis, time.time() - millis / 1000
+
+    def sent(self, records: Sequence[Written]) -> None:
+        """Count records that the sink's writer got."""
+        self.records_out += len(records)
+        size = getattr(records, "size", None)
+        if size is None:
+            size = sum(len(key or b"") + len(value or b"") for _, key, value in records)
+        self.bytes_out += size
+
+    def acknowledged(self, seconds: float) -> None:
+        """Note that all that was sent is acknowledged, which took so many seconds."""
+        self.send_s = seconds
+        if self.newest_ms is not None:
+            self.emit_lag_s = time.time() - self.newest_ms / 1000
+
+    def add(self, other: Traffic) -> None:
+        """Add what another half of the task has read."""
+        self.bytes_in += other.bytes_in
+        self.newest_ms, self.fetch_lag_s = other.newest_ms, other.fetch_lag_s
