@@ -22,7 +22,9 @@ from rich.text import Text
 from ingest.config.masking import mask, masked
 from ingest.model.text import one_line
 from ingest.observe.events import (
+    Alive,
     BatchDone,
+    BatchMeasured,
     ClientLogged,
     ClientStatistics,
     DirtyRecord,
@@ -33,6 +35,8 @@ from ingest.observe.events import (
     RunEnded,
     RunStarted,
     SchemaChanged,
+    Serving,
+    SourceAnswers,
     Stopping,
     Warned,
 )
@@ -93,6 +97,8 @@ class Log:
                     lag=event.lag, rejected=event.rejected, cpu_s=round(event.cpu_s, 3),
                     worker_rss_mib=event.worker_rss_kib >> 10, first_ack=event.first_ack,
                 )  # fmt: skip
+            case Serving():
+                self._log.info("metrics", host=event.host, port=event.port)
             case SchemaChanged():
                 self._log.info("schema changed", table=event.table, change=event.change)
             case RejectEvent():
@@ -103,15 +109,12 @@ class Log:
                 print_lines(event, self._secrets)
             case Warned():
                 self._log.warning(event.text)
-            case ClientLogged():
-                log = self._log.error if event.level < WARNING else self._log.warning
-                log("kafka client", client=event.client, facility=event.facility, text=event.text)
-            case ClientStatistics():
-                self._log.info("kafka client", client=event.client, statistics=json.loads(event.json))
-            case Stopping(now=True):
-                end_now()
+            case ClientLogged() | ClientStatistics():
+                self._client(event)
             case Stopping():
-                self._log.warning("stopping", signal=event.signal, then=STOPPING)
+                self._stopping(event)
+            case BatchMeasured() | SourceAnswers() | Alive():
+                pass  # for whoever counts
             case RunEnded():
                 log = self._log.error if event.exit_code else self._log.info
                 log(
@@ -120,6 +123,19 @@ class Log:
                     rejected=event.rejected, left=None if event.left is None else sum(event.left.values()),
                 )  # fmt: skip
                 print_summary(event, self._secrets)
+
+    def _client(self, event: ClientLogged | ClientStatistics) -> None:
+        if isinstance(event, ClientStatistics):
+            self._log.info("kafka client", client=event.client, statistics=json.loads(event.json))
+            return
+        log = self._log.error if event.level < WARNING else self._log.warning
+        log("kafka client", client=event.client, facility=event.facility, text=event.text)
+
+    def _stopping(self, event: Stopping) -> None:
+        if event.now:
+            end_now()
+        else:
+            self._log.warning("stopping", signal=event.signal, then=STOPPING)
 
     def close(self) -> None:
         """Nothing to put back."""
@@ -165,14 +181,12 @@ class Terminal:
                 self._live.stop()
                 print_lines(event, self._secrets)
                 self._live.start()
-            case Warned():
-                self._say(f"warning: {event.text}", "yellow")
-            case ClientLogged() | ClientStatistics():
-                pass  # librdkafka deals with it itself; what it cannot deal with is an error of the run
-            case Stopping(now=True):
-                end_now("\x1b[?25h\n")  # with its cursor back
+            case Warned() | Serving():
+                self._note(event)
             case Stopping():
-                self._say(STOPPING, "yellow")
+                self._stopping(event)
+            case ClientLogged() | ClientStatistics() | BatchMeasured() | SourceAnswers() | Alive():
+                pass  # what librdkafka cannot deal with itself is an error of the run; the others are to be counted
             case RunEnded():
                 self._live.stop()
                 print_summary(event, self._secrets)
@@ -186,6 +200,18 @@ class Terminal:
         if not self._once and not event.lag:
             parts.append(WAITING)
         return "  ".join(parts)
+
+    def _note(self, event: Warned | Serving) -> None:
+        if isinstance(event, Warned):
+            self._say(f"warning: {event.text}", "yellow")
+        else:
+            self._say(f"metrics, /livez and /readyz are at port {event.port} of {event.host}")
+
+    def _stopping(self, event: Stopping) -> None:
+        if event.now:
+            end_now("\x1b[?25h\n")  # with its cursor back
+        else:
+            self._say(STOPPING, "yellow")
 
     def _say(self, text: str, style: str = "") -> None:
         self._console.print(Text(mask(text, self._secrets), style=style))

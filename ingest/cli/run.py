@@ -13,9 +13,12 @@ from ingest.cli.parameters import SetOption, parse_start, parse_variables
 from ingest.cli.progress import observer_for
 from ingest.cli.secrets import masked_errors
 from ingest.config.loader import load_strictly, locate
+from ingest.config.masking import SEEN, mask, secrets_in
+from ingest.config.metrics import is_gateway
 from ingest.driver.context import Settings
 from ingest.driver.run import run as run_pipeline
 from ingest.errors import TransformError
+from ingest.observe.watching import Watch, watched
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,6 +53,18 @@ def run(
     ] = None,
     master: MasterOption = "local[*]",
     conf: ConfOption = None,
+    metrics: Annotated[
+        int | None,
+        typer.Option(
+            min=0, max=65_535, metavar="PORT", help="Answer to /metrics, /livez and /readyz; 0 takes any port."
+        ),
+    ] = None,
+    metrics_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write metrics to this file every few seconds, and at the end.")
+    ] = None,
+    metrics_push: Annotated[
+        str | None, typer.Option(metavar="URL", help="Push metrics to this push gateway when the run ends.")
+    ] = None,
 ) -> None:
     """Run a pipeline: continuously, or with --once until it is drained.
 
@@ -59,7 +74,26 @@ def run(
     values, spark = parse_variables(variables), parse_variables(conf)
     start = parse_start(from_timestamp, "--from-timestamp")
     with running(file, values, spark, checkpoint, master, once=once, start=start) as (pipeline, settings, observer):
-        run_pipeline(pipeline, replace(settings, alive=alive), observer)
+        options = pipeline.pipeline
+        watch = Watch(
+            options.metrics_host,
+            options.metrics_port if metrics is None else metrics,
+            metrics_file or (None if options.metrics_file is None else Path(options.metrics_file)),
+            options.metrics_push if metrics_push is None else push_url(metrics_push),
+            options.metrics_tables,
+            options.liveness_deadline,
+        )
+        with watched(observer, options.name, watch, lambda text: mask(text, pipeline.secrets)) as told:
+            run_pipeline(pipeline, replace(settings, alive=alive), told)
+
+
+def push_url(text: str) -> str:
+    """Return the URL of a push gateway as the command line gives it. Raise typer.BadParameter (exit code 2)."""
+    if not is_gateway(text):  # the text itself is not shown: it may hold a password
+        msg = "a push gateway is at a URL like http://gateway:9091"
+        raise typer.BadParameter(msg, param_hint="--metrics-push")
+    SEEN.update(secrets_in("metrics.push-url", text))
+    return text
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from ingest.component.options import Duration, Options
 from ingest.config.masking import HIDDEN, concealed, mask
+from ingest.config.metrics import MetricsOptions
 from ingest.deadletter.collector import DirtyDataCollector
 from ingest.expressions.clauses import condition, projection
 from ingest.expressions.lint import taken
@@ -199,7 +200,7 @@ class UserFunction(Options):
         return load(self.name, self.python)
 
 
-class PipelineOptions(Options):
+class PipelineOptions(MetricsOptions):
     """The entries of `pipeline:`. Keys with dots may be written nested."""
 
     name: str = "pipeline"

@@ -6,25 +6,33 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from ingest.observe.events import Alive
+
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from ingest.observe.events import Observer
 
 LIFE_S: Final = 1.0
 """The time between two touches, in seconds."""
 
 
 class LifeFile:
-    """A file that is touched now and then; no file where nobody watches."""
+    """A file that is touched now and then, no file where nobody watches one; observers are told, too."""
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, observer: Observer) -> None:
         """Touch nothing yet."""
         self._path = path
+        self._observer = observer
         self._touched = 0.0
 
     def touch(self) -> None:
         """Touch the file, unless that was done a moment ago. Raises nothing: whoever watches will notice."""
         now = time.monotonic()
-        if self._path is not None and now - self._touched > LIFE_S:
-            self._touched = now
+        if now - self._touched <= LIFE_S:
+            return
+        self._touched = now
+        self._observer(Alive())
+        if self._path is not None:
             with suppress(OSError):
                 self._path.touch()

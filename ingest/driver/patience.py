@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from ingest.errors import Unavailable
+from ingest.observe.events import SourceAnswers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,16 +30,27 @@ class Patience:
         self._context = context
         self._stop = stop
         self._life = life
+        self._answers = True
 
     def ask(self, question: Callable[[], dict[Split, int]]) -> dict[Split, int]:
         """Return the answer; raises Unavailable where there is none in `PATIENCE_S`, or somebody asks to stop."""
         since = time.monotonic()
         while True:
             try:
-                return question()
+                answer = question()
             except Unavailable as exc:
+                self._tell(answers=False)
                 if self._stop.asked or time.monotonic() - since > PATIENCE_S:
                     raise
                 self._life.touch()
                 self._context.warn_once(f"{exc.message}; waiting")
                 time.sleep(AGAIN_S)
+            else:
+                self._tell(answers=True)
+                return answer
+
+    def _tell(self, *, answers: bool) -> None:
+        """Tell the observer whether the source answers, when that changes."""
+        if answers != self._answers:
+            self._answers = answers
+            self._context.observer(SourceAnswers(answers))

@@ -7,19 +7,21 @@ from typing import TYPE_CHECKING, Final
 from ingest.model.commit import OLDER
 from ingest.model.reject import head
 from ingest.model.table import show
-from ingest.observe.events import BatchDone, DirtyRecord, RejectEvent, RunStarted, client_events
+from ingest.observe.events import BatchDone, BatchMeasured, DirtyRecord, RejectEvent, RunStarted, client_events
 from ingest.task import native_support
-from ingest.task.counters import FILTERED, UNREPRESENTABLE
+from ingest.task.counters import FILTERED, UNREPRESENTABLE, add_counts, merge_counts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from ingest.checkpoint.checkpoint import Batch
     from ingest.driver.context import RunContext
     from ingest.driver.counters import Counters
     from ingest.driver.startup import Start
     from ingest.model.reject import RejectedRecord
+    from ingest.model.table import TableId
     from ingest.task.assignment import TaskResult
+    from ingest.task.counters import TableCounters
 
 _EXPECTED: Final = frozenset({"tombstone", "parse-error", "header-filter", "not-included", "not-selected", FILTERED})
 """Reasons why records are skipped of which nobody has to be warned: the pipeline's author asked for it."""
@@ -60,7 +62,7 @@ class Reports:
         self._context.observer(
             RunStarted(
                 self._context.name, checkpoint.run, checkpoint.where, len(backlog.positions), start.resumed,
-                backlog.lag(), not why, tuple(why),
+                backlog.lag(), not why, tuple(why), backlog.waiting(),
             )
         )  # fmt: skip
 
@@ -71,6 +73,7 @@ class Reports:
         self._warn_of_what_is_left_out()
         for reject in (reject for result in results for reject in result.rejects):
             self._on_reject(reject)
+        self._context.observer(self._measured(results))
         acks = [result.first_ack for result in results if result.first_ack is not None]
         self._context.observer(
             BatchDone(
@@ -83,6 +86,31 @@ class Reports:
                 worker_rss_kib=max(result.rss_kib for result in results),
                 first_ack=min(acks, default=None),
             )
+        )
+
+    def _measured(self, results: Sequence[TaskResult]) -> BatchMeasured:
+        """Return the numbers of a batch."""
+        tables: dict[TableId, TableCounters] = {}
+        rejects: dict[tuple[str, str], int] = {}
+        for result in results:
+            merge_counts(tables, result.counts, self._counters.most_tables)
+            add_counts(rejects, result.reject_codes)
+        traffic = [result.traffic for result in results]
+        return BatchMeasured(
+            records_in=sum(result.read for result in results),
+            bytes_in=sum(one.bytes_in for one in traffic),
+            records_out=sum(one.records_out for one in traffic),
+            bytes_out=sum(one.bytes_out for one in traffic),
+            tables={show(table): counts for table, counts in tables.items()},
+            rejects=rejects,
+            skipped=dict(self._counters.skipped),
+            positions=dict(self._start.backlog.positions),
+            waiting=self._start.backlog.waiting(),
+            fetch_lag_s=_newest(one.fetch_lag_s for one in traffic),
+            emit_lag_s=_newest(one.emit_lag_s for one in traffic),
+            send_s=max(one.send_s for one in traffic),
+            commit_s=self._counters.commit_s,
+            failed=any(result.failure is not None for result in results),
         )
 
     def run_ended(self) -> None:
@@ -103,6 +131,11 @@ class Reports:
         for table, column in sorted(counters.cut):
             why = "is cut where expressions or Debezium's types need it, and counted"
             warn(f"table {show(table)}: what is finer than a microsecond in column {column!r} {why}")
+
+
+def _newest(lags: Iterable[float | None]) -> float | None:
+    """Return the lag of the record that is behind least: that of the newest one."""
+    return min((lag for lag in lags if lag is not None), default=None)
 
 
 def tell_rejects(context: RunContext) -> Callable[[RejectedRecord], None]:

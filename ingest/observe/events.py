@@ -25,6 +25,8 @@ class RunStarted:
     """True if native code has the records in the workers, from one Kafka client to the other, but for a few."""
     in_python: tuple[str, ...] = ()
     """Why it has not."""
+    waiting: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    """Records that wait in each split."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,65 @@ class BatchDone:
     worker_rss_kib: int
     first_ack: float | None
     """When the first record was acknowledged, in seconds since the epoch."""
+
+
+class Changes(Protocol):
+    """Numbers of a table's changes and rejects."""
+
+    inserted: int
+    updated: int
+    deleted: int
+    rejected: int
+
+
+@dataclass(frozen=True, slots=True)
+class BatchMeasured:
+    """Numbers of one batch, for whoever counts. It comes before the `BatchDone` of the batch. Times in seconds."""
+
+    records_in: int
+    bytes_in: int
+    records_out: int
+    bytes_out: int
+    tables: Mapping[str, Changes]
+    """Changes by table, of the tables that the batch had any of."""
+    rejects: Mapping[tuple[str, str], int]
+    """Rejects by stage and code."""
+    skipped: Mapping[str, int]
+    """Records that stand for no row, by reason, of the run so far."""
+    positions: Mapping[tuple[str, int], int]
+    """The next offset to read of each split."""
+    waiting: Mapping[tuple[str, int], int]
+    """Records that wait in each split."""
+    fetch_lag_s: float | None
+    """How old the newest record was when it was read; None where records have no times."""
+    emit_lag_s: float | None
+    """How old it was when what came of it was acknowledged."""
+    send_s: float
+    """How long the sink took to acknowledge what was sent last."""
+    commit_s: float
+    """How long the driver took to add the batch to the sink's tables; zero where tasks do that."""
+    failed: bool
+    """Whether one of its tasks has failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceAnswers:
+    """Whether the source answers: told when it ceases to, and when it does again."""
+
+    answers: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """Metrics and health can be asked for."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Alive:
+    """The run gets on: told about every second, while it waits for records, or for a broker, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +240,11 @@ def client_events(reports: Iterable[ClientReport]) -> Iterator[ClientLogged | Cl
 Event: TypeAlias = (
     RunStarted
     | OptionChanged
+    | BatchMeasured
     | BatchDone
+    | SourceAnswers
+    | Alive
+    | Serving
     | SchemaChanged
     | RejectEvent
     | DirtyRecord

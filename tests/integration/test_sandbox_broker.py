@@ -20,7 +20,7 @@ OFTEN = "log.initial.task.delay.ms=100\nlog.retention.check.interval.ms=100\n"
 def test_records_of_any_time_stay(tmp_path: Path) -> None:
     kafka = Kafka(sandbox.up(tmp_path, free_port(), heap="384m", extra=OFTEN).bootstrap)
     try:
-        gone = kafka.create("week", **{"retention.ms": "604800000"})
+        gone = kafka.create("week", 1, **{"retention.ms": "604800000"})
         kept = kafka.create("kept")
         producer = kafka.producer()
         for topic in (gone, kept):

@@ -77,4 +77,4 @@ def backlog(
 
 
 def patience(told: Told, stop: StopAfter | None = None) -> Patience:
-    return Patience(context(told), stop or StopAfter(), LifeFile(None))
+    return Patience(context(told), stop or StopAfter(), LifeFile(None, Told()))

@@ -183,6 +183,10 @@ class Background(subprocess.Popen[str]):
         with self._files[0].open("w") as out, self._files[1].open("w") as err:
             super().__init__(command, stdout=out, stderr=err, env=env, text=True, cwd=cwd)
 
+    def said(self) -> str:
+        """What is on standard error so far."""
+        return self._files[1].read_text()
+
     def communicate(self, input: str | None = None, timeout: float | None = None) -> tuple[str, str]:  # noqa: A002
         """Wait for the end; stdout and stderr as text."""
         assert input is None
@@ -223,7 +227,7 @@ class Pipeline:
             INGEST, "run", str(self.file), "--checkpoint", str(self.checkpoint), "--master", "local[2]", *arguments,
         ]  # fmt: skip
 
-    def start(self, *arguments: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+    def start(self, *arguments: str, env: Mapping[str, str] | None = None) -> Background:
         """Run in the background."""
         return Background(self.command(*arguments), {**os.environ, **(env or {})}, self.file.parent)
 

@@ -65,7 +65,7 @@ class Waiting:
 
     def __init__(self, source: Growing, some: Backlog, stop: Stop | None = None, *, once: bool = False) -> None:
         self.told = Told()
-        about, stop, life = context(self.told), stop or StopAfter(), LifeFile(None)
+        about, stop, life = context(self.told), stop or StopAfter(), LifeFile(None, Told())
         self.summary = RunEnded("p")
         self.checkpoint = Checkpoint(MemoryStorage())
         self.checkpoint.bind({})

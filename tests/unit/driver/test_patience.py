@@ -55,13 +55,14 @@ def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_life_file_is_touched_while_a_broker_is_away(tmp_path: Path) -> None:
     file = tmp_path / "alive"
-    Patience(context(Told()), StopAfter(), LifeFile(file)).ask(Broker(1).ends)
+    Patience(context(Told()), StopAfter(), LifeFile(file, Told())).ask(Broker(1).ends)
     assert file.exists()
 
 
 def test_the_life_file_is_touched_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "alive"
-    alive = LifeFile(file)
+    told = Told()
+    alive = LifeFile(file, told)
     alive.touch()
     file.unlink()
     alive.touch()
@@ -69,5 +70,5 @@ def test_the_life_file_is_touched_now_and_then(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(life, "LIFE_S", -1.0)
     alive.touch()
     assert file.exists()
-    LifeFile(tmp_path / "no" / "such" / "folder").touch()
-    LifeFile(None).touch()
+    LifeFile(tmp_path / "no" / "such" / "folder", Told()).touch()
+    LifeFile(None, Told()).touch()

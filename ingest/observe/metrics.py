@@ -1,0 +1,298 @@
+"""The metrics of a run, under the names of the reference's metrics in Prometheus' form.
+
+In: events of the run. Out: families of samples, made when somebody asks. Names of tables, partitions, reasons and codes
+come from messages, so each label has a limit: what is past it is counted together.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.registry import Collector
+
+from ingest import __version__
+from ingest.observe.events import (
+    BatchDone,
+    BatchMeasured,
+    RunEnded,
+    RunStarted,
+    SchemaChanged,
+    Warned,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from prometheus_client.core import Metric
+
+    from ingest.observe.events import Event
+    from ingest.observe.health import Health
+
+OTHERS: Final = "(others)"
+"""The label of what is past a limit."""
+MAX_SPLITS: Final = 5_000
+"""Partitions that have samples of their own."""
+MAX_REASONS: Final = 200
+"""Reasons of skipped records, and codes of rejects, that have samples of their own."""
+MAX_CLEAN: Final = 20_000
+"""Labels that need not be cleaned again."""
+WINDOW_S: Final = 60.0
+"""The time that rates are of, in seconds."""
+BUCKETS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+"""Upper bounds of the histograms of times, in seconds."""
+_Label = TypeVar("_Label")
+
+
+@dataclass(slots=True)
+class TableCounts:
+    """Numbers of a table's changes since the run began."""
+
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    rejected: int = 0
+
+
+class Times:
+    """A histogram of times."""
+
+    def __init__(self) -> None:
+        """Have seen nothing yet."""
+        self.sum = 0.0
+        self._counts = [0] * (len(BUCKETS) + 1)
+
+    def add(self, seconds: float) -> None:
+        """Count a time."""
+        self.sum += seconds
+        self._counts[sum(bound < seconds for bound in BUCKETS)] += 1
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """Return how many times were at most as long as each bound."""
+        total, out = 0, []
+        for bound, count in zip((*map(str, BUCKETS), "+Inf"), list(self._counts), strict=True):
+            total += count
+            out.append((bound, float(total)))
+        return out
+
+
+@dataclass(slots=True)
+class Flow:
+    """Records or bytes on one side."""
+
+    total: int = 0
+    _recent: deque[tuple[float, int]] = field(default_factory=deque)
+    """When a batch ended, and the total before it."""
+
+    def add(self, count: int, now: float) -> None:
+        """Count what a batch brought that ended now."""
+        self._recent.append((now, self.total))
+        self.total += count
+
+    def per_second(self, now: float, since: float) -> float:
+        """Return the mean rate of the last `WINDOW_S`, or since the run began where that is shorter."""
+        recent = self._recent
+        while recent and recent[0][0] < now - WINDOW_S:
+            recent.popleft()
+        before = recent[0][1] if recent else self.total
+        return (self.total - before) / max(min(WINDOW_S, now - since), 0.001)
+
+
+class Metrics(Collector):
+    """An observer that counts. Its samples may be asked for in any thread."""
+
+    def __init__(self, pipeline: str, max_tables: int, health: Health, clean: Callable[[str], str] = str) -> None:
+        """`max_tables`: tables that have samples of their own. `clean` removes secrets from a label's text."""
+        self._pipeline = pipeline
+        self._max_tables = max_tables
+        self._health = health
+        self._clean = lru_cache(MAX_CLEAN)(clean)
+        self._since = self._last_record = time.time()
+        self._last_batch = 0.0
+        self._flows = {name: Flow() for name in ("records_in", "bytes_in", "records_out", "bytes_out")}
+        self._tables: dict[str, TableCounts] = {}
+        self._schema_changes: dict[str, int] = {}
+        self._rejects: dict[tuple[str, str], int] = {}
+        self._measured: BatchMeasured | None = None
+        self._outcomes = {"succeeded": 0, "failed": 0}
+        self._batch_times, self._commit_times = Times(), Times()
+        self._cpu_s, self._rss_kib = 0.0, 0
+        self._waiting: Mapping[tuple[str, int], int] = {}
+        self._exit_code: int | None = None
+        self._warnings = 0
+
+    def __call__(self, event: Event) -> None:
+        """Count the event."""
+        match event:
+            case RunStarted():
+                self._waiting = event.waiting
+            case BatchMeasured():
+                self._measure(event)
+            case BatchDone():
+                self._last_batch = time.time()
+                self._batch_times.add(event.seconds)
+                self._cpu_s += event.cpu_s
+                self._rss_kib = event.worker_rss_kib
+            case SchemaChanged():
+                count_within(self._schema_changes, self._clean(event.table), 1, self._max_tables, OTHERS)
+            case Warned():
+                self._warnings += 1
+            case RunEnded():
+                self._exit_code = event.exit_code
+            case _:
+                pass
+
+    def _measure(self, event: BatchMeasured) -> None:
+        now = time.time()
+        for name, flow in self._flows.items():
+            flow.add(getattr(event, name), now)
+        if event.records_in:
+            self._last_record = now
+        for name, changes in event.tables.items():
+            table = self._clean(name)
+            if table not in self._tables and len(self._tables) >= self._max_tables:
+                table = OTHERS
+            counts = self._tables.setdefault(table, TableCounts())
+            counts.inserted += changes.inserted
+            counts.updated += changes.updated
+            counts.deleted += changes.deleted
+            counts.rejected += changes.rejected
+        for code, count in event.rejects.items():
+            count_within(self._rejects, code, count, MAX_REASONS, (OTHERS, OTHERS))
+        self._outcomes["failed" if event.failed else "succeeded"] += 1
+        if event.commit_s:
+            self._commit_times.add(event.commit_s)
+        self._measured = event
+        self._waiting = event.waiting
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield all families with their samples."""
+        yield from self._run()
+        yield from self._source()
+        yield from self._sink()
+        yield from self._batches()
+
+    def _run(self) -> Iterator[Metric]:
+        yield self._gauge("build_info", "The version of ingest.", [((__version__,), 1)], "version")
+        ready, live = int(not self._health.unready()), int(not self._health.dead())
+        yield self._gauge("ready", "1 while source and sink answer, as /readyz says.", [((), ready)])
+        yield self._gauge("live", "1 while the run gets on, as /livez says.", [((), live)])
+        yield self._gauge("start_time_seconds", "When the run began.", [((), self._since)])
+        codes = [] if self._exit_code is None else [((), self._exit_code)]
+        yield self._gauge("exit_code", "The exit code of a run that is over.", codes)
+        yield self._counter("warnings", "Warnings of the run.", [((), self._warnings)])
+
+    def _source(self) -> Iterator[Metric]:
+        now, measured = time.time(), self._measured
+        yield from self._flow("records_in", "numRecordsIn", "numRecordsInPerSecond", "Records read", now)
+        yield from self._flow(
+            "bytes_in", "numBytesIn", "numBytesInPerSecond", "Bytes of keys and values read, also those read again", now
+        )
+        lags = () if measured is None else (measured.fetch_lag_s, measured.emit_lag_s)
+        texts = (
+            ("fetch", "currentFetchEventTimeLag: how old the newest record was when it was read."),
+            ("emit", "currentEmitEventTimeLag: how old it was when the sink had acknowledged what came of it."),
+        )
+        for (name, text), lag in zip(texts, lags or (None, None), strict=True):
+            yield self._gauge(f"{name}_event_time_lag_seconds", text, [] if lag is None else [((), lag)])
+        idle = [((), max(0.0, now - self._last_record))]
+        yield self._gauge("source_idle_seconds", "sourceIdleTime: how long ago the last record was read.", idle)
+        yield self._gauge(
+            "pending_records", "pendingRecords: records that wait, when the last batch ended.",
+            self._by_split(self._waiting, together=True), "topic", "partition",
+        )  # fmt: skip
+        positions = {} if measured is None else measured.positions
+        yield self._gauge(
+            "offset", "currentOffset, committedOffset: the next offset to read; all before it is committed.",
+            self._by_split(positions, together=False), "topic", "partition",
+        )  # fmt: skip
+        skipped: dict[str, int] = {}
+        for reason, count in ({} if measured is None else measured.skipped).items():
+            count_within(skipped, reason, count, MAX_REASONS, OTHERS)
+        yield self._counter(
+            "skipped_records", "Records that stand for no row.", [((r,), n) for r, n in skipped.items()], "reason"
+        )
+        rejects = [(code, count) for code, count in list(self._rejects.items())]
+        yield self._counter("rejects", "Records that could not go on.", rejects, "stage", "code")
+
+    def _sink(self) -> Iterator[Metric]:
+        now, measured = time.time(), self._measured
+        yield from self._flow("records_out", "numRecordsOut", "numRecordsOutPerSecond", "Records sent to the sink", now)
+        yield from self._flow("bytes_out", "numBytesOut", "numBytesOutPerSecond", "Bytes of their keys and values", now)
+        sent = [] if measured is None else [((), measured.send_s)]
+        text = "currentSendTime: how long the sink took to acknowledge what was sent last."
+        yield self._gauge("send_seconds", text, sent)
+        changes = [
+            ((table, change), getattr(counts, attribute))
+            for table, counts in list(self._tables.items())
+            for change, attribute in (
+                ("insert", "inserted"), ("update", "updated"), ("delete", "deleted"), ("reject", "rejected"),
+            )
+        ]  # fmt: skip
+        yield self._counter("table_changes", "Changes, and rejects, of each table.", changes, "table", "change")
+        found = [((table,), count) for table, count in list(self._schema_changes.items())]
+        yield self._counter("schema_changes", "Changes of tables in the sink.", found, "table")
+        yield self._gauge("tables", "Tables that changes were counted of.", [((), len(self._tables))])
+
+    def _batches(self) -> Iterator[Metric]:
+        outcomes = [((outcome,), count) for outcome, count in self._outcomes.items()]
+        text = "commitsSucceeded, commitsFailed: batches whose progress is stored, and those with a task that failed."
+        yield self._counter("commits", text, outcomes, "outcome")
+        yield self._times("batch_seconds", "How long batches took.", self._batch_times)
+        text = "How long the driver took to add a batch to the sink's tables, where it does that."
+        yield self._times("commit_seconds", text, self._commit_times)
+        last = [((), self._last_batch)] if self._last_batch else []
+        yield self._gauge("last_batch_time_seconds", "When the last batch ended.", last)
+        yield self._counter("worker_cpu_seconds", "Processors' time of all workers.", [((), self._cpu_s)])
+        text = "The most memory that a worker has had."
+        yield self._gauge("worker_memory_bytes", text, [((), self._rss_kib << 10)] if self._rss_kib else [])
+
+    def _flow(self, name: str, total: str, rate: str, text: str, now: float) -> Iterator[Metric]:
+        flow = self._flows[name]
+        yield self._counter(name, f"{total}: {text[0].lower()}{text[1:]}.", [((), flow.total)])
+        text = f"{rate}: the mean of the last minute."
+        yield self._gauge(f"{name}_per_second", text, [((), flow.per_second(now, self._since))])
+
+    def _by_split(
+        self, numbers: Mapping[tuple[str, int], int], *, together: bool
+    ) -> list[tuple[tuple[str, str], float]]:
+        """Return a sample for each partition up to `MAX_SPLITS`. `together`: the others have a sum, by topic."""
+        out: dict[tuple[str, str], float] = {}
+        rest: dict[str, int] = {}
+        for (topic, partition), number in sorted(numbers.items()):
+            if len(out) < MAX_SPLITS:
+                out[self._clean(topic), str(partition)] = number
+            elif together:
+                count_within(rest, self._clean(topic), number, MAX_REASONS, OTHERS)
+        return [*out.items(), *(((topic, OTHERS), number) for topic, number in rest.items())]
+
+    def _gauge(
+        self, name: str, text: str, samples: Iterable[tuple[tuple[str, ...], float]], *labels: str
+    ) -> GaugeMetricFamily:
+        family = GaugeMetricFamily(f"ingest_{name}", text, labels=("pipeline", *labels))
+        for values, number in samples:
+            family.add_metric((self._pipeline, *values), number)
+        return family
+
+    def _counter(
+        self, name: str, text: str, samples: Iterable[tuple[tuple[str, ...], float]], *labels: str
+    ) -> CounterMetricFamily:
+        family = CounterMetricFamily(f"ingest_{name}", text, labels=("pipeline", *labels))
+        for values, number in samples:
+            family.add_metric((self._pipeline, *values), number)
+        return family
+
+    def _times(self, name: str, text: str, times: Times) -> HistogramMetricFamily:
+        family = HistogramMetricFamily(f"ingest_{name}", text, labels=("pipeline",))
+        family.add_metric((self._pipeline,), times.buckets(), times.sum)
+        return family
+
+
+def count_within(counts: dict[_Label, int], label: _Label, count: int, most: int, others: _Label) -> None:
+    """Add to a label's count; labels past the first `most` are counted together, as `others`."""
+    known = label if label in counts or len(counts) < most else others
+    counts[known] = counts.get(known, 0) + count

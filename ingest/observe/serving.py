@@ -1,0 +1,154 @@
+"""The ways of metrics and health out of the process: a port, a text file, a push when the run ends."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from contextlib import suppress
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from prometheus_client import CollectorRegistry, ProcessCollector, push_to_gateway
+from prometheus_client.exposition import basic_auth_handler, choose_encoder, default_handler, generate_latest
+
+from ingest.errors import ConfigError
+from ingest.observe.events import BatchDone, RunEnded, Warned
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from ingest.observe.events import Event, Observer
+    from ingest.observe.health import Health
+    from ingest.observe.metrics import Metrics
+
+FILE_S: Final = 5.0
+"""The time between two writings of the text file, in seconds."""
+PUSH_S: Final = 10.0
+"""The time that a push may take, in seconds."""
+REQUEST_S: Final = 10.0
+"""The time that a client has to send its request, in seconds."""
+_TEXT: Final = "text/plain; charset=utf-8"
+
+
+def registry_of(metrics: Metrics) -> CollectorRegistry:
+    """Return a registry with the metrics of a run and those of the driver's process."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(metrics)
+    ProcessCollector(registry=registry)
+    return registry
+
+
+class MetricsServer:
+    """A server for `/metrics`, `/livez` and `/readyz`, in threads of its own."""
+
+    def __init__(self, host: str, port: int, registry: CollectorRegistry, health: Health) -> None:
+        """Listen. Raise ConfigError where the port cannot be had. Port 0 takes any."""
+
+        class Handler(BaseHTTPRequestHandler):
+            timeout = REQUEST_S
+
+            def do_GET(self) -> None:
+                answer(self, registry, health)
+
+            def log_message(self, *_: object) -> None:
+                """Say nothing: probes come every few seconds."""
+
+        try:
+            self._server = ThreadingHTTPServer((host, port), Handler)
+        except (OSError, OverflowError) as exc:
+            msg = f"port {port} of {host} cannot be had for metrics: {exc}"
+            raise ConfigError(msg, "take another with --metrics or pipeline.metrics.port") from exc
+        self._server.daemon_threads = True
+        self.port = int(self._server.server_address[1])
+        threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True).start()
+
+    def close(self) -> None:
+        """Listen no more."""
+        self._server.shutdown()
+        self._server.server_close()
+
+
+def answer(request: BaseHTTPRequestHandler, registry: CollectorRegistry, health: Health) -> None:
+    """Answer one request."""
+    path = request.path.split("?", 1)[0]
+    kind, status = _TEXT, HTTPStatus.OK
+    if path == "/metrics":
+        encode, kind = choose_encoder(request.headers.get("Accept", ""))
+        body = encode(registry)
+    elif path in {"/livez", "/readyz"}:
+        why = health.dead() if path == "/livez" else health.unready()
+        status = HTTPStatus.SERVICE_UNAVAILABLE if why else HTTPStatus.OK
+        body = f"{why or 'ok'}\n".encode()
+    else:
+        status, body = HTTPStatus.NOT_FOUND, b"there are /metrics, /livez and /readyz\n"
+    with suppress(OSError):  # whoever asked has gone
+        request.send_response(status)
+        request.send_header("Content-Type", kind)
+        request.send_header("Content-Length", str(len(body)))
+        request.end_headers()
+        request.wfile.write(body)
+
+
+class MetricsFile:
+    """An observer that writes metrics to a file for the text-file collector of a node exporter."""
+
+    def __init__(self, path: Path, registry: CollectorRegistry, tell: Observer) -> None:
+        """Write nothing yet. `tell` hears where that fails, once."""
+        self._path = path
+        self._registry = registry
+        self._tell: Observer | None = tell
+        self._written = 0.0
+
+    def __call__(self, event: Event) -> None:
+        """Write the file anew after a batch, where it is old, and at the end."""
+        now = time.monotonic()
+        if isinstance(event, RunEnded) or (isinstance(event, BatchDone) and now - self._written > FILE_S):
+            self._written = now
+            self._write()
+
+    def _write(self) -> None:
+        beside = self._path.with_name(f".{self._path.name}.{os.getpid()}")
+        try:
+            beside.write_bytes(generate_latest(self._registry))
+            beside.replace(self._path)
+        except OSError as exc:
+            if self._tell is not None:
+                self._tell(Warned(f"metrics cannot be written to {self._path}: {exc.strerror}"))
+            self._tell = None
+
+
+class MetricsPush:
+    """An observer that pushes metrics to a push gateway of Prometheus' when a run ends."""
+
+    def __init__(self, url: str, pipeline: str, registry: CollectorRegistry, tell: Observer) -> None:
+        """Push nothing yet. `url` may have a user and a password. `tell` hears where that fails."""
+        whole = urlsplit(url)
+        host = f"[{whole.hostname}]" if ":" in (whole.hostname or "") else whole.hostname
+        self._url = urlunsplit((whole.scheme, f"{host}:{whole.port}" if whole.port else host, whole.path, "", ""))
+        self._user, self._password = unquote(whole.username or ""), unquote(whole.password or "")
+        self._pipeline = pipeline
+        self._registry = registry
+        self._tell = tell
+
+    def __call__(self, event: Event) -> None:
+        """Push at the end of the run."""
+        if not isinstance(event, RunEnded):
+            return
+        try:
+            push_to_gateway(
+                self._url, job="ingest", registry=self._registry, grouping_key={"pipeline": self._pipeline},
+                timeout=PUSH_S, handler=self._send,
+            )  # fmt: skip
+        except (OSError, ValueError) as exc:
+            self._tell(Warned(f"metrics were not pushed to {self._url}: {exc}"))
+
+    def _send(
+        self, url: str, method: str, timeout: float | None, headers: list[tuple[str, str]], data: bytes
+    ) -> Callable[[], None]:
+        if not self._user:
+            return default_handler(url, method, timeout, headers, data)
+        return basic_auth_handler(url, method, timeout, headers, data, self._user, self._password)

@@ -1,0 +1,83 @@
+"""Those who watch a run: puts observers together as the pipeline and the command line ask for it."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ingest.observe.events import Serving
+from ingest.observe.health import Health
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from ingest.observe.events import Event, Observer
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Where metrics and health go."""
+
+    host: str
+    """The address on which `port` listens."""
+    port: int | None
+    """A port that answers; 0 takes any."""
+    file: Path | None
+    """A file that gets the metrics now and then."""
+    push_url: str | None
+    """A push gateway that gets them when the run ends."""
+    max_tables: int
+    """Tables that have metrics of their own."""
+    deadline_s: float
+    """The time after which a run that does not get on is dead, in seconds."""
+
+    @property
+    def watches(self) -> bool:
+        """True if anybody is to be told anything."""
+        return self.port is not None or self.file is not None or self.push_url is not None
+
+
+class Observers:
+    """Several observers as one. Each is told of every event, the first one last of all: it shows, the others count."""
+
+    def __init__(self, shown: Observer, others: list[Observer]) -> None:
+        """Tell nobody yet."""
+        self._all = (*others, shown)
+
+    def __call__(self, event: Event) -> None:
+        """Tell all of them."""
+        for observer in self._all:
+            observer(event)
+
+
+@contextmanager
+def watched(shown: Observer, name: str, watch: Watch, clean: Callable[[str], str]) -> Iterator[Observer]:
+    """Yield an observer that tells `shown`, and metrics where anybody watches. Raise ConfigError.
+
+    `name` is the pipeline's. `clean` removes secrets from a text.
+    """
+    if not watch.watches:
+        yield shown
+        return
+    from ingest.observe.metrics import Metrics  # noqa: PLC0415  (most runs have none, and each start is timed)
+    from ingest.observe.serving import MetricsFile, MetricsPush, MetricsServer, registry_of  # noqa: PLC0415
+
+    health = Health(watch.deadline_s)
+    metrics = Metrics(name, watch.max_tables, health, clean)
+    registry = registry_of(metrics)
+    others: list[Observer] = [health, metrics]
+    if watch.file is not None:
+        others.append(MetricsFile(watch.file, registry, shown))
+    if watch.push_url is not None:
+        others.append(MetricsPush(watch.push_url, name, registry, shown))
+    server = None
+    if watch.port is not None:
+        server = MetricsServer(watch.host, watch.port, registry, health)
+        shown(Serving(watch.host, server.port))
+    try:
+        yield Observers(shown, others)
+    finally:
+        if server is not None:
+            server.close()

@@ -1,0 +1,223 @@
+"""Metrics of a run: what they say, under which names, and that nothing in a message makes them many or wrong."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.exposition import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from ingest.observe import metrics as module
+from ingest.observe.events import (
+    BatchDone,
+    BatchMeasured,
+    RunEnded,
+    RunStarted,
+    SchemaChanged,
+    SourceAnswers,
+    Warned,
+)
+from ingest.observe.health import Health
+from ingest.observe.metrics import BUCKETS, OTHERS, Metrics, TableCounts, Times
+from ingest.observe.serving import MetricsFile, registry_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LABELS = ("stage", "code", "topic", "partition", "table", "change", "reason", "outcome", "le", "version")
+REFERENCE = {
+    "numRecordsIn", "numRecordsInPerSecond", "numBytesIn", "numBytesInPerSecond", "currentEmitEventTimeLag",
+    "currentFetchEventTimeLag", "sourceIdleTime", "pendingRecords", "numRecordsOut", "numRecordsOutPerSecond",
+    "numBytesOut", "numBytesOutPerSecond", "currentSendTime", "currentOffset", "committedOffset", "commitsSucceeded",
+    "commitsFailed",
+}  # fmt: skip
+"""The metrics of alibaba-kafka.txt and alibaba-upsert-kafka.txt."""
+
+
+def started(**waiting: int) -> RunStarted:
+    return RunStarted("p", 1, "c", 1, False, 5, True, waiting={(topic, 0): count for topic, count in waiting.items()})
+
+
+def measured(**more: Any) -> BatchMeasured:
+    values: dict[str, Any] = {
+        "records_in": 10, "bytes_in": 1000, "records_out": 8, "bytes_out": 640,
+        "tables": {"shop.orders": TableCounts(5, 2, 1, 2)}, "rejects": {("decode", "malformed"): 2},
+        "skipped": {"tombstone": 1}, "positions": {("t", 0): 10}, "waiting": {("t", 0): 3}, "fetch_lag_s": 1.5,
+        "emit_lag_s": 2.5, "send_s": 0.25, "commit_s": 0.0, "failed": False,
+    }  # fmt: skip
+    return BatchMeasured(**{**values, **more})
+
+
+def done(seconds: float = 0.4) -> BatchDone:
+    return BatchDone(1, 10, seconds, 3, 2, 0.3, 2048, 1.0)
+
+
+def counting(max_tables: int = 1000, clean: Any = str) -> Metrics:
+    return Metrics("p", max_tables, Health(300), clean)
+
+
+def samples(metrics: Metrics) -> dict[tuple[str, tuple[str, ...]], float]:
+    """What Prometheus reads: by name and the values of labels, without the pipeline's."""
+    out: dict[tuple[str, tuple[str, ...]], float] = {}
+    for family in text_string_to_metric_families(generate_latest(registry_of(metrics)).decode()):
+        for sample in family.samples:
+            if sample.name.startswith("ingest_"):
+                labels = dict(sample.labels)
+                assert labels.pop("pipeline") == "p"
+                values = tuple(labels[name] for name in LABELS if name in labels)
+                assert len(values) == len(labels)
+                assert (sample.name, values) not in out, "twice"
+                out[sample.name, values] = sample.value
+    return out
+
+
+def test_every_metric_of_the_reference_is_named_in_a_help_text() -> None:
+    text = generate_latest(registry_of(counting())).decode()
+    helps = " ".join(re.findall(r"^# HELP ingest_\S+ (.*)$", text, re.MULTILINE))
+    assert {name for name in REFERENCE if re.search(rf"\b{name}\b", helps)} == REFERENCE
+
+
+def test_a_batch_is_counted() -> None:
+    metrics = counting()
+    for event in (started(t=13), measured(), done(), measured(failed=True, commit_s=0.2), done(7.0), Warned("w")):
+        metrics(event)
+    metrics(SchemaChanged("shop.orders", "a new column"))
+    found = samples(metrics)
+    totals = {
+        name: found[f"ingest_{name}_total", ()] for name in ("records_in", "bytes_in", "records_out", "bytes_out")
+    }
+    assert totals == {"records_in": 20, "bytes_in": 2000, "records_out": 16, "bytes_out": 1280}
+    changes = {
+        c: found["ingest_table_changes_total", ("shop.orders", c)] for c in ("insert", "update", "delete", "reject")
+    }
+    assert changes == {"insert": 10, "update": 4, "delete": 2, "reject": 4}
+    assert found["ingest_rejects_total", ("decode", "malformed")] == 4
+    assert found["ingest_skipped_records_total", ("tombstone",)] == 1
+    assert found["ingest_pending_records", ("t", "0")] == 3
+    assert found["ingest_offset", ("t", "0")] == 10
+    assert found["ingest_fetch_event_time_lag_seconds", ()] == 1.5
+    assert found["ingest_emit_event_time_lag_seconds", ()] == 2.5
+    assert found["ingest_send_seconds", ()] == 0.25
+    assert found["ingest_commits_total", ("succeeded",)] == found["ingest_commits_total", ("failed",)] == 1
+    assert found["ingest_batch_seconds_bucket", ("0.5",)] == 1
+    assert found["ingest_batch_seconds_bucket", ("10.0",)] == found["ingest_batch_seconds_count", ()] == 2
+    assert found["ingest_commit_seconds_sum", ()] == 0.2
+    assert found["ingest_worker_memory_bytes", ()] == 2 << 20
+    assert found["ingest_schema_changes_total", ("shop.orders",)] == 1
+    assert found["ingest_warnings_total", ()] == 1
+
+
+def test_rates_are_of_the_last_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr(time, "time", lambda: now)
+    metrics = counting()
+    now = 1010.0
+    metrics(measured(records_in=100))
+    assert samples(metrics)["ingest_records_in_per_second", ()] == pytest.approx(10)
+    now = 1100.0
+    metrics(measured(records_in=60))
+    found = samples(metrics)
+    assert found["ingest_records_in_per_second", ()] == pytest.approx(1)
+    assert found["ingest_source_idle_seconds", ()] == 0
+    now = 1170.0
+    found = samples(metrics)
+    assert found["ingest_records_in_per_second", ()] == 0
+    assert found["ingest_source_idle_seconds", ()] == 70
+
+
+def test_what_waits_is_known_before_the_first_batch() -> None:
+    metrics = counting()
+    assert ("ingest_pending_records", ("t", "0")) not in samples(metrics)
+    metrics(started(t=13))
+    assert samples(metrics)["ingest_pending_records", ("t", "0")] == 13
+
+
+def test_labels_are_bounded_and_nothing_is_left_out_of_sums() -> None:
+    metrics = counting(max_tables=3)
+    metrics(measured(
+        tables={f"t{n}": TableCounts(inserted=1) for n in range(50)},
+        rejects={("decode", f"c{n}"): 1 for n in range(1000)},
+        skipped={f"r{n}": 1 for n in range(1000)},
+        positions={("t", n): n for n in range(20_000)},
+        waiting={("t", n): 1 for n in range(20_000)},
+    ))  # fmt: skip
+    for number in range(50):
+        metrics(SchemaChanged(f"t{number}", "new"))
+    found = samples(metrics)
+    by_name: dict[str, list[tuple[tuple[str, ...], float]]] = {}
+    for (name, labels), value in found.items():
+        by_name.setdefault(name, []).append((labels, value))
+    assert len(by_name["ingest_table_changes_total"]) == 4 * 4
+    for name, most, total in (
+        ("ingest_table_changes_total", 16, 50), ("ingest_rejects_total", module.MAX_REASONS + 1, 1000),
+        ("ingest_skipped_records_total", module.MAX_REASONS + 1, 1000),
+        ("ingest_pending_records", module.MAX_SPLITS + 1, 20_000), ("ingest_schema_changes_total", 4, 50),
+    ):  # fmt: skip
+        assert len(by_name[name]) == most, name
+        assert sum(value for _, value in by_name[name]) == total, name
+        assert any(OTHERS in labels for labels, _ in by_name[name]), name
+    assert len(by_name["ingest_offset"]) == module.MAX_SPLITS
+
+
+@given(st.dictionaries(st.text(max_size=20), st.integers(0, 9), max_size=8), st.sampled_from(["", "a", "shop"]))
+def test_hostile_names_are_labels_and_nothing_else(tables: dict[str, int], secret: str) -> None:
+    """`clean` makes two names one: their numbers are added up, or Prometheus would refuse all of them."""
+    metrics = counting(clean=lambda text: text.replace(secret, "***") if secret else text)
+    encodable = {name.encode("utf-8", "replace").decode(): n for name, n in tables.items()}
+    metrics(measured(tables={name: TableCounts(inserted=n) for name, n in encodable.items()}))
+    found = {
+        labels[0]: n
+        for (name, labels), n in samples(metrics).items()
+        if name == "ingest_table_changes_total" and labels[1] == "insert"
+    }
+    assert sum(found.values()) == sum(encodable.values())
+    assert not secret or all(secret not in name for name in found)
+
+
+def test_a_run_is_ready_while_it_runs_and_its_source_answers() -> None:
+    metrics = counting()
+    health = metrics._health
+
+    def ready_after(event: Any) -> float:
+        health(event)
+        metrics(event)
+        return samples(metrics)["ingest_ready", ()]
+
+    assert samples(metrics)["ingest_ready", ()] == 0
+    assert ready_after(started()) == 1
+    assert ready_after(SourceAnswers(answers=False)) == 0
+    assert ready_after(SourceAnswers(answers=True)) == 1
+    assert ("ingest_exit_code", ()) not in samples(metrics)
+    assert ready_after(RunEnded("p", exit_code=75)) == 0
+    assert samples(metrics)["ingest_exit_code", ()] == 75
+
+
+@given(st.lists(st.floats(0, 1e4)))
+def test_buckets_count_what_is_at_most_as_long(times: list[float]) -> None:
+    histogram = Times()
+    for seconds in times:
+        histogram.add(seconds)
+    bounds = [*BUCKETS, math.inf]
+    expected = [sum(seconds <= bound for seconds in times) for bound in bounds]
+    assert [count for _, count in histogram.buckets()] == expected
+
+
+def test_a_file_of_metrics_is_whole_and_its_failure_is_told_once(tmp_path: Path) -> None:
+    told: list[Any] = []
+    metrics = counting()
+    metrics(measured())
+    file = MetricsFile(tmp_path / "ingest.prom", registry_of(metrics), told.append)
+    file(RunEnded("p"))
+    assert 'ingest_records_in_total{pipeline="p"} 10.0' in (tmp_path / "ingest.prom").read_text()
+    assert [path.name for path in tmp_path.iterdir()] == ["ingest.prom"]
+    lost = MetricsFile(tmp_path / "no" / "ingest.prom", registry_of(metrics), told.append)
+    lost(RunEnded("p"))
+    lost(RunEnded("p"))
+    (warning,) = told
+    assert "metrics cannot be written" in warning.text

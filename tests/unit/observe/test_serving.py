@@ -1,0 +1,159 @@
+"""The port of a run: metrics and health, asked for by a real client; pushes, to a real server."""
+
+from __future__ import annotations
+
+import base64
+import threading
+import time
+import urllib.error
+import urllib.request
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from ingest.errors import ConfigError
+from ingest.observe.events import Alive, Event, RunEnded, RunStarted, Serving, SourceAnswers
+from ingest.observe.health import Health
+from ingest.observe.metrics import Metrics
+from ingest.observe.serving import MetricsPush, MetricsServer, registry_of
+from ingest.observe.watching import Watch, watched
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+STARTED = RunStarted("p", 1, "c", 1, False, 5, True)
+
+
+class Port:
+    """A server with its health."""
+
+    def __init__(self) -> None:
+        self.health = Health(300)
+        self.server = MetricsServer("127.0.0.1", 0, registry_of(Metrics("p", 10, self.health)), self.health)
+
+    def ask(self, path: str, **headers: str) -> tuple[int, str, str]:
+        url = f"http://127.0.0.1:{self.server.port}{path}"
+        try:
+            with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=5) as answer:
+                return answer.status, answer.headers["Content-Type"], answer.read().decode()
+        except urllib.error.HTTPError as exc:
+            return exc.code, exc.headers["Content-Type"], exc.read().decode()
+
+
+@pytest.fixture
+def port() -> Iterator[Port]:
+    made = Port()
+    yield made
+    made.server.close()
+
+
+def test_metrics_are_in_the_form_that_the_client_takes(port: Port) -> None:
+    status, kind, text = port.ask("/metrics?name[]=x")
+    assert (status, kind.split(";")[0]) == (200, "text/plain")
+    assert "ingest_records_in" in {family.name for family in text_string_to_metric_families(text)}
+    assert "process_resident_memory_bytes" in text
+    status, kind, text = port.ask("/metrics", Accept="application/openmetrics-text; version=1.0.0")
+    assert (status, kind.split(";")[0]) == (200, "application/openmetrics-text")
+    assert text.endswith("# EOF\n")
+
+
+def test_probes_say_what_is_wrong(port: Port, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert port.ask("/livez")[::2] == (200, "ok\n")
+    assert port.ask("/readyz")[::2] == (503, "source and sink have not answered yet\n")
+    port.health(STARTED)
+    assert port.ask("/readyz")[::2] == (200, "ok\n")
+    port.health(SourceAnswers(answers=False))
+    assert port.ask("/readyz")[::2] == (503, "the source does not answer\n")
+    port.health(SourceAnswers(answers=True))
+    later = time.monotonic() + 301
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    status, _, text = port.ask("/livez")
+    assert status == 503
+    assert text.startswith("nothing has got on for 301 s")
+    port.health(Alive())
+    assert port.ask("/livez")[0] == 200
+    port.health(RunEnded("p"))
+    assert port.ask("/readyz")[::2] == (503, "the run has ended\n")
+
+
+def test_nothing_else_is_there(port: Port) -> None:
+    for path in ("/", "/metrics/..%2f..%2fetc/passwd", "/debug"):
+        status, _, text = port.ask(path)
+        assert status == 404
+        assert "/livez" in text
+
+
+def test_a_port_that_is_taken_is_said(port: Port) -> None:
+    health = Health(300)
+    with pytest.raises(ConfigError, match=f"port {port.server.port} of 127.0.0.1 cannot be had"):
+        MetricsServer("127.0.0.1", port.server.port, registry_of(Metrics("p", 10, health)), health)
+
+
+class Gateway:
+    """A server that notes what is pushed to it."""
+
+    def __init__(self, status: int) -> None:
+        self.pushed: list[tuple[str, str, str | None, bytes]] = []
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_PUT(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                outer.pushed.append((self.command, self.path, self.headers["Authorization"], body))
+                self.send_response(status)
+                self.end_headers()
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self.server = HTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    @property
+    def port(self) -> int:
+        return int(self.server.server_address[1])
+
+
+@pytest.mark.parametrize(
+    ("user", "header"), [("", None), ("u:p%40ss@", "Basic " + base64.b64encode(b"u:p@ss").decode())]
+)
+def test_metrics_are_pushed_when_the_run_ends(user: str, header: str | None) -> None:
+    gateway, told = Gateway(200), list[Any]()
+    registry = registry_of(Metrics("p", 10, Health(300)))
+    push = MetricsPush(f"http://{user}127.0.0.1:{gateway.port}", "a/b", registry, told.append)
+    push(STARTED)
+    assert not gateway.pushed
+    push(RunEnded("p"))
+    ((method, path, authorization, body),) = gateway.pushed
+    assert (method, authorization) == ("PUT", header)
+    assert path == "/metrics/job/ingest/pipeline@base64/YS9i"
+    assert b"ingest_records_in_total" in body
+    assert not told
+
+
+def test_a_push_that_fails_is_told_without_the_password() -> None:
+    told: list[Any] = []
+    registry = registry_of(Metrics("p", 10, Health(300)))
+    refusing = Gateway(500)
+    for port in (refusing.port, 1):
+        MetricsPush(f"http://u:secret@127.0.0.1:{port}", "p", registry, told.append)(RunEnded("p"))
+    assert len(told) == 2
+    assert all("metrics were not pushed to http://127.0.0.1" in event.text for event in told)
+    assert "secret" not in str(told)
+
+
+def test_nobody_watches_unless_that_is_asked_for() -> None:
+    shown: list[Event] = []
+    with watched(shown.append, "p", Watch("127.0.0.1", None, None, None, 10, 300), str) as observer:
+        assert observer == shown.append
+    with watched(shown.append, "p", Watch("127.0.0.1", 0, None, None, 10, 300), str) as observer:
+        (serving,) = shown
+        assert isinstance(serving, Serving)
+        observer(STARTED)
+        assert shown == [serving, STARTED]
+        with urllib.request.urlopen(f"http://127.0.0.1:{serving.port}/readyz", timeout=5) as answer:
+            assert answer.status == 200
+    with pytest.raises(urllib.error.URLError):
+        urllib.request.urlopen(f"http://127.0.0.1:{serving.port}/readyz", timeout=5)
