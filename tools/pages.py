@@ -3,6 +3,7 @@
     bench/README.md       figures from bench/results/*.json, targets from bench/results/targets.json
     bench/CHAOS.md        faults from bench/results/chaos.json
     docs/adr/README.md    titles and states of the records beside it
+    docs/metrics.md       metrics of a run
     docs/dirty-data.md    codes of rejects: those of the model, and those that formats and sinks list
 
 A table stands between two comments of its page. With --check: exit code 1 where a page is not what its files say.
@@ -18,6 +19,8 @@ from typing import Any, Final
 
 from ingest.formats import FORMATS
 from ingest.model.reject import CODES
+from ingest.observe.health import Health
+from ingest.observe.metrics import Metrics
 from ingest.sinks import SINKS
 
 ROOT: Final = Path(__file__).parent.parent
@@ -113,11 +116,22 @@ def codes() -> str:
     return "\n".join(lines)
 
 
+def metrics() -> str:
+    """Return the table of all metrics: the kind of each, its labels beside the pipeline's, and its help text."""
+    lines = ["| metric | kind | labels | what |", "|---|---|---|---|"]
+    for family in Metrics("", 0, Health(0)).collect():
+        name = f"{family.name}_total" if family.type == "counter" else family.name
+        labels = ", ".join(f"`{label}`" for label in getattr(family, "_labelnames", ())[1:])
+        lines.append(f"| `{name}` | {family.type} | {labels} | {family.documentation} |")
+    return "\n".join(lines)
+
+
 PAGES: Final = {
     "bench/README.md": figures,
     "bench/CHAOS.md": faults,
     "docs/adr/README.md": records,
     "docs/dirty-data.md": codes,
+    "docs/metrics.md": metrics,
 }
 
 

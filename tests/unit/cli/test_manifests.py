@@ -48,6 +48,11 @@ def test_arguments_are_options_of_the_command(kind: str) -> None:
         assert mounted == {volume["name"] for volume in pod["volumes"]}
         assert "livenessProbe" in container
         assert "startupProbe" in container
+    if kind == "Deployment":
+        probes = {container[f"{name}Probe"]["httpGet"]["path"] for name in ("startup", "readiness", "liveness")}
+        assert probes == {"/readyz", "/livez"}
+        assert {"name": "metrics", "containerPort": 9464} in container["ports"]
+        assert "--metrics=9464" in arguments
     group = get_command(app)
     assert isinstance(group, LazyGroup)
     run = group.load("run")

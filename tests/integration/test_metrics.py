@@ -1,0 +1,147 @@
+"""Metrics and health of real runs, as Prometheus, a push gateway and probes get them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from harness import finish, message, until
+from prometheus import RULES, get, prometheus, push_gateway
+from prometheus_client.parser import text_string_to_metric_families
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness import Kafka, Pipeline
+
+DASHBOARD = json.loads((RULES.parent / "dashboard.json").read_text())
+QUERIES = [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
+IGNORE = "  ingestion.ignore-errors: true\n"
+
+
+def dirty(pipeline: Pipeline) -> tuple[int, int]:
+    """Send changes of two tables, two records that are none, and a tombstone; returns the records and their bytes."""
+    changes = [message("c", None, {"id": n, "v": n}, table="orders" if n % 4 else "users") for n in range(1000)]
+    changes += [message("u", {"id": 1, "v": 1}, {"id": 1, "v": 2}), message("d", {"id": 2, "v": 2}, None)]
+    sent: list[tuple[bytes | None, bytes | None]] = [*changes, (b"k", b"{"), (b"k", b"{"), (b'{"id":2}', None)]
+    pipeline.kafka.send(pipeline.topic, *sent)
+    return len(sent), sum(len(key or b"") + len(value or b"") for key, value in sent)
+
+
+def port_of(said: str) -> int:
+    """The port that a run says it listens on; 0 where it has said none yet."""
+    for line in said.splitlines():
+        if line.startswith("{") and (event := json.loads(line))["event"] == "metrics":
+            return int(event["port"])
+    return 0
+
+
+def values(text: str) -> dict[tuple[str, frozenset[str]], float]:
+    """Samples by name and the values of labels, without those that a gateway adds."""
+    return {
+        (
+            sample.name,
+            frozenset(value for name, value in sample.labels.items() if name not in {"job", "instance"}),
+        ): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_prometheus_has_every_number_of_a_run_and_every_query_of_the_dashboard(
+    pipeline: Pipeline, tmp_path: Path
+) -> None:
+    pipeline.write(IGNORE)
+    count, size = dirty(pipeline)
+    run = pipeline.start("--metrics", "0")
+
+    def port() -> int:
+        return port_of(run.said())
+
+    until(lambda: port() > 0, 60, run)
+    try:
+        with prometheus(tmp_path, port()) as server:
+            until(lambda: get(f"http://127.0.0.1:{port()}/readyz")[0] == 200, 90, run)
+            until(lambda: server.query("ingest_records_in_total") == {("pipe",): count}, 90, run)
+            assert get(f"http://127.0.0.1:{port()}/livez") == (200, "ok\n")
+            expected = {
+                "ingest_bytes_in_total": {("pipe",): size},
+                "ingest_records_out_total": {("pipe",): 1002},
+                "ingest_rejects_total": {("malformed", "pipe", "decode"): 2},
+                "ingest_skipped_records_total": {("pipe", "tombstone"): 1},
+                "sum by (topic) (ingest_pending_records)": {(pipeline.topic,): 0},
+                "sum by (topic) (ingest_offset)": {(pipeline.topic,): count},
+                'sum by (table) (ingest_table_changes_total{change="insert"})': {
+                    ("shop.orders",): 750,
+                    ("shop.users",): 250,
+                },
+                'sum by (change) (ingest_table_changes_total{change!="insert"})': {
+                    ("delete",): 1,
+                    ("update",): 1,
+                    ("reject",): 0,
+                },
+            }
+            assert {query: server.query(query) for query in expected} == expected
+            out = sum(
+                len(r.key or b"") + len(r.value or b"")
+                for t in ("orders", "users")
+                for r in pipeline.kafka.read(pipeline.out(t))
+            )
+            assert server.query("ingest_bytes_out_total") == {("pipe",): out}
+            (lag,) = server.query("ingest_emit_event_time_lag_seconds").values()
+            assert 0 < lag < 120
+            (memory,) = server.query("ingest_worker_memory_bytes").values()
+            assert 20 << 20 < memory < 2 << 30
+            pipeline.kafka.send(pipeline.topic, message("c", None, {"id": 7000, "v": 1}))
+            until(lambda: server.query("ingest_records_in_total") == {("pipe",): count + 1}, 60, run)
+            for text in QUERIES:
+                query = text.replace("$__rate_interval", "1m").replace("$pipeline", ".*").replace("$job", ".*")
+                assert "$" not in query
+                assert server.query(query), text
+            rules = server.ask("rules")["groups"][0]["rules"]
+            assert {rule["health"] for rule in rules} == {"ok"}, rules
+            firing = {
+                alert["labels"]["alertname"] for alert in server.ask("alerts")["alerts"] if alert["state"] == "firing"
+            }
+            assert firing == {"IngestRejects"}
+    finally:
+        run.terminate()
+    ended = finish(run)
+    assert ended.code == 0, ended.err
+
+
+def test_a_run_that_is_over_leaves_its_numbers_in_a_file_and_at_a_push_gateway(
+    pipeline: Pipeline, tmp_path: Path
+) -> None:
+    file = tmp_path / "ingest.prom"
+    with push_gateway(tmp_path) as url:
+        pipeline.write(IGNORE, rest=f"pipeline: {{metrics.file: {file}, metrics.push-url: '{url}'}}\n")
+        count, _ = dirty(pipeline)
+        ended = pipeline.run()
+        assert ended.code == 0, ended.err
+        pushed = values(get(f"{url}/metrics")[1])
+    written = values(file.read_text())
+    of_all = frozenset({"pipe"})
+    assert written["ingest_records_in_total", of_all] == count
+    assert written["ingest_exit_code", of_all] == written["ingest_ready", of_all] == 0
+    counters = {
+        name: value for name, value in written.items() if name[0].startswith("ingest_") and name[0].endswith("_total")
+    }
+    assert len(counters) > 10
+    assert {name: pushed[name] for name in counters} == counters
+
+
+def test_a_port_that_is_taken_ends_the_run_before_java_starts(pipeline: Pipeline, kafka: Kafka) -> None:
+    taken = kafka.bootstrap.rpartition(":")[2]
+    ended = pipeline.run("--metrics", taken)
+    assert ended.code == 78
+    assert f"port {taken} of 0.0.0.0 cannot be had for metrics" in ended.err
+    assert "Traceback" not in ended.err
+
+
+@pytest.mark.parametrize("url", ["file:///etc/passwd", "gateway", "http://"])
+def test_a_push_gateway_has_a_url(pipeline: Pipeline, url: str) -> None:
+    ended = pipeline.run("--metrics-push", url)
+    assert ended.code == 2
+    assert "a push gateway is at a URL" in ended.err
