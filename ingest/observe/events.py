@@ -54,7 +54,7 @@ class BatchDone:
     """When the first record was acknowledged, in seconds since the epoch."""
 
 
-class Changes(Protocol):
+class TableChanges(Protocol):
     """Numbers of a table's changes and rejects."""
 
     inserted: int
@@ -71,7 +71,7 @@ class BatchMeasured:
     bytes_in: int
     records_out: int
     bytes_out: int
-    tables: Mapping[str, Changes]
+    tables: Mapping[str, TableChanges]
     """Changes by table, of the tables that the batch had any of."""
     rejects: Mapping[tuple[str, str], int]
     """Rejects by stage and code."""
