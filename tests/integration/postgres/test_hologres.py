@@ -5,7 +5,6 @@ Nothing here has met Hologres itself: a PostgreSQL takes all that the dialect sa
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -14,9 +13,7 @@ from postgres_sink import SPLIT, VALUES, made, options, owned, schema, scope, ta
 from pydantic import ValidationError
 
 from ingest.errors import SchemaChangeRefused
-from ingest.model import types
 from ingest.model.commit import RowsRefused
-from ingest.model.schema import Column, TableSchema
 from ingest.postgres.array_statements import MAX_ROWS
 from ingest.postgres.dialect import HologresDialect
 
@@ -192,18 +189,6 @@ def test_states_of_a_key_become_its_last_one_over_several_statements(postgres: D
         (MAX_ROWS, MAX_ROWS * (MAX_ROWS + 1) // 2 - 2, 0)
     ]
     write(sink, table, *((key, None) for key, _ in rows), batch=2)
-    assert postgres.rows(f"{name}.t") == []
-
-
-@pytest.mark.parametrize("text", ['"', "'", "%s", "%(id)s", "{}", "a b", "\\", "\n", "é", "$1", "select"])
-def test_hostile_names_are_names(postgres: Database, name: str, text: str) -> None:
-    sink = hologres(postgres)
-    columns = (Column(text, types.INT, nullable=False), Column(f"{text} c", types.BYTES))
-    table = made(sink, name, TableSchema(columns, (text,)))
-    key = json.dumps({text: 7})
-    write(sink, table, (key, json.dumps({text: 7, f"{text} c": "AP8="})))
-    assert postgres.rows(f"{name}.t") == [(7, b"\x00\xff")]
-    write(sink, table, (key, None), batch=2)
     assert postgres.rows(f"{name}.t") == []
 
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-import msgspec
 import psycopg
 import pytest
 from postgres_sink import VALUES, made, owned, schema, write
 
 from ingest.errors import SchemaChangeRefused
 from ingest.model import types
-from ingest.model.reject import RowError
 from ingest.model.schema import Column, TableSchema
 from ingest.postgres.tables import changes, look_up, table_of
 from ingest.postgres.types import holds, joined, type_of
@@ -271,51 +269,6 @@ def test_two_tables_of_one_place_are_refused(sink: SqlSinkOptions, name: str) ->
     coordinator = owned(sink)
     with pytest.raises(SchemaChangeRefused, match="would be one table there"):
         coordinator.declare({("a", name, "t"): schema("id INT"), ("b", name, "t"): schema("id INT")})
-
-
-# -- names -------------------------------------------------------------------------------------------------------------
-
-HOSTILE = [
-    '"', "'", '"; DROP TABLE x; --', "%s", "%(id)s", "{}", "{0}", "a b", "\\", "\n", "\t", "é", "表", "😀", "select",
-    "ID", "1", ".", "a.b", "$1", ":x", "x" * 63, "é" * 31, "pg_catalog.pg_class", "--", "/*", ";", "\x01", "\x7f",
-]  # fmt: skip
-
-
-@pytest.mark.usefixtures("_staged")
-@pytest.mark.parametrize("text", HOSTILE)
-def test_hostile_names_are_names(postgres: Database, sink: SqlSinkOptions, name: str, text: str) -> None:
-    column = TableSchema((Column("id", types.INT, nullable=False), Column(text, types.BYTES)), ("id",))
-    keyed = TableSchema((Column(text, types.INT, nullable=False),), (text,))
-    coordinator = owned(sink)
-    coordinator.declare({(name, "t"): column, (name, text): keyed})
-    said = msgspec.json.encode(text).decode()
-    write(sink, table_of((name, "t"), column, "public"), ('{"id":1}', f'{{"id":1,{said}:"AP8="}}'))
-    write(sink, table_of((name, text), keyed, "public"), (f"{{{said}:7}}", f"{{{said}:7}}"), batch=2)
-    found = postgres.ask(
-        "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = %s ORDER BY 1, 2", name
-    )
-    assert sorted(found) == sorted([("t", "id"), ("t", text), (text, text)])
-    (content,) = postgres.ask(psycopg.sql.SQL("SELECT {} FROM {}").format(
-        psycopg.sql.Identifier(text), psycopg.sql.Identifier(name, "t")
-    ))  # fmt: skip
-    assert content == (b"\x00\xff",)
-
-
-@pytest.mark.parametrize("table", [
-    ("public", "ingest_run"), ("ingest_progress",), ("pg_catalog", "pg_authid"), ("information_schema", "t"),
-    ("a", "pg_toast", "t"),
-])  # fmt: skip
-def test_tables_of_the_server_and_of_the_tool_are_rejects(table: tuple[str, ...]) -> None:
-    with pytest.raises(RowError) as refused:
-        table_of(table, schema("id INT"), "public")
-    assert refused.value.code == "bad-name"
-
-
-@pytest.mark.parametrize("text", ["", "\0", "x" * 64, "é" * 32, "\ud800", "ctid", "xmin"])
-def test_names_that_cannot_be_are_rejects(text: str) -> None:
-    with pytest.raises(RowError) as refused:
-        table_of(("s", "t"), TableSchema((Column(text, types.INT),), ()), "public")
-    assert refused.value.code == "bad-name"
 
 
 def test_a_table_that_is_there_needs_no_change(postgres: Database, sink: SqlSinkOptions, name: str) -> None:
