@@ -1,6 +1,7 @@
 """The broker's jar files, fetched from Maven Central with the Ivy that pyspark contains.
 
-Names, versions and checksums are pinned in `broker-jars.lock`. A jar with another checksum is never used.
+Names, versions and checksums are pinned in `broker-jars.lock`. A jar with another checksum is never used. Other jars
+that are pinned like this are fetched in the same way.
 """
 
 from __future__ import annotations
@@ -13,11 +14,14 @@ import tempfile
 from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 from xml.sax.saxutils import quoteattr
 
 from ingest.errors import ConfigError, Unavailable
 from ingest.paths import cache, java, locked
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 KAFKA_VERSION: Final = "4.1.0"
 FETCH_S: Final = 600
@@ -30,12 +34,8 @@ _SETTINGS: Final = """\
 """
 
 
-def pins() -> list[tuple[str, str, str, str]]:
-    """Return organisation, name, version and SHA-256 of every jar."""
-    text = resources.files("ingest.sandbox").joinpath("broker-jars.lock").read_text(encoding="utf-8")
-    rows = [line.split() for line in text.splitlines() if line and not line.startswith("#")]
-    named = [(row[0].split(":"), row[1]) for row in rows]
-    return [(org, name, version, checksum) for (org, name, version), checksum in named]
+Pins: TypeAlias = "Sequence[tuple[str, str, str, str]]"
+"""Organisation, name, version and SHA-256 of every jar."""
 
 
 def jars() -> Path:
@@ -43,14 +43,30 @@ def jars() -> Path:
 
     Raise IngestError.
     """
-    folder = cache() / f"kafka-{KAFKA_VERSION}"
+    text = resources.files("ingest.sandbox").joinpath("broker-jars.lock").read_text(encoding="utf-8")
+    return pinned(pins(text), f"kafka-{KAFKA_VERSION}", "the broker's jars")
+
+
+def pins(text: str) -> Pins:
+    """Return what the text of a lock file pins: lines of `organisation:name:version` and SHA-256."""
+    rows = [line.split() for line in text.splitlines() if line and not line.startswith("#")]
+    named = [(row[0].split(":"), row[1]) for row in rows]
+    return [(org, name, version, checksum) for (org, name, version), checksum in named]
+
+
+def pinned(pins: Pins, name: str, what: str) -> Path:
+    """Return the directory of this name in the cache with these jars: fetched on first use, and verified each time.
+
+    `what` is for errors. Raise IngestError.
+    """
+    folder = cache() / name
     with locked("jars"):
-        if _verified(folder):
+        if folder.is_dir() and _wrong(folder, pins) is None:
             return folder
         with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
-            fetch(Path(temporary), _dependencies(), "jar bundle", "the broker's jars")
+            fetch(Path(temporary), _dependencies(pins), "jar bundle", what)
             fetched = Path(temporary) / "jars"
-            wrong = _wrong(fetched)
+            wrong = _wrong(fetched, pins)
             if wrong:
                 msg = f"the jar {wrong} is not the one that is pinned: its SHA-256 differs, or it is missing"
                 raise ConfigError(msg, "somebody may have tampered with it; see where your Maven repository is")
@@ -59,22 +75,18 @@ def jars() -> Path:
     return folder
 
 
-def _wrong(folder: Path) -> str | None:
-    for _, name, version, checksum in pins():
+def _wrong(folder: Path, pins: Pins) -> str | None:
+    for _, name, version, checksum in pins:
         path = folder / f"{name}-{version}.jar"
         if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != checksum:
             return path.name
     return None
 
 
-def _verified(folder: Path) -> bool:
-    return folder.is_dir() and _wrong(folder) is None
-
-
-def _dependencies() -> str:
+def _dependencies(pins: Pins) -> str:
     return "\n".join(
         f'    <dependency org={quoteattr(org)} name={quoteattr(name)} rev={quoteattr(version)} transitive="false"/>'
-        for org, name, version, _ in pins()
+        for org, name, version, _ in pins
     )
 
 
