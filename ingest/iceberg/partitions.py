@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-import numpy as np
 import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.partitioning import PartitionField, PartitionSpec, partition_record_value
@@ -16,6 +15,8 @@ from pyiceberg.transforms import UnknownTransform, VoidTransform, parse_transfor
 from pyiceberg.typedef import Record as Partition
 
 from ingest.lake.changes import LakeChangeError
+from ingest.lake.partitions import rows_apart
+from ingest.lake.sequence import codes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 _Rows: TypeAlias = "pa.Table | pa.RecordBatch"
 FIRST_ID: Final = 1000
 """Number of the first field of a specification."""
-MOST_FILES: Final = 10_000
-"""Files of one table that a task writes in one go, at most: each partition has its own."""
 
 
 class _Part(NamedTuple):
@@ -75,34 +74,16 @@ class Partitions:
 
     def split(self, rows: _Rows) -> Iterator[_Rows]:
         """Yield the rows of each partition, in their order. Raise LakeChangeError for very many partitions."""
-        if not self._parts or not rows.num_rows:
-            yield rows
-            return
-        codes = self._codes(rows)
-        order = np.argsort(codes, kind="stable")
-        ends = [*np.flatnonzero(np.diff(codes[order])) + 1, rows.num_rows]
-        if len(ends) > MOST_FILES:
-            msg = f"{rows.num_rows} rows are in {len(ends)} partitions, each of which gets a file: use fewer, as with"
-            raise LakeChangeError(f"{msg} bucket or truncate")
-        start = 0
-        for end in ends:
-            yield rows if len(ends) == 1 else rows.take(pa.array(order[start:end]))
-            start = end
+        return rows_apart(rows, self._values(rows), "as with bucket or truncate")
 
-    def _codes(self, rows: _Rows) -> np.ndarray[Any, Any]:
-        """Return a number for each row, the same in a partition."""
-        codes = np.zeros(rows.num_rows, np.int64)
-        for part in self._parts:
-            found = part.values(rows).dictionary_encode(null_encoding="encode")
-            both = codes * max(1, len(found.dictionary)) + found.indices.to_numpy(zero_copy_only=False)
-            codes = np.unique(both, return_inverse=True)[1]
-        return codes
+    def _values(self, rows: _Rows) -> list[pa.Array]:
+        return [part.values(rows) for part in self._parts]
 
     def of_rows(self, rows: _Rows) -> Partition:
         """Return the partition of rows. Raise ValueError where they are in several."""
         if not self._parts:
             return Partition()
-        if len(set(self._codes(rows).tolist())) != 1:
+        if len(set(codes_of(self._values(rows)).tolist())) != 1:
             msg = "the table's partitions were changed since rows were written: undo that, or give the batch up with"
             raise ValueError(f"{msg} ingest checkpoint reset --drop-batch, and its rows are read again")
         first = rows.slice(0, 1)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from lake_sink import SPLIT, LakeSink, lake_schema
+from moving_rows import KEYS, SCHEMA, TABLE, Moving, lay_out
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import UUIDType
 
@@ -18,63 +18,26 @@ from ingest.model.layout import TableLayout, partition_keys
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pyiceberg.table import Table
-
-TABLE = ("shop", "t")
-SCHEMA = lake_schema(
-    "id BIGINT", "region STRING", "at TIMESTAMP", "day DATE", "price DECIMAL(9,2)", "kind INT", "ok BOOLEAN",
-    "seen TIMESTAMP_LTZ", "raw BYTES", "time TIME(6)",
-)  # fmt: skip
-KEYS = 60
+    from pyiceberg.table import Table as IcebergTable
 
 
 def made(folder: Path, keys: str, **more: Any) -> LakeSink:
     sink = LakeSink(folder, **more)
-    sink.side.arrange({TABLE: TableLayout(partition_keys(keys))})
-    sink.side.declare({TABLE: SCHEMA})
+    lay_out(sink, keys)
     return sink
 
 
-class Moving:
-    """A table whose rows move between its partitions, and what it should have."""
+class Table(Moving):
+    """A table whose rows move between its partitions."""
 
-    def __init__(self, sink: LakeSink) -> None:
-        self.sink = sink
-        self.rows: dict[int, dict[str, Any]] = {}
-        self._random = random.Random(3)  # noqa: S311
-
-    def change(self, batches: int) -> None:
-        for _ in range(batches):
-            texts = []
-            for key in self._random.sample(range(KEYS), 12):
-                row = None if self._random.random() < 0.2 else self._row(key)
-                texts.append((f'{{"id":{key}}}', None if row is None else json.dumps(row)))
-                self.rows.pop(key, None)
-                if row is not None:
-                    self.rows[key] = row
-            self.sink.write(TABLE, SCHEMA, *texts)
-
-    def _row(self, key: int) -> dict[str, Any]:
-        pick = self._random
-        return {
-            "id": key,
-            "region": pick.choice(["eu", "us", "", "a/b=%2F", None]),
-            "at": pick.choice(["2024-02-29 23:59:59.999999", "1969-12-31 23:00:00", None]),
-            "day": pick.choice(["2024-02-29", "1960-01-01", None]),
-            "price": pick.choice(["1.25", "-4.56", None]),
-            "kind": pick.choice([1, -7, 2**31 - 1, None]),
-            "ok": pick.choice([True, False, None]),
-            "seen": pick.choice(["2024-02-29 23:59:59.5Z", "1969-12-31 23:00:00Z", None]),
-            "raw": pick.choice(["AP8=", "", None]),
-            "time": pick.choice(["12:13:14.5", "00:00:00", None]),
-        }
+    sink: LakeSink
 
     @property
-    def table(self) -> Table:
+    def table(self) -> IcebergTable:
         return self.sink.lake.table(*TABLE)
 
     def check(self) -> None:
-        wanted = [(key, row["region"], row["kind"], row["ok"]) for key, row in sorted(self.rows.items())]
+        wanted = self.expected()
         assert self.sink.lake.ask("SELECT id, region, kind, ok FROM {} ORDER BY id", *TABLE) == wanted
         rows = self.table.scan().to_arrow().sort_by("id").to_pylist()
         assert [(one["id"], one["region"], one["kind"], one["ok"]) for one in rows] == wanted
@@ -83,7 +46,7 @@ class Moving:
 @pytest.mark.parametrize(
     "keys",
     [
-        "region", "ok", "kind", "day", "at", "seen", "price", "raw", "time", "id",
+        "region", "ok", "kind", "day", "at", "seen", "price", "raw", "time", "id", "size",
         "year(at)", "month(day)", "day(seen)", "hour(at)",
         "bucket(4, id)", "bucket(3, region), day(at)", "bucket(5, price)", "bucket(2, raw)", "bucket(2, time)",
         "truncate(1, region)", "truncate(10, kind)", "truncate(1, price)", "truncate(1, raw)",
@@ -91,7 +54,7 @@ class Moving:
     ],
 )  # fmt: skip
 def test_rows_move_between_partitions(tmp_path: Path, keys: str) -> None:
-    moving = Moving(made(tmp_path, keys, **{"sink.compaction.commit.interval": 4}))
+    moving = Table(made(tmp_path, keys, **{"sink.compaction.commit.interval": 4}))
     moving.change(9)
     moving.check()
     spec = moving.table.spec()
@@ -102,7 +65,7 @@ def test_rows_move_between_partitions(tmp_path: Path, keys: str) -> None:
 
 
 def test_a_search_in_one_partition_reads_its_files_only(tmp_path: Path) -> None:
-    moving = Moving(made(tmp_path, "region"))
+    moving = Table(made(tmp_path, "region"))
     moving.change(5)
     files = [*moving.table.scan().plan_files()]
     some = [*moving.table.scan(row_filter="region = 'eu'").plan_files()]
@@ -113,7 +76,7 @@ def test_a_search_in_one_partition_reads_its_files_only(tmp_path: Path) -> None:
 
 
 def test_a_compacted_table_has_a_file_for_each_partition(tmp_path: Path) -> None:
-    moving = Moving(made(tmp_path, "region", **{"sink.compaction.commit.interval": 10}))
+    moving = Table(made(tmp_path, "region", **{"sink.compaction.commit.interval": 10}))
     moving.change(10)
     moving.check()
     regions = {row["region"] for row in moving.rows.values()}
@@ -128,7 +91,7 @@ def test_a_compacted_table_has_a_file_for_each_partition(tmp_path: Path) -> None
 
 
 def test_partitions_that_its_owner_changes(tmp_path: Path) -> None:
-    moving = Moving(made(tmp_path, "region", **{"sink.compaction.commit.interval": 6}))
+    moving = Table(made(tmp_path, "region", **{"sink.compaction.commit.interval": 6}))
     moving.change(3)
     with moving.table.update_spec() as spec:
         spec.remove_field("region")
@@ -202,7 +165,7 @@ def test_a_column_that_makes_partitions_stays_what_it_is(tmp_path: Path) -> None
 
 
 def test_too_many_partitions_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ingest.iceberg.partitions.MOST_FILES", 3)
+    monkeypatch.setattr("ingest.lake.partitions.MOST_FILES", 3)
     sink = made(tmp_path, "id")
     rows = [(f'{{"id":{key}}}', f'{{"id":{key}}}') for key in range(4)]
     with pytest.raises(ConfigError, match="4 rows are in 4 partitions"):
