@@ -17,10 +17,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake.transaction import AddAction, RemoveAction
 
+from ingest.delta.partitions import text_of, texts_of
+
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     import pyarrow.parquet as pq
+
+    from ingest.delta.listing import ListedFile
+    from ingest.lake.table import PartitionValue
 
 _MOST_COLUMNS: Final = 32
 """Columns of a file that have statistics."""
@@ -30,19 +35,28 @@ _LAST: Final = "\U0010ffff"
 
 
 def added_file(
-    path: str, size: int, footer: pq.FileMetaData, schema: pa.Schema, without: Collection[str] = ()
+    path: str,
+    size: int,
+    footer: pq.FileMetaData,
+    schema: pa.Schema,
+    without: Collection[str] = (),
+    partition: Iterable[PartitionValue] = (),
 ) -> AddAction:
     """Return the action that adds a file.
 
     `size`: in bytes. `schema`: the file's columns. `without`: columns whose ends are not those of the footer.
+    `partition`: the columns that it lacks.
     """
     statistics = msgspec.json.encode(statistics_of(footer, schema, without)).decode()
-    return AddAction(path, size, {}, _now(), data_change=True, stats=statistics)
+    return AddAction(path, size, texts_of(partition), _now(), data_change=True, stats=statistics)
 
 
-def removed_file(path: str, size: int) -> RemoveAction:
-    """Return the action that removes a file."""
-    return RemoveAction(path, data_change=True, deletion_timestamp=_now(), size=size, partition_values={})
+def removed_file(file: ListedFile, *, data_change: bool = True) -> RemoveAction:
+    """Return the action that removes a file. `data_change`: whether rows change by it."""
+    values = {name: text_of(value) for name, value in file.known.items()}
+    return RemoveAction(
+        file.path, data_change=data_change, deletion_timestamp=_now(), size=file.size, partition_values=values
+    )
 
 
 def _now() -> int:

@@ -12,9 +12,12 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-from deltalake import CommitProperties, WriterProperties, write_deltalake
+from deltalake import CommitProperties, Schema, TableFeatures, WriterProperties, write_deltalake
 
-from ingest.delta.superseded import all_rows
+from ingest.delta.listing import listed_files
+from ingest.delta.partitions import DeltaPartitions
+from ingest.delta.rewriting import NewFiles
+from ingest.delta.superseded import all_of, remaining_rows
 from ingest.delta.tables import arrow_schema, field_of
 from ingest.lake.columns import arrow_type
 
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
     from deltalake import DeltaTable
+    from deltalake.transaction import AddAction, RemoveAction
     from pyarrow.fs import FileSystem
 
     from ingest.lake.changes import Changes
@@ -30,6 +34,8 @@ ALONE: Final = CommitProperties(max_commit_retries=0)
 """A commit that is not tried again on top of another writer's."""
 COMPRESSION: Final = WriterProperties(compression="ZSTD", compression_level=1)
 _POLL_S: Final = 0.2
+_TIMES: Final = "timestampNtz"
+"""Table feature of tables with a TIMESTAMP."""
 
 
 def change(table: DeltaTable, place: FileSystem, changes: Changes) -> None:
@@ -39,12 +45,29 @@ def change(table: DeltaTable, place: FileSystem, changes: Changes) -> None:
         table.alter.add_columns(fields, commit_properties=ALONE)
         return
     schema = _changed(arrow_schema(table), changes)
-    with _read_beside(all_rows(table, place, schema)) as rows:
+    if table.metadata().partition_columns:
+        _write_partitions_anew(table, place, schema)
+        return
+    with _read_beside(remaining_rows(place, all_of(listed_files(table)), schema)) as rows:
         batches = (batch for one in rows for batch in one.to_batches())
         write_deltalake(
             table, pa.RecordBatchReader.from_batches(schema, batches), mode="overwrite", schema_mode="overwrite",
             writer_properties=COMPRESSION, commit_properties=ALONE,
         )  # fmt: skip
+
+
+def _write_partitions_anew(table: DeltaTable, place: FileSystem, schema: pa.Schema) -> None:
+    """Write a table with partitions anew: the library has wrong texts for some values, and paths that are too long."""
+    columns = Schema.from_arrow(schema)
+    partitions = DeltaPartitions(columns, table.metadata().partition_columns)
+    actions: list[AddAction | RemoveAction] = [*NewFiles(place, schema, partitions).write(all_of(listed_files(table)))]
+    has_times = any(getattr(one.type, "type", "") == "timestamp_ntz" for one in columns.fields)
+    if has_times and _TIMES not in (table.protocol().writer_features or ()):
+        # The library adds it with a column, but not with the rows of a table
+        table.alter.add_feature(
+            TableFeatures.TimestampWithoutTimezone, allow_protocol_versions_increase=True, commit_properties=ALONE
+        )
+    table.create_write_transaction(actions, "overwrite", columns, partitions.names, commit_properties=ALONE)
 
 
 def _changed(schema: pa.Schema, changes: Changes) -> pa.Schema:

@@ -17,9 +17,10 @@ import pyarrow.parquet as pq
 from deltalake import CommitProperties, Schema, Transaction
 from deltalake.exceptions import CommitFailedError
 
-from ingest.delta.actions import added_file, removed_file, watch_nans
-from ingest.delta.files import write_parquet
-from ingest.delta.superseded import NOWHERE, Superseded, files_with, remaining_rows, rows_per_file
+from ingest.delta.actions import removed_file
+from ingest.delta.partitions import DeltaPartitions, fields_of, values_of
+from ingest.delta.rewriting import NewFiles, action_of
+from ingest.delta.superseded import NOWHERE, Superseded, files_with
 from ingest.delta.tables import arrow_schema, check_writable, columns_of, columns_there
 from ingest.delta.upkeep import COMPACTED, is_due
 from ingest.errors import ConfigError
@@ -31,13 +32,14 @@ from ingest.model.commit import old_copy
 from ingest.model.types import BOOLEAN, merge
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from deltalake import DeltaTable
     from deltalake.transaction import AddAction, RemoveAction
     from pyarrow import NativeFile
     from pyarrow.fs import FileSystem
 
+    from ingest.delta.listing import ListedFile
     from ingest.lake.changes import ColumnThere
     from ingest.lake.table import AddedFile
 
@@ -126,15 +128,13 @@ def _commit(
 ) -> None:
     """Commit a version. `made` gets the paths of the files that are written for it."""
     check_writable(table)
-    schema = arrow_schema(table)
+    schema, partitions = arrow_schema(table), DeltaPartitions.of(table)
     version = _planned(table, place, files, schema)
-    for rows in rows_per_file(remaining_rows(place, version.remaining, schema, version.deleted)):
-        nans: set[str] = set()
-        path = write_parquet(place, schema, watch_nans(rows, nans), "rows")
-        made.append(path)
-        version.actions.append(_added(place, path, nans))
+    for action in NewFiles(place, schema, partitions).write(version.remaining, version.deleted):
+        made.append(action.path)
+        version.actions.append(action)
     table.create_write_transaction(
-        version.actions, "append", table.schema(),
+        version.actions, "append", table.schema(), partitions.names,
         commit_properties=CommitProperties(max_commit_retries=0, app_transactions=notes),
     )  # fmt: skip
 
@@ -145,16 +145,19 @@ def _planned(table: DeltaTable, place: FileSystem, files: Sequence[AddedFile], s
     _check_columns(key, deleted, there)
     types = [schema.field(name).type for name in key]
     keys, fit = [], []
+    found: list[tuple[Superseded, ListedFile]] = []
     for one in files:
+        known = values_of(one.partition)
         with _opened(place, one.path) as stream:
             file = pq.ParquetFile(stream)
-            fit.append(_fits(one.path, file.schema_arrow, schema, there))
+            fit.append(_fits(one, file.schema_arrow, schema, there, set(table.metadata().partition_columns)))
             if key:
-                keys.append(pa.concat_tables([found for _, found in key_groups(file, key, types, None)]))
+                keys.append(pa.concat_tables([found for _, found in key_groups(file, key, types, None, known)]))
             else:
-                check_required([one.name for one in file.schema_arrow if not one.nullable], there)
+                given = [name for name, value in known.items() if value.is_valid]
+                check_required([*given, *(one.name for one in file.schema_arrow if not one.nullable)], there)
     if not key:
-        own, found = [Superseded(one.path, NOWHERE) for one in files], list[tuple[Superseded, int]]()
+        own = [Superseded(one.path, NOWHERE, known=values_of(one.partition)) for one in files]
     else:
         check_required(key, there)
         own, found = _superseded(table, place, files, keys)
@@ -164,9 +167,9 @@ def _planned(table: DeltaTable, place: FileSystem, files: Sequence[AddedFile], s
         if not one.gone and (len(rows.positions) or not fits):  # somebody else may have changed the table meanwhile
             remaining.append(rows)
         elif not one.gone:
-            actions.append(_added(place, one.path))
-    for rows, size in found:
-        actions.append(removed_file(rows.path, size))
+            actions.append(action_of(place, one.path, one.partition))
+    for rows, listed in found:
+        actions.append(removed_file(listed))
         remaining.append(rows)
     return _Version(actions, remaining, deleted)
 
@@ -184,8 +187,8 @@ def _check_columns(key: Sequence[str], deleted: str | None, there: Mapping[str, 
 
 def _superseded(
     table: DeltaTable, place: FileSystem, files: Sequence[AddedFile], keys: Sequence[pa.Table]
-) -> tuple[list[Superseded], list[tuple[Superseded, int]]]:
-    """Return what a batch supersedes, in its own files and in those of the table with their sizes in bytes.
+) -> tuple[list[Superseded], list[tuple[Superseded, ListedFile]]]:
+    """Return what a batch supersedes, in its own files and in those of the table.
 
     `keys`: those of each of its files.
     """
@@ -196,7 +199,7 @@ def _superseded(
     own = []
     for one, of_keys, positions in reversed([*zip(files, keys, superseded, strict=True)]):
         marked = NOWHERE if one.gone else positions.take(marking.take(of_keys.take(positions)))
-        own.append(Superseded(one.path, positions, marked))
+        own.append(Superseded(one.path, positions, marked, values_of(one.partition)))
     return own[::-1], files_with(table, place, distinct, files[-1].key, marking)
 
 
@@ -209,22 +212,20 @@ def _opened(place: FileSystem, path: str) -> NativeFile:
         raise ConfigError(msg, _GIVE_UP) from exc
 
 
-def _fits(path: str, found: pa.Schema, schema: pa.Schema, there: Mapping[str, ColumnThere]) -> bool:
-    """Return whether a file of a batch can be in a table as it is; not if a column was dropped, or became wider.
+def _fits(
+    file: AddedFile, found: pa.Schema, schema: pa.Schema, there: Mapping[str, ColumnThere], partitions: set[str]
+) -> bool:
+    """Return whether a file of a batch can be in a table as it is.
 
+    Not if a column was dropped or became wider, or if the table has got other partitions. `found`: the file's columns.
     Raise ConfigError for a column of another type, which does not hold the file's values: it was made anew.
     """
-    known = columns_of(Schema.from_arrow(found))
-    for name, one in known.items():
+    whole = Schema([*Schema.from_arrow(found).fields, *fields_of(file.partition)])
+    for name, one in columns_of(whole).items():
         to = there[name].type if name in there else None
         if name in there and one.type != to and (to is None or one.type is None or merge(to, one.type) != to):
-            msg = f"the column {name!r} was made anew as {there[name].shown} since {path} was written with {one.shown}"
-            raise ConfigError(msg, _GIVE_UP)
-    return all(one.name in there and schema.field(one.name).type == one.type for one in found)
-
-
-def _added(place: FileSystem, path: str, without: Collection[str] = ()) -> AddAction:
-    """Return the action that adds a file."""
-    with place.open_input_file(path) as stream:
-        file, size = pq.ParquetFile(stream), stream.size()
-        return added_file(path, size, file.metadata, file.schema_arrow, without)
+            msg = f"the column {name!r} was made anew as {there[name].shown} since {file.path} was written with "
+            raise ConfigError(msg + one.shown, _GIVE_UP)
+    known = {one.column for one in file.partition}
+    all_of = pa.schema(whole.to_arrow())
+    return known == partitions and all(one.name in there and schema.field(one.name).type == one.type for one in all_of)

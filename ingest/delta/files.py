@@ -7,29 +7,38 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from ingest.delta.partitions import DeltaPartitions
 from ingest.delta.tables import arrow_schema, columns_there
+from ingest.errors import ConfigError
+from ingest.lake.changes import LakeChangeError
 from ingest.lake.columns import LakeColumn
+from ingest.lake.native_rows import targets_of
 from ingest.lake.table import AddedFile
+from ingest.model.commit import RefusedRow
+from ingest.model.rowtext import parse_row
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pyarrow.fs import FileSystem
 
     from ingest.delta.warehouse import DeltaWarehouse
+    from ingest.encode.upsert_encoder import Record
     from ingest.lake.kept_rows import LastStates
-    from ingest.lake.table import LakeTable
+    from ingest.lake.table import LakeTable, PartitionValue
 
 _LEVEL: Final = 1
 """Level of compression: higher ones take more time than they save."""
 MOST_TABLES: Final = 1_000
 """Tables whose schemas a worker keeps."""
+_EMPTY: Final = "column {!r} of the key makes partitions, and Delta does not tell an empty text from a null there"
 
 
 def write_parquet(files: FileSystem, schema: pa.Schema, batches: Iterable[pa.RecordBatch | pa.Table], kind: str) -> str:
@@ -58,8 +67,15 @@ class _KnownTable:
     key: list[str]
     """Names of the columns of the key, in the order of the table's."""
     rows: pa.Schema
+    """Columns of files with rows."""
     keys: pa.Schema
+    partitions: DeltaPartitions
     files: FileSystem
+
+    @property
+    def texts(self) -> set[str]:
+        """Columns of the key that make partitions and hold texts, of which none can be empty."""
+        return {*self.key}.intersection(self.partitions.texts)
 
 
 class DeltaFiles:
@@ -86,14 +102,38 @@ class DeltaFiles:
         gone = states.rows.filter(states.gone).select(known.key)
         there = states.rows.filter(pc.invert(states.gone)) if gone.num_rows else states.rows
         cut, out = tuple(states.cut.items()), []
-        key, marks = table.key if table.unique else (), table.deleted
+        emptied = _emptied(there, known.partitions.texts)
+        key = table.key if table.unique else ()
         with self._warehouse.asking(f"write rows of the table {table}"):
-            for rows, schema, kind in ((there, known.rows, "rows"), (gone, known.keys, "keys")):
-                if rows.num_rows:
-                    path, of_keys = write_parquet(known.files, schema, [rows], kind), rows is gone
-                    deleted = marks if of_keys else None
-                    out.append(AddedFile(table.id, key, path, rows.num_rows, of_keys, cut=cut, deleted=deleted))
-                    cut = ()
+            if gone.num_rows:
+                path = write_parquet(known.files, known.keys, [gone], "keys")
+                out.append(AddedFile(table.id, key, path, gone.num_rows, True, cut, table.deleted))
+                cut = ()
+            for partition, rows in _apart(table, known.partitions, there):
+                path = write_parquet(known.files, known.rows, [_in_columns(rows, known.rows)], "rows")
+                added = AddedFile(table.id, key, path, rows.num_rows, False, cut, partition=partition, emptied=emptied)
+                out.append(added)
+                cut, emptied = (), ()
+        return out
+
+    def refused(self, records: Sequence[Record]) -> list[RefusedRow]:
+        """Return the records whose key has an empty text in a column that makes partitions, as that is a null there.
+
+        Raise IngestError.
+        """
+        targets: Sequence[Any] = targets_of(records) or [record[0] for record in records]
+        tables = {id(one): one for one in targets}
+        empty = {number: texts for number, one in tables.items() if (texts := self._table(one).texts)}
+        out = []
+        for destination, key, row in records if empty else ():
+            names = empty.get(id(destination), ())
+            if key is not None and b'""' in key:
+                of_key = parse_row(msgspec.Raw(key))
+                out += [
+                    RefusedRow(destination, key, None if row is None else bytes(row), _EMPTY.format(name))
+                    for name in names
+                    if of_key.get(name) == b'""'
+                ][:1]
         return out
 
     def close(self) -> None:
@@ -116,12 +156,41 @@ class DeltaFiles:
         )  # fmt: skip
         if len(self._known) >= MOST_TABLES:
             self._known.clear()
+        partitions = DeltaPartitions.of(there)
+        of_files = partitions.without(schema)
         found = _KnownTable(
             columns=columns,
             key=[name for name in schema.names if name in table.key],
-            rows=pa.schema([one for one in schema if one.name in wanted]),
+            # A file of no column would not say how many rows it has
+            rows=pa.schema([one for one in of_files if one.name in wanted] or [of_files.field(0)]),
+            partitions=partitions,
             keys=pa.schema([one for one in schema if one.name in table.key]),
             files=self._warehouse.files(table.id),
         )
         self._known[table] = found
         return found
+
+
+def _apart(
+    table: LakeTable, partitions: DeltaPartitions, rows: pa.RecordBatch
+) -> Iterator[tuple[tuple[PartitionValue, ...], pa.RecordBatch]]:
+    """Yield the rows of each partition. Raise ConfigError for very many of them."""
+    try:
+        yield from partitions.split(rows) if rows.num_rows else ()
+    except LakeChangeError as exc:
+        msg = f"the table {table} cannot take its rows: {exc}"
+        raise ConfigError(msg, "make it anew with other partition-keys; nothing is lost") from None
+
+
+def _in_columns(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return rows in the columns of a file. One that they lack is null."""
+    names = rows.schema.names
+    columns = [rows.column(one.name) if one.name in names else pa.nulls(rows.num_rows, one.type) for one in schema]
+    return pa.RecordBatch.from_arrays(columns, names=schema.names)
+
+
+def _emptied(rows: pa.RecordBatch, names: Sequence[str]) -> tuple[tuple[str, int], ...]:
+    """Return by column how many texts are empty."""
+    there = [name for name in names if name in rows.schema.names]
+    counts = [(name, pc.sum(pc.equal(rows.column(name), "")).as_py() or 0) for name in there]
+    return tuple((name, count) for name, count in counts if count)

@@ -11,8 +11,10 @@ import pyarrow as pa
 from deltalake import Field, Schema
 from deltalake.schema import PrimitiveType
 
+from ingest.delta.partitions import check_partitions, reads_texts
 from ingest.delta.types import delta_type, our_type, same_type
 from ingest.lake.changes import ColumnThere, LakeChangeError, changes_of
+from ingest.model import types
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -59,7 +61,14 @@ def changes(table: LakeTable, there: DeltaTable) -> Changes:
     """Return the changes after which a table that is there takes rows. Raise LakeChangeError where none will do."""
     check_writable(there)
     has_rows = bool(there.get_add_actions().num_rows)
-    return changes_of(table, columns_there(there), same_type, lambda _known, _to: False, has_rows=has_rows)
+    known = columns_there(there)
+    found = changes_of(table, known, same_type, lambda _known, _to: False, has_rows=has_rows)
+    for name in there.metadata().partition_columns:
+        old, new = known[name].type, found.rewritten.get(name)
+        if old is not None and new is not None and not reads_texts(old, new):
+            msg = f"its column {name!r} makes partitions, so that it cannot become {types.name(new)}"
+            raise LakeChangeError(msg)
+    return found
 
 
 def columns_there(table: DeltaTable) -> dict[str, ColumnThere]:
@@ -81,9 +90,7 @@ def columns_of(schema: Schema) -> dict[str, ColumnThere]:
 def check_writable(table: DeltaTable) -> None:
     """Raise LakeChangeError for a table of which a writer has to know more than files of rows."""
     metadata, protocol = table.metadata(), table.protocol()
-    if metadata.partition_columns:
-        msg = f"it is partitioned by {', '.join(metadata.partition_columns)}"
-        raise LakeChangeError(msg)
+    check_partitions(table)
     features = {*(protocol.writer_features or ()), *(protocol.reader_features or ())}
     other = sorted(features - _FEATURES)
     if other:

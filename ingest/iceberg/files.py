@@ -39,9 +39,11 @@ if TYPE_CHECKING:
     from pyiceberg.typedef import Record as Partition
     from pyiceberg.types import NestedField
 
+    from ingest.encode.upsert_encoder import Record
     from ingest.iceberg.catalog import Warehouse
     from ingest.lake.kept_rows import LastStates
     from ingest.lake.table import LakeTable
+    from ingest.model.commit import RefusedRow
 
 _LEVEL: Final = 1
 """Level of compression where the table names none: higher ones take more time than they save."""
@@ -136,6 +138,10 @@ class IcebergFiles:
     def begin(self) -> None:
         """Forget the tables: their partitions may be others by now."""
         self._known.clear()
+
+    def refused(self, _records: Sequence[Record]) -> list[RefusedRow]:
+        """Return none: a partition can be of any value."""
+        return []
 
     def write(self, table: LakeTable, states: LastStates) -> list[AddedFile]:
         """Write the last states of keys, and the keys of rows that are gone. Raise IngestError."""

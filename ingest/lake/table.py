@@ -63,6 +63,16 @@ class LakeTable:
         return show(self.id)
 
 
+class PartitionValue(NamedTuple):
+    """The value that all rows of a file have in a column, which the file does not have."""
+
+    column: str
+    type: str
+    """As the lake writes it."""
+    text: str | None
+    """As the lake writes the value; None for a null."""
+
+
 class AddedFile(NamedTuple):
     """A file that a task has written."""
 
@@ -80,12 +90,18 @@ class AddedFile(NamedTuple):
     """With `gone`: the column that becomes true in the rows of these keys, which stay; None where they are removed."""
     sequence: str | None = None
     """The column that says which of two rows is the newer one; None where the order of files does."""
+    partition: tuple[PartitionValue, ...] = ()
+    """The columns of its rows that the file does not have."""
+    emptied: tuple[tuple[str, int], ...] = ()
+    """By column: empty texts that are null in the table."""
 
     @classmethod
     def from_json(cls, value: list[Any]) -> AddedFile:
         """Return a file of plain values."""
         table, key, path, rows, gone, _, *others = value  # what an earlier version stored has no others
-        return cls(tuple(table), tuple(key), path, rows, gone, (), *others)
+        deleted, sequence, partition = (*others, None, None, ())[:3]
+        values = tuple(PartitionValue(*one) for one in partition)
+        return cls(tuple(table), tuple(key), path, rows, gone, (), deleted, sequence, values)
 
 
 def digest_of(files: Sequence[AddedFile]) -> str:

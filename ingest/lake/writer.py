@@ -35,6 +35,9 @@ class TableFiles(Protocol):
     def begin(self) -> None:
         """Forget what is known of tables: a batch begins, and others may have changed them."""
 
+    def refused(self, records: Sequence[Record]) -> list[RefusedRow]:
+        """Return records that cannot be in the partitions of their tables. Raise IngestError."""
+
     def write(self, table: AnyDestination, states: LastStates) -> list[AddedFile]:
         """Write the last states of keys into files. Raise IngestError."""
 
@@ -67,14 +70,12 @@ class LakeWriter:
 
     def write(self, records: Sequence[Record]) -> None:
         """Keep the rows. Raise RowsRefused for those that a table cannot hold, IngestError where files are written."""
+        if rows := self._files.refused(records):
+            raise _error_of(rows)
         try:
             self._rows.keep(records)
         except UnfitRows as exc:
-            rows = [_refused(records[at], why) for at, why in exc.faults]
-            first = rows[0]
-            shown = (first.key or b"")[:200].decode(errors="backslashreplace")
-            msg = f"the table {first.destination} cannot hold the row with the key {shown}: {first.reason}"
-            raise RowsRefused(msg, "leave such rows out with a filter, or cast the column", rows) from exc
+            raise _error_of([_refused(records[at], why) for at, why in exc.faults]) from exc
         if self._rows.size()[1] > MOST_BYTES:
             self._flush()
 
@@ -107,6 +108,13 @@ class LakeWriter:
         """Forget what was not committed, and let go of what is held."""
         self.abort()
         self._files.close()
+
+
+def _error_of(rows: Sequence[RefusedRow]) -> RowsRefused:
+    first = rows[0]
+    shown = (first.key or b"")[:200].decode(errors="backslashreplace")
+    msg = f"the table {first.destination} cannot hold the row with the key {shown}: {first.reason}"
+    return RowsRefused(msg, "leave such rows out with a filter, or cast the column", rows)
 
 
 def _refused(record: Record, reason: str) -> RefusedRow:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ingest.delta.warehouse import DeltaWarehouse
     from ingest.lake.table import LakeTable
     from ingest.lake.writer import LakeWriter
+    from ingest.model.layout import TableLayout
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
     from ingest.sinks.delta_coordinator import DeltaCoordinator
@@ -32,6 +33,23 @@ _CONDITIONAL: Final = re.compile(r"conditional_put$", re.IGNORECASE)
 _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/]*)")
 _NO_COLUMN: Final = re.compile(r"[ ,;{}()\n\t=]")
 """Characters that columns cannot have without a mapping of their names, which the library does not write."""
+_NO_TRANSFORM: Final = (
+    "{} is made of a column, and Delta has partitions by the values of columns only: let the projection make a column,"
+    " as CAST(at AS DATE) AS day, and write its name"
+)
+_NUMBER: Final = re.compile(r"[1-9][0-9]{0,17}")
+_INTERVAL: Final = re.compile(r"interval \d{1,9} (?:second|minute|hour|day|week)s?")
+_FLAG: Final = re.compile(r"true|false")
+_SHAPES: Final = {_NUMBER: "write a number", _INTERVAL: "write interval 7 days", _FLAG: "write true or false"}
+_PROPERTIES: Final = {
+    "delta.checkpointInterval": _NUMBER,
+    "delta.deletedFileRetentionDuration": _INTERVAL,
+    "delta.enableExpiredLogCleanup": _FLAG,
+    "delta.logRetentionDuration": _INTERVAL,
+    "delta.targetFileSize": _NUMBER,
+}
+"""Properties that a table may be made with, and how their values are written. Others ask more of a writer."""
+_KNOWN: Final = "write " + ", ".join(_PROPERTIES) + ", or a name of your own"
 
 
 class DeltaSink(LakeOptions):
@@ -39,6 +57,7 @@ class DeltaSink(LakeOptions):
 
     prefix_of_properties: ClassVar[str] = PREFIX
     times: ClassVar[bool] = False
+    lays_out: ClassVar[tuple[str, ...]] = ("partition-keys", "table-options")
 
     type: Literal["delta"]
     """`delta`."""
@@ -64,6 +83,18 @@ class DeltaSink(LakeOptions):
         if problems:
             raise OptionErrors(*((key, f"{key}: {why}") for key, why in problems))
         return self
+
+    def check_layout(self, layout: TableLayout) -> list[tuple[str, str]]:
+        """Return what of a layout no table can have: partitions by anything but values, and properties not heeded."""
+        made = [one for one in layout.partitions if one.transform != "identity"]
+        out = [("partition-keys", _NO_TRANSFORM.format(one)) for one in made]
+        for name, value in layout.options:
+            shape = _PROPERTIES.get(name)
+            if shape is None and name.startswith(("delta.", "ingest")):
+                out.append(("table-options", f"{name[:100]!r} is no property that this tool heeds: {_KNOWN}"))
+            elif shape is not None and not shape.fullmatch(value):
+                out.append(("table-options", f"{name} cannot be {value[:100]!r}: {_SHAPES[shape]}"))
+        return out
 
     @property
     def warehouse(self) -> DeltaWarehouse:

@@ -13,6 +13,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 
 from ingest.delta.change import change
 from ingest.delta.commit import add_files
+from ingest.delta.partitions import partition_columns
 from ingest.delta.seen import SeenTables
 from ingest.delta.tables import PROPERTIES, changes, schema_of
 from ingest.delta.upkeep import compact, vacuum
@@ -71,10 +72,11 @@ class DeltaCoordinator(LakeCoordinator[DeltaTable]):
         return self._seen.checked(wanted.id, there)
 
     def _make(self, wanted: LakeTable) -> None:
+        partitions, properties = partition_columns(wanted), {**PROPERTIES, **dict(wanted.layout.options)}
         try:
             made = DeltaTable.create(
-                self._warehouse.path(wanted.id), schema_of(wanted), name=wanted.name, configuration=PROPERTIES,
-                storage_options=self._warehouse.options,
+                self._warehouse.path(wanted.id), schema_of(wanted), name=wanted.name, partition_by=partitions,
+                configuration=properties, storage_options=self._warehouse.options, raise_if_key_not_exists=False,
             )  # fmt: skip
         except DeltaError:
             found = self._warehouse.found(wanted.id)
@@ -108,7 +110,7 @@ class DeltaCoordinator(LakeCoordinator[DeltaTable]):
         try:
             with self._warehouse.asking("compact it"):
                 with suppress(CommitFailedError):  # another writer was faster: the next time
-                    compact(self._warehouse.load(name))
+                    compact(self._warehouse.load(name), self._warehouse.files(name))
                 vacuum(self._warehouse.load(name))
         except IngestError as exc:
             self._neglect(name, exc.message)

@@ -47,8 +47,8 @@ class LakeCoordinator(PlainSinkCoordinator, Generic[There]):
         self._lake_options = options
         self._warn = warn
         self._places: dict[tuple[str, ...], TableId] = {}
-        self._told: set[tuple[tuple[str, ...], str]] = set()
-        """Tables and columns of which it was said that times were cut."""
+        self._told: set[tuple[tuple[str, ...], str, str]] = set()
+        """Tables and columns of which it was said what became of values."""
         self._layouts: dict[TableId, TableLayout] = {}
         self._neglected: set[tuple[str, ...]] = set()
         """Tables of which it was said that their upkeep is not done."""
@@ -175,12 +175,16 @@ class LakeCoordinator(PlainSinkCoordinator, Generic[There]):
     def additions(self, delivered: Sequence[Any]) -> list[Any] | None:
         """Return the files that tasks wrote; None where there are none."""
         for one in delivered:
-            for column, count in one.cut:
-                if (one.table, column) not in self._told:
-                    self._told.add((one.table, column))
-                    text = "times were cut to microseconds, which is as fine as a lake's columns are"
-                    self._warn(f"table {show(one.table)}: {count} {text} (column {column}; said once)")
+            self._tell(one.table, one.cut, "times were cut to microseconds, which is as fine as a lake's columns are")
+            self._tell(one.table, one.emptied, "empty texts are null there, as the column makes partitions")
         return [list(one) for one in delivered] or None
+
+    def _tell(self, table: tuple[str, ...], counts: Iterable[tuple[str, int]], text: str) -> None:
+        """Say once for each column that values are not what rows had."""
+        for column, count in counts:
+            if (table, column, text) not in self._told:
+                self._told.add((table, column, text))
+                self._warn(f"table {show(table)}: {count} {text} (column {column}; said once)")
 
     def add(self, scope: str, batch: int, additions: list[Any]) -> Mapping[str, int]:
         """Commit a batch's files to their tables, where that is not done yet. Raise IngestError."""

@@ -236,7 +236,8 @@ def test_rows_of_a_table_that_others_made_stay_what_they_are(sink: DeltaSinkSide
 
 @pytest.mark.parametrize(("columns", "more", "why"), [
     ({"id": pa.int32(), "n": pa.struct([("a", pa.int32())])}, {}, "'n' is StructType"),
-    ({"id": pa.int32(), "n": pa.int32()}, {"partition_by": "n"}, "partitioned by n"),
+    ({"id": pa.int32(), "n": pa.binary()}, {"partition_by": "n"}, "of the column 'n', which is binary"),
+    ({"id": pa.int32()}, {"partition_by": "id"}, "all of its columns make partitions (id)"),
     ({"id": pa.int32()}, {"configuration": {"delta.appendOnly": "true"}}, "delta.appendOnly"),
     ({"id": pa.int32()}, {"configuration": {"delta.enableChangeDataFeed": "true"}}, "delta.enableChangeDataFeed"),
     ({"id": pa.int32()}, {"configuration": {"delta.enableDeletionVectors": "true"}}, "deletionVectors"),

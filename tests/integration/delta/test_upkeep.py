@@ -62,6 +62,9 @@ class BusyTable:
     def table(self) -> DeltaTable:
         return self.sink.lake.table(*TABLE)
 
+    def compact(self) -> None:
+        upkeep.compact(self.table, self.sink.lake.warehouse.files(TABLE))
+
     def check(self) -> None:
         found = self.sink.lake.ask("SELECT id, n, text FROM {} ORDER BY id", *TABLE)
         assert found == [(key, n, f"row {key}") for key, n in sorted(self.rows.items())]
@@ -115,7 +118,7 @@ def test_an_upkeep_that_a_crash_left_out_follows_the_batch(tmp_path: Path, monke
     files = busy.sink.files(TABLE, SCHEMA, (('{"id":500}', '{"id":500,"n":7,"text":"row 500"}'),))
     busy.rows[500], busy.sink.batch = 7, busy.sink.batch + 1
 
-    def dies(_: DeltaTable) -> None:
+    def dies(*_: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(delta_coordinator, "compact", dies)
@@ -155,7 +158,7 @@ def test_files_of_old_versions_are_removed_when_the_table_says(
     if retention is not None:
         busy.table.alter.set_table_properties({"delta.deletedFileRetentionDuration": retention})
     busy.change(5)
-    upkeep.compact(busy.table)
+    busy.compact()
     (busy.place / "died-rows.parquet").write_bytes(b"PAR1")
     old = busy.on_disk()
     busy.grow_old(days)
@@ -179,12 +182,12 @@ def test_rows_are_found_in_files_that_the_library_wrote(tmp_path: Path) -> None:
     sink.side.declare({TABLE: schema})
     for key in keys:
         sink.write(TABLE, schema, (f'{{"id":"{key}"}}', f'{{"id":"{key}","n":0}}'))
-    upkeep.compact(sink.lake.table(*TABLE))
+    upkeep.compact(sink.lake.table(*TABLE), sink.lake.warehouse.files(TABLE))
     assert len(sink.lake.active(*TABLE)) == 1
     for number in (1, 2):
         for key in keys:
             sink.write(TABLE, schema, (f'{{"id":"{key}"}}', f'{{"id":"{key}","n":{number}}}'))
-            upkeep.compact(sink.lake.table(*TABLE))
+            upkeep.compact(sink.lake.table(*TABLE), sink.lake.warehouse.files(TABLE))
         assert sorted(sink.lake.rows(*TABLE)) == sorted((key, number) for key in keys)
 
 
@@ -195,7 +198,7 @@ def test_rows_are_found_by_keys_of_each_type_in_files_that_the_library_wrote(sin
     for number in range(3):
         for text in VALUES[kind]:
             sink.write(TABLE, schema, (f'{{"id":{text}}}', f'{{"id":{text},"n":{number}}}'))
-        upkeep.compact(sink.lake.table(*TABLE))
+        upkeep.compact(sink.lake.table(*TABLE), sink.lake.warehouse.files(TABLE))
     assert sink.lake.rows(*TABLE, columns="n") == [(2,)] * len(VALUES[kind])
 
 
@@ -213,7 +216,7 @@ def test_a_compaction_beside_another_writer_loses_nothing(tmp_path: Path, act: s
     else:
         busy.write({1: 9, 1002: None})
     with nullcontext() if act == "append" else pytest.raises(CommitFailedError):
-        upkeep.compact(old)
+        upkeep.compact(old, busy.sink.lake.warehouse.files(TABLE))
     busy.check()
     busy.change(3)
     busy.check()
