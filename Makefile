@@ -74,6 +74,7 @@ bench: setup ## Measure against a raw Kafka copy, in one run (bench/README.md)
 	@$(BIN)/python bench/latency.py $(SAVE)
 	@$(BIN)/python bench/schemas.py $(SAVE)
 	@$(BIN)/python bench/check.py $(SAVE)
+	@$(BIN)/python bench/metrics.py $(SAVE)
 	@$(BIN)/python bench/into_postgres.py $(SAVE)
 
 bench-peers: setup ## Measure beside Flink, and what transforms cost (bench/README.md)
