@@ -29,6 +29,7 @@ class Scraper:
     """A client that asks for metrics every second, as often as a Prometheus that is in a hurry."""
 
     def __init__(self, port: int) -> None:
+        """Begin to ask."""
         self._url = f"http://127.0.0.1:{port}/metrics"
         self._over = threading.Event()
         self.sizes: list[int] = []

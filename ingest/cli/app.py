@@ -22,6 +22,8 @@ COMMANDS = {
     "run": "Run a pipeline: continuously, or with --once until it is drained.",
     "check": "Say what is wrong with pipeline files: exit code 0, or 78 when there is an error.",
     "plan": "Show what a run would do: tables, routes, columns, topics, rejects.",
+    "graph": "Draw a pipeline as Mermaid: topics, tables, routes, the sink's tables.",
+    "explain": "Say what an option, a format, a source, a sink or a code is.",
     "replay": "Send dead letters back through their pipeline, once it or their cause is mended.",
     "test": "Run tests of pipelines: messages in, what becomes of them out.",
     "warmup": "Write a class-data archive of Spark into the cache: every later run starts seconds earlier.",

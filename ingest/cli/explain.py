@@ -1,0 +1,119 @@
+"""`ingest explain WORD`: what an option, a component or a code is, without the documentation."""
+
+from __future__ import annotations
+
+import os
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from ingest.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ingest.component.options import AnyOptions
+
+_EXIT_CODES: Final = {
+    "0": "Done; also after SIGTERM, which finishes the batch in hand.",
+    "1": "Failed: data loss, a bug, or differences in `ingest test`. The last lines say which.",
+    "2": "Wrong use of the command line.",
+    "65": "Too much dirty data: `ingest letters list FILE` shows it. What passes is ingestion.error-tolerance.",
+    "75": "Worth retrying: a broker or another service is away. The next run goes on where this one was.",
+    "78": "A person has to change something: the file, credentials, rights, a topic or a primary key that is missing.",
+    "130": "A second signal ended the run at once; what was under way is done again by the next run.",
+}
+_NEAR: Final = 5
+"""Words that are suggested, at most."""
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@app.command()
+def explain(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[WORD…]", help="An option, a format, a source, a sink, or a code. [default: a list]"),
+    ] = None,
+) -> None:
+    """Say what an option, a format, a source, a sink or a code is."""
+    os.environ["INGEST_DOCS"] = "1"  # models then have their texts, as long as they are imported after this
+    entries = dict(_entries())
+    if not words:
+        for word in entries:
+            typer.echo(word)
+        return
+    for number, word in enumerate(words):
+        texts = [text for name, text in entries.items() if word in (name, name.rpartition(" ")[2])]
+        if not texts:
+            raise _unknown(word, entries)
+        typer.echo(("\n" if number else "") + "\n\n".join(texts))
+
+
+def _unknown(word: str, entries: dict[str, str]) -> ConfigError:
+    """Return the error for a word that is nothing here."""
+    known = dict.fromkeys(name.rpartition(" ")[2] for name in entries)
+    near = [other for other in known if word.lower() in other] or get_close_matches(word, known, _NEAR)
+    hint = f"there are {', '.join(near[:_NEAR])}" if near else "ingest explain lists all words"
+    return ConfigError(f"{word[:100]!r} is no option, component or code", hint)
+
+
+def _entries() -> Iterator[tuple[str, str]]:
+    """Yield all words with their texts; a word is the last one of its name."""
+    from ingest.config.pipeline import PipelineOptions, Route, Transform, UserFunction  # noqa: PLC0415
+    from ingest.deadletter.collector import DirtyDataCollector  # noqa: PLC0415
+    from ingest.formats import FORMATS  # noqa: PLC0415
+    from ingest.model.reject import CODES  # noqa: PLC0415
+    from ingest.sinks import SINKS  # noqa: PLC0415
+    from ingest.sources import SOURCES  # noqa: PLC0415
+
+    for kind, registry in (("source", SOURCES), ("format", FORMATS), ("sink", SINKS)):
+        for name, model in registry.items():
+            yield f"{kind} {name}", _component(kind, name, model)
+    seen: dict[str, str] = {}
+    sections: list[tuple[str, AnyOptions]] = [
+        *((f"source {name}", model) for name, model in SOURCES.items()),
+        *((f"format {name}", model) for name, model in FORMATS.items()),
+        *((f"sink {name}", model) for name, model in SINKS.items()),
+        ("route", Route), ("transform", Transform), ("pipeline", PipelineOptions),
+        ("pipeline dirty-data.collector", DirtyDataCollector), ("pipeline user-defined-function", UserFunction),
+    ]  # fmt: skip
+    for section, model in sections:
+        for key, text in _options(model).items():
+            name = f"{section} option {key}"
+            if seen.setdefault(f"{section.partition(' ')[0]} {key} {text}", name) == name:
+                yield name, f"{key} (option of {_called(section)})\n{text}"
+    for code, meaning in CODES.items():
+        yield f"code {code}", f"{code} (code of rejects)\n    {meaning}"
+    for registry in (FORMATS, SINKS):
+        for code, names in registry.codes().items():
+            meaning = getattr(registry[names[0]], "codes", {})[code]
+            yield f"code {code}", f"{code} (code of rejects, of {', '.join(names)})\n    {meaning}"
+    for number, meaning in _EXIT_CODES.items():
+        yield f"exit code {number}", f"{number} (exit code)\n    {meaning}"
+
+
+def _called(section: str) -> str:
+    kind, _, name = section.partition(" ")
+    return f"{kind} type {name}" if name else f"section {kind}:"
+
+
+def _component(kind: str, name: str, model: AnyOptions) -> str:
+    about = (model.__doc__ or "").strip().partition("\n\n")[0]
+    keys = "\n".join(f"    {key}" for key in _options(model))
+    return f"{name} ({kind})\n    {about}\n  Options:\n{keys}"
+
+
+def _options(model: AnyOptions) -> dict[str, str]:
+    """Return the text of each option of a model, by its key."""
+    out = {}
+    for attribute, field in model.model_fields.items():
+        key = field.alias or attribute
+        if key == "*format":
+            continue
+        default = "" if field.is_required() or field.default in (None, "", ()) else f"\n    Default: {field.default}"
+        needed = "\n    It has to be given." if field.is_required() else ""
+        text = "\n".join(f"    {line}" for line in (field.description or "").split("\n"))
+        out[key] = text + default + needed
+    return out
