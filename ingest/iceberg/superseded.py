@@ -22,7 +22,7 @@ from ingest.iceberg.positions import deleted_positions, key_columns, names_in
 from ingest.iceberg.reading import dead_positions, marked_rows, rows_at
 from ingest.lake.converted import converted
 from ingest.lake.keys import last_states, without
-from ingest.lake.sequence import codes_of, later_mark, newest
+from ingest.lake.sequence import Contender, contest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,19 +78,6 @@ def _check_columns(files: Sequence[AddedFile], there: set[str]) -> None:
         raise ValueError(f"{msg} ingest checkpoint reset --drop-batch, and its rows are read again")
 
 
-class _Candidates(NamedTuple):
-    """Rows of one file that may be the newest of their keys, or deletes."""
-
-    task: FileScanTask | None
-    """The file; None for one of deletes."""
-    keys: pa.Table
-    values: pa.Array
-    """What says how new a row is; nulls for deletes."""
-    positions: Numbers
-    came: int
-    """The place of the file in the batch; -1 for one of the table."""
-
-
 def _by_sequence(
     table: Table,
     files: Sequence[AddedFile],
@@ -98,57 +85,46 @@ def _by_sequence(
     keys: Sequence[pa.Table],
     there: Sequence[tuple[FileScanTask, pa.Array]],
 ) -> SupersededRows:
-    """Return what is superseded where a column says which of two rows is the newer one."""
+    """Return what is superseded where a column says which of two rows is the newer one.
+
+    `tasks`: files of the batch as a snapshot has them; None for one of deletes.
+    """
     name, key, deleted = (
         files[-1].sequence or "",
         files[-1].key,
         next((one.deleted for one in files if one.deleted), ""),
     )
-    of_table = [_of_table(table, task, positions, key, name) for task, positions in there]
-    of_batch = [
-        _Candidates(task, found, _values(table, task, name, found.num_rows), np.arange(found.num_rows), came)
-        for came, (task, found) in enumerate(zip(tasks, keys, strict=True))
-    ]
-    all_of = [*of_table, *of_batch]
-    whole = pa.concat_tables([one.keys for one in all_of])
-    codes = codes_of(whole.columns)
-    source = np.repeat(np.arange(len(all_of)), [one.keys.num_rows for one in all_of])
-    came = np.array([one.came for one in all_of])[source]
-    is_row = np.array([one.task is not None for one in all_of])[source]
-    live = np.flatnonzero(is_row)
-    values = pa.chunked_array([one.values for one in all_of]).take(pa.array(live))
-    found = newest(codes[live], values)
-    best = live[found.places]
-    loses = is_row.copy()
-    loses[best] = False
-    marks = np.flatnonzero(~is_row)
-    to_mark = best[later_mark(codes, best, marks, came)] if deleted and len(marks) else best[:0]
+    sources = [(task, _alive(table, task, positions)) for task, positions in there]
+    contenders = [_of_table(table, task, at, key, name) for task, at in sources]
+    for came, (one, found) in enumerate(zip(tasks, keys, strict=True)):
+        contenders.append(Contender(found, _values(table, one, name, found.num_rows), came, one is not None))
+        if one is not None:
+            sources.append((one, np.arange(found.num_rows)))
+    outcome = contest(contenders, marks=bool(deleted))
+    of_rows = [at for at, one in enumerate(contenders) if one.has_rows]
     written: list[DataFile] = []
     gone = []
-    starts = np.searchsorted(source, np.arange(len(all_of) + 1))
-    for number, one in enumerate(all_of):
-        if one.task is None:
-            continue
-        start, end = starts[number], starts[number + 1]
-        marked = to_mark[(to_mark >= start) & (to_mark < end)] - start
-        dead = np.unique(np.concatenate([one.positions[loses[start:end]], one.positions[marked]]))
+    for (task, positions), at in zip(sources, of_rows, strict=True):
+        marked = positions[outcome.marked[at]]
+        dead = np.unique(np.concatenate([positions[outcome.lost[at]], marked]))
         if len(marked):
-            rows = rows_at(table, one.task.file, one.positions[marked], deleted or "")
-            written += written_files(table.metadata, table.io, rows)
+            written += written_files(table.metadata, table.io, rows_at(table, task.file, marked, deleted or ""))
         if len(dead):
-            gone.append((one.task, pa.array(dead)))
-    in_batch = came[live] >= 0
-    return SupersededRows(gone, written, int((found.older & in_batch).sum()))
+            gone.append((task, pa.array(dead)))
+    return SupersededRows(gone, written, outcome.older)
 
 
-def _of_table(table: Table, task: FileScanTask, positions: pa.Array, key: Sequence[str], name: str) -> _Candidates:
-    """Return those rows of a table's file at positions that are not dead."""
+def _alive(table: Table, task: FileScanTask, positions: pa.Array) -> Numbers:
+    """Return those of the positions in a table's file whose rows are not dead."""
     dead = dead_positions(table.io, task.delete_files).get(task.file.file_path)
-    at = positions.to_numpy(zero_copy_only=False)
-    if dead is not None:
-        at = at[~np.isin(at, dead.to_numpy(zero_copy_only=False))]
+    at: Numbers = positions.to_numpy(zero_copy_only=False)
+    return at if dead is None else at[~np.isin(at, dead.to_numpy(zero_copy_only=False))]
+
+
+def _of_table(table: Table, task: FileScanTask, at: Numbers, key: Sequence[str], name: str) -> Contender:
+    """Return the rows of a table's file at positions."""
     keys = key_columns(table.io, task.file.file_path, table.schema(), key).take(pa.array(at))
-    return _Candidates(task, keys, _values(table, task, name, task.file.record_count).take(pa.array(at)), at, -1)
+    return Contender(keys, _values(table, task, name, task.file.record_count).take(pa.array(at)), -1)
 
 
 def _values(table: Table, task: FileScanTask | None, name: str, count: int) -> pa.Array:

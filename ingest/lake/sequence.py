@@ -5,6 +5,7 @@ In: states as columns of Arrow. Out: places of states. Rules: docs/spec/sinks.md
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,29 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     Numbers = np.ndarray[Any, Any]
+
+
+class Contender(NamedTuple):
+    """Rows of one file that may be the newest of their keys, or the keys of deletes."""
+
+    keys: pa.Table
+    values: pa.Array
+    """Values that say how new a row is; nulls for deletes."""
+    came: int
+    """The place of the file in the batch; -1 for one of the table."""
+    has_rows: bool = True
+    """False for deletes."""
+
+
+class Contest(NamedTuple):
+    """The outcome of rows of a table and of a batch that have the same keys."""
+
+    lost: list[Numbers]
+    """For each file: places of rows that are no more, as a newer one is there."""
+    marked: list[Numbers]
+    """For each file: places of rows that stay, and are marked as deleted."""
+    older: int
+    """Rows of the batch that came after a newer one, and so count for nothing."""
 
 
 class Newest(NamedTuple):
@@ -66,3 +90,26 @@ def later_mark(codes: Numbers, places: Numbers, marks: Numbers, at: Numbers) -> 
     last = np.full(int(codes.max(initial=-1)) + 1, -2, np.int64)
     np.maximum.at(last, codes[marks], at[marks])
     return last[codes[places]] > at[places]
+
+
+def contest(files: Sequence[Contender], *, marks: bool) -> Contest:
+    """Return which rows stay of those that have the same keys. Files of the table come first, then those of a batch.
+
+    `marks`: whether a row that stays is marked where a delete came after it.
+    """
+    codes = codes_of(pa.concat_tables([one.keys for one in files]).columns)
+    source = np.repeat(np.arange(len(files)), [one.keys.num_rows for one in files])
+    came = np.array([one.came for one in files])[source]
+    is_row = np.array([one.has_rows for one in files])[source]
+    alive, deletes = np.flatnonzero(is_row), np.flatnonzero(~is_row)
+    found = newest(codes[alive], pa.chunked_array([one.values for one in files]).take(pa.array(alive)))
+    best = alive[found.places]
+    lost = is_row.copy()
+    lost[best] = False
+    marked = np.zeros(len(codes), bool)
+    if marks and len(deletes):
+        marked[best[later_mark(codes, best, deletes, came)]] = True
+    starts = np.searchsorted(source, np.arange(len(files) + 1))
+    spans = [slice(start, end) for start, end in pairwise(starts)]
+    older = int((found.older & (came[alive] >= 0)).sum())
+    return Contest([np.flatnonzero(lost[one]) for one in spans], [np.flatnonzero(marked[one]) for one in spans], older)
