@@ -20,13 +20,12 @@ from deltalake.exceptions import CommitFailedError
 from ingest.delta.actions import removed_file
 from ingest.delta.partitions import DeltaPartitions, fields_of, values_of
 from ingest.delta.rewriting import NewFiles, action_of
-from ingest.delta.superseded import NOWHERE, Superseded, files_with
+from ingest.delta.superseded import NOWHERE, Superseded, SupersededFiles, superseded_by
 from ingest.delta.tables import arrow_schema, check_writable, columns_of, columns_there
 from ingest.delta.upkeep import COMPACTED, is_due
 from ingest.errors import ConfigError
 from ingest.lake.changes import LakeChangeError, check_required
 from ingest.lake.key_groups import key_groups
-from ingest.lake.keys import KeysToMark, last_states, without
 from ingest.lake.table import digest_of
 from ingest.model.commit import old_copy
 from ingest.model.types import BOOLEAN, merge
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from pyarrow import NativeFile
     from pyarrow.fs import FileSystem
 
-    from ingest.delta.listing import ListedFile
     from ingest.lake.changes import ColumnThere
     from ingest.lake.table import AddedFile
 
@@ -67,6 +65,8 @@ class Committed(NamedTuple):
     version: int
     due: bool
     """True if upkeep is to follow."""
+    older: int = 0
+    """Rows of the batch that were left out, as they are older than their row in the table."""
 
 
 def add_files(
@@ -97,7 +97,7 @@ def add_files(
         try:
             done = Committed(table.version() + 1, interval is not None and is_due(table, interval))
             more = [Transaction(COMPACTED, done.version)] if done.due else []
-            _commit(table, place, files, [*notes, *more], made)
+            done = done._replace(older=_commit(table, place, files, [*notes, *more], made))
             break
         except CommitFailedError:
             if not left:
@@ -121,12 +121,17 @@ class _Version(NamedTuple):
     remaining: list[Superseded]
     deleted: str | None
     """The column that becomes true in rows that are marked as deleted; None where none is."""
+    older: int
+    """Rows of the batch that are older than their row in the table."""
 
 
 def _commit(
     table: DeltaTable, place: FileSystem, files: Sequence[AddedFile], notes: list[Transaction], made: list[str]
-) -> None:
-    """Commit a version. `made` gets the paths of the files that are written for it."""
+) -> int:
+    """Commit a version; returns how many rows are left out as older ones.
+
+    `made` gets the paths of the files that are written for it.
+    """
     check_writable(table)
     schema, partitions = arrow_schema(table), DeltaPartitions.of(table)
     version = _planned(table, place, files, schema)
@@ -137,15 +142,15 @@ def _commit(
         version.actions, "append", table.schema(), partitions.names,
         commit_properties=CommitProperties(max_commit_retries=0, app_transactions=notes),
     )  # fmt: skip
+    return version.older
 
 
 def _planned(table: DeltaTable, place: FileSystem, files: Sequence[AddedFile], schema: pa.Schema) -> _Version:
     key, there = files[-1].key, columns_there(table)
     deleted = next((one.deleted for one in files if one.gone and one.deleted is not None), None)
-    _check_columns(key, deleted, there)
+    _check_columns(key, deleted, files[-1].sequence, there)
     types = [schema.field(name).type for name in key]
     keys, fit = [], []
-    found: list[tuple[Superseded, ListedFile]] = []
     for one in files:
         known = values_of(one.partition)
         with _opened(place, one.path) as stream:
@@ -157,50 +162,37 @@ def _planned(table: DeltaTable, place: FileSystem, files: Sequence[AddedFile], s
                 given = [name for name, value in known.items() if value.is_valid]
                 check_required([*given, *(one.name for one in file.schema_arrow if not one.nullable)], there)
     if not key:
-        own = [Superseded(one.path, NOWHERE, known=values_of(one.partition)) for one in files]
+        rows = SupersededFiles([Superseded(one.path, NOWHERE, known=values_of(one.partition)) for one in files], [])
     else:
         check_required(key, there)
-        own, found = _superseded(table, place, files, keys)
+        rows = superseded_by(table, place, files, keys)
     actions: list[AddAction | RemoveAction] = []
     remaining = []
-    for one, rows, fits in zip(files, own, fit, strict=True):
-        if not one.gone and (len(rows.positions) or not fits):  # somebody else may have changed the table meanwhile
-            remaining.append(rows)
+    for one, own, fits in zip(files, rows.own, fit, strict=True):
+        if not one.gone and (len(own.positions) or not fits):  # somebody else may have changed the table meanwhile
+            remaining.append(own)
         elif not one.gone:
             actions.append(action_of(place, one.path, one.partition))
-    for rows, listed in found:
+    for superseded, listed in rows.found:
         actions.append(removed_file(listed))
-        remaining.append(rows)
-    return _Version(actions, remaining, deleted)
+        remaining.append(superseded)
+    return _Version(actions, remaining, deleted, rows.older)
 
 
-def _check_columns(key: Sequence[str], deleted: str | None, there: Mapping[str, ColumnThere]) -> None:
-    """Raise LakeChangeError where rows of a batch could not be found, or marked as deleted."""
+def _check_columns(
+    key: Sequence[str], deleted: str | None, sequence: str | None, there: Mapping[str, ColumnThere]
+) -> None:
+    """Raise LakeChangeError where rows of a batch could not be found, compared, or marked as deleted."""
     for name in key:
         if name not in there:
             msg = f"its column {name!r} of the key is gone, and rows that are there could not be found"
             raise LakeChangeError(msg)
+    if sequence is not None and sequence not in there:
+        msg = f"its column {sequence!r}, which says which change is newer, is gone"
+        raise LakeChangeError(msg)
     if deleted is not None and (deleted not in there or there[deleted].type != BOOLEAN):
         msg = f"its column {deleted!r}, which says of a row that it is deleted, is gone or no BOOLEAN any more"
         raise LakeChangeError(msg)
-
-
-def _superseded(
-    table: DeltaTable, place: FileSystem, files: Sequence[AddedFile], keys: Sequence[pa.Table]
-) -> tuple[list[Superseded], list[tuple[Superseded, ListedFile]]]:
-    """Return what a batch supersedes, in its own files and in those of the table.
-
-    `keys`: those of each of its files.
-    """
-    distinct, superseded = last_states(keys)
-    soft = [at for at, one in enumerate(files) if one.gone and one.deleted is not None]
-    left = [without(keys[at], superseded[at]) for at in soft]
-    marking = KeysToMark(pa.concat_tables(left) if left else distinct.slice(0, 0))
-    own = []
-    for one, of_keys, positions in reversed([*zip(files, keys, superseded, strict=True)]):
-        marked = NOWHERE if one.gone else positions.take(marking.take(of_keys.take(positions)))
-        own.append(Superseded(one.path, positions, marked, values_of(one.partition)))
-    return own[::-1], files_with(table, place, distinct, files[-1].key, marking)
 
 
 def _opened(place: FileSystem, path: str) -> NativeFile:

@@ -107,12 +107,12 @@ class DeltaFiles:
         with self._warehouse.asking(f"write rows of the table {table}"):
             if gone.num_rows:
                 path = write_parquet(known.files, known.keys, [gone], "keys")
-                out.append(AddedFile(table.id, key, path, gone.num_rows, True, cut, table.deleted))
+                out.append(AddedFile(table.id, key, path, gone.num_rows, True, cut, table.deleted, table.sequence))
                 cut = ()
             for partition, rows in _apart(table, known.partitions, there):
                 path = write_parquet(known.files, known.rows, [_in_columns(rows, known.rows)], "rows")
-                added = AddedFile(table.id, key, path, rows.num_rows, False, cut, partition=partition, emptied=emptied)
-                out.append(added)
+                columns = None, table.sequence, partition, emptied
+                out.append(AddedFile(table.id, key, path, rows.num_rows, False, cut, *columns))
                 cut, emptied = (), ()
         return out
 
@@ -150,6 +150,10 @@ class DeltaFiles:
         """Return a table with the types that its columns have there, which may be wider than those of the rows."""
         there = self._warehouse.load(table.id)
         schema, known = arrow_schema(there), columns_there(there)
+        for name in (table.deleted, table.sequence):
+            if name is not None and name not in known:
+                msg = f"somebody has removed or renamed its column {name!r}: run again, and it is made anew"
+                raise ValueError(msg)
         wanted = {one.name: one.type for one in table.columns}
         columns = tuple(
             LakeColumn(name, known[name].type or wanted[name]) for name in schema.names if name in wanted

@@ -15,9 +15,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ingest.delta.listing import candidates
+from ingest.delta.partitions import values_of
+from ingest.delta.tables import arrow_schema
 from ingest.lake.converted import converted
 from ingest.lake.key_groups import NONE_KNOWN, key_groups, repeated
-from ingest.lake.keys import positions_of
+from ingest.lake.keys import KeysToMark, last_states, positions_of, without
+from ingest.lake.sequence import Contender, contest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
     from ingest.delta.listing import ListedFile
-    from ingest.lake.keys import KeysToMark
+    from ingest.lake.table import AddedFile
 
 _GROUP_BYTES: Final = 64 << 20
 """Bytes of Arrow's columns that become one group of rows."""
@@ -48,15 +51,94 @@ class Superseded(NamedTuple):
     """By column: the value that all of its rows have, whatever is in the file."""
 
 
-def files_with(
-    table: DeltaTable, place: FileSystem, keys: pa.Table, key: Sequence[str], marking: KeysToMark
-) -> list[tuple[Superseded, ListedFile]]:
-    """Return the files of a table that have rows of a batch's keys. Raise OSError.
+class SupersededFiles(NamedTuple):
+    """Rows that files of a batch supersede."""
 
-    `marking`: those of the keys whose row stays.
+    own: list[Superseded]
+    """The files of the batch, in their order."""
+    found: list[tuple[Superseded, ListedFile]]
+    """Those files of the table that have such rows."""
+    older: int = 0
+    """Rows of the batch that are older than their row in the table."""
+
+
+def superseded_by(
+    table: DeltaTable, place: FileSystem, files: Sequence[AddedFile], keys: Sequence[pa.Table]
+) -> SupersededFiles:
+    """Return what files of a batch supersede. `keys`: those of each of them. Raise OSError."""
+    distinct, superseded = last_states(keys)
+    if files[-1].sequence is not None:
+        return _by_sequence(table, place, files, keys, distinct)
+    soft = [at for at, one in enumerate(files) if one.gone and one.deleted is not None]
+    left = [without(keys[at], superseded[at]) for at in soft]
+    marking = KeysToMark(pa.concat_tables(left) if left else distinct.slice(0, 0))
+    own = []
+    for one, of_keys, positions in reversed([*zip(files, keys, superseded, strict=True)]):
+        marked = NOWHERE if one.gone else positions.take(marking.take(of_keys.take(positions)))
+        own.append(Superseded(one.path, positions, marked, values_of(one.partition)))
+    found = []
+    for file, at, of_keys in rows_with(table, place, distinct, files[-1].key):
+        found.append((Superseded(file.path, at, at.take(marking.take(of_keys)), file.known), file))
+    return SupersededFiles(own[::-1], found)
+
+
+def _by_sequence(
+    table: DeltaTable, place: FileSystem, files: Sequence[AddedFile], keys: Sequence[pa.Table], distinct: pa.Table
+) -> SupersededFiles:
+    """Return what is superseded where a column says which of two rows is the newer one."""
+    field = arrow_schema(table).field(files[-1].sequence)
+    there = [*rows_with(table, place, distinct, files[-1].key)]
+    contenders = [
+        Contender(of_keys, _values(place, Superseded(file.path, at, known=file.known), field), -1)
+        for file, at, of_keys in there
+    ]
+    batch = [Superseded(one.path, NOWHERE, known=values_of(one.partition)) for one in files]
+    for came, (one, of_keys) in enumerate(zip(files, keys, strict=True)):
+        every = pa.array(np.arange(of_keys.num_rows))
+        values = (
+            pa.nulls(len(every), field.type)
+            if one.gone
+            else _values(place, batch[came]._replace(positions=every), field)
+        )
+        contenders.append(Contender(of_keys, values, came, not one.gone))
+    outcome = contest(contenders, marks=any(one.deleted for one in files))
+    found = []
+    for (file, at, _), lost, marked in zip(there, outcome.lost, outcome.marked, strict=False):
+        if len(lost) or len(marked):
+            rows = Superseded(file.path, at.take(_both(lost, marked)), at.take(pa.array(marked)), file.known)
+            found.append((rows, file))
+    own = [
+        one._replace(positions=_both(lost, marked), marked=pa.array(marked))
+        for one, lost, marked in zip(batch, outcome.lost[len(there) :], outcome.marked[len(there) :], strict=True)
+    ]
+    return SupersededFiles(own, found, outcome.older)
+
+
+def _both(lost: np.ndarray[Any, Any], marked: np.ndarray[Any, Any]) -> pa.Array:
+    return pa.array(np.union1d(lost, marked))
+
+
+def _values(place: FileSystem, file: Superseded, field: pa.Field) -> pa.Array:
+    """Return the values of a column in rows of a file, by their positions; nulls where it is lacking. Raise OSError."""
+    if field.name in file.known:
+        return converted(repeated(file.known[field.name], len(file.positions)), field.type).combine_chunks()
+    with place.open_input_file(file.path) as stream:
+        found = _parquet(stream)
+        if field.name not in found.schema_arrow.names:
+            return pa.nulls(len(file.positions), field.type)
+        column = converted(found.read(columns=[field.name]).column(0), field.type)
+    whole = column.combine_chunks().cast(field.type)
+    return whole.take(file.positions)
+
+
+def rows_with(
+    table: DeltaTable, place: FileSystem, keys: pa.Table, key: Sequence[str]
+) -> Iterator[tuple[ListedFile, pa.Array, pa.Table]]:
+    """Yield the files of a table that have rows of a batch's keys, the positions of these, and their keys.
+
+    Raise OSError, LakeChangeError.
     """
     types = [column.type for column in keys.columns]
-    out = []
     for file in candidates(table, keys, key):
         positions, of_keys = [], []
         with place.open_input_file(file.path) as stream:
@@ -65,10 +147,7 @@ def files_with(
                 positions.append(pc.add(found, start))
                 of_keys.append(rows.take(found))
         if any(map(len, positions)):
-            at = pa.concat_arrays(positions)
-            marked = at.take(marking.take(pa.concat_tables(of_keys)))
-            out.append((Superseded(file.path, at, marked, file.known), file))
-    return out
+            yield file, pa.concat_arrays(positions), pa.concat_tables(of_keys)
 
 
 def _parquet(stream: NativeFile) -> pq.ParquetFile:

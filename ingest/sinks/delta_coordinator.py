@@ -103,7 +103,7 @@ class DeltaCoordinator(LakeCoordinator[DeltaTable]):
         self._seen.committed(name, done.version)
         if done.due:
             self._keep_up(name)
-        return 0
+        return done.older
 
     def _keep_up(self, name: tuple[str, ...]) -> None:
         """Compact a table. What fails is said once: the batch is in the table."""

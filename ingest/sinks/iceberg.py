@@ -6,24 +6,19 @@ Rules: docs/spec/iceberg.md.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
 from pydantic import Field, model_validator
 
 from ingest.component.options import OptionErrors
 from ingest.sinks.lake import LakeOptions
-from ingest.sinks.sequence import SequencedSinkOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ingest.iceberg.catalog import Warehouse
-    from ingest.lake.table import LakeTable
     from ingest.lake.writer import LakeWriter
     from ingest.model.layout import TableLayout
-    from ingest.model.schema import TableSchema
-    from ingest.model.table import TableId
     from ingest.sinks.iceberg_coordinator import IcebergCoordinator
 
 PREFIX: Final = "catalog.properties."
@@ -37,7 +32,7 @@ _NO_CATALOG: Final = (
 _DATABASES: Final = re.compile(r"(?:sqlite|postgresql(?:\+psycopg2?)?)://")
 
 
-class IcebergSink(LakeOptions, SequencedSinkOptions):
+class IcebergSink(LakeOptions):
     """Options of `sink:` with `type: iceberg`."""
 
     prefix_of_properties: ClassVar[str] = PREFIX
@@ -76,19 +71,6 @@ class IcebergSink(LakeOptions, SequencedSinkOptions):
         if problems:
             raise OptionErrors(*((key, f"{key}: {why}") for key, why in problems))
         return self
-
-    @model_validator(mode="after")
-    def _check_order(self) -> IcebergSink:
-        if self.sequence_by is not None and self.write_mode == "append":
-            text = "sink.sequence-by: tables with sink.write-mode: append have all states, the older ones, too"
-            raise OptionErrors(("sink.sequence-by", text))
-        return self
-
-    def table_for(self, table: TableId, schema: TableSchema) -> LakeTable:
-        """Return the table that rows of a target go to. Raise RowError for names that it cannot have."""
-        found, by = super().table_for(table, schema), self.sequence_by
-        has = by not in found.key and any(one.name == by for one in found.columns)
-        return replace(found, sequence=by if has else None)
 
     def check_layout(self, layout: TableLayout) -> list[tuple[str, str]]:
         """Return what of a layout no table can have: properties that name code, and those that are ours."""

@@ -11,19 +11,16 @@ from typing import TYPE_CHECKING, Any
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.table import Table
 
-from ingest.errors import IngestError, SchemaChangeRefused
+from ingest.errors import IngestError
 from ingest.iceberg.commit import add_files
 from ingest.iceberg.partitions import spec_of
 from ingest.iceberg.rewrite import rewrite
 from ingest.iceberg.tables import PROPERTIES, changes, schema_of
 from ingest.iceberg.types import iceberg_type
 from ingest.iceberg.upkeep import compact, expire, is_due
-from ingest.lake.columns import has_order
 from ingest.lake.table import folder_of
-from ingest.model import types
 from ingest.model.table import show
 from ingest.sinks.lake_coordinator import LakeCoordinator, check_folder
-from ingest.sinks.sequence import no_sequence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -33,8 +30,6 @@ if TYPE_CHECKING:
 
     from ingest.lake.changes import Changes
     from ingest.lake.table import AddedFile, LakeTable
-    from ingest.model.schema import TableSchema
-    from ingest.model.table import TableId
     from ingest.sinks.iceberg import IcebergSink
 
 
@@ -46,8 +41,6 @@ class IcebergCoordinator(LakeCoordinator[Table]):
         super().__init__(options, warn)
         self._options = options
         self._warehouse = options.warehouse
-        self._unordered: set[TableId] = set()
-        """Tables of which it was said that they lack the column by which changes are newer."""
 
     def connect(self) -> str:
         """Return the warehouse's name; raises Unavailable where the catalog does not answer. Makes nothing."""
@@ -111,19 +104,6 @@ class IcebergCoordinator(LakeCoordinator[Table]):
         """Commit a batch's files to their tables, where that is not done yet. Raise IngestError."""
         with self._warehouse.asking("open the catalog"):
             return super().add(scope, batch, additions)
-
-    def _check_wanted(self, table: TableId, schema: TableSchema, wanted: LakeTable) -> None:
-        """Say that a table lacks the column of `sink.sequence-by`. Raise SchemaChangeRefused for one of no order."""
-        by = self._options.sequence_by
-        kind = next((one.type for one in schema.columns if one.name == by and one.type != types.NULL), None)
-        if by is None or by in wanted.key:
-            return
-        if kind is None and table not in self._unordered:
-            self._unordered.add(table)
-            self._warn(no_sequence(table, by))
-        if kind is not None and not has_order(kind):
-            msg = f"the column {by!r} of the table {show(table)} is {types.name(kind)}, by which no change is newer"
-            raise SchemaChangeRefused(f"{msg} than another one (sink.sequence-by)", "name another column")
 
     def _add(self, name: tuple[str, ...], files: list[AddedFile], scope: str, batch: int) -> int:
         with self._warehouse.asking(f"commit rows of the table {show(name)}") as catalog:

@@ -11,7 +11,7 @@ from ingest.component.options import Duration, OptionErrors
 from ingest.encode.append_encoder import AppendEncoder
 from ingest.encode.upsert_encoder import UpsertEncoder
 from ingest.model.reject import RowError
-from ingest.sinks.deletes import DeletingSinkOptions
+from ingest.sinks.sequence import SequencedSinkOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ingest.schema.infer import Inference
 
 
-class LakeOptions(DeletingSinkOptions):
+class LakeOptions(SequencedSinkOptions):
     """Options of a sink whose tasks write files, which the driver adds to tables."""
 
     codes: ClassVar[Mapping[str, str]] = {"bad-name": "a name that the table, its namespace or a column cannot have"}
@@ -90,6 +90,13 @@ class LakeOptions(DeletingSinkOptions):
             )
         return self
 
+    @model_validator(mode="after")
+    def _check_order(self) -> Self:
+        if self.sequence_by is not None and self.write_mode == "append":
+            text = "sink.sequence-by: tables with sink.write-mode: append have all states, the older ones, too"
+            raise OptionErrors(("sink.sequence-by", text))
+        return self
+
     @property
     def needs_key(self) -> bool:
         """True if only tables with a primary key can be written."""
@@ -119,8 +126,9 @@ class LakeOptions(DeletingSinkOptions):
         """Return the table that rows of a target go to. Raise RowError for names that it cannot have."""
         from ingest.lake.table import table_of  # noqa: PLC0415  (`check` needs no library)
 
-        found = table_of(table, schema, self.namespace, times=self.times, deleted=self.deleted)
-        return replace(found, unique=self.write_mode == "upsert")
+        found, by = table_of(table, schema, self.namespace, times=self.times, deleted=self.deleted), self.sequence_by
+        has = by not in found.key and any(one.name == by for one in found.columns)
+        return replace(found, unique=self.write_mode == "upsert", sequence=by if has else None)
 
     def encoder(
         self, table: TableId, source: SourceTable, target: TableId, sink: TableSchema, inference: Inference

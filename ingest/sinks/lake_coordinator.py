@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from ingest.errors import ConfigError, SchemaChangeRefused
 from ingest.lake.changes import LakeChangeError, statements
+from ingest.lake.columns import has_order
 from ingest.lake.table import AddedFile
+from ingest.model import types
 from ingest.model.commit import OLDER
 from ingest.model.layout import PLAIN
 from ingest.model.reject import RowError
 from ingest.model.table import show
+from ingest.sinks.sequence import no_sequence
 from ingest.sinks.sink import PlainSinkCoordinator
 
 if TYPE_CHECKING:
@@ -50,6 +53,8 @@ class LakeCoordinator(PlainSinkCoordinator, Generic[There]):
         self._told: set[tuple[tuple[str, ...], str, str]] = set()
         """Tables and columns of which it was said what became of values."""
         self._layouts: dict[TableId, TableLayout] = {}
+        self._unordered: set[TableId] = set()
+        """Tables of which it was said that they lack the column by which changes are newer."""
         self._neglected: set[tuple[str, ...]] = set()
         """Tables of which it was said that their upkeep is not done."""
 
@@ -164,7 +169,17 @@ class LakeCoordinator(PlainSinkCoordinator, Generic[There]):
                 yield table, replace(wanted, layout=self._layouts.get(table, PLAIN))
 
     def _check_wanted(self, table: TableId, schema: TableSchema, wanted: LakeTable) -> None:
-        """Say what is lacking in a table. Raise SchemaChangeRefused for one that no rows can go to."""
+        """Say that a table lacks the column of `sink.sequence-by`. Raise SchemaChangeRefused for one of no order."""
+        by = self._lake_options.sequence_by
+        kind = next((one.type for one in schema.columns if one.name == by and one.type != types.NULL), None)
+        if by is None or by in wanted.key:
+            return
+        if kind is None and table not in self._unordered:
+            self._unordered.add(table)
+            self._warn(no_sequence(table, by))
+        if kind is not None and not has_order(kind):
+            msg = f"the column {by!r} of the table {show(table)} is {types.name(kind)}, by which no change is newer"
+            raise SchemaChangeRefused(f"{msg} than another one (sink.sequence-by)", "name another column")
 
     def _neglect(self, name: tuple[str, ...], why: str) -> None:
         """Say once that the upkeep of a table is not done."""

@@ -16,6 +16,8 @@ from ingest.model.commit import CommitScope
 from ingest.sinks.delta import DeltaSink
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from deltalake import DeltaTable
 
     from ingest.model.schema import TableSchema
@@ -101,7 +103,7 @@ class DeltaSinkSide:
 
     def write_flushes(
         self, table: tuple[str, ...], schema: TableSchema, *flushes: tuple[tuple[str, str | None], ...]
-    ) -> None:
-        """Write a batch of rows, of which each flush has files of its own."""
+    ) -> Mapping[str, int]:
+        """Write a batch of rows, of which each flush has files of its own; returns what was left out."""
         self.batch += 1
-        self.side.add("checkpoint", self.batch, self.files(table, schema, *flushes))
+        return self.side.add("checkpoint", self.batch, self.files(table, schema, *flushes))

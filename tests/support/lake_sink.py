@@ -14,6 +14,7 @@ from ingest.model.schema import Column, TableSchema
 from ingest.sinks.iceberg import IcebergSink
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from ingest.sinks.iceberg_coordinator import IcebergCoordinator
@@ -65,8 +66,8 @@ class LakeSink:
 
     def write_flushes(
         self, table: tuple[str, ...], schema: TableSchema, *flushes: tuple[tuple[str, str | None], ...]
-    ) -> None:
-        """Write a batch of rows, of which each flush has files of its own."""
+    ) -> Mapping[str, int]:
+        """Write a batch of rows, of which each flush has files of its own; returns what was left out."""
         self.batch += 1
         files = [one for rows in flushes for one in self.files(table, schema, *rows)]
-        self.side.add("checkpoint", self.batch, files)
+        return self.side.add("checkpoint", self.batch, files)
