@@ -218,7 +218,8 @@ class PipelineOptions(MetricsOptions):
     """What to do when a table changes. `ignore`: only new tables reach the sink, new columns are left out and counted.
     `lenient`, `evolve`: apply it (a new column is last and nullable, a missing one stays and is null), and stop where
     the sink's table cannot take it. `try_evolve`: leave a column out instead that the sink's table cannot take, and
-    count its values. `exception`: stop at anything but a new table."""
+    count its values; one that does not fit a column as it is becomes null. `exception`: stop at
+    anything but a new table."""
 
     route_mode: Literal["ALL_MATCH", "FIRST_MATCH"] = Field("ALL_MATCH", alias="route-mode")
     """Whether a table goes to the sink tables of all the routes that match, or of the first only."""

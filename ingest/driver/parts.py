@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ingest.driver.pacing import Pacing
@@ -76,8 +76,9 @@ def make_parts(
     compiler = _compiler(context, rules, engine)
     shape = unchanged if compiler is None else compiler.shape
     coordinator = sink.coordinator(context.name, context.warn)
-    unfit = coordinator.unfit if options.behavior == "try_evolve" else all_fit
-    inference = source.inference(options.max_columns)
+    tries = options.behavior == "try_evolve"
+    unfit = coordinator.unfit if tries else all_fit
+    inference = replace(source.inference(options.max_columns), unfit_is_null=tries)
     return RunParts(
         sides=sides,
         source=source.coordinator(context.name, context.warn),

@@ -80,6 +80,11 @@ class RowCoercer:
             if name in self.sink_types and types.merge(data_type, self.sink_types[name]) != self.sink_types[name]
         }
         """Columns whose type in the sink's table could not be widened, so that some values may not fit."""
+        self._nullable = {
+            column.name for column in sink.columns
+            if inference.unfit_is_null and column.nullable and column.name not in sink.primary_key
+        }  # fmt: skip
+        """Columns in which null stands for a value that does not fit."""
         self.static = inference.static
         self.strings_in_keys = inference.reading.as_string
         """True if every key value is a text, because the format's options say that values are."""
@@ -111,6 +116,10 @@ class RowCoercer:
                 text[name] = b"null"
                 continue
             if name in self.narrow and not fits(sink_type, own, self.standard):
+                if name in self._nullable:
+                    self._withhold(name)
+                    text[name] = b"null"
+                    continue
                 msg = (
                     f"column {name!r} became {types.name(column_type)}, and the sink's stays {types.name(sink_type)} "
                     "(pipeline.schema.change.behavior, sink.exclude.schema.changes)"
@@ -148,10 +157,12 @@ class RowCoercer:
         What it cannot is counted as withheld. Raises RowError where it is no object.
         """
         out = self.image(raw)
-        for name in parse_row(raw):
+        for name, value in parse_row(raw).items():
             sink_type = self.sink_types.get(name)
             if sink_type is None or not fits(sink_type, out[name], self.standard):
                 out.pop(name, None)
+                self._withhold(name)
+            elif name in self._nullable and out[name] == b"null" != value:
                 self._withhold(name)
         return out
 
@@ -168,5 +179,7 @@ class RowCoercer:
             elif sink_type is not None:
                 column_type = self.source_types.get(name, sink_type)
                 own = self.own(name, column_type, value) if name in self.declared else value
-                out[name] = written(value if own is None else own, column_type, sink_type, self.standard)
+                text = written(value if own is None else own, column_type, sink_type, self.standard)
+                unfit = name in self.narrow and name in self._nullable and not fits(sink_type, text, self.standard)
+                out[name] = b"null" if unfit else text
         return out

@@ -41,6 +41,8 @@ class Inference:
     initial: Mapping[TableId, TableSchema] = field(default_factory=dict)
     """Schemas of tables before their first record (`scan.value.initial-schemas.ddls`)."""
     max_columns: int = 2_000
+    unfit_is_null: bool = False
+    """True if a value is null whose column in the sink could not be widened (`try_evolve`); else it is a reject."""
 
     def declared(self, table: TableId) -> frozenset[str]:
         """The columns of a table whose types the pipeline's file declares: they take every spelling of their values."""
