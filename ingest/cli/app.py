@@ -24,6 +24,7 @@ COMMANDS = {
     "plan": "Show what a run would do: tables, routes, columns, topics, rejects.",
     "graph": "Draw a pipeline as Mermaid: topics, tables, routes, the sink's tables.",
     "explain": "Say what an option, a format, a source, a sink or a code is.",
+    "render": "Manifests that run pipelines elsewhere.",
     "replay": "Send dead letters back through their pipeline, once it or their cause is mended.",
     "test": "Run tests of pipelines: messages in, what becomes of them out.",
     "warmup": "Write a class-data archive of Spark into the cache: every later run starts seconds earlier.",

@@ -1,0 +1,107 @@
+"""`ingest render k8s DIR`: manifests of Kubernetes for the pipelines of a folder, without Java or a cluster."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from ingest.config.deployment import read_deployments, write_documents
+from ingest.config.loader import load
+from ingest.errors import ConfigError, PipelineFileError
+from ingest.render.kubernetes import Rendered, documents, kustomization, object_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_HEAD: Final = "# Made by `ingest render k8s`; do not edit. Change the pipeline, or kubernetes.yaml beside it.\n"
+_KUSTOMIZATION: Final = "kustomization"
+_SETTINGS: Final = "kubernetes.yaml"
+
+app = typer.Typer(
+    help="Manifests that run pipelines elsewhere.", no_args_is_help=True, add_completion=False, rich_markup_mode=None
+)
+
+
+@app.callback()
+def render() -> None:
+    """Manifests that run pipelines elsewhere."""
+
+
+@app.command()
+def k8s(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder with the pipelines' files.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the manifests go.")] = Path("k8s"),
+    check: Annotated[
+        bool, typer.Option("--check", help="Write nothing: exit code 1 where a manifest is not as it would be.")
+    ] = False,
+) -> None:
+    """Turn pipelines into Deployments, or CronJobs where kubernetes.yaml gives a schedule, with a kustomization."""
+    made = manifests(folder)
+    stale = [path.name for path in sorted(out.glob("*.yaml")) if path.name not in made and _is_ours(path)]
+    changed = [name for name, text in made.items() if _text(out / name) != text]
+    if check:
+        for name in [*changed, *stale]:
+            typer.echo(
+                f"{out / name} is not as the pipelines are: run ingest render k8s {folder} --out {out}", err=True
+            )
+        raise typer.Exit(1 if changed or stale else 0)
+    out.mkdir(parents=True, exist_ok=True)
+    for name in changed:
+        if (out / name).is_file() and not _is_ours(out / name):
+            raise ConfigError(f"{out / name} is there, and was not made by this command", "take another --out")
+        (out / name).write_text(made[name], encoding="utf-8")
+    for name in stale:
+        (out / name).unlink()
+    typer.echo(f"{len(made) - 1} pipelines in {out}: {len(changed)} files written, {len(stale)} removed", err=True)
+
+
+def _text(path: Path) -> str | None:
+    return path.read_text(encoding="utf-8") if path.is_file() else None
+
+
+def _is_ours(path: Path) -> bool:
+    with path.open("rb") as opened:
+        return opened.read(len(_HEAD)) == _HEAD.encode()
+
+
+def manifests(folder: Path) -> dict[str, str]:
+    """Return the texts of all files, by their names. Raise ConfigError for a mistake in a file."""
+    files = sorted(
+        path for path in folder.glob("*.y*ml") if path.suffix in {".yaml", ".yml"} and path.name != _SETTINGS
+    )
+    if not files:
+        raise ConfigError(f"there is no pipeline in {folder}", "name the folder with the pipelines' files")
+    stems = [path.stem for path in files]
+    settings = read_deployments(folder / _SETTINGS, stems)
+    names: dict[str, Path] = {_KUSTOMIZATION: Path(f"{_KUSTOMIZATION}.yaml")}
+    out: dict[str, str] = {}
+    for path in files:
+        name = object_name(path.stem)
+        if name in names:
+            msg = f"{path} and {names[name]} have one name in Kubernetes, {name}"
+            raise ConfigError(msg, "rename one of them")
+        names[name] = path
+        rendered = Rendered(name, path.name, _files_of(path, settings[path.stem].variables), settings[path.stem])
+        out[f"{name}.yaml"] = _written(*documents(rendered))
+    out[f"{_KUSTOMIZATION}.yaml"] = _written(kustomization([*out]))
+    return out
+
+
+def _files_of(path: Path, variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the pipeline's file, and the modules beside it where it has functions of its own."""
+    loaded = load(path, dict(variables))
+    errors = [one.text() for one in loaded.diagnostics if one.severity == "error"]
+    if errors:
+        raise PipelineFileError("\n".join(errors), f"ingest check {path} says all that is wrong")
+    own = loaded.pipeline is not None and loaded.pipeline.pipeline.functions
+    modules = sorted(path.parent.glob("*.py")) if own else []
+    return {one.name: one.read_text(encoding="utf-8") for one in (path, *modules)}
+
+
+def _written(*parts: dict[str, object]) -> str:
+    text = io.StringIO()
+    write_documents(parts, text)
+    return _HEAD + text.getvalue()

@@ -1,0 +1,159 @@
+"""The file `kubernetes.yaml` beside pipelines: how they run in a cluster.
+
+In: a file. Out: the settings of each pipeline. Mistakes are ConfigErrors with file and key.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from pydantic import Field, ValidationError, field_validator
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError
+from ruamel.yaml.scalarstring import LiteralScalarString
+
+from ingest.component.options import Options
+from ingest.config.diagnostics import did_you_mean
+from ingest.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+    from typing import TextIO
+
+_QUANTITY: Final = r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?$"
+_NAME: Final = r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$"
+_FIELD: Final = re.compile(r"[0-9A-Za-z*,/?-]+")
+_WORDS: Final = frozenset({"@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"})
+PIPELINES: Final = "pipelines"
+
+
+class Deployment(Options):
+    """How one pipeline runs in a cluster; without a name of its own, all of them."""
+
+    image: str = Field("ingest:0.1.0", min_length=1)
+    """The image, made of docker/Dockerfile."""
+
+    namespace: str | None = Field(None, pattern=_NAME)
+    """The namespace. Default: whatever kubectl or kustomize says."""
+
+    schedule: str | None = None
+    """When to run, as cron writes it: the pipeline is a CronJob, and each run drains what is there. Default: a
+    Deployment, which runs all the time."""
+
+    variables: dict[str, str] = Field(default_factory=dict)
+    """Values for `${name}` placeholders: `--set name=value`. Secrets do not belong here."""
+
+    secret: str | None = Field(None, pattern=_NAME)
+    """A Secret with a key for each value that a pipeline's file names as `${secret_values.key}`."""
+
+    service_account: str | None = Field(None, pattern=_NAME)
+    """The service account of the pods."""
+
+    cpu: str = Field("1", pattern=_QUANTITY)
+    """Processors that a pod asks for."""
+
+    memory: str = Field("2Gi", pattern=_QUANTITY)
+    """Memory that a pod asks for."""
+
+    memory_limit: str = Field("4Gi", pattern=_QUANTITY)
+    """Memory that it may have."""
+
+    storage: str = Field("1Gi", pattern=_QUANTITY)
+    """The size of the checkpoint's volume."""
+
+    storage_class: str | None = Field(None, pattern=_NAME)
+    """The volume's class. Default: the cluster's."""
+
+    port: int = Field(9464, ge=1024, le=65_535)
+    """The port for metrics and probes."""
+
+    @field_validator("schedule")
+    @classmethod
+    def _check_schedule(cls, value: str | None) -> str | None:
+        parts = (value or "").split()
+        if value is None or value in _WORDS or (len(parts) == 5 and all(_FIELD.fullmatch(part) for part in parts)):
+            return value
+        msg = "cron has five fields, as in '*/15 * * * *', or a word like @hourly"
+        raise ValueError(msg)
+
+
+def read_deployments(file: Path, names: Iterable[str]) -> dict[str, Deployment]:
+    """Return the settings of each pipeline, by its name. All are the usual ones where there is no file.
+
+    Raise ConfigError for a file with a mistake, and for a pipeline in it that is none of the names.
+    """
+    found = _map(file, _parsed(file), "the file")
+    of_each = _map(file, found.pop(PIPELINES, None), PIPELINES)
+    known = sorted(names)
+    for name in of_each:
+        if name not in known:
+            msg = f"{file}: pipelines.{str(name)[:100]}: there is no such pipeline{did_you_mean(str(name), known)}"
+            raise ConfigError(msg, f"there are {', '.join(known) or 'none'}")
+    return {
+        name: _model(file, {**found, **_map(file, of_each.get(name), f"{PIPELINES}.{name}")}, name) for name in known
+    }
+
+
+def _parsed(file: Path) -> object:
+    if not file.is_file():
+        return {}
+    try:
+        return YAML(typ="safe", pure=True).load(file.read_text(encoding="utf-8"))
+    except MarkedYAMLError as exc:
+        mark = exc.problem_mark
+        place = "" if mark is None else f":{mark.line + 1}:{mark.column + 1}"
+        raise ConfigError(f"{file}{place}: not YAML: {exc.problem}", "mend the file") from exc
+    except (OSError, UnicodeDecodeError) as exc:
+        raise ConfigError(f"{file}: cannot be read: {exc}", "mend the file") from exc
+
+
+def _map(file: Path, value: object, what: str) -> dict[Any, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise ConfigError(f"{file}: {what} must be a map", "mend the file")
+    return dict(value)
+
+
+def _model(file: Path, values: Mapping[Any, Any], name: str) -> Deployment:
+    texts = {
+        key: str(value) if key in {"cpu", "memory", "memory-limit", "storage"} and isinstance(value, int) else value
+        for key, value in values.items()
+    }
+    if isinstance(variables := texts.get("variables"), dict):
+        texts["variables"] = {str(key): str(value) for key, value in variables.items()}
+    try:
+        return Deployment.model_validate(texts)
+    except ValidationError as exc:
+        error = exc.errors(include_url=False, include_input=False)[0]
+        key = ".".join(str(part) for part in error["loc"])[:100]
+        known = [field.alias or "" for field in Deployment.model_fields.values()]
+        why = error["msg"].removeprefix("Value error, ")
+        if error["type"] == "extra_forbidden":
+            why = f"there is no such option{did_you_mean(key, known)}"
+        raise ConfigError(f"{file}: {key} (for pipeline {name}): {why}", f"known are {', '.join(known)}") from exc
+
+
+def write_documents(documents: Iterable[Mapping[str, Any]], out: TextIO) -> None:
+    """Write documents of plain values as YAML, keys in their order, texts of several lines as blocks."""
+    yaml = YAML()
+    yaml.default_flow_style = False
+    yaml.width = 1_000_000
+    yaml.indent(mapping=2, sequence=4, offset=2)
+    yaml.explicit_start = True
+    for document in documents:
+        yaml.dump(_blocks(document), out)
+
+
+def _blocks(value: Any) -> Any:  # noqa: ANN401  (plain values)
+    if isinstance(value, dict):
+        return {key: _blocks(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_blocks(item) for item in value]
+    # A block keeps neither blanks at the ends of lines nor a carriage return
+    whole = (
+        isinstance(value, str) and value.endswith("\n") and not re.search(r"[ \t]\n|[^\n\x20-\x7e\xa0-\ud7ff]", value)
+    )
+    return LiteralScalarString(value) if whole else value

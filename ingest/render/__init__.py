@@ -1,0 +1,1 @@
+"""What runs pipelines elsewhere, made of their files: manifests of Kubernetes."""

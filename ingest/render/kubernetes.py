@@ -1,0 +1,206 @@
+"""Pipelines as manifests of Kubernetes: a Deployment or a CronJob each, with a volume and the file.
+
+In: pipelines with their settings. Out: documents of plain values. The same pipelines give the same documents.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from ingest.errors import ConfigError, DirtyData, IngestError, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ingest.config.deployment import Deployment
+
+_USAGE: Final = 2
+"""The exit code of a wrong command line."""
+_USER: Final = 10001
+"""The user of the image."""
+_LONGEST: Final = 52
+"""Characters of a name, at most: a CronJob's pods get eleven more."""
+_MOST_BYTES: Final = 900_000
+"""Bytes of the files of a pipeline, at most: a ConfigMap has room for a mebibyte."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """A pipeline that is to run in a cluster."""
+
+    name: str
+    """Its name as objects of Kubernetes have it."""
+    file: str
+    """The name of its file."""
+    files: Mapping[str, str]
+    """The texts of its file, and of modules beside it that it needs, by their names."""
+    settings: Deployment
+
+
+def object_name(name: str) -> str:
+    """Return the name of a pipeline as Kubernetes takes names. Raise ConfigError where nothing is left of it."""
+    made = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:_LONGEST].strip("-")
+    if not made:
+        raise ConfigError(
+            f"the pipeline {name!r} cannot be named in Kubernetes", "set pipeline.name to letters or digits"
+        )
+    return made
+
+
+def documents(pipeline: Rendered) -> list[dict[str, Any]]:
+    """Return the documents of a pipeline. Raise ConfigError for files that are too large for a ConfigMap."""
+    size = sum(len(text.encode()) for text in pipeline.files.values())
+    if size > _MOST_BYTES:
+        msg = f"{pipeline.file}: its files have {size:,} bytes, and a ConfigMap has room for {_MOST_BYTES:,}"
+        raise ConfigError(msg, "put them into the image")
+    return [_volume(pipeline), _files(pipeline), _job(pipeline) if pipeline.settings.schedule else _service(pipeline)]
+
+
+def kustomization(names: Sequence[str]) -> dict[str, Any]:
+    """Return the kustomization of all files."""
+    return {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": [*names]}
+
+
+def _meta(pipeline: Rendered, name: str) -> dict[str, Any]:
+    space = {} if pipeline.settings.namespace is None else {"namespace": pipeline.settings.namespace}
+    return {"name": name, **space, "labels": _labels(pipeline)}
+
+
+def _labels(pipeline: Rendered) -> dict[str, str]:
+    return {"app.kubernetes.io/name": "ingest", "app.kubernetes.io/instance": pipeline.name}
+
+
+def _volume(pipeline: Rendered) -> dict[str, Any]:
+    settings = pipeline.settings
+    kind = {} if settings.storage_class is None else {"storageClassName": settings.storage_class}
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": _meta(pipeline, f"{pipeline.name}-checkpoint"),
+        "spec": {
+            "accessModes": ["ReadWriteOnce"], **kind, "resources": {"requests": {"storage": settings.storage}},
+        },
+    }  # fmt: skip
+
+
+def _files(pipeline: Rendered) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": _meta(pipeline, f"{pipeline.name}-pipeline"),
+        "data": {name: pipeline.files[name] for name in sorted(pipeline.files)},
+    }
+
+
+def _service(pipeline: Rendered) -> dict[str, Any]:
+    ready = {"httpGet": {"path": "/readyz", "port": "metrics"}, "timeoutSeconds": 5}
+    probes = {
+        "startupProbe": {**ready, "periodSeconds": 2, "failureThreshold": 90},
+        "readinessProbe": {**ready, "periodSeconds": 10},
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": _meta(pipeline, pipeline.name),
+        "spec": {
+            "replicas": 1,  # one run per checkpoint: a second one is refused
+            "strategy": {"type": "Recreate"},  # the old run ends before the new one takes the checkpoint
+            "selector": {"matchLabels": _labels(pipeline)},
+            "template": _pod(pipeline, [], probes),
+        },
+    }
+
+
+def _job(pipeline: Rendered) -> dict[str, Any]:
+    def codes(action: str, *values: int) -> dict[str, Any]:
+        return {
+            "action": action,
+            "onExitCodes": {"containerName": "ingest", "operator": "In", "values": sorted(values)},
+        }
+
+    template = _pod(pipeline, ["--once"], {})
+    template["spec"]["restartPolicy"] = "Never"
+    rules = [
+        # A drained node is nobody's fault; the next pod goes on where this one was
+        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+        codes("FailJob", _USAGE, DirtyData.exit_code, ConfigError.exit_code),
+        codes("Count", IngestError.exit_code, Unavailable.exit_code),
+    ]
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "CronJob",
+        "metadata": _meta(pipeline, pipeline.name),
+        "spec": {
+            "schedule": pipeline.settings.schedule,
+            "concurrencyPolicy": "Forbid",  # one run per checkpoint
+            "startingDeadlineSeconds": 300,
+            "successfulJobsHistoryLimit": 3,
+            "failedJobsHistoryLimit": 5,
+            "jobTemplate": {
+                "spec": {"backoffLimit": 5, "podFailurePolicy": {"rules": rules}, "template": template},
+            },
+        },
+    }
+
+
+def _pod(pipeline: Rendered, more: list[str], probes: dict[str, Any]) -> dict[str, Any]:
+    settings = pipeline.settings
+    digest = hashlib.sha256("\0".join(f"{k}\0{v}" for k, v in sorted(pipeline.files.items())).encode()).hexdigest()
+    mounts = [
+        {"name": "checkpoint", "mountPath": "/checkpoints"},
+        {"name": "pipeline", "mountPath": "/pipelines", "readOnly": True},
+    ]
+    volumes: list[dict[str, Any]] = [
+        {"name": "checkpoint", "persistentVolumeClaim": {"claimName": f"{pipeline.name}-checkpoint"}},
+        {"name": "pipeline", "configMap": {"name": f"{pipeline.name}-pipeline"}},
+    ]
+    secrets: dict[str, Any] = {}
+    if settings.secret is not None:
+        secrets = {"env": [{"name": "INGEST_SECRETS_DIR", "value": "/secrets"}]}
+        mounts.append({"name": "secrets", "mountPath": "/secrets", "readOnly": True})
+        volumes.append({"name": "secrets", "secret": {"secretName": settings.secret}})
+    account = {} if settings.service_account is None else {"serviceAccountName": settings.service_account}
+    live = {
+        "httpGet": {"path": "/livez", "port": "metrics"}, "timeoutSeconds": 5, "periodSeconds": 30,
+        "failureThreshold": 2,
+    }  # fmt: skip
+    container = {
+        "name": "ingest",
+        "image": settings.image,
+        "args": [
+            "run", f"/pipelines/{pipeline.file}", *more, f"--checkpoint=/checkpoints/{pipeline.name}",
+            f"--metrics={settings.port}", *_variables(settings),
+        ],
+        **secrets,
+        "ports": [{"name": "metrics", "containerPort": settings.port}],
+        "resources": {
+            "requests": {"cpu": settings.cpu, "memory": settings.memory},
+            "limits": {"memory": settings.memory_limit},
+        },
+        **probes,
+        "livenessProbe": live,
+        "volumeMounts": mounts,
+    }  # fmt: skip
+    return {
+        "metadata": {
+            "labels": _labels(pipeline),
+            "annotations": {  # with another file, other pods
+                "ingest/files-sha256": digest, "prometheus.io/scrape": "true", "prometheus.io/port": str(settings.port),
+            },
+        },
+        "spec": {
+            **account,
+            "terminationGracePeriodSeconds": 60,  # a batch takes some five seconds
+            "securityContext": {"runAsNonRoot": True, "runAsUser": _USER, "fsGroup": _USER},
+            "containers": [container],
+            "volumes": volumes,
+        },
+    }  # fmt: skip
+
+
+def _variables(settings: Deployment) -> list[str]:
+    """Return the options for variables: `$(` would be the beginning of one of Kubernetes' own."""
+    return [f"--set={name}={value}".replace("$(", "$$(") for name, value in sorted(settings.variables.items())]
