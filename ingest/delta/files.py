@@ -166,7 +166,7 @@ class DeltaFiles:
             columns=columns,
             key=[name for name in schema.names if name in table.key],
             # A file of no column would not say how many rows it has
-            rows=pa.schema([one for one in of_files if one.name in wanted] or [of_files.field(0)]),
+            rows=pa.schema([one for one in of_files if one.name in wanted] or list(of_files)[:1]),
             partitions=partitions,
             keys=pa.schema([one for one in schema if one.name in table.key]),
             files=self._warehouse.files(table.id),

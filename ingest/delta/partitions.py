@@ -156,7 +156,7 @@ def partition_columns(table: LakeTable) -> list[str]:
         if kinds[name] in _NONE:
             msg = f"partition-keys has {name!r}, and no partitions can be made of a column that is {kinds[name]}"
             raise LakeChangeError(msg)
-    if set(names) == set(kinds):
+    if names and set(names) == set(kinds):
         msg = f"partition-keys has all of its columns ({', '.join(names)}), so that files would have none"
         raise LakeChangeError(msg)
     return names
@@ -170,7 +170,7 @@ def check_partitions(table: DeltaTable) -> None:
         if one.name in names and (kind is None or kind in _NONE):
             msg = f"its partitions are made of the column {one.name!r}, which is {kind or one.type}"
             raise LakeChangeError(msg)
-    if len(names) == len(fields):
+    if names and len(names) == len(fields):
         msg = f"all of its columns make partitions ({', '.join(names)}), so that files would have none"
         raise LakeChangeError(msg)
 

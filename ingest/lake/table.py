@@ -99,7 +99,7 @@ class AddedFile(NamedTuple):
     def from_json(cls, value: list[Any]) -> AddedFile:
         """Return a file of plain values."""
         table, key, path, rows, gone, _, *others = value  # what an earlier version stored has no others
-        deleted, sequence, partition = (*others, None, None, ())[:3]
+        deleted, sequence, partition = (*others, *(None, None, ())[len(others) :])[:3]
         values = tuple(PartitionValue(*one) for one in partition)
         return cls(tuple(table), tuple(key), path, rows, gone, (), deleted, sequence, values)
 

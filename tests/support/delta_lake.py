@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import duckdb_extension_delta
 import pyarrow as pa
+from deltalake import QueryBuilder
 from lake_sink import SPLIT
 
 from ingest.delta.warehouse import DeltaWarehouse
@@ -61,6 +62,12 @@ class DeltaLake:
             self._duck.execute("SET TimeZone = 'UTC'")
         place = self.warehouse.path(name).replace("'", "''")
         return self._duck.execute(query.format(f"delta_scan('{place}')")).fetchall()
+
+    def by_library(self, *name: str, columns: str = "*") -> list[tuple[Any, ...]]:
+        """The rows in the order of their keys, as the library's own engine reads them."""
+        session = QueryBuilder().register("t", self.table(*name))
+        found = session.execute(f"SELECT {columns} FROM t ORDER BY 1")  # noqa: S608
+        return [tuple(row.values()) for row in pa.table(found).to_pylist()]
 
     def rows(self, *name: str, columns: str = "*") -> list[tuple[Any, ...]]:
         """The rows in the order of their keys."""

@@ -13,18 +13,33 @@ from ingest.model.layout import TableLayout, partition_keys
 if TYPE_CHECKING:
     from any_lake import AnyLakeSink
 
+    from ingest.model.schema import TableSchema
+
 TABLE = ("shop", "t")
 SCHEMA = lake_schema(
     "id BIGINT", "region STRING", "at TIMESTAMP", "day DATE", "price DECIMAL(9,2)", "kind INT", "ok BOOLEAN",
     "seen TIMESTAMP_LTZ", "raw BYTES", "time TIME(6)", "size DOUBLE",
 )  # fmt: skip
 KEYS = 60
+TEXTS = [
+    "../../x", "/etc/x", "a/b=%2F%41", "new\nline\x01", "\u00e9\u4e2d\U0001f600", ".", "..", " ", "q'\"\\`{}*?#",
+    "x" * 5000, "__HIVE_DEFAULT_PARTITION__", "null", "NULL",
+]  # fmt: skip
+"""Values of partitions that are no names of folders."""
 
 
 def lay_out(sink: AnyLakeSink, keys: str) -> None:
     """Make the table with partitions."""
     sink.side.arrange({TABLE: TableLayout(partition_keys(keys))})
     sink.side.declare({TABLE: SCHEMA})
+
+
+def partitioned(sink: AnyLakeSink, keys: str, *columns: str, key: str = "id") -> TableSchema:
+    """Make the table with partitions and other columns; return its schema."""
+    schema = lake_schema(*columns, key=key)
+    sink.side.arrange({TABLE: TableLayout(partition_keys(keys))})
+    sink.side.declare({TABLE: schema})
+    return schema
 
 
 class Moving:

@@ -11,14 +11,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from delta_lake import DeltaSinkSide
-from deltalake import DeltaTable, QueryBuilder, write_deltalake
+from deltalake import DeltaTable, write_deltalake
 from lake_sink import lake_schema
 from lake_values import VALUES
-from moving_rows import KEYS, SCHEMA, TABLE, Moving, lay_out
+from moving_rows import KEYS, SCHEMA, TABLE, TEXTS, Moving, lay_out, partitioned
 
 from ingest.delta import listing
 from ingest.delta.partitions import text_of
-from ingest.errors import ConfigError, SchemaChangeRefused
 from ingest.model import types
 from ingest.model.commit import RowsRefused
 from ingest.model.layout import TableLayout, partition_keys
@@ -28,11 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-HOSTILE = [
-    "../../x", "/etc/x", "a/b=%2F%41", "new\nline\x01", "\u00e9\u4e2d\U0001f600", ".", "..", " ", "q'\"\\`{}*?#",
-    "x" * 5000, "__HIVE_DEFAULT_PARTITION__", "null", "NULL",
-]  # fmt: skip
-
 
 def made(folder: Path, keys: str, **more: Any) -> DeltaSinkSide:
     sink = DeltaSinkSide(folder, **more)
@@ -40,30 +34,11 @@ def made(folder: Path, keys: str, **more: Any) -> DeltaSinkSide:
     return sink
 
 
-def partitioned(sink: DeltaSinkSide, keys: str, *columns: str, key: str = "id") -> TableSchema:
-    """A table of other columns."""
-    schema = lake_schema(*columns, key=key)
-    sink.side.arrange({TABLE: TableLayout(partition_keys(keys))})
-    sink.side.declare({TABLE: schema})
-    return schema
-
-
 def added(sink: DeltaSinkSide) -> Iterator[dict[str, Any]]:
     """What the log says of files that were added."""
     log = sink.lake.folder / "shop" / "t" / "_delta_log"
     for path in sorted(log.glob("*.json")):
         yield from (one["add"] for one in map(json.loads, path.read_text().splitlines()) if "add" in one)
-
-
-def by_library(sink: DeltaSinkSide, columns: str = "*") -> list[tuple[Any, ...]]:
-    """What deltalake reads."""
-    found = QueryBuilder().register("t", sink.lake.table(*TABLE)).execute(f"SELECT {columns} FROM t ORDER BY 1")  # noqa: S608
-    return [tuple(row.values()) for row in pa.table(found).to_pylist()]
-
-
-def naive(*parts: int) -> datetime:
-    """A moment without a zone."""
-    return datetime(*parts, tzinfo=UTC).replace(tzinfo=None)  # type: ignore[misc,arg-type]
 
 
 class Table(Moving):
@@ -77,7 +52,7 @@ class Table(Moving):
     def check(self) -> None:
         wanted = self.expected()
         assert self.sink.lake.ask("SELECT id, region, kind, ok FROM {} ORDER BY id", *TABLE) == wanted
-        assert by_library(self.sink, "id, region, kind, ok") == wanted
+        assert self.sink.lake.by_library(*TABLE, columns="id, region, kind, ok") == wanted
         for column in ("price", "at", "day", "size"):
             read = self.sink.lake.ask(f'SELECT id, CAST("{column}" AS STRING) FROM {{}}', *TABLE)  # noqa: S608
             given = {key: row[column] for key, row in self.rows.items()}
@@ -121,7 +96,7 @@ def test_rows_of_other_strategies_move_too(tmp_path: Path, strategy: str) -> Non
     if strategy == "append":
         last = sorted([*((*one, False) for one in rows), (1, None, True), (9, None, True)], key=repr)
     assert found == last
-    assert sorted(by_library(sink, columns), key=repr) == last
+    assert sorted(sink.lake.by_library(*TABLE, columns=columns), key=repr) == last
 
 
 # -- values ------------------------------------------------------------------------------------------------------------
@@ -134,8 +109,8 @@ def test_rows_of_other_strategies_move_too(tmp_path: Path, strategy: str) -> Non
     (pa.decimal128(9, 2), Decimal("-0.05"), "-0.05"), (pa.decimal128(9, 2), Decimal("1.00"), "1.00"),
     (pa.decimal128(38, 18), Decimal("0E-18"), "0.000000000000000000"),
     (pa.decimal128(38, 0), Decimal(10**37), "1" + "0" * 37),
-    (pa.timestamp("us"), naive(2024, 2, 29, 23, 59, 59, 1), "2024-02-29 23:59:59.000001"),
-    (pa.timestamp("us"), naive(1, 1, 1), "0001-01-01 00:00:00.000000"),
+    (pa.timestamp("us"), datetime.fromisoformat("2024-02-29 23:59:59.000001"), "2024-02-29 23:59:59.000001"),
+    (pa.timestamp("us"), datetime.fromisoformat("0001-01-01"), "0001-01-01 00:00:00.000000"),
     (pa.timestamp("us", tz="UTC"), datetime(1969, 12, 31, 23, tzinfo=UTC), "1969-12-31T23:00:00.000000Z"),
     (pa.float64(), float("nan"), "NaN"), (pa.float64(), float("-inf"), "-Infinity"), (pa.float64(), -0.0, "-0.0"),
     (pa.float32(), 0.5, "0.5"), (pa.float64(), 1e300, "1e+300"),
@@ -174,13 +149,13 @@ def test_hostile_texts_are_values_and_no_paths(tmp_path: Path) -> None:
     sink = DeltaSinkSide(tmp_path / "lake", **{"sink.compaction.commit.interval": 3})
     schema = partitioned(sink, "region", "id INT", "region STRING", "n INT")
     for n in range(5):
-        rows = enumerate(HOSTILE[n:] + HOSTILE[:n])
+        rows = enumerate(TEXTS[n:] + TEXTS[:n])
         texts = [(f'{{"id":{at}}}', json.dumps({"id": at, "region": text, "n": n})) for at, text in rows]
         sink.write(TABLE, schema, *texts)
-    wanted = [(at, text, 4) for at, text in enumerate(HOSTILE[4:] + HOSTILE[:4])]
+    wanted = [(at, text, 4) for at, text in enumerate(TEXTS[4:] + TEXTS[:4])]
     assert sink.lake.rows(*TABLE) == wanted
-    assert by_library(sink) == wanted
-    assert sink.lake.table(*TABLE).to_pyarrow_table().num_rows == len(HOSTILE)
+    assert sink.lake.by_library(*TABLE) == wanted
+    assert sink.lake.table(*TABLE).to_pyarrow_table().num_rows == len(TEXTS)
     outside = [path for path in tmp_path.rglob("*.parquet") if path.parent != tmp_path / "lake" / "shop" / "t"]
     assert outside == []
     sink.lake.table(*TABLE).vacuum(0, dry_run=False, full=True, enforce_retention_duration=False)
@@ -194,7 +169,7 @@ def test_an_empty_text_is_null_and_that_is_said_once(tmp_path: Path) -> None:
         sink.write(
             TABLE, schema, *((f'{{"id":{n}}}', f'{{"id":{n},"region":{text}}}') for n, text in ((1, '""'), (2, "null")))
         )
-    assert sink.lake.rows(*TABLE) == by_library(sink) == [(1, None), (2, None)]
+    assert sink.lake.rows(*TABLE) == sink.lake.by_library(*TABLE) == [(1, None), (2, None)]
     assert sink.warnings == [
         "table shop.t: 1 empty texts are null there, as the column makes partitions (column region; said once)"
     ]
@@ -276,7 +251,7 @@ def test_rows_of_nothing_but_partitions(tmp_path: Path) -> None:
     sink.side.declare({TABLE: narrow})
     sink.write(TABLE, narrow, *((f'{{"id":{n}}}', f'{{"id":{n},"region":"eu"}}') for n in range(3)))
     sink.write(TABLE, wide, ('{"id":1}', '{"id":1,"region":"us","n":5}'))
-    assert sink.lake.rows(*TABLE) == by_library(sink) == [(0, "eu", None), (1, "us", 5), (2, "eu", None)]
+    assert sink.lake.rows(*TABLE) == sink.lake.by_library(*TABLE) == [(0, "eu", None), (1, "us", 5), (2, "eu", None)]
 
 
 def test_a_batch_counts_once_and_after_another_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -301,193 +276,5 @@ def test_a_batch_counts_once_and_after_another_writer(tmp_path: Path, monkeypatc
     monkeypatch.setattr(DeltaTable, "create_write_transaction", late)
     for _ in range(3):
         sink.driver().add("checkpoint", 2, files)
-    assert sink.lake.rows(*TABLE) == by_library(sink) == [(1, "us"), (2, "us"), (3, "eu")]
+    assert sink.lake.rows(*TABLE) == sink.lake.by_library(*TABLE) == [(1, "us"), (2, "us"), (3, "eu")]
     assert next(calls) == 2, "one that was late, and one that was not"
-
-
-# -- tables of others --------------------------------------------------------------------------------------------------
-
-
-def test_a_table_of_others_keeps_its_partitions(tmp_path: Path) -> None:
-    """The library has folders for values, with escapes."""
-    sink = DeltaSinkSide(tmp_path, **{"sink.compaction.commit.interval": 4})
-    (tmp_path / "shop").mkdir()
-    texts = [one for one in HOSTILE if len(one) < 100]
-    rows = pa.table(
-        {"id": pa.array(range(len(texts)), pa.int64()), "region": texts, "n": pa.array([0] * len(texts), pa.int32())}
-    )
-    write_deltalake(sink.lake.warehouse.path(TABLE), rows, partition_by=["region"])
-    schema = lake_schema("id BIGINT", "n INT", "more STRING")
-    sink.side.arrange({TABLE: TableLayout(partition_keys("n"))})
-    sink.side.declare({TABLE: schema})
-    for n in range(1, 5):
-        sink.write(TABLE, schema, *((f'{{"id":{n * 2}}}', f'{{"id":{n * 2},"n":{n}}}') for n in range(n, 6)))
-    sink.write(TABLE, schema, ('{"id":1}', None), ('{"id":77}', '{"id":77,"n":7,"more":"x"}'))
-    wanted: list[tuple[Any, ...]] = [(at, text, 0, None) for at, text in enumerate(texts)]
-    for n in range(1, 6):
-        wanted[n * 2] = (n * 2, None, n, None)
-    wanted = [*wanted[:1], *wanted[2:], (77, None, 7, "x")]
-    assert sink.lake.rows(*TABLE, columns="id, region, n, more") == wanted
-    assert by_library(sink, "id, region, n, more") == wanted
-    assert sink.lake.table(*TABLE).metadata().partition_columns == ["region"]
-
-
-def test_a_file_whose_name_is_spelt_otherwise_in_the_log_stops_the_run(tmp_path: Path) -> None:
-    """The library would remove another one, and its rows would be there twice."""
-    sink = made(tmp_path, "region")
-    sink.write(TABLE, SCHEMA, ('{"id":1}', '{"id":1,"region":"eu"}'))
-    (log,) = [path for path in (tmp_path / "shop" / "t" / "_delta_log").glob("*.json") if "add" in path.read_text()]
-    (name,) = sink.lake.active(*TABLE)
-    for odd in ("r=\u00e9", "r=a+b", "../t", "r=a%41b", "/r"):
-        log.write_text(log.read_text().replace(f'"path":"{name}"', f'"path":"{odd}/{name}"'))
-        with pytest.raises(ConfigError, match="does not write anew"):
-            sink.driver().add("checkpoint", 2, sink.files(TABLE, SCHEMA, (('{"id":1}', '{"id":1,"region":"us"}'),)))
-        log.write_text(log.read_text().replace(f'"path":"{odd}/{name}"', f'"path":"{name}"'))
-    sink.driver().add("checkpoint", 2, sink.files(TABLE, SCHEMA, (('{"id":1}', '{"id":1,"region":"us"}'),)))
-    assert sink.lake.ask("SELECT id, region FROM {}", *TABLE) == [(1, "us")]
-
-
-@pytest.mark.parametrize("before", ["", "region", "n", "region, n"])
-@pytest.mark.parametrize("after", [["region"], ["n"], ["n", "region"]])
-def test_partitions_that_change_while_files_wait(tmp_path: Path, before: str, after: list[str]) -> None:
-    sink = DeltaSinkSide(tmp_path)
-    schema = partitioned(sink, before, "id BIGINT", "region STRING", "n INT")
-
-    def row(key: int, region: str, n: int) -> tuple[str, str]:
-        return f'{{"id":{key}}}', json.dumps({"id": key, "region": region, "n": n})
-
-    sink.write(TABLE, schema, row(1, "eu", 1), row(2, "us", 2))
-    files = sink.files(
-        TABLE, schema, (row(1, "us", 3), row(3, "eu", 3), ('{"id":2}', None)), (row(3, "eu", 4), row(4, "eu", 3))
-    )
-    fields = [pa.field("id", pa.int64(), nullable=False), pa.field("region", pa.string()), pa.field("n", pa.int32())]
-    rows = pa.table(
-        [pa.array([1, 2, 5]), pa.array(["eu", "us", "us"]), pa.array([1, 2, 5], pa.int32())], schema=pa.schema(fields)
-    )
-    write_deltalake(
-        sink.lake.warehouse.path(TABLE), rows, mode="overwrite", schema_mode="overwrite", partition_by=after
-    )
-    assert sink.lake.table(*TABLE).metadata().partition_columns == after
-    sink.side.add("checkpoint", 2, files)
-    wanted = [(1, "us", 3), (3, "eu", 4), (4, "eu", 3), (5, "us", 5)]
-    assert sink.lake.rows(*TABLE) == by_library(sink) == wanted
-
-
-# -- changes -----------------------------------------------------------------------------------------------------------
-
-
-def test_types_of_a_table_with_partitions_become_wider(tmp_path: Path) -> None:
-    sink = DeltaSinkSide(tmp_path)
-    schema = partitioned(sink, "price, n", "id INT", "price DECIMAL(5,2)", "n INT", "day DATE", "x INT")
-    rows: list[dict[str, Any]] = [
-        {"id": 1, "price": "-0.05", "n": -7, "day": "2024-02-29", "x": 1}, {"id": 2, "price": None, "n": None, "x": 2},
-        {"id": 3, "price": "-4.56", "n": 5, "day": "1960-01-01", "x": 3},
-    ]  # fmt: skip
-    sink.write(TABLE, schema, *((f'{{"id":{row["id"]}}}', json.dumps(row)) for row in rows))
-    files = sink.files(TABLE, schema, (('{"id":4}', '{"id":4,"price":"-1.10","n":3}'), ('{"id":1}', '{"id":1,"n":9}')))
-    wide = lake_schema("id INT", "price DECIMAL(9,2)", "n STRING", "day TIMESTAMP", "x STRING", "late TIMESTAMP")
-    (first, *_) = sorted(sink.side.undeclared({TABLE: wide}))
-    assert first.startswith('ALTER TABLE "shop"."t"')
-    for _ in range(2):
-        sink.side.declare({TABLE: wide})
-        assert sink.side.undeclared({TABLE: wide}) == set()
-    sink.side.add("checkpoint", 2, files)
-    found = sink.lake.rows(*TABLE)
-    assert found == [
-        (1, None, "9", None, None, None), (2, None, None, None, "2", None),
-        (3, Decimal("-4.56"), "5", naive(1960, 1, 1), "3", None), (4, Decimal("-1.10"), "3", None, None, None),
-    ]  # fmt: skip
-    assert by_library(sink) == found
-    table = sink.lake.table(*TABLE)
-    assert table.metadata().partition_columns == ["price", "n"]
-    assert table.transaction_version("checkpoint") == 2
-    assert table.metadata().configuration["delta.checkpointInterval"] == "20"
-    sink.batch += 1
-    sink.write(TABLE, wide, ('{"id":3}', '{"id":3,"n":"\u00e9","late":"2024-01-01 00:00:00"}'))
-    assert sink.lake.rows(*TABLE, columns="id, n")[2] == (3, "\u00e9")
-
-
-@pytest.mark.parametrize(("narrow", "wide"), [
-    (narrow, wide)
-    for narrow, wides in {
-        "INT": ["BIGINT", "DOUBLE", "DECIMAL(12,2)", "STRING"], "BIGINT": ["DECIMAL(20,0)", "STRING"],
-        "FLOAT": ["DOUBLE"],
-        "DECIMAL(5,2)": ["DECIMAL(9,2)", "DECIMAL(9,4)", "STRING"], "BOOLEAN": ["STRING"],
-        "DATE": ["TIMESTAMP", "STRING"], "TIMESTAMP": ["TIMESTAMP_LTZ", "STRING"], "DOUBLE": ["STRING"],
-    }.items()
-    for wide in wides
-])  # fmt: skip
-def test_a_column_that_makes_partitions_becomes_wider_or_the_run_stops(tmp_path: Path, narrow: str, wide: str) -> None:
-    """Readers want texts of the new type of all that the log has, also of files that are gone."""
-    sink = DeltaSinkSide(tmp_path)
-    schema = partitioned(sink, "c", "id INT", f"c {narrow}")
-    rows = [(f'{{"id":{n}}}', f'{{"id":{n},"c":{text}}}') for n, text in enumerate(VALUES[narrow])]
-    sink.write(TABLE, schema, *rows)
-    before = sink.lake.rows(*TABLE)
-    wider = lake_schema("id INT", f"c {wide}")
-    scale = {"DECIMAL(9,4)", "DECIMAL(12,2)", "DECIMAL(20,0)"}
-    if wide in scale or "TIMESTAMP" in wide:
-        with pytest.raises(SchemaChangeRefused, match="makes partitions, so that it cannot become"):
-            sink.side.declare({TABLE: wider})
-        assert sink.lake.rows(*TABLE) == before
-        return
-    sink.side.declare({TABLE: wider})
-    found = sink.lake.rows(*TABLE)
-    assert found == by_library(sink)
-    plain = DeltaSinkSide(tmp_path / "plain")
-    plain.side.declare({TABLE: schema})
-    plain.write(TABLE, schema, *rows)
-    plain.side.declare({TABLE: wider})
-    assert found == plain.lake.rows(*TABLE)
-
-
-@pytest.mark.parametrize(("keys", "why"), [
-    ("nothing", "rows have no column 'nothing' so far"), ("raw", "can be made of a column that is binary"),
-    ("id, n, raw", "can be made of a column that is binary"), ("n, id", "has all of its columns (n, id)"),
-])  # fmt: skip
-def test_partitions_that_a_table_cannot_have(tmp_path: Path, keys: str, why: str) -> None:
-    sink = DeltaSinkSide(tmp_path)
-    columns = ("id INT", "n INT", "raw BYTES") if "raw" in keys else ("id INT", "n INT")
-    with pytest.raises(SchemaChangeRefused) as raised:
-        partitioned(sink, keys, *columns)
-    assert why in raised.value.message
-    assert sink.side.vanished([TABLE]) == {"table shop.t"}
-
-
-def test_too_many_partitions_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ingest.lake.partitions.MOST_FILES", 3)
-    sink = made(tmp_path, "id")
-    rows = [(f'{{"id":{key}}}', f'{{"id":{key}}}') for key in range(4)]
-    with pytest.raises(ConfigError, match="4 rows are in 4 partitions") as refused:
-        sink.write(TABLE, SCHEMA, *rows)
-    assert "other partition-keys" in refused.value.hint
-    sink.write(TABLE, SCHEMA, *rows[:3])
-    assert sink.lake.ask("SELECT count(*) FROM {}", *TABLE) == [(3,)]
-
-
-def test_layouts_that_no_table_can_have(tmp_path: Path) -> None:
-    sink = DeltaSinkSide(tmp_path)
-    options = sink.options
-
-    def why(keys: str = "", *properties: tuple[str, str]) -> list[str]:
-        return [text for _, text in options.check_layout(TableLayout(partition_keys(keys), properties))]
-
-    assert why("region, n", ("delta.logRetentionDuration", "interval 30 days"), ("owner", "me")) == []
-    (text,) = why("region, day(at)")
-    assert text.startswith("day(at) is made of a column, and Delta has partitions by the values of columns only")
-    assert len(why("bucket(4, id), truncate(2, s)")) == 2
-    for name in ("delta.appendOnly", "delta.enableChangeDataFeed", "delta.columnMapping.mode", "ingest-compacted"):
-        (text,) = why("", (name, "true"))
-        assert "is no property that this tool heeds" in text
-    (text,) = why("", ("delta.targetFileSize", "big"))
-    assert text == "delta.targetFileSize cannot be 'big': write a number"
-    layout = TableLayout(partition_keys("region"), (("delta.logRetentionDuration", "interval 30 days"), ("a", "'")))
-    sink.side.arrange({TABLE: layout})
-    (text,) = sink.side.undeclared({TABLE: lake_schema("id BIGINT", "region STRING")})
-    assert text == (
-        'CREATE TABLE "shop"."t" ("id" BIGINT, "region" STRING, PRIMARY KEY ("id")) PARTITIONED BY ("region") '
-        "TBLPROPERTIES ('delta.logRetentionDuration' = 'interval 30 days', 'a' = '''')"
-    )
-    sink.side.declare({TABLE: lake_schema("id BIGINT", "region STRING")})
-    found = sink.lake.table(*TABLE).metadata().configuration
-    assert (found["delta.logRetentionDuration"], found["a"]) == ("interval 30 days", "'")
