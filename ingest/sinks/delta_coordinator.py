@@ -19,6 +19,7 @@ from ingest.delta.tables import PROPERTIES, changes, schema_of
 from ingest.delta.upkeep import compact, vacuum
 from ingest.errors import IngestError, SchemaChangeRefused
 from ingest.lake.changes import LakeChangeError
+from ingest.model.data_type import DecimalType
 from ingest.model.table import show
 from ingest.sinks.lake_coordinator import LakeCoordinator, check_folder
 
@@ -84,6 +85,13 @@ class DeltaCoordinator(LakeCoordinator[DeltaTable]):
                 raise
             made = found
         self._seen.checked(wanted.id, made)
+        if risky := [
+            one.name for one in wanted.columns if one.name in partitions and isinstance(one.type, DecimalType)
+        ]:
+            self._warn(
+                f"table {wanted}: its column {risky[0]} makes partitions and is a DECIMAL: let no deltalake write to it"
+                " or compact it, which has wrong texts for negative ones, and nobody could read the table then"
+            )
 
     def _changes(self, wanted: LakeTable, there: DeltaTable) -> Changes:
         return changes(wanted, there)

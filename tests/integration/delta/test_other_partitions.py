@@ -123,6 +123,8 @@ def test_types_of_a_table_with_partitions_become_wider(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert sink.lake.by_library(*TABLE) == found
     table = sink.lake.table(*TABLE)
+    table.create_checkpoint()
+    assert sink.lake.rows(*TABLE) == sink.lake.by_library(*TABLE) == found
     assert table.metadata().partition_columns == ["price", "n"]
     assert table.transaction_version("checkpoint") == 2
     assert table.metadata().configuration["delta.checkpointInterval"] == "20"
