@@ -18,7 +18,7 @@ from ingest.model.text import one_line
 _DENIED: Final = re.compile(r"\b40[13]\b|Unauthenticated|PermissionDenied|Permission denied|AccessDenied|Forbidden")
 _OPTIONS: Final = re.compile(
     r"Generic Config error|Failed to parse config|Unable to recognise URL|must be specified|builder error"
-    r"|Invalid \S+ Catalog|endpoint is missing|invalid config"
+    r"|Invalid \S+ Catalog|endpoint is missing|invalid config|NoSuchBucket|ContainerNotFound"
 )
 """Texts for options of the storage, or a place, that mean nothing to the library."""
 _AWAY: Final = re.compile(

@@ -5,6 +5,7 @@ In: properties as pyiceberg has them. Nothing in them names code: that is refuse
 
 from __future__ import annotations
 
+import re
 import uuid
 from contextlib import contextmanager
 from pathlib import Path
@@ -52,6 +53,9 @@ _UNEXPECTED: Final = (
 )  # fmt: skip
 """Errors of the library about tables, properties and files that are not as it expects them."""
 _DENIED: Final = (UnauthorizedError, ForbiddenError, AuthorizationExpiredError, OAuthError)
+_KEYS: Final = re.compile(r"ACCESS_DENIED|INVALID_ACCESS_KEY|SIGNATURE_DOES_NOT_MATCH|InvalidAccessKey|AccessDenied")
+"""Texts of object stores that do not know a user, or do not let it write."""
+_NOWHERE: Final = re.compile(r"NO_SUCH_BUCKET|NoSuchBucket|ContainerNotFound")
 
 
 class Warehouse:
@@ -102,14 +106,25 @@ class Warehouse:
             raise ConfigError(msg, "see what the catalog's log says of it") from exc
         except DBAPIError as exc:
             raise self._of_database(exc, what) from exc
-        except (CommitFailedException, CommitStateUnknownException, RESTError, SQLAlchemyError, OSError) as exc:
+        except (CommitFailedException, CommitStateUnknownException, RESTError, SQLAlchemyError) as exc:
             msg = f"cannot {what} in the catalog {self.name}: {_text(exc)}"
             raise Unavailable(msg, _AWAY) from exc
-        except _UNEXPECTED as exc:
+        except (FileNotFoundError, *_UNEXPECTED) as exc:
             msg = f"cannot {what} in the catalog {self.name}: {type(exc).__name__}: {_text(exc)}"
             raise ConfigError(
                 msg, "see what was changed in the table, its properties or its files; nothing of the batch is lost"
             ) from exc
+        except OSError as exc:
+            raise self._of_storage(exc, what) from exc
+
+    def _of_storage(self, exc: OSError, what: str) -> IngestError:
+        """Return the error of a run for one of the storage that holds the files."""
+        msg = f"cannot {what} in the catalog {self.name}: {_text(exc)}"
+        if _KEYS.search(str(exc)):
+            return AccessError(msg, "see the keys of the storage in catalog.properties.*, and the user's rights there")
+        if _NOWHERE.search(str(exc)):
+            return ConfigError(msg, "see catalog.properties.warehouse: make the bucket that it names, or name another")
+        return Unavailable(msg, _AWAY)
 
     def _of_database(self, exc: DBAPIError, what: str) -> IngestError:
         """Return the error of a run for one of the database that holds the catalog."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.table import Table
 
-from ingest.errors import IngestError
+from ingest.errors import ConfigError, IngestError
 from ingest.iceberg.commit import add_files
 from ingest.iceberg.partitions import spec_of
 from ingest.iceberg.rewrite import rewrite
@@ -20,6 +20,7 @@ from ingest.iceberg.types import iceberg_type
 from ingest.iceberg.upkeep import compact, expire, is_due
 from ingest.lake.table import folder_of
 from ingest.model.table import show
+from ingest.model.text import one_line
 from ingest.sinks.lake_coordinator import LakeCoordinator, check_folder
 
 if TYPE_CHECKING:
@@ -49,7 +50,11 @@ class IcebergCoordinator(LakeCoordinator[Table]):
             check_folder(own, "catalog.properties.warehouse")
             return str(own)
         with self._warehouse.asking("list namespaces") as catalog:
-            catalog.list_namespaces()
+            try:
+                catalog.list_namespaces()
+            except NoSuchNamespaceError as exc:  # of a catalog with several warehouses
+                msg = f"the catalog has no warehouse {self._warehouse.name}: {one_line(str(exc))[:500]}"
+                raise ConfigError(msg, "see catalog.properties.warehouse") from exc
             return self._warehouse.name if own is None else str(own)
 
     def fingerprint(self, identity: str) -> dict[str, Any]:
