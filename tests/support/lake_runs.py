@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from harness import FAULTS, INGEST, finished
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from harness import Result
@@ -23,9 +24,7 @@ MOMENTS = [
 
 
 class AnyLake(Protocol):
-    """A warehouse in a directory, as another engine reads it."""
-
-    folder: Path
+    """A warehouse, as another engine reads it."""
 
     def rows(self, *name: str, columns: str = "*") -> list[tuple[Any, ...]]:
         """The rows in the order of their keys."""
@@ -41,15 +40,15 @@ def change(op: str, before: Any, after: Any, table: str) -> str:
 class LakePipeline:
     """A pipeline from a file to tables of a lake."""
 
-    def __init__(self, folder: Path, java: SharedJava, lake: AnyLake, kind: str, warehouse: str) -> None:
-        """`kind`: the type of the sink; `warehouse`: its option that names the directory of the lake."""
+    def __init__(self, folder: Path, java: SharedJava, lake: AnyLake, sink: Mapping[str, str]) -> None:
+        """`sink`: its options."""
         self._folder, self._java, self.lake = folder, java, lake
         self.lines = folder / "in.jsonl"
         self.file = folder / "pipeline.yaml"
         self.file.write_text(
             "pipeline: {name: p}\nsource:\n  type: file\n  path: in.jsonl\n  file.envelope: true\n"
             "  value.format: debezium-json\n  scan.max.pre.fetch.records: 0\n"
-            f"sink:\n  type: {kind}\n  {warehouse}: {lake.folder}\n"
+            "sink:\n" + "".join(f"  {name}: {json.dumps(value)}\n" for name, value in sink.items())
         )
 
     def add(self, op: str, before: Any, after: Any, table: str = "orders") -> None:

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def shop(tmp_path: Path, shared_java: SharedJava) -> LakePipeline:
-    return LakePipeline(tmp_path, shared_java, DeltaLake(tmp_path / "lake"), "delta", "warehouse")
+    options = {"type": "delta", "warehouse": str(tmp_path / "lake")}
+    return LakePipeline(tmp_path, shared_java, DeltaLake(tmp_path / "lake"), options)
 
 
 def test_tables_are_made_and_grow_while_rows_come(shop: LakePipeline) -> None:
