@@ -95,6 +95,10 @@ class AddedFile(NamedTuple):
     emptied: tuple[tuple[str, int], ...] = ()
     """By column: empty texts that are null in the table."""
 
+    def to_json(self) -> list[Any]:
+        """Return plain values, as a checkpoint stores them."""
+        return [*self[:-2], [list(one) for one in self.partition], self.emptied]
+
     @classmethod
     def from_json(cls, value: list[Any]) -> AddedFile:
         """Return a file of plain values."""

@@ -192,7 +192,7 @@ class LakeCoordinator(PlainSinkCoordinator, Generic[There]):
         for one in delivered:
             self._tell(one.table, one.cut, "times were cut to microseconds, which is as fine as a lake's columns are")
             self._tell(one.table, one.emptied, "empty texts are null there, as the column makes partitions")
-        return [list(one) for one in delivered] or None
+        return [one.to_json() for one in delivered] or None
 
     def _tell(self, table: tuple[str, ...], counts: Iterable[tuple[str, int]], text: str) -> None:
         """Say once for each column that values are not what rows had."""

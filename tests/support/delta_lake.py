@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 import duckdb_extension_delta
+import orjson
 import pyarrow as pa
 from deltalake import QueryBuilder
 from lake_sink import SPLIT
@@ -102,7 +102,7 @@ class DeltaSinkSide:
             writer.write([(to, key.encode(), None if row is None else row.encode()) for key, row in rows])
             writer.commit({SPLIT: len(rows)}, b"", final=True)
         additions = self.side.additions(writer.delivered())
-        return [] if additions is None else json.loads(json.dumps(additions))
+        return [] if additions is None else orjson.loads(orjson.dumps(additions))
 
     def write(self, table: tuple[str, ...], schema: TableSchema, *rows: tuple[str, str | None]) -> None:
         """Write a batch of rows."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
+import orjson
 from lake import Lake
 
 from ingest.errors import IngestError
@@ -58,7 +58,7 @@ class LakeSink:
         writer.commit({SPLIT: len(rows)}, b"", final=True)
         additions = self.side.additions(writer.delivered())
         writer.close()
-        return [] if additions is None else json.loads(json.dumps(additions))
+        return [] if additions is None else orjson.loads(orjson.dumps(additions))
 
     def write(self, table: tuple[str, ...], schema: TableSchema, *rows: tuple[str, str | None]) -> None:
         """Write a batch of rows."""

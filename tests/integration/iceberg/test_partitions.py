@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
+import orjson
 import pytest
 from lake_sink import SPLIT, LakeSink, lake_schema
 from moving_rows import KEYS, SCHEMA, TABLE, Moving, lay_out
@@ -114,7 +114,7 @@ def test_partitions_that_change_between_batches_of_one_task(tmp_path: Path) -> N
         writer.begin(CommitScope("checkpoint", 1, 1, batch, 0, {SPLIT: 0}, kept=False))
         writer.write([(to, b'{"id":%d}' % n, b'{"id":%d,"region":"eu","kind":%d}' % (n, n % 3)) for n in range(9)])
         writer.commit({SPLIT: 9}, b"", final=True)
-        sink.side.add("checkpoint", batch, json.loads(json.dumps(sink.side.additions(writer.delivered()))))
+        sink.side.add("checkpoint", batch, orjson.loads(orjson.dumps(sink.side.additions(writer.delivered()))))
         with sink.lake.table(*TABLE).update_spec() as spec:
             spec.add_identity("kind" if batch == 1 else "ok")
     writer.close()
