@@ -41,8 +41,10 @@ class NewFiles:
         `deleted`: the column that becomes true in rows that are marked.
         """
         groups: dict[Partition | None, list[Superseded]] = {}
+        moves = deleted in self._partitions.names  # a row that is marked as deleted goes to another partition
         for one in sources:
-            groups.setdefault(self._partitions.of_known(one.known), []).append(one)
+            apart = moves and len(one.marked)
+            groups.setdefault(None if apart else self._partitions.of_known(one.known), []).append(one)
         for partition, some in groups.items():
             if partition is None:
                 yield from self._split(some, deleted)
@@ -51,7 +53,7 @@ class NewFiles:
                 yield self.write_file(partition, rows)
 
     def _split(self, sources: Sequence[Superseded], deleted: str | None) -> Iterator[AddAction]:
-        """Write what remains of files that have other partitions than the table. Such files are a task's, and small."""
+        """Write what remains of files whose rows get other partitions than they had."""
         for rows in remaining_rows(self._place, sources, self._schema, deleted):
             for partition, part in self._partitions.split(rows):
                 yield self.write_file(partition, [part])

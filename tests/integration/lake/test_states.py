@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from ingest.errors import SchemaChangeRefused
 from ingest.model import types
+from ingest.model.layout import TableLayout, partition_keys
 from ingest.model.schema import Column, TableSchema
 from ingest.sinks.delta import DeltaSink
 from ingest.sinks.iceberg import IcebergSink
@@ -78,6 +79,18 @@ def test_of_the_files_of_a_batch_the_newest_row_stays(tmp_path: Path, kind: str)
     )  # fmt: skip
     assert rows_of(sink) == [(1, 2, "row 1", True), (2, 3, "row 2", True), (3, 9, "row 3", False)]
     assert sink.lake.ask("SELECT count(*) FROM {}", *TABLE) == [(3,)]
+
+
+@pytest.mark.parametrize("more", [{}, {"sink.sequence-by": "n"}])
+def test_a_deleted_row_moves_to_the_partition_of_deleted_ones(tmp_path: Path, kind: str, more: dict[str, str]) -> None:
+    sink = lake_of(kind, tmp_path, **{"sink.delete-strategy": "soft", **more})
+    sink.side.arrange({TABLE: TableLayout(partition_keys("_deleted"))})
+    sink.side.declare({TABLE: SCHEMA})
+    sink.write(TABLE, SCHEMA, row(1, 1), row(2, 1), row(3, 1))
+    sink.write_flushes(TABLE, SCHEMA, (gone(1), row(4, 1), row(5, 1)), (gone(4), row(6, 1), gone(6)))
+    assert rows_of(sink, "id, _deleted") == [(1, True), (2, False), (3, False), (4, True), (5, False), (6, True)]
+    sink.write(TABLE, SCHEMA, row(1, 2), gone(2))
+    assert rows_of(sink, "id, n, _deleted")[:3] == [(1, 2, False), (2, 1, True), (3, 1, False)]
 
 
 @pytest.mark.usefixtures("reader")
