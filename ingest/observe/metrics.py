@@ -10,6 +10,7 @@ import time
 from collections import deque
 from dataclasses import dataclass, field
 from functools import lru_cache
+from threading import Lock
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -87,19 +88,26 @@ class Flow:
     total: int = 0
     _recent: deque[tuple[float, int]] = field(default_factory=deque)
     """When a batch ended, and the total before it."""
+    _lock: Lock = field(default_factory=Lock)
+    """Held by batches and by whoever asks, who may be several."""
 
     def add(self, count: int, now: float) -> None:
         """Count what a batch brought that ended now."""
-        self._recent.append((now, self.total))
-        self.total += count
+        with self._lock:
+            self._forget(now)  # also where nobody ever asks
+            self._recent.append((now, self.total))
+            self.total += count
 
     def per_second(self, now: float, since: float) -> float:
         """Return the mean rate of the last `WINDOW_S`, or since the run began where that is shorter."""
-        recent = self._recent
-        while recent and recent[0][0] < now - WINDOW_S:
-            recent.popleft()
-        before = recent[0][1] if recent else self.total
-        return (self.total - before) / max(min(WINDOW_S, now - since), 0.001)
+        with self._lock:
+            self._forget(now)
+            before = self._recent[0][1] if self._recent else self.total
+            return (self.total - before) / max(min(WINDOW_S, now - since), 0.001)
+
+    def _forget(self, now: float) -> None:
+        while self._recent and self._recent[0][0] < now - WINDOW_S:
+            self._recent.popleft()
 
 
 class Metrics(Collector):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import socket
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -42,6 +44,23 @@ def registry_of(metrics: Metrics) -> CollectorRegistry:
     return registry
 
 
+class _Server(ThreadingHTTPServer):
+    """Requests in threads of their own. An address of IPv6 is one of the host's, too."""
+
+    daemon_threads = True
+
+    def __init__(self, host: str, port: int, handler: type[BaseHTTPRequestHandler]) -> None:
+        """Listen."""
+        if ":" in host:
+            self.address_family = socket.AF_INET6
+        super().__init__((host, port), handler)
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Say nothing of clients that have gone: load balancers look whether a port is open in this way."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
+
+
 class MetricsServer:
     """A server for `/metrics`, `/livez` and `/readyz`, in threads of its own."""
 
@@ -58,11 +77,10 @@ class MetricsServer:
                 """Say nothing: probes come every few seconds."""
 
         try:
-            self._server = ThreadingHTTPServer((host, port), Handler)
+            self._server = _Server(host, port, Handler)
         except (OSError, OverflowError) as exc:
             msg = f"port {port} of {host} cannot be had for metrics: {exc}"
             raise ConfigError(msg, "take another with --metrics or pipeline.metrics.port") from exc
-        self._server.daemon_threads = True
         self.port = int(self._server.server_address[1])
         threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True).start()
 

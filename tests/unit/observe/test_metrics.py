@@ -24,7 +24,7 @@ from ingest.observe.events import (
     Warned,
 )
 from ingest.observe.health import Health
-from ingest.observe.metrics import BUCKETS, OTHERS, Metrics, TableCounts, Times
+from ingest.observe.metrics import BUCKETS, OTHERS, WINDOW_S, Flow, Metrics, TableCounts, Times
 from ingest.observe.serving import MetricsFile, registry_of
 
 if TYPE_CHECKING:
@@ -129,6 +129,14 @@ def test_rates_are_of_the_last_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     found = samples(metrics)
     assert found["ingest_records_in_per_second", ()] == 0
     assert found["ingest_source_idle_seconds", ()] == 70
+
+
+def test_batches_that_nobody_asks_about_take_no_memory() -> None:
+    flow = Flow()
+    for second in range(1000):
+        flow.add(1, float(second))
+    assert len(flow._recent) <= WINDOW_S + 1
+    assert flow.per_second(999.0, 0.0) == pytest.approx(1, abs=0.1)
 
 
 def test_what_waits_is_known_before_the_first_batch() -> None:

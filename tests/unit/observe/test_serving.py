@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import socket
+import struct
 import threading
 import time
 import urllib.error
@@ -57,6 +59,26 @@ def test_metrics_are_in_the_form_that_the_client_takes(port: Port) -> None:
     status, kind, text = port.ask("/metrics", Accept="application/openmetrics-text; version=1.0.0")
     assert (status, kind.split(";")[0]) == (200, "application/openmetrics-text")
     assert text.endswith("# EOF\n")
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /metr"])
+def test_a_client_that_goes_leaves_no_traceback(port: Port, sent: bytes, capfd: pytest.CaptureFixture[str]) -> None:
+    for _ in range(5):
+        with socket.create_connection(("127.0.0.1", port.server.port)) as client:
+            client.sendall(sent)
+            time.sleep(0.05)  # it is read now
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # the end is a reset
+    time.sleep(0.2)
+    assert port.ask("/livez")[0] == 200
+    assert capfd.readouterr().err == ""
+
+
+def test_a_host_may_be_an_address_of_ipv6() -> None:
+    health = Health(300)
+    server = MetricsServer("::1", 0, registry_of(Metrics("p", 10, health)), health)
+    with urllib.request.urlopen(f"http://[::1]:{server.port}/livez", timeout=5) as answer:
+        assert answer.status == 200
+    server.close()
 
 
 def test_probes_say_what_is_wrong(port: Port, monkeypatch: pytest.MonkeyPatch) -> None:
