@@ -40,7 +40,9 @@ def k8s(
 ) -> None:
     """Turn pipelines into Deployments, or CronJobs where kubernetes.yaml gives a schedule, with a kustomization."""
     made = manifests(folder)
-    stale = [path.name for path in sorted(out.glob("*.yaml")) if path.name not in made and _is_ours(path)]
+    stale = [
+        path.name for path in sorted(out.glob("*.yaml")) if path.name not in made and path.is_file() and _is_ours(path)
+    ]
     changed = [name for name, text in made.items() if _text(out / name) != text]
     if check:
         for name in [*changed, *stale]:
@@ -48,13 +50,17 @@ def k8s(
                 f"{out / name} is not as the pipelines are: run ingest render k8s {folder} --out {out}", err=True
             )
         raise typer.Exit(1 if changed or stale else 0)
-    out.mkdir(parents=True, exist_ok=True)
     for name in changed:
-        if (out / name).is_file() and not _is_ours(out / name):
+        if (out / name).exists() and not ((out / name).is_file() and _is_ours(out / name)):
             raise ConfigError(f"{out / name} is there, and was not made by this command", "take another --out")
-        (out / name).write_text(made[name], encoding="utf-8")
-    for name in stale:
-        (out / name).unlink()
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for name in changed:
+            (out / name).write_text(made[name], encoding="utf-8")
+        for name in stale:
+            (out / name).unlink()
+    except OSError as exc:
+        raise ConfigError(f"cannot write to {out}: {exc.strerror}", "take another --out") from exc
     typer.echo(f"{len(made) - 1} pipelines in {out}: {len(changed)} files written, {len(stale)} removed", err=True)
 
 

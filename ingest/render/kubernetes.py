@@ -21,6 +21,8 @@ _USAGE: Final = 2
 """The exit code of a wrong command line."""
 _USER: Final = 10001
 """The user of the image."""
+_FILE: Final = re.compile(r"[-._a-zA-Z0-9]{1,253}")
+"""Names that a file in a ConfigMap can have."""
 _LONGEST: Final = 52
 """Characters of a name, at most: a CronJob's pods get eleven more."""
 _MOST_BYTES: Final = 900_000
@@ -51,7 +53,11 @@ def object_name(name: str) -> str:
 
 
 def documents(pipeline: Rendered) -> list[dict[str, Any]]:
-    """Return the documents of a pipeline. Raise ConfigError for files that are too large for a ConfigMap."""
+    """Return the documents of a pipeline. Raise ConfigError for files that a ConfigMap does not take."""
+    for name in pipeline.files:
+        if not _FILE.fullmatch(name):
+            msg = f"a file in a ConfigMap cannot have the name {name!r}"
+            raise ConfigError(msg, "rename it: letters, digits, '-', '_' and '.' may be in it")
     size = sum(len(text.encode()) for text in pipeline.files.values())
     if size > _MOST_BYTES:
         msg = f"{pipeline.file}: its files have {size:,} bytes, and a ConfigMap has room for {_MOST_BYTES:,}"
@@ -202,5 +208,5 @@ def _pod(pipeline: Rendered, more: list[str], probes: dict[str, Any]) -> dict[st
 
 
 def _variables(settings: Deployment) -> list[str]:
-    """Return the options for variables: `$(` would be the beginning of one of Kubernetes' own."""
-    return [f"--set={name}={value}".replace("$(", "$$(") for name, value in sorted(settings.variables.items())]
+    """Return the options for variables: `$(` would be the beginning of one of Kubernetes' own, and `$$` is a `$`."""
+    return [f"--set={name}={value}".replace("$", "$$") for name, value in sorted(settings.variables.items())]

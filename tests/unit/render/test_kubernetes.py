@@ -162,6 +162,37 @@ def test_a_broken_pipeline_and_another_ones_file_stop_it(
     assert rendered(tmp_path / "none", tmp_path / "other") == 78
 
 
+def test_a_file_whose_name_no_config_map_takes_is_refused(
+    pipelines: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (pipelines / "new orders.yaml").write_text(PIPELINE.format(topic="t") + "pipeline: {name: new}\n")
+    assert rendered(pipelines, tmp_path / "k8s") == 78
+    assert "a file in a ConfigMap cannot have the name 'new orders.yaml'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("there", "said"), [("k8s", "cannot write to"), ("k8s/orders.yaml/x", "orders.yaml is there")])
+def test_a_place_that_cannot_be_written_to_is_said(
+    pipelines: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], there: str, said: str
+) -> None:
+    (tmp_path / there).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / there).write_text("")
+    assert rendered(pipelines, tmp_path / "k8s") == 78
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("value", ["a$$b", "$(HOME)", "$", "$$$(A)$x", "a=b c"])
+def test_variables_come_through_as_they_are(pipelines: Path, tmp_path: Path, value: str) -> None:
+    settings = YAML(typ="safe").load((pipelines / "kubernetes.yaml").read_text())
+    settings["variables"] = {"bootstrap": value}
+    YAML().dump(settings, pipelines / "kubernetes.yaml")
+    assert rendered(pipelines, tmp_path / "k8s") == 0
+    (pod,) = [d["spec"]["template"]["spec"] for d in documents(tmp_path / "k8s") if d["kind"] == "Deployment"]
+    (argument,) = [one for one in pod["containers"][0]["args"] if one.startswith("--set=bootstrap=")]
+    # As Kubernetes reads it: of two `$` one is left, and `$(` alone is a variable of its own
+    assert "$(" not in argument.replace("$$", "")
+    assert argument.replace("$$", "$") == f"--set=bootstrap={value}"
+
+
 @pytest.mark.parametrize(("name", "made"), [
     ("orders", "orders"), ("A_b.C", "a-b-c"), ("--x--", "x"), ("x" * 80, "x" * 52), ("é1", "1"),
 ])  # fmt: skip
