@@ -113,7 +113,10 @@ class ChangeEncoder:
         self.table = table
         self.source, self.sink, self.template = source.schema, sink, template
         self.inserted = self.updated = self.deleted = self.unrepresentable = 0
-        self._coercer = RowCoercer(table, source.schema, sink, inference)
+        self._primary_key = sink.primary_key
+        self._more_of_key = tuple(name for name in key_columns if name not in sink.primary_key)
+        """Columns of keys that are not of the primary key: their values may be null."""
+        self._coercer = RowCoercer(table, source.schema, sink, inference, self._more_of_key)
         self.withheld = self._coercer.withheld
         self.strings_in_keys = self._coercer.strings_in_keys
         self.declared = self._coercer.declared
@@ -122,9 +125,6 @@ class ChangeEncoder:
         """Times that may be finer than what is written."""
         self.cut: dict[str, int] = {}
         """By column: values that were written without what is finer than a microsecond."""
-        self._primary_key = sink.primary_key
-        self._more_of_key = tuple(name for name in key_columns if name not in sink.primary_key)
-        """Columns of keys that are not of the primary key: their values may be null."""
         self._columns = [column.name for column in sink.columns]
         self._render = render
         self.key_from_message = source.key_from_message

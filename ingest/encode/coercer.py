@@ -18,7 +18,7 @@ from ingest.model.values import accepts, fits, written
 from ingest.schema.infer import said_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     import msgspec
 
@@ -62,8 +62,15 @@ def check_key(primary_key: tuple[str, ...], message_key: bytes | None, declared:
 class RowCoercer:
     """The checks and conversions of one source table's rows for one sink table, value by value."""
 
-    def __init__(self, table: TableId, source: TableSchema, sink: TableSchema, inference: Inference) -> None:
-        """Compare both schemas once; `table` is the source's."""
+    def __init__(
+        self,
+        table: TableId,
+        source: TableSchema,
+        sink: TableSchema,
+        inference: Inference,
+        of_keys: Collection[str] = (),
+    ) -> None:
+        """Compare both schemas once; `table` is the source's. `of_keys`: columns of keys beside the primary key."""
         self.declared = inference.declared(table)
         """Columns that take every spelling of their values."""
         self._reading = inference.reading
@@ -82,7 +89,7 @@ class RowCoercer:
         """Columns whose type in the sink's table could not be widened, so that some values may not fit."""
         self._nullable = {
             column.name for column in sink.columns
-            if inference.unfit_is_null and column.nullable and column.name not in sink.primary_key
+            if inference.unfit_is_null and column.nullable and column.name not in (*sink.primary_key, *of_keys)
         }  # fmt: skip
         """Columns in which null stands for a value that does not fit."""
         self.static = inference.static
