@@ -20,7 +20,7 @@ from ingest.model.text import one_line
 from ingest.schema.routes import rule_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from ingest.config.pipeline import Pipeline, Transform
     from ingest.model.table import TableId
@@ -51,7 +51,7 @@ def graph(
         raise PipelineFileError(text, f"ingest check {file} says all that is wrong")
     pipeline = loaded.pipeline
     tables = known_tables(checkpoint or str(Path(".ingest") / pipeline.pipeline.name), needed=checkpoint is not None)
-    typer.echo(mask(drawn(pipeline, tables), pipeline.secrets))
+    typer.echo(drawn(pipeline, tables))
 
 
 def known_tables(where: str, *, needed: bool) -> list[TableId]:
@@ -67,7 +67,7 @@ def known_tables(where: str, *, needed: bool) -> list[TableId]:
 
 def drawn(pipeline: Pipeline, tables: Sequence[TableId]) -> str:
     """Return the text of a drawing."""
-    drawing = Drawing()
+    drawing = Drawing(lambda text: mask(text, pipeline.secrets))
     middle = drawing.node(pipeline.pipeline.name, "{{", "}}")
     for origin in origins_of(pipeline):
         drawing.arrow(drawing.node(f"{pipeline.source.type}: {origin}", "[(", ")]"), middle)
@@ -81,21 +81,22 @@ def drawn(pipeline: Pipeline, tables: Sequence[TableId]) -> str:
 class Drawing:
     """Nodes and arrows, each drawn once."""
 
-    def __init__(self) -> None:
-        """Have drawn nothing yet."""
+    def __init__(self, clean: Callable[[str], str]) -> None:
+        """Have drawn nothing yet. `clean` removes secrets from a text, which it would not know in a label."""
+        self._clean = clean
         self.lines: dict[str, None] = {}
         self._names: dict[str, str] = {}
 
     def node(self, text: str, begin: str, end: str) -> str:
         """Return the name of a node with this text, in a shape that is between two brackets."""
-        shape = f'{begin}"{label(text)}"{end}'
+        shape = f'{begin}"{label(self._clean(text))}"{end}'
         name = self._names.setdefault(shape, f"n{len(self._names)}")
         self.lines[f"    {name}{shape}"] = None
         return name
 
     def arrow(self, start: str, end: str, text: str = "") -> None:
         """Draw an arrow between two nodes."""
-        written = f'-- "{label(text)}" -->' if text else "-->"
+        written = f'-- "{label(self._clean(text))}" -->' if text else "-->"
         self.lines[f"    {start} {written} {end}"] = None
 
 

@@ -107,3 +107,11 @@ def test_the_command_masks_secrets_and_says_what_is_wrong(
     with pytest.raises(SystemExit) as ended:
         main(["graph", str(file), "--checkpoint", str(tmp_path / "none")])
     assert ended.value.code == 78
+
+
+@pytest.mark.parametrize("secret", ["pa55word;<#1>", "pa55word" * 20])
+def test_a_secret_is_masked_also_where_a_label_spells_or_cuts_it(secret: str) -> None:
+    rules = FILE.replace("a > 1}", f"\"a > '{secret}'\"}}")
+    text = rules + f"pipeline: {{variables: {{password: '{secret}'}}}}\n"
+    assert "where a" in drawn(pipeline(text), [])
+    assert "pa55word" not in drawn(pipeline(text), [])
