@@ -68,9 +68,12 @@ class RowCoercer:
         source: TableSchema,
         sink: TableSchema,
         inference: Inference,
-        of_keys: Collection[str] = (),
+        never_null: Collection[str] = (),
     ) -> None:
-        """Compare both schemas once; `table` is the source's. `of_keys`: columns of keys beside the primary key."""
+        """Compare both schemas once; `table` is the source's.
+
+        `never_null`: columns in which no null stands for a value that does not fit.
+        """
         self.declared = inference.declared(table)
         """Columns that take every spelling of their values."""
         self._reading = inference.reading
@@ -89,7 +92,7 @@ class RowCoercer:
         """Columns whose type in the sink's table could not be widened, so that some values may not fit."""
         self._nullable = {
             column.name for column in sink.columns
-            if inference.unfit_is_null and column.nullable and column.name not in (*sink.primary_key, *of_keys)
+            if inference.unfit_is_null and column.nullable and column.name not in (*sink.primary_key, *never_null)
         }  # fmt: skip
         """Columns in which null stands for a value that does not fit."""
         self.static = inference.static

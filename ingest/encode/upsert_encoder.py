@@ -90,7 +90,9 @@ class UpsertEncoder:
         self.source, self.sink, self.destination = source, sink, destination
         self.key_from_message = key_from_message
         self.inserted = self.updated = self.deleted = self.unrepresentable = 0
-        self._coercer = coercer = RowCoercer(table, source, sink, inference)
+        sequence = getattr(destination, "sequence", None)  # a null there would make its row older than all others
+        of_order = () if sequence is None else (sequence,)
+        self._coercer = coercer = RowCoercer(table, source, sink, inference, of_order)
         self.withheld = coercer.withheld
         self.standard = coercer.standard
         self.strings_in_keys = coercer.strings_in_keys
