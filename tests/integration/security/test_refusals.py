@@ -33,8 +33,8 @@ def refused(conf: dict[str, str]) -> str:
     """The one line that a connection with these properties is refused with."""
     started = time.monotonic()
     with pytest.raises((AccessError, ConfigError)) as caught:
-        Cluster(conf).connect(20)
-    assert time.monotonic() - started < 15
+        Cluster(conf).connect(60)
+    assert time.monotonic() - started < 45  # an answer, and not the end of patience
     assert caught.value.exit_code == 78
     assert "\n" not in caught.value.message
     return f"{caught.value.message} ({caught.value.hint})"
