@@ -12,12 +12,13 @@ from ingest.task import native_support
 from ingest.task.counters import FILTERED, UNREPRESENTABLE, add_counts, merge_counts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ingest.checkpoint.checkpoint import Batch
     from ingest.driver.context import RunContext
     from ingest.driver.counters import Counters
     from ingest.driver.startup import Start
+    from ingest.kafka.admin import Split
     from ingest.model.reject import RejectedRecord
     from ingest.model.table import TableId
     from ingest.task.assignment import TaskResult
@@ -73,14 +74,15 @@ class Reports:
         self._warn_of_what_is_left_out()
         for reject in (reject for result in results for reject in result.rejects):
             self._on_reject(reject)
-        self._context.observer(self._measured(results))
+        waiting = self._start.backlog.waiting()
+        self._context.observer(self._measured(results, waiting))
         acks = [result.first_ack for result in results if result.first_ack is not None]
         self._context.observer(
             BatchDone(
                 batch=batch.number,
                 records=sum(result.read for result in results),
                 seconds=seconds,
-                lag=self._start.backlog.lag(),
+                lag=sum(waiting.values()),
                 rejected=sum(result.rejected + result.stopped_by_reject for result in results),
                 cpu_s=sum(result.cpu_s for result in results),
                 worker_rss_kib=max(result.rss_kib for result in results),
@@ -88,8 +90,8 @@ class Reports:
             )
         )
 
-    def _measured(self, results: Sequence[TaskResult]) -> BatchMeasured:
-        """Return the numbers of a batch."""
+    def _measured(self, results: Sequence[TaskResult], waiting: Mapping[Split, int]) -> BatchMeasured:
+        """Return the numbers of a batch. `waiting`: records that wait in each split."""
         tables: dict[TableId, TableCounters] = {}
         rejects: dict[tuple[str, str], int] = {}
         for result in results:
@@ -105,7 +107,7 @@ class Reports:
             rejects=rejects,
             skipped=dict(self._counters.skipped),
             positions=dict(self._start.backlog.positions),
-            waiting=self._start.backlog.waiting(),
+            waiting=waiting,
             fetch_lag_s=_newest(one.fetch_lag_s for one in traffic),
             emit_lag_s=_newest(one.emit_lag_s for one in traffic),
             send_s=max(one.send_s for one in traffic),

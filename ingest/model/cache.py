@@ -56,11 +56,11 @@ class Cache(Generic[K, V]):
         return len(self._kept)
 
 
-def count_up(counts: dict[K, int], key: K, number: int, rest: K) -> None:
+def count_up(counts: dict[K, int], key: K, number: int, rest: K, most: int = MAX_COUNTED) -> None:
     """Add a number to the count of a key that comes from messages.
 
-    After the first MAX_COUNTED keys, the number goes to the key `rest`.
+    After the first `most` keys, the number goes to the key `rest`.
     """
-    if key not in counts and len(counts) >= MAX_COUNTED:
+    if key not in counts and len(counts) >= most:
         key = rest
     counts[key] = counts.get(key, 0) + number

@@ -11,12 +11,13 @@ from collections import deque
 from dataclasses import dataclass, field
 from functools import lru_cache
 from threading import Lock
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
 from ingest import __version__
+from ingest.model.cache import count_up
 from ingest.observe.events import (
     BatchDone,
     BatchMeasured,
@@ -46,7 +47,6 @@ WINDOW_S: Final = 60.0
 """The time that rates are of, in seconds."""
 BUCKETS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 """Upper bounds of the histograms of times, in seconds."""
-_Label = TypeVar("_Label")
 
 
 @dataclass(slots=True)
@@ -146,7 +146,7 @@ class Metrics(Collector):
                 self._cpu_s += event.cpu_s
                 self._rss_kib = event.worker_rss_kib
             case SchemaChanged():
-                count_within(self._schema_changes, self._clean(event.table), 1, self._max_tables, OTHERS)
+                count_up(self._schema_changes, self._clean(event.table), 1, OTHERS, self._max_tables)
             case Warned():
                 self._warnings += 1
             case RunEnded():
@@ -170,7 +170,7 @@ class Metrics(Collector):
             counts.deleted += changes.deleted
             counts.rejected += changes.rejected
         for code, count in event.rejects.items():
-            count_within(self._rejects, code, count, MAX_REASONS, (OTHERS, OTHERS))
+            count_up(self._rejects, code, count, (OTHERS, OTHERS), MAX_REASONS)
         self._outcomes["failed" if event.failed else "succeeded"] += 1
         if event.commit_s:
             self._commit_times.add(event.commit_s)
@@ -200,12 +200,11 @@ class Metrics(Collector):
         yield from self._flow(
             "bytes_in", "numBytesIn", "numBytesInPerSecond", "Bytes of keys and values read, also those read again", now
         )
-        lags = () if measured is None else (measured.fetch_lag_s, measured.emit_lag_s)
-        texts = (
-            ("fetch", "currentFetchEventTimeLag: how old the newest record was when it was read."),
-            ("emit", "currentEmitEventTimeLag: how old it was when the sink had acknowledged what came of it."),
-        )
-        for (name, text), lag in zip(texts, lags or (None, None), strict=True):
+        fetch, emit = (None, None) if measured is None else (measured.fetch_lag_s, measured.emit_lag_s)
+        for name, text, lag in (
+            ("fetch", "currentFetchEventTimeLag: how old the newest record was when it was read.", fetch),
+            ("emit", "currentEmitEventTimeLag: how old it was when the sink had acknowledged what came of it.", emit),
+        ):
             yield self._gauge(f"{name}_event_time_lag_seconds", text, [] if lag is None else [((), lag)])
         idle = [((), max(0.0, now - self._last_record))]
         yield self._gauge("source_idle_seconds", "sourceIdleTime: how long ago the last record was read.", idle)
@@ -220,12 +219,11 @@ class Metrics(Collector):
         )  # fmt: skip
         skipped: dict[str, int] = {}
         for reason, count in ({} if measured is None else measured.skipped).items():
-            count_within(skipped, reason, count, MAX_REASONS, OTHERS)
+            count_up(skipped, reason, count, OTHERS, MAX_REASONS)
         yield self._counter(
             "skipped_records", "Records that stand for no row.", [((r,), n) for r, n in skipped.items()], "reason"
         )
-        rejects = [(code, count) for code, count in list(self._rejects.items())]
-        yield self._counter("rejects", "Records that could not go on.", rejects, "stage", "code")
+        yield self._counter("rejects", "Records that could not go on.", list(self._rejects.items()), "stage", "code")
 
     def _sink(self) -> Iterator[Metric]:
         now, measured = time.time(), self._measured
@@ -275,7 +273,7 @@ class Metrics(Collector):
             if len(out) < MAX_SPLITS:
                 out[self._clean(topic), str(partition)] = number
             elif together:
-                count_within(rest, self._clean(topic), number, MAX_REASONS, OTHERS)
+                count_up(rest, self._clean(topic), number, OTHERS, MAX_REASONS)
         return [*out.items(), *(((topic, OTHERS), number) for topic, number in rest.items())]
 
     def _gauge(
@@ -298,9 +296,3 @@ class Metrics(Collector):
         family = HistogramMetricFamily(f"ingest_{name}", text, labels=("pipeline",))
         family.add_metric((self._pipeline,), times.buckets(), times.sum)
         return family
-
-
-def count_within(counts: dict[_Label, int], label: _Label, count: int, most: int, others: _Label) -> None:
-    """Add to a label's count; labels past the first `most` are counted together, as `others`."""
-    known = label if label in counts or len(counts) < most else others
-    counts[known] = counts.get(known, 0) + count
