@@ -12,9 +12,9 @@ from ingest.checkpoint.history import current, history
 from ingest.checkpoint.inspect import opened
 from ingest.cli.checkpoint import CheckpointOption
 from ingest.cli.parameters import SetOption, parse_variables
-from ingest.config.loader import load
+from ingest.config.loader import load_checked
 from ingest.config.masking import mask
-from ingest.errors import CheckpointError, PipelineFileError
+from ingest.errors import CheckpointError
 from ingest.model.table import show
 from ingest.model.text import one_line
 from ingest.schema.routes import rule_of
@@ -45,11 +45,7 @@ def graph(
 
     Tables are those that the checkpoint knows; without one, the rules stand for them.
     """
-    loaded = load(file, parse_variables(variables))
-    if loaded.pipeline is None:
-        text = "\n".join(d.text() for d in loaded.diagnostics if d.severity == "error")
-        raise PipelineFileError(text, f"ingest check {file} says all that is wrong")
-    pipeline = loaded.pipeline
+    pipeline = load_checked(file, parse_variables(variables))
     tables = known_tables(checkpoint or str(Path(".ingest") / pipeline.pipeline.name), needed=checkpoint is not None)
     typer.echo(drawn(pipeline, tables))
 

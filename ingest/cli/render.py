@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from ingest.config.deployment import read_deployments, write_documents
-from ingest.config.loader import load
-from ingest.errors import ConfigError, PipelineFileError
+from ingest.config.loader import load_checked
+from ingest.errors import ConfigError
 from ingest.render.kubernetes import Rendered, documents, kustomization, object_name
 
 if TYPE_CHECKING:
@@ -98,12 +98,8 @@ def manifests(folder: Path) -> dict[str, str]:
 
 def _files_of(path: Path, variables: Mapping[str, str]) -> dict[str, str]:
     """Return the pipeline's file, and the modules beside it where it has functions of its own."""
-    loaded = load(path, dict(variables))
-    errors = [one.text() for one in loaded.diagnostics if one.severity == "error"]
-    if errors:
-        raise PipelineFileError("\n".join(errors), f"ingest check {path} says all that is wrong")
-    own = loaded.pipeline is not None and loaded.pipeline.pipeline.functions
-    modules = sorted(path.parent.glob("*.py")) if own else []
+    pipeline = load_checked(path, dict(variables))
+    modules = sorted(path.parent.glob("*.py")) if pipeline.pipeline.functions else []
     return {one.name: one.read_text(encoding="utf-8") for one in (path, *modules)}
 
 

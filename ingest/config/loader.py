@@ -74,6 +74,15 @@ def load_text(
     return _Loader(Document(name, text), variables or {}, Secrets(), folder).load(stem)
 
 
+def load_checked(path: Path, variables: dict[str, str] | None = None) -> Pipeline:
+    """Return the pipeline of a file, whose placeholders may lack values. Raise PipelineFileError for errors."""
+    loaded = load(path, variables)
+    if loaded.pipeline is None:
+        text = "\n".join(d.text() for d in loaded.diagnostics if d.severity == "error")
+        raise PipelineFileError(text, f"ingest check {path} says all that is wrong")
+    return loaded.pipeline
+
+
 def load_strictly(path: Path, variables: dict[str, str] | None = None) -> Pipeline:
     """Return the pipeline ready to run, with secrets from the installed providers.
 
