@@ -10,7 +10,7 @@ from ingest.component.options import Duration, Options
 
 
 class MetricsOptions(Options):
-    """Where metrics and health go."""
+    """Options of where metrics and health go."""
 
     metrics_port: int | None = Field(None, alias="metrics.port", ge=0, le=65_535)
     """A port that answers to `/metrics` (Prometheus), `/livez` and `/readyz`. 0 takes any, and says which.

@@ -35,7 +35,7 @@ _NONE: Final = frozenset({"binary", "void", "variant"})
 """Types by which a table cannot be partitioned: readers do not agree on texts of their values, or there are none."""
 _INTEGERS: Final = (types.TINYINT, types.SMALLINT, types.INT, types.BIGINT)
 _NAMES: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
-"""What is no number, by Python's name, as readers in other languages have it."""
+"""Names of doubles that are no finite numbers, by Python's names, as readers in other languages have them."""
 
 
 class DeltaPartitions:
@@ -58,7 +58,7 @@ class DeltaPartitions:
 
     @property
     def texts(self) -> list[str]:
-        """Those of the columns whose values are texts."""
+        """Names of the columns whose values are texts."""
         return [name for name, kind in self._columns if _is_text(kind)]
 
     def without(self, schema: pa.Schema) -> pa.Schema:

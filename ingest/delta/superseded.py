@@ -57,7 +57,7 @@ class SupersededFiles(NamedTuple):
     own: list[Superseded]
     """The files of the batch, in their order."""
     found: list[tuple[Superseded, ListedFile]]
-    """Those files of the table that have such rows."""
+    """Files of the table that have such rows."""
     older: int = 0
     """Rows of the batch that are older than their row in the table."""
 

@@ -68,9 +68,9 @@ class PartitionValue(NamedTuple):
 
     column: str
     type: str
-    """As the lake writes it."""
+    """The type's name, as the lake writes it."""
     text: str | None
-    """As the lake writes the value; None for a null."""
+    """The value, as the lake writes it; None for a null."""
 
 
 class AddedFile(NamedTuple):

@@ -90,12 +90,12 @@ class BatchMeasured:
     commit_s: float
     """How long the driver took to add the batch to the sink's tables; zero where tasks do that."""
     failed: bool
-    """Whether one of its tasks has failed."""
+    """True if one of its tasks has failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceAnswers:
-    """Whether the source answers: told when it ceases to, and when it does again."""
+    """A change in whether the source answers: it ceases to, or does again."""
 
     answers: bool
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Where metrics and health go."""
+    """The places to which metrics and health go."""
 
     host: str
     """The address on which `port` listens."""
