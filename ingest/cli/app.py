@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 _BUG = "This is a bug of ingest; please report it."
 
+# Pydantic would look for plugins in what every installed package says of itself, here and in each worker
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+
 COMMANDS = {
     "run": "Run a pipeline: continuously, or with --once until it is drained.",
     "check": "Say what is wrong with pipeline files: exit code 0, or 78 when there is an error.",

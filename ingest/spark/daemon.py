@@ -19,6 +19,8 @@ def unpacked(path: list[str]) -> list[str]:
 
 
 sys.path[:] = unpacked(sys.path)
+# Pydantic would look for plugins in what every installed package says of itself
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
 from pyspark.daemon import manager  # noqa: E402
 

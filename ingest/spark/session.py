@@ -10,13 +10,16 @@ import os
 import sys
 from contextlib import suppress
 from shutil import which
+from threading import Thread
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from py4j.protocol import INPUT_CONVERTER
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
+from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 
 from ingest.errors import ConfigError, IngestError, Unavailable
 from ingest.spark import archive
@@ -57,6 +60,13 @@ _HOT: Final = (
 """Ten times what Java has: what Spark does for each job would else be compiled at length, in a tenth of all processor
 time of the first minute. What is done for each row is hot in a second even so."""
 _MAX_LOG: Final = 10 << 20
+
+
+# For any list that goes to Java, these two look whether it is NumPy's. For that, they import pandas and all that
+# PySpark's own tests need: a third of the time in which a driver starts. Nothing here sends values of NumPy to Java
+INPUT_CONVERTER[:] = [
+    converter for converter in INPUT_CONVERTER if not isinstance(converter, (NumpyArrayConverter, NumpyScalarConverter))
+]
 
 
 class Session:
@@ -239,6 +249,10 @@ class Session:
         if self._ended:
             return
         self._ended = True
+        # Its thread looks once a second whether it is to end: nobody has to wait for that
+        server = self._sc._accumulatorServer  # noqa: SLF001
+        self._sc._accumulatorServer = None  # type: ignore[assignment]  # noqa: SLF001
+        Thread(target=server.shutdown, daemon=True).start()
         with suppress(Exception):  # Java may be gone already; that was the error then, not this
             self._sc.stop()
         _forget()

@@ -46,7 +46,7 @@ def test_a_session_does_not_look_for_the_java_of_the_one_before(tmp_path: Path) 
     assert "ResourceWarning" not in done.stderr
 
 
-_TWICE = """\
+_ONE_JOB = """\
 import sys
 from pathlib import Path
 
@@ -54,6 +54,7 @@ from ingest.spark.session import Session
 
 if __name__ == "__main__":
     session = Session("test", "local[1]", {}, lock=None, log=Path(sys.argv[1]) / "spark.log")
+    print(session.run(iter, [1, 2]), "pandas" in sys.modules)
     end, ended = session._end, []
     session._end = lambda gateway: ended.append(end(gateway))
     session.stop()
@@ -63,9 +64,9 @@ if __name__ == "__main__":
 
 
 @pytest.mark.usefixtures("java")
-def test_a_session_is_ended_once(tmp_path: Path) -> None:
+def test_a_session_starts_without_pandas_and_is_ended_once(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
-    program.write_text(_TWICE)
+    program.write_text(_ONE_JOB)
     command = [sys.executable, str(program), str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
-    assert done.stdout == "1\n"
+    assert done.stdout == "[1, 2] False\n1\n"
