@@ -107,29 +107,37 @@ def _stored(kind: str) -> Any:
     return our_type(iceberg_type(stored_schema(lake_schema(f"c {kind}", key=""), times=True).columns[0].type))
 
 
+def _row(names: list[str], text: str) -> str:
+    """A row that has this value in each of these columns."""
+    return "{" + "".join(f'"{name}":{text},' for name in names) + '"last":7}'
+
+
 @pytest.mark.parametrize("first", list(VALUES))
 def test_every_type_widens_as_schemas_do(sink: LakeSink, first: str) -> None:
-    """Each other type makes a column wider, and the values that are there are those of the wider type."""
-    for at, (_, second) in enumerate(pair for pair in _merges() if pair[0] == first):
-        table, wide = ("shop", f"t{at}"), types.merge(_stored(first), _stored(second))
-        narrow = lake_schema("id INT", f"c {first}", "last INT")
-        sink.side.declare({table: narrow})
-        rows = [(f'{{"id":{i}}}', f'{{"id":{i},"c":{text},"last":7}}') for i, text in enumerate(VALUES[first])]
-        sink.write(table, narrow, *rows, ('{"id":99}', '{"id":99}'))
-        sink.write(table, narrow, ('{"id":99}', None))
-        widened = TableSchema((narrow.columns[0], Column("c", wide), narrow.columns[2]), ("id",))
-        said = sink.side.undeclared({table: widened})
-        for _ in range(2):
-            sink.side.declare({table: widened})
-            assert sink.side.undeclared({table: widened}) == set()
-        field = sink.lake.table(*table).schema().find_field("c")
-        assert field.field_type == iceberg_type(wide), (first, second)
-        found = sink.lake.ask("SELECT c FROM {} ORDER BY id", *table)
+    """A column for each other type becomes wider by it, and the values that are there are those of the wider type."""
+    seconds = [second for one, second in _merges() if one == first]
+    wide = [types.merge(_stored(first), _stored(second)) for second in seconds]
+    names = [f"c{at}" for at in range(len(seconds))]
+    narrow = lake_schema("id INT", *(f"{name} {first}" for name in names), "last INT")
+    sink.side.declare({TABLE: narrow})
+    rows = [(f'{{"id":{i}}}', _row(names, text)) for i, text in enumerate(VALUES[first])]
+    sink.write(TABLE, narrow, *rows, ('{"id":99}', '{"id":99}'))
+    sink.write(TABLE, narrow, ('{"id":99}', None))
+    columns = [Column(name, kind) for name, kind in zip(names, wide, strict=True)]
+    widened = TableSchema((narrow.columns[0], *columns, narrow.columns[-1]), ("id",))
+    said = sink.side.undeclared({TABLE: widened})
+    for _ in range(2):
+        sink.side.declare({TABLE: widened})
+        assert sink.side.undeclared({TABLE: widened}) == set()
+    schema = sink.lake.table(*TABLE).schema()
+    for name, kind, second in zip(names, wide, seconds, strict=True):
+        assert schema.find_field(name).field_type == iceberg_type(kind), (first, second)
+        found = sink.lake.ask(f"SELECT {name} FROM {{}} ORDER BY id", *TABLE)  # noqa: S608
         values = [float(v) if first in {"FLOAT", "DOUBLE"} else v for (v,) in found]
-        assert values == [expected(first, types.name(wide), text) for text in VALUES[first]], (first, second)
-        assert len(said) == 1, said
-        sink.write(table, widened, ('{"id":0}', '{"id":0}'), ('{"id":50}', f'{{"id":50,"c":{VALUES[first][0]}}}'))
-        assert len(sink.lake.rows(*table)) == len(rows) + 1
+        assert values == [expected(first, types.name(kind), text) for text in VALUES[first]], (first, second)
+    assert len(said) == len(seconds), said
+    sink.write(TABLE, widened, ('{"id":0}', '{"id":0}'), ('{"id":50}', _row(names, VALUES[first][0])))
+    assert len(sink.lake.rows(*TABLE)) == len(rows) + 1
 
 
 def test_a_key_that_becomes_text_is_still_the_key(sink: LakeSink) -> None:
