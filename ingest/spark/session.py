@@ -249,9 +249,10 @@ class Session:
         if self._ended:
             return
         self._ended = True
-        # Its thread looks once a second whether it is to end: nobody has to wait for that
+        # Its thread looks once a second whether it is to end. Nobody has to wait for that, or to read that Java went
         server = self._sc._accumulatorServer  # noqa: SLF001
         self._sc._accumulatorServer = None  # type: ignore[assignment]  # noqa: SLF001
+        server.handle_error = lambda *_: None  # type: ignore[method-assign]
         Thread(target=server.shutdown, daemon=True).start()
         with suppress(Exception):  # Java may be gone already; that was the error then, not this
             self._sc.stop()

@@ -113,6 +113,7 @@ class Standalone:
     def __init__(self, folder: Path, workers: int) -> None:
         home = str(next(iter(pyspark.__path__)))
         env = {**os.environ, "SPARK_HOME": home, "SPARK_LOCAL_IP": "127.0.0.1"}
+        env["JDK_JAVA_OPTIONS"] = " ".join(FOR_MINUTES)  # executors have their worker's variables
         env.pop("PYSPARK_PYTHON", None)
         port, ui = free_port(), free_port()
         self.url = f"spark://127.0.0.1:{port}"
