@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ingest.deadletter.dead_letter import DeadLetter
     from ingest.deadletter.source import LetterSource
     from ingest.kafka.admin import Split
+    from ingest.model.record import Record
 
 PATIENCE_S: Final = 30.0
 """The time to wait for the next letter, in seconds: there is one, as the topic has not ended."""
@@ -97,11 +98,16 @@ def about(letter: DeadLetter) -> dict[str, Any]:
 
 def whole(letter: DeadLetter) -> dict[str, Any]:
     """Return everything about a letter: its record as text, in which bytes that are none are escaped, and exactly."""
-    kind, millis = letter.timestamp()
-    headers = [{"name": name, **_content(value, "value")} for name, value in letter.headers()]
+    return {**about(letter), **contents(letter)}
+
+
+def contents(record: Record) -> dict[str, Any]:
+    """Return what a record holds, as text, in which bytes that are none are escaped, and exactly."""
+    kind, millis = record.timestamp()
+    headers = [{"name": name, **_content(value, "value")} for name, value in record.headers() or ()]
     return {
-        **about(letter), "timestamp": _iso(millis) if kind else None, "headers": headers,
-        **_content(letter.key(), "key"), **_content(letter.value(), "value"),
+        "timestamp": _iso(millis) if kind else None, "headers": headers, **_content(record.key(), "key"),
+        **_content(record.value(), "value"),
     }  # fmt: skip
 
 

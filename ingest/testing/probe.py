@@ -33,9 +33,10 @@ if TYPE_CHECKING:
     from ingest.driver.context import Settings
     from ingest.driver.schemas import SchemaRules
     from ingest.driver.startup import Start
+    from ingest.driver.stop import Stop
     from ingest.model.reject import RejectedRecord
     from ingest.model.schema import SchemaChange
-    from ingest.observe.events import Event
+    from ingest.observe.events import Event, Observer
     from ingest.sinks import Sink
     from ingest.sources import Source
 
@@ -97,12 +98,23 @@ class Probe:
         """
         happened: list[Event] = []
         withheld: dict[SchemaChange, str] = {}
-        context = RunContext(self.pipeline, self._settings, happened.append)
         collector = CountingCollector(self.pipeline.pipeline.collector, self.source.sample)
         listeners = Listeners(_ignore, withheld.__setitem__)
-        sides = Sides(self._sampled(tolerated), self._sink, collector)
-        parts = make_parts(context, self.pipeline.rules, sides, self._engine(context), NoStop(), listeners)
-        parts = replace(parts, pacing=Pacing(0.0, None, self._sink.most_per_batch))
+        sides = Sides(self.sampled(tolerated), self._sink, collector)
+        pacing = Pacing(0.0, None, self._sink.most_per_batch)
+        start, rules, summary, error = self.drive(sides, pacing, NoStop(), listeners, happened.append)
+        return DryRun(start, rules, collector, summary, happened, withheld, error)
+
+    def drive(
+        self, sides: Sides, pacing: Pacing, stop: Stop, listeners: Listeners, observe: Observer
+    ) -> tuple[Start, SchemaRules, RunEnded, IngestError | None]:
+        """Run with these parts; the last value is the error that it ended with.
+
+        Raises IngestError for what ends a run before it reads anything.
+        """
+        context = RunContext(self.pipeline, self._settings, observe)
+        parts = make_parts(context, self.pipeline.rules, sides, self._engine(context), stop, listeners)
+        parts = replace(parts, pacing=pacing)
         summary = RunEnded(context.name)
         counters = Counters(summary, self.pipeline.pipeline.max_tables)
         error = None
@@ -118,9 +130,9 @@ class Probe:
                     error = exc
         finally:
             worker.discard()
-        return DryRun(start, parts.rules, collector, summary, happened, withheld, error)
+        return start, parts.rules, summary, error
 
-    def _sampled(self, tolerated: int) -> InMemorySource:
+    def sampled(self, tolerated: int) -> InMemorySource:
         """Return the pipeline's source, with the sample. Nobody asks which row was there before what goes nowhere."""
         sample = self.source.sample
         return InMemorySource(

@@ -1,0 +1,130 @@
+"""`ingest tap FILE`: records one by one, each before and after; nothing is written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ingest.cli.parameters import FormatOption, OutputFormat, SetOption, parse_variables
+from ingest.cli.run import CheckpointOption, ConfOption, running
+from ingest.config.masking import mask, masked
+from ingest.deadletter.browse import contents
+from ingest.model.record import offset_of
+from ingest.model.table import SelectorError, selector, show
+from ingest.model.text import one_line
+from ingest.observe.events import Warned
+from ingest.testing.tap import tap
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ingest.model.table import Selector
+    from ingest.testing.tap import Tapped
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+SHOWN = 10
+"""Number of records that are shown where the command line gives none."""
+
+
+@app.command(name="tap")
+def tap_(
+    file: Annotated[Path, typer.Argument(help="The pipeline file.")],
+    number: Annotated[
+        int, typer.Option("--number", "-n", min=1, max=1000, help="Show so many records, at most.")
+    ] = SHOWN,
+    table: Annotated[
+        str | None,
+        typer.Option("--table", metavar="SELECTOR", help="Only records of these source tables, as in a route."),
+    ] = None,
+    variables: SetOption = None,
+    form: FormatOption = OutputFormat.TEXT,
+    checkpoint: CheckpointOption = None,
+    conf: ConfOption = None,
+) -> None:
+    """Show records one by one, before and after: the next ones that a run would read. Writes nothing.
+
+    For each: its topic, partition, offset and content; then the records that the sink would get, or why there are none.
+    Where none is waiting, older ones are shown.
+    """
+    chosen = selector_of(table)
+    values, spark = parse_variables(variables), parse_variables(conf)
+    found: list[dict[str, Any]] = []
+    with running(file, values, spark, checkpoint, "local[1]", once=True, start=None) as (pipeline, settings, observer):
+
+        def shown(tapped: Tapped) -> None:
+            found.append(masked(about(tapped), pipeline.secrets))
+            if form is OutputFormat.TEXT:
+                typer.echo(mask("\n".join(lines(tapped)), pipeline.secrets))
+
+        looked_at, error = tap(pipeline, settings, shown, number, chosen, lambda text: observer(Warned(text)))
+        if form is OutputFormat.JSON:
+            typer.echo(json.dumps(found, indent=2))
+        elif not found:
+            of = "" if table is None else f" of table {one_line(table)}"
+            typer.echo(f"no record{of}: {looked_at:,} were looked at")
+        if error is not None:
+            raise error
+
+
+def selector_of(text: str | None) -> Selector | None:
+    """Return the selector of the source tables. Raise typer.BadParameter (exit code 2) if it is wrong."""
+    try:
+        return None if text is None else selector(text)
+    except SelectorError as exc:
+        raise typer.BadParameter(str(exc), param_hint="--table") from None
+
+
+def about(tapped: Tapped) -> dict[str, Any]:
+    """Return all about a record, as `--format json` shows it."""
+    topic, partition = tapped.split
+    return {
+        "topic": topic, "partition": partition, "offset": offset_of(tapped.record), **contents(tapped.record),
+        "tables": [show(table) for table in tapped.tables],
+        "schema_changes": tapped.schema_changes,
+        "rows": [
+            {"to": to, "key": _text(key), "value": _text(value)} for to, key, value in tapped.rows
+        ],
+        "rejects": [
+            {"stage": one.stage, "code": one.code, "message": one.message,
+             "table": None if one.table is None else show(one.table)}
+            for one in tapped.rejects
+        ],
+        "skipped": tapped.skipped,
+    }  # fmt: skip
+
+
+def lines(tapped: Tapped) -> Iterator[str]:
+    """Yield the lines about a record, as people read them."""
+    found = about(tapped)
+    at = f"{found['topic']}[{found['partition']}] at offset {found['offset']}"
+    yield one_line(at if found["timestamp"] is None else f"{at}, {found['timestamp']}")
+    for header in found["headers"]:
+        yield one_line(f"    header: {header['name']}: {_shown(header['value'])}")
+    yield one_line(f"    key:    {_shown(found['key'])}")
+    yield one_line(f"    value:  {_shown(found['value'])}")
+    for change in found["schema_changes"]:
+        yield one_line(f"  schema: {change}")
+    for row in found["rows"]:
+        yield one_line(f"  -> {row['to']}{'' if row['value'] is not None else ' (deletion)'}")
+        yield one_line(f"    key:    {_shown(row['key'])}")
+        if row["value"] is not None:
+            yield one_line(f"    value:  {row['value']}")
+    for reject in found["rejects"]:
+        table = "" if reject["table"] is None else f" (table {reject['table']})"
+        yield one_line(f"  rejected, {reject['stage']}/{reject['code']}: {reject['message']}{table}")
+    for reason in found["skipped"]:
+        yield one_line(f"  skipped: {reason}")
+    if not (found["rows"] or found["rejects"] or found["skipped"]):
+        yield "  nothing comes of it"
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else data.decode("utf-8", "backslashreplace")
+
+
+def _shown(text: str | None) -> str:
+    return "null" if text is None else text

@@ -1,0 +1,166 @@
+"""A look at records one by one: each as it is, and what a run would make of it.
+
+In: a pipeline, and where its checkpoint would be. Out: a `Tapped` for each record of a sample. It is a run in this
+process whose batches have one record each, so whatever comes out between two records came of the first of them.
+Nothing is written anywhere, as in a dry run.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from ingest.driver.files import with_files
+from ingest.driver.pacing import Pacing
+from ingest.driver.parts import Listeners, Sides
+from ingest.model.record import offset_of
+from ingest.observe.events import SchemaChanged
+from ingest.testing.capturing import Captured, CapturingWriter
+from ingest.testing.in_memory_sink import InMemorySink
+from ingest.testing.in_process import NoStop
+from ingest.testing.probe import Probe
+from ingest.testing.probing import CountingCollector
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from ingest.config.pipeline import Pipeline
+    from ingest.driver.context import Settings
+    from ingest.errors import IngestError
+    from ingest.kafka.admin import Split
+    from ingest.model.record import Record
+    from ingest.model.reject import RejectedRecord
+    from ingest.model.schema import SchemaChange
+    from ingest.model.table import Selector, TableId
+    from ingest.observe.events import Event
+    from ingest.task.assignment import TaskResult
+    from ingest.testing.sampling import Sample
+
+ALL: Final = 1 << 62
+"""More rejects than a sample can have."""
+
+
+@dataclass(slots=True)
+class Tapped:
+    """A record, and what became of it."""
+
+    split: Split
+    record: Record
+    tables: dict[TableId, None] = field(default_factory=dict)
+    """The source tables that its changes are of."""
+    rows: list[tuple[str, bytes | None, bytes | None]] = field(default_factory=list)
+    """Topic or table, key and value of each record that the sink would get; no value is a deletion."""
+    rejects: list[RejectedRecord] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    """Reasons why no row came of it, or of one of its changes."""
+    schema_changes: list[str] = field(default_factory=list)
+    """Changes of schemas that it brings, with the name of the table."""
+
+
+def tap(
+    pipeline: Pipeline,
+    settings: Settings,
+    show: Callable[[Tapped], None],
+    most: int,
+    tables: Selector | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> tuple[int, IngestError | None]:
+    """Show records until so many are shown, or the sample has no more.
+
+    `tables`: only records with changes of these source tables. `tell` gets warnings. Returns how many records were
+    looked at, and the error that the run ended with. Raises IngestError where a run would end before it read anything.
+    """
+    pipeline = with_files(pipeline, settings.conf, tell)
+    with ExitStack() as resources:
+        probe = Probe(pipeline, settings, pipeline.source, pipeline.sink, resources, tell)
+        taps = Taps(probe.source.sample, show, most, tables)
+        sink = InMemorySink(pipeline.sink, probe.sink, lambda: CapturingWriter(taps.captured))
+        collector = CountingCollector(pipeline.pipeline.collector, probe.source.sample)
+        sides = Sides(probe.sampled(ALL), sink, collector)
+        *_, error = probe.drive(sides, taps, taps, Listeners(_ignore_reject, _ignore_withheld), taps.observe)
+        return taps.looked_at, None if taps.asked else error
+
+
+class Taps(Pacing, NoStop):
+    """The pace of a run that is looked at: a record each batch, and an end when enough of them are shown."""
+
+    def __init__(self, sample: Sample, show: Callable[[Tapped], None], most: int, tables: Selector | None) -> None:
+        """Show nothing yet."""
+        super().__init__(0.0, None, 1)
+        self.captured = Captured()
+        self._sample, self._show, self._most, self._tables = sample, show, most, tables
+        self._shown = 0
+        self._tapped: Tapped | None = None
+        self._waiting: dict[Split, deque[Record]] = {}
+        """The records of each split that were not looked at."""
+        self._looked_at: dict[Split, int] = {}
+
+    @property
+    def looked_at(self) -> int:
+        """How many records were looked at."""
+        return sum(self._looked_at.values())
+
+    @property
+    def asked(self) -> bool:
+        """True if enough records are shown."""
+        return self._shown >= self._most
+
+    def ranges(
+        self, positions: Mapping[Split, int], ends: Mapping[Split, int], _shards: Mapping[Split, int]
+    ) -> dict[Split, tuple[int, int]]:
+        """Return the range up to the end of one record; where no record is left, all that is left."""
+        if self._tapped is None:
+            self._tapped = self._record(positions)
+        if self._tapped is None:
+            return {split: (at, ends[split]) for split, at in positions.items() if at < ends.get(split, at)}
+        split = self._tapped.split
+        return {split: (positions[split], offset_of(self._tapped.record) + 1)}
+
+    def learn(self, results: Sequence[TaskResult]) -> float:
+        """Note what became of the record, and show it when it is done. A task that met something new comes again."""
+        tapped = self._tapped
+        if tapped is not None:
+            for result in results:
+                tapped.tables.update(dict.fromkeys(result.counts))
+                tapped.rejects += result.rejects
+                tapped.skipped += result.skipped
+            at = offset_of(tapped.record)
+            if any(result.positions.get(tapped.split, at) > at for result in results):
+                self._done(tapped)
+        return super().learn(results)
+
+    def observe(self, event: Event) -> None:
+        """Take schema changes that the record brings."""
+        if self._tapped is not None and isinstance(event, SchemaChanged):
+            self._tapped.schema_changes.append(f"{event.table}: {event.change}")
+
+    def _record(self, positions: Mapping[Split, int]) -> Tapped | None:
+        """Return the next record of the split of which the fewest were looked at; None where there is none."""
+        if not self._waiting:
+            sample = self._sample
+            for chunk in sample.between({split: (at, sample.stops[split]) for split, at in sample.starts.items()}):
+                self._waiting.setdefault(chunk.split, deque()).extend(chunk.messages)
+        left = [split for split, records in self._waiting.items() if records and split in positions]
+        if not left:
+            return None
+        split = min(left, key=lambda one: (self._looked_at.get(one, 0), one))
+        self._looked_at[split] = self._looked_at.get(split, 0) + 1
+        return Tapped(split, self._waiting[split].popleft())
+
+    def _done(self, tapped: Tapped) -> None:
+        tapped.rows, self.captured.records = self.captured.records, []
+        self._tapped = None
+        tables = [*tapped.tables, *(reject.table for reject in tapped.rejects if reject.table is not None)]
+        if self._tables is None or any(self._tables.match(table) is not None for table in tables):
+            self._shown += 1
+            self._show(tapped)
+
+
+def _ignore_reject(_reject: RejectedRecord) -> None:
+    """Do nothing: the record has its rejects."""
+
+
+def _ignore_withheld(_change: SchemaChange, _why: str) -> None:
+    """Do nothing: `plan` shows what the sink is not to see."""
