@@ -25,7 +25,7 @@ COMMANDS = {
     "run": "Run a pipeline: continuously, or with --once until it is drained.",
     "check": "Say what is wrong with pipeline files: exit code 0, or 78 when there is an error.",
     "plan": "Show what a run would do: tables, routes, columns, topics, rejects.",
-    "tap": "Show records one by one, before and after, or why they are rejected.",
+    "tap": "Show records one by one, before and after: the next ones that a run would read.",
     "graph": "Draw a pipeline as Mermaid: topics, tables, routes, the sink's tables.",
     "explain": "Say what an option, a format, a source, a sink or a code is.",
     "render": "Manifests that run pipelines elsewhere.",

@@ -90,8 +90,9 @@ class Taps(Pacing, NoStop):
         """Show nothing yet."""
         super().__init__(0.0, None, 1)
         self.captured = Captured()
-        self._sample, self._show, self._most, self._tables = sample, show, most, tables
-        self._shown = 0
+        self.asked = False
+        """True if enough records are shown."""
+        self._sample, self._show, self._left, self._tables = sample, show, most, tables
         self._tapped: Tapped | None = None
         self._waiting: dict[Split, deque[Record]] = {}
         """The records of each split that were not looked at."""
@@ -101,11 +102,6 @@ class Taps(Pacing, NoStop):
     def looked_at(self) -> int:
         """How many records were looked at."""
         return sum(self._looked_at.values())
-
-    @property
-    def asked(self) -> bool:
-        """True if enough records are shown."""
-        return self._shown >= self._most
 
     def ranges(
         self, positions: Mapping[Split, int], ends: Mapping[Split, int], _shards: Mapping[Split, int]
@@ -154,7 +150,8 @@ class Taps(Pacing, NoStop):
         self._tapped = None
         tables = [*tapped.tables, *(reject.table for reject in tapped.rejects if reject.table is not None)]
         if self._tables is None or any(self._tables.match(table) is not None for table in tables):
-            self._shown += 1
+            self._left -= 1
+            self.asked = not self._left
             self._show(tapped)
 
 
