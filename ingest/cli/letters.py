@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ingest.cli.parameters import FilesConfOption, FormatOption, OutputFormat, SetOption, parse_start, parse_variables
+from ingest.cli.parameters import (
+    FilesConfOption,
+    FormatOption,
+    OutputFormat,
+    SetOption,
+    parse_start,
+    parse_variables,
+    selector_of,
+)
 from ingest.cli.secrets import masked_errors, warner
 from ingest.cli.table import rows_as_text
 from ingest.config.dead_letters import dead_letters_of
@@ -22,7 +30,6 @@ from ingest.deadletter.selection import Selection
 from ingest.driver.files import with_files
 from ingest.formats import FORMATS
 from ingest.model.reject import CODES
-from ingest.model.table import SelectorError, selector
 from ingest.model.text import one_line
 from ingest.sinks import SINKS
 
@@ -60,11 +67,7 @@ def selection_of(table: str | None, codes: list[str] | None, since: str | None, 
 
     Raise typer.BadParameter (exit code 2) if it is wrong.
     """
-    try:
-        if table is not None:
-            selector(table)
-    except SelectorError as exc:
-        raise typer.BadParameter(str(exc), param_hint="--table") from None
+    selector_of(table)
     for code in codes or ():
         _check_code(code)
     return Selection(table, tuple(codes or ()), parse_start(since, "--since"), parse_start(until, "--until"))

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ingest.kafka.offsets import parse_time
+from ingest.model.table import SelectorError, selector
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from ingest.model.table import Selector
 
 
 class OutputFormat(StrEnum):
@@ -48,3 +51,11 @@ def parse_start(text: str | None, option: str) -> int | None:
         return None if text is None else parse_time(text)
     except ValueError as exc:
         raise typer.BadParameter(str(exc), param_hint=option) from None
+
+
+def selector_of(text: str | None) -> Selector | None:
+    """Return the selector of `--table`. Raise typer.BadParameter (exit code 2) if it is wrong."""
+    try:
+        return None if text is None else selector(text)
+    except SelectorError as exc:
+        raise typer.BadParameter(str(exc), param_hint="--table") from None

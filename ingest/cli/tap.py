@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ingest.cli.parameters import FormatOption, OutputFormat, SetOption, parse_variables
+from ingest.cli.parameters import FormatOption, OutputFormat, SetOption, parse_variables, selector_of
 from ingest.cli.run import CheckpointOption, ConfOption, running
 from ingest.config.masking import mask, masked
 from ingest.deadletter.browse import contents
 from ingest.model.record import offset_of
-from ingest.model.table import SelectorError, selector, show
+from ingest.model.table import show
 from ingest.model.text import one_line
 from ingest.observe.events import Warned
 from ingest.testing.tap import tap
@@ -21,7 +21,6 @@ from ingest.testing.tap import tap
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ingest.model.table import Selector
     from ingest.testing.tap import Tapped
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -56,26 +55,18 @@ def tap_(
     with running(file, values, spark, checkpoint, "local[1]", once=True, start=None) as (pipeline, settings, observer):
 
         def shown(tapped: Tapped) -> None:
-            found.append(masked(about(tapped), pipeline.secrets))
+            found.append(about(tapped))
             if form is OutputFormat.TEXT:
-                typer.echo(mask("\n".join(lines(tapped)), pipeline.secrets))
+                typer.echo(mask("\n".join(lines(found[-1])), pipeline.secrets))
 
         looked_at, error = tap(pipeline, settings, shown, number, chosen, lambda text: observer(Warned(text)))
         if form is OutputFormat.JSON:
-            typer.echo(json.dumps(found, indent=2))
+            typer.echo(json.dumps(masked(found, pipeline.secrets), indent=2))
         elif not found:
             of = "" if table is None else f" of table {one_line(table)}"
             typer.echo(f"no record{of}: {looked_at:,} were looked at")
         if error is not None:
             raise error
-
-
-def selector_of(text: str | None) -> Selector | None:
-    """Return the selector of the source tables. Raise typer.BadParameter (exit code 2) if it is wrong."""
-    try:
-        return None if text is None else selector(text)
-    except SelectorError as exc:
-        raise typer.BadParameter(str(exc), param_hint="--table") from None
 
 
 def about(tapped: Tapped) -> dict[str, Any]:
@@ -97,9 +88,8 @@ def about(tapped: Tapped) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def lines(tapped: Tapped) -> Iterator[str]:
+def lines(found: dict[str, Any]) -> Iterator[str]:
     """Yield the lines about a record, as people read them."""
-    found = about(tapped)
     at = f"{found['topic']}[{found['partition']}] at offset {found['offset']}"
     yield one_line(at if found["timestamp"] is None else f"{at}, {found['timestamp']}")
     for header in found["headers"]:

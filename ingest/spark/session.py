@@ -228,8 +228,7 @@ class Session:
 
     def exit(self) -> None:
         """End Java as a program ends: it writes its archive then, which it does not when it is only stopped."""
-        server = self._sc._accumulatorServer  # noqa: SLF001  (it would print a stack trace)
-        server.shutdown()
+        self._let_accumulators_go()
         try:
             jvm_of(self._sc).System.exit(0)
         except Exception as exc:
@@ -249,15 +248,21 @@ class Session:
         if self._ended:
             return
         self._ended = True
-        # Its thread looks once a second whether it is to end. Nobody has to wait for that, or to read that Java went
-        server = self._sc._accumulatorServer  # noqa: SLF001
-        self._sc._accumulatorServer = None  # type: ignore[assignment]  # noqa: SLF001
-        server.handle_error = lambda *_: None  # type: ignore[method-assign]
-        Thread(target=server.shutdown, daemon=True).start()
+        self._let_accumulators_go()
         with suppress(Exception):  # Java may be gone already; that was the error then, not this
             self._sc.stop()
         _forget()
         self._end(self._gateway)
+
+    def _let_accumulators_go(self) -> None:
+        """End what listens for accumulators, beside the rest.
+
+        Its thread looks once a second whether it is to end: nobody has to wait for that, or to read that Java went.
+        """
+        server = self._sc._accumulatorServer  # noqa: SLF001
+        self._sc._accumulatorServer = None  # type: ignore[assignment]  # noqa: SLF001
+        server.handle_error = lambda *_: None  # type: ignore[method-assign]
+        Thread(target=server.shutdown, daemon=True).start()
 
     @staticmethod
     def _end(gateway: JavaGateway) -> None:

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ingest.deadletter.letter import PREFIX, headers_of
 from ingest.errors import TopicMissing
-from ingest.lake.table import LakeTable
 from ingest.model.table import show
-from ingest.postgres.tables import SqlTable
 from ingest.sinks.sink import PlainSinkCoordinator, PlainWriter
 from ingest.testing.in_memory_sink import InMemorySink
 
@@ -83,7 +81,8 @@ class CapturingWriter(PlainWriter):
     def write(self, records: Sequence[Any]) -> None:
         """Keep records until the commit."""
         for destination, key, value in records:
-            self._queued.append((_name(destination), key, None if value is None else bytes(value)))
+            topic = getattr(destination, "topic", destination)
+            self._queued.append((str(topic), key, None if value is None else bytes(value)))
 
     def commit(self, _positions: Mapping[Split, int], _metadata: bytes, *, final: bool) -> None:  # noqa: ARG002
         """Keep them for good."""
@@ -93,15 +92,6 @@ class CapturingWriter(PlainWriter):
     def abort(self) -> None:
         """Forget what was not committed."""
         self._queued = []
-
-
-def _name(destination: object) -> str:
-    """Return the topic or the table that a record goes to."""
-    if isinstance(destination, LakeTable):
-        return show((*destination.namespace, destination.name))
-    if isinstance(destination, SqlTable):
-        return show((destination.schema, destination.name))
-    return str(getattr(destination, "topic", destination))
 
 
 class CapturingCollector:

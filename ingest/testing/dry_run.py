@@ -9,13 +9,13 @@ the checkpoint or a file that an option names is on one of Hadoop's file systems
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from ingest.driver.files import with_files
 from ingest.errors import DirtyData, IngestError
 from ingest.registry.options import RegistryOptions
 from ingest.testing.dry_run_report import DryRunReport, report
-from ingest.testing.probe import Probe
+from ingest.testing.probe import ALL, Probe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from ingest.driver.context import Settings
     from ingest.sinks import Sink
     from ingest.sources import Source
-
-ALL: Final = 1 << 62
-"""More rejects than a sample can have."""
 
 
 def dry_run(

@@ -6,7 +6,7 @@ import tempfile
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ingest.checkpoint.place import CheckpointAccess, UntouchedPlace
 from ingest.driver.context import RunContext
@@ -37,8 +37,12 @@ if TYPE_CHECKING:
     from ingest.model.reject import RejectedRecord
     from ingest.model.schema import SchemaChange
     from ingest.observe.events import Event, Observer
-    from ingest.sinks import Sink
+    from ingest.sinks import Sink, Writer
     from ingest.sources import Source
+
+
+ALL: Final = 1 << 62
+"""More rejects than a sample can have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +86,7 @@ class Probe:
         writing = sink.coordinator(name, self.warn)
         resources.callback(writing.close)
         self.sink = ProbingCoordinator(writing)
-        self._sink = InMemorySink(sink, self.sink, NullWriter)
+        self._sink = sink
         self._session = session_on_demand(settings, resources)
 
     def warn(self, text: str) -> None:
@@ -96,23 +100,26 @@ class Probe:
 
         Raises IngestError for what ends a run before it reads anything.
         """
-        happened: list[Event] = []
-        withheld: dict[SchemaChange, str] = {}
-        collector = CountingCollector(self.pipeline.pipeline.collector, self.source.sample)
-        listeners = Listeners(_ignore, withheld.__setitem__)
-        sides = Sides(self.sampled(tolerated), self._sink, collector)
-        pacing = Pacing(0.0, None, self._sink.most_per_batch)
-        start, rules, summary, error = self.drive(sides, pacing, NoStop(), listeners, happened.append)
-        return DryRun(start, rules, collector, summary, happened, withheld, error)
+        return self.drive(tolerated, NullWriter, Pacing(0.0, None, self._sink.most_per_batch), NoStop(), _ignore)
 
     def drive(
-        self, sides: Sides, pacing: Pacing, stop: Stop, listeners: Listeners, observe: Observer
-    ) -> tuple[Start, SchemaRules, RunEnded, IngestError | None]:
-        """Run with these parts; the last value is the error that it ended with.
+        self, tolerated: int, writers: Callable[[], Writer], pacing: Pacing, stop: Stop, observe: Observer
+    ) -> DryRun:
+        """Run over the sample at this pace until it ends or is stopped; `writers` makes a task's side of the sink.
 
         Raises IngestError for what ends a run before it reads anything.
         """
-        context = RunContext(self.pipeline, self._settings, observe)
+        happened: list[Event] = []
+        withheld: dict[SchemaChange, str] = {}
+
+        def saw(event: Event) -> None:
+            happened.append(event)
+            observe(event)
+
+        context = RunContext(self.pipeline, self._settings, saw)
+        collector = CountingCollector(self.pipeline.pipeline.collector, self.source.sample)
+        listeners = Listeners(_ignore, withheld.__setitem__)
+        sides = Sides(self._sampled(tolerated), InMemorySink(self._sink, self.sink, writers), collector)
         parts = make_parts(context, self.pipeline.rules, sides, self._engine(context), stop, listeners)
         parts = replace(parts, pacing=pacing)
         summary = RunEnded(context.name)
@@ -130,9 +137,9 @@ class Probe:
                     error = exc
         finally:
             worker.discard()
-        return start, parts.rules, summary, error
+        return DryRun(start, parts.rules, collector, summary, happened, withheld, error)
 
-    def sampled(self, tolerated: int) -> InMemorySource:
+    def _sampled(self, tolerated: int) -> InMemorySource:
         """Return the pipeline's source, with the sample. Nobody asks which row was there before what goes nowhere."""
         sample = self.source.sample
         return InMemorySource(
@@ -159,5 +166,5 @@ def session_on_demand(settings: Settings, resources: ExitStack) -> Callable[[], 
     return session
 
 
-def _ignore(_reject: RejectedRecord) -> None:
-    """Do nothing: rejects are counted by the collector."""
+def _ignore(_what: RejectedRecord | Event) -> None:
+    """Do nothing: rejects are counted by the collector, and events are kept."""

@@ -10,18 +10,15 @@ from __future__ import annotations
 from collections import deque
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from ingest.driver.files import with_files
 from ingest.driver.pacing import Pacing
-from ingest.driver.parts import Listeners, Sides
 from ingest.model.record import offset_of
 from ingest.observe.events import SchemaChanged
 from ingest.testing.capturing import Captured, CapturingWriter
-from ingest.testing.in_memory_sink import InMemorySink
 from ingest.testing.in_process import NoStop
-from ingest.testing.probe import Probe
-from ingest.testing.probing import CountingCollector
+from ingest.testing.probe import ALL, Probe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -32,14 +29,10 @@ if TYPE_CHECKING:
     from ingest.kafka.admin import Split
     from ingest.model.record import Record
     from ingest.model.reject import RejectedRecord
-    from ingest.model.schema import SchemaChange
     from ingest.model.table import Selector, TableId
     from ingest.observe.events import Event
     from ingest.task.assignment import TaskResult
     from ingest.testing.sampling import Sample
-
-ALL: Final = 1 << 62
-"""More rejects than a sample can have."""
 
 
 @dataclass(slots=True)
@@ -76,11 +69,8 @@ def tap(
     with ExitStack() as resources:
         probe = Probe(pipeline, settings, pipeline.source, pipeline.sink, resources, tell)
         taps = Taps(probe.source.sample, show, most, tables)
-        sink = InMemorySink(pipeline.sink, probe.sink, lambda: CapturingWriter(taps.captured))
-        collector = CountingCollector(pipeline.pipeline.collector, probe.source.sample)
-        sides = Sides(probe.sampled(ALL), sink, collector)
-        *_, error = probe.drive(sides, taps, taps, Listeners(_ignore_reject, _ignore_withheld), taps.observe)
-        return taps.looked_at, None if taps.asked else error
+        run = probe.drive(ALL, lambda: CapturingWriter(taps.captured), taps, taps, taps.observe)
+        return taps.looked_at, None if taps.asked else run.error
 
 
 class Taps(Pacing, NoStop):
@@ -153,11 +143,3 @@ class Taps(Pacing, NoStop):
             self._left -= 1
             self.asked = not self._left
             self._show(tapped)
-
-
-def _ignore_reject(_reject: RejectedRecord) -> None:
-    """Do nothing: the record has its rejects."""
-
-
-def _ignore_withheld(_change: SchemaChange, _why: str) -> None:
-    """Do nothing: `plan` shows what the sink is not to see."""
