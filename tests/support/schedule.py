@@ -46,6 +46,7 @@ LONGEST: Final = (
     "tests/integration/iceberg/test_partitions.py",
     "tests/integration/delta/test_tables.py",
     "tests/integration/delta/test_partitions.py",
+    "tests/integration/lake/test_widening.py",
     "tests/integration/lake/test_sequence.py",
     "tests/integration/test_lakes_in_a_store.py",
     "tests/property/test_native.py",

@@ -9,13 +9,11 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from lake_sink import lake_schema
+from lake_types import expected
 from lake_values import HOSTILE, VALUES
 from pyarrow.dataset import field
 
-from ingest.delta.types import delta_type, our_type
 from ingest.errors import SchemaChangeRefused
-from ingest.lake.columns import LakeColumn, stored_schema
-from ingest.lake.rows import rows_to_batch
 from ingest.model import types
 from ingest.model.commit import RowsRefused
 from ingest.model.reject import RowError
@@ -25,18 +23,6 @@ if TYPE_CHECKING:
     from delta_lake import DeltaSinkSide
 
 TABLE = ("shop", "t")
-
-
-def expected(kind: str, of: str, text: str) -> Any:
-    """What the reference reads from a value's text, as Python has it; `of`: the type that the column has now."""
-    schema = stored_schema(lake_schema(f"c {of}", key=""), times=False)
-    column = LakeColumn("c", schema.columns[0].type)
-    if kind == "FLOAT" and of != kind:
-        value = expected(kind, kind, text)  # it is the number that the column had
-        return value if of != "STRING" else float(text)
-    if kind == "DOUBLE" and of == "STRING":
-        return float(text)
-    return rows_to_batch([column], (), [(b"{}", b'{"c":%b}' % text.encode())]).column(0)[0].as_py()
 
 
 def test_each_type_takes_its_values_and_gives_them_back(sink: DeltaSinkSide) -> None:
@@ -52,7 +38,7 @@ def test_each_type_takes_its_values_and_gives_them_back(sink: DeltaSinkSide) -> 
     sink.write(TABLE, schema, *rows)
     for at, kind in enumerate(kinds):
         told = sink.lake.ask(f"SELECT c{at} FROM {{}} WHERE c{at} IS NOT NULL ORDER BY id", *TABLE)  # noqa: S608
-        assert [value for (value,) in told] == [expected(kind, kind, text) for text in VALUES[kind]], kind
+        assert [value for (value,) in told] == [expected(kind, kind, text, "delta") for text in VALUES[kind]], kind
         rows_there = sink.lake.table(*TABLE).to_pyarrow_dataset()
         for (value,) in told:
             same = rows_there.to_table(
@@ -116,49 +102,6 @@ def test_rows_are_found_by_keys_of_each_type(sink: DeltaSinkSide, kind: str, bot
     assert sink.lake.rows(*TABLE, columns="n") == [(2,)] * len(texts) * (2 if both else 1)
     sink.write(TABLE, schema, (f'{{"k":{texts[0]}{more}}}', None))
     assert len(sink.lake.rows(*TABLE)) == len(texts) * (2 if both else 1) - 1
-
-
-def _stored(kind: str) -> Any:
-    """The type that a column has in a lake."""
-    return our_type(delta_type(stored_schema(lake_schema(f"c {kind}", key=""), times=False).columns[0].type))
-
-
-def _merges() -> list[tuple[str, str]]:
-    return [(one, two) for one in VALUES for two in VALUES if types.merge(_stored(one), _stored(two)) != _stored(one)]
-
-
-def _row(names: list[str], text: str) -> str:
-    """A row that has this value in each of these columns."""
-    return "{" + "".join(f'"{name}":{text},' for name in names) + '"last":7}'
-
-
-@pytest.mark.parametrize("first", list(VALUES))
-def test_every_type_widens_as_schemas_do(sink: DeltaSinkSide, first: str) -> None:
-    """A column for each other type becomes wider by it, and the values that are there are those of the wider type."""
-    seconds = [second for one, second in _merges() if one == first]
-    wide = [types.merge(_stored(first), _stored(second)) for second in seconds]
-    names = [f"c{at}" for at in range(len(seconds))]
-    narrow = lake_schema("id INT", *(f"{name} {first}" for name in names), "last INT")
-    sink.side.declare({TABLE: narrow})
-    rows = [(f'{{"id":{i}}}', _row(names, text)) for i, text in enumerate(VALUES[first])]
-    sink.write(TABLE, narrow, *rows, ('{"id":99}', '{"id":99}'))
-    sink.write(TABLE, narrow, ('{"id":99}', None))
-    columns = [Column(name, kind) for name, kind in zip(names, wide, strict=True)]
-    widened = TableSchema((narrow.columns[0], *columns, narrow.columns[-1]), ("id",))
-    said = sink.side.undeclared({TABLE: widened})
-    for _ in range(2):
-        sink.side.declare({TABLE: widened})
-        assert sink.side.undeclared({TABLE: widened}) == set()
-    schema = sink.lake.types(*TABLE)
-    for name, kind, second in zip(names, wide, seconds, strict=True):
-        assert our_type(schema[name]) == kind, (first, second)
-        found = sink.lake.ask(f"SELECT {name} FROM {{}} ORDER BY id", *TABLE)  # noqa: S608
-        values = [float(v) if first in {"FLOAT", "DOUBLE"} else v for (v,) in found]
-        assert values == [expected(first, types.name(kind), text) for text in VALUES[first]], (first, second)
-    assert len(said) == len(seconds), said
-    sink.write(TABLE, widened, ('{"id":0}', '{"id":0}'), ('{"id":50}', _row(names, VALUES[first][0])))
-    assert len(sink.lake.rows(*TABLE)) == len(rows) + 1
-    assert list(sink.lake.types(*TABLE)) == ["id", *names, "last"]
 
 
 def test_columns_are_added_to_tables_with_and_without_rows(sink: DeltaSinkSide) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from lake_sink import LakeSink, lake_schema
+from lake_types import expected, stored
 from lake_values import HOSTILE, VALUES
 from pydantic import ValidationError
 from pyiceberg.schema import Schema
@@ -15,8 +16,6 @@ from pyiceberg.types import IntegerType, NestedField, StringType, UUIDType
 
 from ingest.errors import ConfigError, SchemaChangeRefused
 from ingest.iceberg.types import iceberg_type, our_type
-from ingest.lake.columns import LakeColumn, stored_schema
-from ingest.lake.rows import rows_to_batch
 from ingest.lake.table import folder_of, table_of
 from ingest.model import types
 from ingest.model.commit import RowsRefused
@@ -28,18 +27,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 TABLE = ("shop", "t")
-
-
-def expected(kind: str, of: str, text: str) -> Any:
-    """What the reference reads from a value's text, as Python has it; `of`: the type that the column has now."""
-    schema = stored_schema(lake_schema(f"c {of}", key=""), times=True)
-    column = LakeColumn("c", schema.columns[0].type)
-    if kind == "FLOAT" and of != kind:
-        value = expected(kind, kind, text)  # it is the number that the column had
-        return value if of != "STRING" else float(text)
-    if kind == "DOUBLE" and of == "STRING":
-        return float(text)
-    return rows_to_batch([column], (), [(b"{}", b'{"c":%b}' % text.encode())]).column(0)[0].as_py()
 
 
 def test_each_type_takes_its_values_and_gives_them_back(sink: LakeSink) -> None:
@@ -55,7 +42,7 @@ def test_each_type_takes_its_values_and_gives_them_back(sink: LakeSink) -> None:
     sink.write(TABLE, schema, *rows)
     for at, kind in enumerate(kinds):
         there = sink.lake.ask(f"SELECT c{at} FROM {{}} WHERE c{at} IS NOT NULL ORDER BY id", *TABLE)  # noqa: S608
-        assert [value for (value,) in there] == [expected(kind, kind, text) for text in VALUES[kind]], kind
+        assert [value for (value,) in there] == [expected(kind, kind, text, "iceberg") for text in VALUES[kind]], kind
 
 
 def test_states_of_a_key_become_its_last_one(sink: LakeSink) -> None:
@@ -96,48 +83,6 @@ def test_rows_are_found_by_keys_of_each_type(sink: LakeSink, kind: str, both: bo
     assert sink.lake.rows(*TABLE, columns="n") == [(2,)] * len(texts) * (2 if both else 1)
     sink.write(TABLE, schema, (f'{{"k":{texts[0]}{more}}}', None))
     assert len(sink.lake.rows(*TABLE)) == len(texts) * (2 if both else 1) - 1
-
-
-def _merges() -> list[tuple[str, str]]:
-    return [(one, two) for one in VALUES for two in VALUES if types.merge(_stored(one), _stored(two)) != _stored(one)]
-
-
-def _stored(kind: str) -> Any:
-    """The type that a column has in a lake."""
-    return our_type(iceberg_type(stored_schema(lake_schema(f"c {kind}", key=""), times=True).columns[0].type))
-
-
-def _row(names: list[str], text: str) -> str:
-    """A row that has this value in each of these columns."""
-    return "{" + "".join(f'"{name}":{text},' for name in names) + '"last":7}'
-
-
-@pytest.mark.parametrize("first", list(VALUES))
-def test_every_type_widens_as_schemas_do(sink: LakeSink, first: str) -> None:
-    """A column for each other type becomes wider by it, and the values that are there are those of the wider type."""
-    seconds = [second for one, second in _merges() if one == first]
-    wide = [types.merge(_stored(first), _stored(second)) for second in seconds]
-    names = [f"c{at}" for at in range(len(seconds))]
-    narrow = lake_schema("id INT", *(f"{name} {first}" for name in names), "last INT")
-    sink.side.declare({TABLE: narrow})
-    rows = [(f'{{"id":{i}}}', _row(names, text)) for i, text in enumerate(VALUES[first])]
-    sink.write(TABLE, narrow, *rows, ('{"id":99}', '{"id":99}'))
-    sink.write(TABLE, narrow, ('{"id":99}', None))
-    columns = [Column(name, kind) for name, kind in zip(names, wide, strict=True)]
-    widened = TableSchema((narrow.columns[0], *columns, narrow.columns[-1]), ("id",))
-    said = sink.side.undeclared({TABLE: widened})
-    for _ in range(2):
-        sink.side.declare({TABLE: widened})
-        assert sink.side.undeclared({TABLE: widened}) == set()
-    schema = sink.lake.table(*TABLE).schema()
-    for name, kind, second in zip(names, wide, seconds, strict=True):
-        assert schema.find_field(name).field_type == iceberg_type(kind), (first, second)
-        found = sink.lake.ask(f"SELECT {name} FROM {{}} ORDER BY id", *TABLE)  # noqa: S608
-        values = [float(v) if first in {"FLOAT", "DOUBLE"} else v for (v,) in found]
-        assert values == [expected(first, types.name(kind), text) for text in VALUES[first]], (first, second)
-    assert len(said) == len(seconds), said
-    sink.write(TABLE, widened, ('{"id":0}', '{"id":0}'), ('{"id":50}', _row(names, VALUES[first][0])))
-    assert len(sink.lake.rows(*TABLE)) == len(rows) + 1
 
 
 def test_a_key_that_becomes_text_is_still_the_key(sink: LakeSink) -> None:
@@ -320,6 +265,6 @@ def test_folders_of_two_names_are_two() -> None:
 
 
 def test_decimals_beyond_what_a_lake_has_are_texts() -> None:
-    assert _stored("DECIMAL(38,2)") == types.parse("DECIMAL(38,2)")
+    assert stored("DECIMAL(38,2)", "iceberg") == types.parse("DECIMAL(38,2)")
     assert our_type(iceberg_type(types.parse("DECIMAL(38,2)"))) == types.parse("DECIMAL(38,2)")
-    assert Decimal("1.50") == expected("DECIMAL(5,2)", "DECIMAL(5,2)", "1.50")
+    assert Decimal("1.50") == expected("DECIMAL(5,2)", "DECIMAL(5,2)", "1.50", "iceberg")

@@ -1,0 +1,71 @@
+"""Columns that become wider, in both lakes: each type by each other one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from any_lake import KINDS, lake_of
+from lake_sink import LakeSink, lake_schema
+from lake_types import expected, wider
+from lake_values import VALUES
+
+from ingest.delta.types import our_type
+from ingest.iceberg.types import iceberg_type
+from ingest.model import types
+from ingest.model.schema import Column, TableSchema
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from any_lake import AnyLakeSink
+
+    from ingest.model.data_type import DataType
+
+TABLE = ("shop", "t")
+
+
+def row(names: list[str], text: str) -> str:
+    """A row that has this value in each of these columns."""
+    return "{" + "".join(f'"{name}":{text},' for name in names) + '"last":7}'
+
+
+def assert_types(sink: AnyLakeSink, names: list[str], wanted: list[DataType]) -> None:
+    """The table has these columns between its key and its last one, with these types."""
+    if isinstance(sink, LakeSink):
+        fields = sink.lake.table(*TABLE).schema().fields
+        assert [one.name for one in fields] == ["id", *names, "last"]
+        assert [one.field_type for one in fields[1:-1]] == [iceberg_type(kind) for kind in wanted]
+    else:
+        found = sink.lake.types(*TABLE)
+        assert list(found) == ["id", *names, "last"]
+        assert [our_type(found[name]) for name in names] == wanted
+
+
+@pytest.mark.parametrize("lake", KINDS)
+@pytest.mark.parametrize("first", list(VALUES))
+def test_every_type_widens_as_schemas_do(tmp_path: Path, first: str, lake: str) -> None:
+    """A column for each other type becomes wider by it, and the values that are there are those of the wider type."""
+    sink, widened_by = lake_of(lake, tmp_path), wider(first, lake)
+    names = [f"c{at}" for at in range(len(widened_by))]
+    narrow = lake_schema("id INT", *(f"{name} {first}" for name in names), "last INT")
+    sink.side.declare({TABLE: narrow})
+    rows = [(f'{{"id":{i}}}', row(names, text)) for i, text in enumerate(VALUES[first])]
+    sink.write(TABLE, narrow, *rows, ('{"id":99}', '{"id":99}'))
+    sink.write(TABLE, narrow, ('{"id":99}', None))
+    columns = [Column(name, kind) for name, kind in zip(names, widened_by.values(), strict=True)]
+    widened = TableSchema((narrow.columns[0], *columns, narrow.columns[-1]), ("id",))
+    said = sink.side.undeclared({TABLE: widened})
+    for _ in range(2):
+        sink.side.declare({TABLE: widened})
+        assert sink.side.undeclared({TABLE: widened}) == set()
+    assert_types(sink, names, list(widened_by.values()))
+    for name, (second, kind) in zip(names, widened_by.items(), strict=True):
+        found = sink.lake.ask(f"SELECT {name} FROM {{}} ORDER BY id", *TABLE)  # noqa: S608
+        values = [float(v) if first in {"FLOAT", "DOUBLE"} else v for (v,) in found]
+        wanted = [expected(first, types.name(kind), text, lake) for text in VALUES[first]]
+        assert values == wanted, (first, second)
+    assert len(said) == len(widened_by), said
+    sink.write(TABLE, widened, ('{"id":0}', '{"id":0}'), ('{"id":50}', row(names, VALUES[first][0])))
+    assert len(sink.lake.rows(*TABLE)) == len(rows) + 1
+    assert_types(sink, names, list(widened_by.values()))
