@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from ingest.config.deployment import read_deployments, write_documents
+from ingest.config.deployment import read_deployments
 from ingest.config.loader import load_checked
+from ingest.config.written import write_documents
 from ingest.errors import ConfigError
 from ingest.render.kubernetes import Rendered, documents, kustomization, object_name
 

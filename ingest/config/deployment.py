@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import Field, ValidationError, field_validator
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError
-from ruamel.yaml.scalarstring import LiteralScalarString
 
 from ingest.component.options import Options
 from ingest.config.diagnostics import did_you_mean
@@ -20,7 +19,6 @@ from ingest.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
-    from typing import TextIO
 
 _QUANTITY: Final = r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?$"
 _NAME: Final = r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$"
@@ -134,26 +132,3 @@ def _model(file: Path, values: Mapping[Any, Any], name: str) -> Deployment:
         if error["type"] == "extra_forbidden":
             why = f"there is no such option{did_you_mean(key, known)}"
         raise ConfigError(f"{file}: {key} (for pipeline {name}): {why}", f"known are {', '.join(known)}") from exc
-
-
-def write_documents(documents: Iterable[Mapping[str, Any]], out: TextIO) -> None:
-    """Write documents of plain values as YAML, keys in their order, texts of several lines as blocks."""
-    yaml = YAML()
-    yaml.default_flow_style = False
-    yaml.width = 1_000_000
-    yaml.indent(mapping=2, sequence=4, offset=2)
-    yaml.explicit_start = True
-    for document in documents:
-        yaml.dump(_blocks(document), out)
-
-
-def _blocks(value: Any) -> Any:  # noqa: ANN401  (plain values)
-    if isinstance(value, dict):
-        return {key: _blocks(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_blocks(item) for item in value]
-    # A block keeps neither blanks at the ends of lines nor a carriage return
-    whole = (
-        isinstance(value, str) and value.endswith("\n") and not re.search(r"[ \t]\n|[^\n\x20-\x7e\xa0-\ud7ff]", value)
-    )
-    return LiteralScalarString(value) if whole else value
