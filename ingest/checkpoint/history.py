@@ -14,10 +14,10 @@ from ingest.model.schema import changes
 from ingest.model.table import show
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from ingest.checkpoint.checkpoint import Checkpoint
-    from ingest.model.schema import TableSchema
+    from ingest.model.schema import SchemaChange, TableSchema
     from ingest.model.table import TableId
 
 
@@ -63,6 +63,15 @@ def history(checkpoint: Checkpoint, *, observed: bool, table: str | None = None)
         msg = f"checkpoint {checkpoint.where} knows no {'source' if observed else 'sink'} table {table!r}"
         raise ConfigError(msg, f"known: {known}")
     return found
+
+
+def told(versions: Iterable[Version]) -> Iterator[tuple[Version, SchemaChange]]:
+    """Yield each change of each table, with the version that has it first."""
+    before: dict[TableId, TableSchema] = {}
+    for version in versions:
+        for change in changes(version.table, before.get(version.table), version.schema):
+            yield version, change
+        before[version.table] = version.schema
 
 
 def current(versions: Iterable[Version], at: int | None = None) -> list[Version]:

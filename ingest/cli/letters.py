@@ -20,7 +20,7 @@ from ingest.cli.parameters import (
     parse_variables,
     selector_of,
 )
-from ingest.cli.secrets import masked_errors, warner
+from ingest.cli.secrets import warner
 from ingest.cli.table import rows_as_text
 from ingest.config.dead_letters import dead_letters_of
 from ingest.config.diagnostics import did_you_mean
@@ -31,6 +31,7 @@ from ingest.driver.files import with_files
 from ingest.formats import FORMATS
 from ingest.model.reject import CODES
 from ingest.model.text import one_line
+from ingest.program import masked_errors
 from ingest.sinks import SINKS
 
 if TYPE_CHECKING:

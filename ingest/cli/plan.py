@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ingest.cli import tap as one_by_one
 from ingest.cli.parameters import FormatOption, OutputFormat, SetOption, parse_variables
 from ingest.cli.run import CheckpointOption, ConfOption, running
 from ingest.config.masking import mask, masked
 from ingest.model.text import one_line
 from ingest.observe.events import Warned
 from ingest.testing.dry_run import dry_run
+from ingest.testing.tap import tap
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,6 +29,10 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 @app.command()
 def plan(
     file: Annotated[Path, typer.Argument(help="The pipeline file.")],
+    rows: Annotated[
+        int,
+        typer.Option("--rows", min=0, max=1000, metavar="N", help="Also show so many records, as `ingest tap` does."),
+    ] = 0,
     variables: SetOption = None,
     form: FormatOption = OutputFormat.TEXT,
     checkpoint: CheckpointOption = None,
@@ -39,10 +45,15 @@ def plan(
     values, spark = parse_variables(variables), parse_variables(conf)
     with running(file, values, spark, checkpoint, "local[1]", once=True, start=None) as (pipeline, settings, observer):
         found, error = dry_run(pipeline, settings, tell=lambda text: observer(Warned(text)))
+        records: list[dict[str, Any]] = []
+        if rows:
+            tap(pipeline, settings, lambda tapped: records.append(one_by_one.about(tapped)), rows)
         if form is OutputFormat.JSON:
-            typer.echo(json.dumps(masked(asdict(found), pipeline.secrets), indent=2))
+            shown = asdict(found) | ({"records": records} if rows else {})
+            typer.echo(json.dumps(masked(shown, pipeline.secrets), indent=2))
         else:
-            typer.echo(mask("\n".join(_lines(found)), pipeline.secrets))
+            texts = [*_lines(found), *(line for record in records for line in ("", *one_by_one.lines(record)))]
+            typer.echo(mask("\n".join(texts), pipeline.secrets))
         if error is not None:
             raise error
 

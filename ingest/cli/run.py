@@ -11,19 +11,19 @@ import typer
 
 from ingest.cli.parameters import SetOption, parse_start, parse_variables
 from ingest.cli.progress import observer_for
-from ingest.cli.secrets import masked_errors
-from ingest.config.loader import load_strictly, locate
+from ingest.cli.reporting import reported
+from ingest.config.loader import load_strictly
 from ingest.config.masking import SEEN, mask, secrets_in
 from ingest.config.metrics import is_gateway
-from ingest.driver.context import Settings
 from ingest.driver.run import run as run_pipeline
-from ingest.errors import TransformError
 from ingest.observe.watching import Watch, watched
+from ingest.program import masked_errors, placed, settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ingest.config.pipeline import Pipeline
+    from ingest.driver.context import Settings
     from ingest.observe.events import Observer
 
 CheckpointOption = Annotated[
@@ -65,6 +65,9 @@ def run(
     metrics_push: Annotated[
         str | None, typer.Option(metavar="URL", help="Push metrics to this push gateway when the run ends.")
     ] = None,
+    report: Annotated[
+        Path | None, typer.Option(metavar="FILE.html", help="Write a page about the run, now and then and at the end.")
+    ] = None,
 ) -> None:
     """Run a pipeline: continuously, or with --once until it is drained.
 
@@ -83,7 +86,10 @@ def run(
             options.metrics_tables,
             options.liveness_deadline,
         )
-        with watched(observer, options.name, watch, lambda text: mask(text, pipeline.secrets)) as told:
+        with (
+            reported(observer, report, pipeline, settings) as heard,
+            watched(heard, options.name, watch, lambda text: mask(text, pipeline.secrets)) as told,
+        ):
             run_pipeline(pipeline, replace(settings, alive=alive), told)
 
 
@@ -109,25 +115,10 @@ def running(
 ) -> Iterator[tuple[Pipeline, Settings, Observer]]:
     """What a run needs; its errors leave here without the secrets that a client's message may hold."""
     pipeline = load_strictly(file, variables)
-    home = Path(".ingest") / pipeline.pipeline.name
-    where = checkpoint or str(home)
-    logs = (home if "://" in where else Path(where)) / "logs"
+    where = checkpoint or str(Path(".ingest") / pipeline.pipeline.name)
     observer = observer_for(pipeline.secrets, once=once)
     try:
         with masked_errors(pipeline.secrets), placed(file):
-            yield pipeline, Settings(where, logs, master, conf, once, from_time=start), observer
+            yield pipeline, settings_of(pipeline, where, master, conf, once=once, start=start), observer
     finally:
         observer.close()
-
-
-@contextmanager
-def placed(file: Path) -> Iterator[None]:
-    """Let errors of expressions leave with their place in the file."""
-    try:
-        yield
-    except TransformError as exc:
-        found = None if exc.place is None else locate(file, *exc.place, exc.message.split("\n", 1)[0])
-        if found is None:
-            raise
-        version = exc.message.rsplit("\n", 1)[-1]
-        raise TransformError(f"{found.text()}\n{version}", exc.hint) from exc

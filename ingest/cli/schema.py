@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ingest.checkpoint.history import check_version, current, difference, history
+from ingest.checkpoint.history import check_version, current, difference, history, told
 from ingest.checkpoint.inspect import opened
 from ingest.cli.checkpoint import CheckpointOption, ConfOption, TargetArgument
 from ingest.cli.parameters import FormatOption, OutputFormat, SetOption, parse_variables
 from ingest.config.loader import load
-from ingest.model.schema import changes
 from ingest.model.table import show as shown
 from ingest.model.text import one_line
 
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
 
     from ingest.checkpoint.checkpoint import Checkpoint
     from ingest.checkpoint.history import Version
-    from ingest.model.schema import TableSchema
-    from ingest.model.table import TableId
 
 app = typer.Typer(
     help="The schemas that a pipeline found.", no_args_is_help=True, add_completion=False, rich_markup_mode=None
@@ -84,14 +81,11 @@ def history_(
     if form is OutputFormat.JSON:
         _print(versions, form)
         return
-    before: dict[TableId, TableSchema] = {}
-    for version in versions:
+    for version, change in told(versions):
         when = ""
         if version.millis is not None:
             when = f"  {datetime.fromtimestamp(version.millis / 1000, UTC):%Y-%m-%d %H:%M:%SZ}"
-        for event in changes(version.table, before.get(version.table), version.schema):
-            typer.echo(f"version {version.version}{when}  {one_line(shown(version.table))}> {event}")
-        before[version.table] = version.schema
+        typer.echo(f"version {version.version}{when}  {one_line(shown(version.table))}> {change}")
 
 
 @app.command()

@@ -147,7 +147,9 @@ def tell_rejects(context: RunContext) -> Callable[[RejectedRecord], None]:
 
     def tell(reject: RejectedRecord) -> None:
         table = show(reject.table) if reject.table else ""
-        context.observer(_dirty(reject, table) if logged else RejectEvent(table, str(reject)))
+        context.observer(
+            _dirty(reject, table) if logged else RejectEvent(table, str(reject), reject.stage, reject.code)
+        )
 
     return tell
 

@@ -6,7 +6,7 @@ import os
 import signal
 from contextlib import contextmanager
 from queue import SimpleQueue
-from threading import Thread
+from threading import Thread, current_thread, main_thread
 from typing import TYPE_CHECKING, Final, Protocol
 
 from ingest.errors import INTERRUPTED
@@ -55,7 +55,13 @@ class StopSignal:
 
     @contextmanager
     def installed(self) -> Iterator[StopSignal]:
-        """Listen while the block runs; the first signal is told by a thread, as a handler must not wait for a lock."""
+        """Listen while the block runs; the first signal is told by a thread, as a handler must not wait for a lock.
+
+        In a program of somebody else's the run may be in another thread than the main one, where nobody can listen.
+        """
+        if current_thread() is not main_thread():
+            yield self
+            return
         before = {number: signal.getsignal(number) for number in _SIGNALS}
         announcing = Thread(target=self._announce, daemon=True)
         announcing.start()
@@ -70,6 +76,8 @@ class StopSignal:
 
     def listen(self) -> None:
         """Take the signals, also from whoever took them meanwhile."""
+        if current_thread() is not main_thread():
+            return
         for number in _SIGNALS:
             signal.signal(number, self)
 

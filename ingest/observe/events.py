@@ -127,6 +127,8 @@ class RejectEvent:
 
     table: str
     text: str
+    stage: str
+    code: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,216 @@
+"""The page of a report: one HTML file that needs no other, no network and no JavaScript.
+
+In: the facts of a run. Out: the text of the page. Names and values come from messages: each is escaped, and the page
+itself forbids scripts and anything from elsewhere.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from html import escape
+from typing import TYPE_CHECKING, Final
+
+from ingest.observe.chart import chart
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from ingest.observe.report import RunFacts
+
+MAX_TABLES: Final = 1_000
+"""Tables that have a line of their own: those with the most records."""
+_STYLE: Final = """\
+:root { color-scheme: light dark; --ink: #1b1f24; --dim: #667080; --paper: #fff; --line: #d8dde4; --mark: #1f6feb;
+  --bad: #c9302c }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6e9ed; --dim: #98a2b0; --paper: #15181d; --line: #343b45;
+  --mark: #58a6ff; --bad: #ff7b72 } }
+body { margin: 2rem auto; max-width: 72rem; padding: 0 1.5rem; background: var(--paper); color: var(--ink);
+  font: 15px/1.5 system-ui, sans-serif }
+h1 { font-size: 1.6rem; margin: 0 } h2 { font-size: 1.15rem; margin: 2.2rem 0 .6rem }
+.dim { color: var(--dim) } .bad { color: var(--bad); font-weight: 600 }
+.facts { display: flex; flex-wrap: wrap; gap: .8rem; margin: 1.2rem 0 }
+.facts div { border: 1px solid var(--line); border-radius: 8px; padding: .5rem .9rem; min-width: 7rem }
+.facts b { display: block; font-size: 1.25rem; font-variant-numeric: tabular-nums }
+.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(24rem, 1fr)); gap: 1rem }
+figure { margin: 0; border: 1px solid var(--line); border-radius: 8px; padding: .6rem .8rem }
+figcaption { font-size: .9rem; color: var(--dim) }
+svg { width: 100%; height: auto } svg text { font: 11px system-ui, sans-serif; fill: var(--dim) }
+svg .grid { stroke: var(--line) } svg .area { fill: var(--mark); opacity: .12 }
+svg .curve { fill: none; stroke: var(--mark); stroke-width: 1.6 } svg circle { fill: var(--mark) }
+.wide { overflow-x: auto } table { border-collapse: collapse; width: 100%; font-size: .92rem }
+th, td { text-align: left; padding: .3rem .7rem .3rem 0; border-bottom: 1px solid var(--line); vertical-align: top }
+th { color: var(--dim); font-weight: 500 } .n { text-align: right; font-variant-numeric: tabular-nums }
+code { font: .88em/1.5 ui-monospace, monospace; overflow-wrap: anywhere }
+details { margin: .3rem 0 } summary { cursor: pointer }
+"""
+
+
+def page(facts: RunFacts, clean: Callable[[str], str]) -> str:
+    """Return the page. `clean` removes secrets from a text."""
+
+    def text(value: object) -> str:
+        return escape(clean(str(value)))
+
+    name = text(facts.pipeline)
+    parts = (
+        _head(facts, text), _charts(facts), _tables(facts, text), _history(facts, text), _rejects(facts, text),
+        _list("Warnings", facts.warnings, text), _options(facts, text),
+    )  # fmt: skip
+    body = "\n".join(line for part in parts for line in part)
+    return f"""\
+<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>{name}: report of a run</title>
+<style>
+{_STYLE}</style>
+</head>
+<body>
+{body}
+</body>
+</html>
+"""
+
+
+def _head(facts: RunFacts, text: Callable[[object], str]) -> Iterator[str]:
+    ended, started, points = facts.ended, facts.started, facts.points
+    until = points[-1].ended if points else facts.since
+    records = sum(point.records for point in points) if ended is None else ended.records
+    rejected = sum(point.rejected for point in points) if ended is None else ended.rejected
+    seconds = until - facts.since if ended is None else ended.seconds
+    yield f"<h1>{text(facts.pipeline)}</h1>"
+    run = "" if started is None else f"run {started.run} of checkpoint <code>{text(started.checkpoint)}</code>, "
+    yield f'<p class="dim">{run}begun {_when(facts.since)}, ingest {text(facts.version)}</p>'
+    yield f"<p>{_state(facts, text)}</p>"
+    lag = points[-1].lag if points else (started.lag if started else 0)
+    if ended is not None and ended.left is not None:
+        lag = sum(ended.left.values())
+    numbers = (
+        ("records", f"{records:,}", False),
+        ("seconds", f"{seconds:,.1f}", False),
+        ("records a second", f"{records / max(seconds, 0.001):,.0f}", False),
+        ("rejected", f"{rejected:,}", rejected > 0),
+        ("waiting at the end", f"{lag:,}", False),
+    )
+    shown = (f"<div><b{' class=bad' if bad else ''}>{number}</b>{title}</div>" for title, number, bad in numbers)
+    yield f'<div class="facts">{"".join(shown)}</div>'
+    if started is not None and started.in_python:
+        yield f'<p class="dim">Records pass through Python: {text("; ".join(started.in_python))}</p>'
+
+
+def _state(facts: RunFacts, text: Callable[[object], str]) -> str:
+    ended = facts.ended
+    if ended is None:
+        return "The run goes on; this page is of its last half minute."
+    if ended.exit_code:
+        return f'<span class="bad">Failed with exit code {ended.exit_code}</span>: {text(ended.stopped)}'
+    return {
+        "drained": "Ended: all that was there is read.",
+        "signal": "Ended: stopped by a signal.",
+    }.get(ended.stopped, f"Ended: {text(ended.stopped)}")
+
+
+def _charts(facts: RunFacts) -> Iterator[str]:
+    points = facts.points
+    yield "<h2>Throughput and lag</h2>"
+    if not points:
+        yield '<p class="dim">No batch has ended.</p>'
+        return
+    rates = [(one.ended, one.records / max(one.ended - one.began, 0.001)) for one in points]
+    waiting = [(one.ended, float(one.lag)) for one in points]
+    behind = [(one.ended, one.emit_lag_s) for one in points if one.emit_lag_s is not None]
+    yield '<div class="charts">'
+    yield chart("records a second", facts.since, rates)
+    yield chart("records that wait", facts.since, waiting)
+    if behind:
+        yield chart("seconds between a record's time and its acknowledgement", facts.since, behind)
+    if any(one.rejected for one in points):
+        yield chart("rejects of a batch", facts.since, [(one.ended, float(one.rejected)) for one in points])
+    yield "</div>"
+
+
+def _tables(facts: RunFacts, text: Callable[[object], str]) -> Iterator[str]:
+    tables = {} if facts.ended is None else facts.ended.tables
+    if not tables:
+        return
+    yield f"<h2>Tables ({len(tables):,})</h2>"
+    most = sorted(tables.items(), key=lambda item: (-item[1].read, item[0]))
+    rows = (
+        (text(name), *(f"{number:,}" for number in (
+            one.read, one.inserted, one.updated, one.deleted, one.rejected, one.schema_changes
+        )))
+        for name, one in most[:MAX_TABLES]
+    )  # fmt: skip
+    titles = ("table", "in", "inserted", "updated", "deleted", "rejected", "schema changes")
+    yield from _grid(titles, rows, numbers=6)
+    if len(most) > MAX_TABLES:
+        yield f'<p class="dim">and {len(most) - MAX_TABLES:,} more</p>'
+
+
+def _history(facts: RunFacts, text: Callable[[object], str]) -> Iterator[str]:
+    changes = facts.changes if facts.kept is None else facts.kept
+    by_table: dict[str, list[tuple[str, str]]] = {}
+    for change in changes:
+        by_table.setdefault(change.table, []).append(("" if change.at is None else _when(change.at), change.text))
+    if not by_table:
+        return
+    of = "this run" if facts.kept is None else "all runs of the checkpoint"
+    yield f'<h2>Schemas of the sink\'s tables</h2><p class="dim">Changes of {of}.</p>'
+    for table in sorted(by_table)[:MAX_TABLES]:
+        found = by_table[table]
+        opened = " open" if len(by_table) <= 3 else ""
+        count = f"{len(found):,} change{'' if len(found) == 1 else 's'}"
+        yield f"<details{opened}><summary><b>{text(table)}</b> <span class=dim>{count}</span></summary>"
+        yield from _grid(("when", "what"), ((when, f"<code>{text(what)}</code>") for when, what in found))
+        yield "</details>"
+
+
+def _rejects(facts: RunFacts, text: Callable[[object], str]) -> Iterator[str]:
+    codes = sorted({*facts.rejects, *facts.samples}, key=lambda code: (-facts.rejects.get(code, 0), code))
+    if not codes:
+        return
+    yield "<h2>Rejected records</h2>"
+    for code in codes:
+        stage, name = code
+        count = facts.rejects.get(code, 0)
+        yield f"<details open><summary><b>{text(stage)}/{text(name)}</b> <span class=bad>{count:,}</span></summary>"
+        yield from _items(facts.samples.get(code, ()), text)
+        yield "</details>"
+
+
+def _list(title: str, found: Iterable[str], text: Callable[[object], str]) -> Iterator[str]:
+    lines = list(found)
+    if lines:
+        yield f"<h2>{title}</h2>"
+        yield from _items(lines, text)
+
+
+def _items(found: Iterable[str], text: Callable[[object], str]) -> Iterator[str]:
+    yield "<ul>"
+    yield from (f"<li><code>{text(line)}</code></li>" for line in found)
+    yield "</ul>"
+
+
+def _options(facts: RunFacts, text: Callable[[object], str]) -> Iterator[str]:
+    yield "<h2>Options</h2>"
+    rows = ((f"<code>{text(name)}</code>", f"<code>{text(value)}</code>") for name, value in facts.options.items())
+    yield from _grid(("option", "value"), rows)
+
+
+def _grid(titles: tuple[str, ...], rows: Iterable[tuple[str, ...]], numbers: int = 0) -> Iterator[str]:
+    """Yield a table. The cells are HTML already; the last `numbers` columns are numbers."""
+    first = len(titles) - numbers
+    kinds = ["" if number < first else ' class="n"' for number in range(len(titles))]
+    yield '<div class="wide"><table><thead><tr>'
+    yield "".join(f"<th{kind}>{title}</th>" for kind, title in zip(kinds, titles, strict=True))
+    yield "</tr></thead><tbody>"
+    for row in rows:
+        yield f"<tr>{''.join(f'<td{kind}>{cell}</td>' for kind, cell in zip(kinds, row, strict=True))}</tr>"
+    yield "</tbody></table></div>"
+
+
+def _when(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
