@@ -4,11 +4,14 @@ Optional: without a C compiler the tool does the same by its reference implement
 """
 
 import copy
+import subprocess
 import sys
 from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
+from setuptools.command.sdist import sdist
 
 NATIVE = Path("ingest/native")
 KAFKA = Path("ingest/kafka/native")
@@ -73,4 +76,43 @@ class BuildApart(build_ext):
         build_ext.build_extension(apart, ext)
 
 
-setup(ext_modules=[*native(), *kafka()], cmdclass={"build_ext": BuildApart})
+BUILD = Path("ingest/build.txt")
+"""What `ingest --version` says of a package that was built: the commit. A source distribution has the file."""
+
+
+def commit() -> str:
+    """Return the commit that is built, with its day; an empty text where nobody knows."""
+    if BUILD.is_file():
+        return BUILD.read_text(encoding="utf-8")
+    if not Path(".git").exists():
+        return ""
+    asked = ["git", "log", "-1", "--format=%H %cs", "--"]
+    try:
+        return subprocess.run(asked, capture_output=True, text=True, check=True).stdout  # noqa: S603
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
+class BuildWithCommit(build_py):
+    """Build the package with a file that names the commit."""
+
+    def run(self) -> None:
+        """Build."""
+        build_py.run(self)
+        if not self.editable_mode:
+            Path(self.build_lib, BUILD).write_text(commit(), encoding="utf-8")
+
+
+class SourcesWithCommit(sdist):
+    """Make a source distribution with a file that names the commit."""
+
+    def make_release_tree(self, base_dir: str, files: list[str]) -> None:
+        """Make the tree that is packed."""
+        sdist.make_release_tree(self, base_dir, files)
+        Path(base_dir, BUILD).write_text(commit(), encoding="utf-8")
+
+
+setup(
+    ext_modules=[*native(), *kafka()],
+    cmdclass={"build_ext": BuildApart, "build_py": BuildWithCommit, "sdist": SourcesWithCommit},
+)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
-from ingest import __version__
 from ingest.cli.lazy_group import LazyGroup, not_loaded
 from ingest.errors import INTERRUPTED, IngestError, InternalError
 
@@ -22,10 +21,12 @@ _BUG = "This is a bug of ingest; please report it."
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
 COMMANDS = {
+    "init": "Write a first pipeline file from a few answers, by looking at a topic; or a repository with --repo.",
     "run": "Run a pipeline: continuously, or with --once until it is drained.",
     "check": "Say what is wrong with pipeline files: exit code 0, or 78 when there is an error.",
     "plan": "Show what a run would do: tables, routes, columns, topics, rejects.",
     "tap": "Show records one by one, before and after: the next ones that a run would read.",
+    "top": "Show running pipelines: rates, lag, rejects, and the busiest tables.",
     "graph": "Draw a pipeline as Mermaid: topics, tables, routes, the sink's tables.",
     "explain": "Say what an option, a format, a source, a sink or a code is.",
     "render": "Manifests that run pipelines elsewhere.",
@@ -62,14 +63,19 @@ for name, short_help in COMMANDS.items():
 
 def _version(value: bool) -> None:  # noqa: FBT001  (typer's signature)
     if value:
-        typer.echo(f"ingest {__version__}")
+        from ingest.cli.version import lines  # noqa: PLC0415  (it asks what is installed)
+
+        typer.echo("\n".join(lines()))
         raise typer.Exit
 
 
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", "-V", callback=_version, is_eager=True, help="Show the version and exit.")
+        bool,
+        typer.Option(
+            "--version", "-V", callback=_version, is_eager=True, help="Show the version, how it was built, and exit."
+        ),
     ] = False,
 ) -> None:
     """Change messages of many tables out of Kafka, to upserts, as Spark jobs, from one YAML file."""

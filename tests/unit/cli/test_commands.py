@@ -73,7 +73,10 @@ def test_a_command_that_does_not_exist_is_said_with_the_nearest(capsys: pytest.C
 def test_the_version_and_the_completion_of_shells(capsys: pytest.CaptureFixture[str]) -> None:
     for option in ("-V", "--version"):
         assert command(option) == 0
-        assert capsys.readouterr().out == f"ingest {__version__}\n"
+        first, built, needs = capsys.readouterr().out.splitlines()
+        assert first == f"ingest {__version__}"
+        assert re.fullmatch("built of .*, with(out)? native code", built)
+        assert re.match(r"Python 3\.\d+\.\d+, pyspark 4\.", needs)
     for words, wanted in (
         ("ingest ch", ["check", "checkpoint"]),
         ("ingest letters sh", ["show"]),
