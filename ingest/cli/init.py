@@ -123,6 +123,11 @@ def _with_format(answers: Answers, given: str | None, found: FirstLook | None) -
     if chosen is None:
         why = "there are no messages to look at" if found is not None else "nobody looks at the messages"
         raise ConfigError(f"the messages' format is not known: {why}", "give --format, as debezium-json")
+    if answers.registry is not None and not chosen.endswith("-confluent"):
+        msg = f"--registry has no effect with the format {chosen}"
+        raise ConfigError(
+            msg, "leave it out, or give --format avro-confluent, debezium-avro-confluent or protobuf-confluent"
+        )
     keyed = chosen == "json" and found is not None and found.json_keys
     return replace(answers, format=chosen, key_format="json" if keyed else None)
 

@@ -57,9 +57,7 @@ def _source(answers: Answers) -> Iterator[str]:
         yield f"  topic: {scalar(answers.topic)}"
     yield f"  value.format: {scalar(answers.format)}"
     if answers.registry is not None:
-        name = "avro-confluent" if "avro" in answers.format else "protobuf-confluent"
-        prefix = answers.format if answers.format.startswith("debezium") else name
-        yield f"  {prefix}.url: {scalar(answers.registry)}"
+        yield f"  {answers.format}.url: {scalar(answers.registry)}"
     if answers.key_format is not None:
         yield f"  key.format: {scalar(answers.key_format)}   # the key's fields are columns, and the primary key"
     yield "  scan.startup.mode: earliest-offset"

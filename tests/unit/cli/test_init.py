@@ -88,6 +88,8 @@ def test_what_is_missing_or_there_is_said(tmp_path: Path) -> None:
     assert (done.code, "--topic" in done.err) == (2, True)
     assert (called("init", str(file), *given).code, file.exists()) == (78, False)
     assert (called("init", str(file), *given, "--format", "nope").code, file.exists()) == (78, False)
+    done = called("init", str(file), *given, "--format", "json", "--registry", "http://localhost:1")
+    assert (done.code, "--registry has no effect" in done.err, file.exists()) == (78, True, False)
     assert called("init", str(file), *given[:-1], "nope", "--format", "json").code == 2
     assert called("init", str(file), *given, "--topic-pattern", "x", "--format", "json").code == 2
     file.write_text("mine")
