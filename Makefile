@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SAVE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast kerberos check sanitize fuzz cross chaos bench bench-peers docs format golden clean
+.PHONY: help setup demo test test-fast kerberos package check sanitize fuzz cross chaos bench bench-peers docs format golden clean
 
 help: ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -44,6 +44,9 @@ test-fast: setup ## Run the tests without brokers and Spark, and a tenth of the 
 
 kerberos: setup ## Build a client that can do Kerberos, and test it with a real KDC (docker/kerberos-client.sh)
 	@tools/kerberos $(BIN)/python
+
+package: setup ## Build a wheel, install it in an environment of its own, and run a pipeline with it
+	@tools/package $(BIN)/python
 
 check: setup ## Format, lint, types, layers, docs, links
 	@$(BIN)/ruff format --check .
