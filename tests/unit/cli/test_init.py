@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -119,7 +119,7 @@ def test_a_repository_works_as_it_is(tmp_path: Path) -> None:
 def test_the_hooks_of_a_repository_pass_and_find_a_mistake(tmp_path: Path) -> None:
     folder = tmp_path / "repo"
     assert called("init", str(folder), "--repo").code == 0
-    bin_ = Path(shutil.which("ingest") or "").parent
+    bin_ = Path(sys.executable).parent
     env = {**os.environ, "PATH": f"{bin_}:{os.environ['PATH']}", "PRE_COMMIT_HOME": str(tmp_path / "home")}
     hooks = [str(bin_ / "pre-commit"), "run", "--all-files"]
 
