@@ -13,7 +13,7 @@ from ingest import __version__
 from ingest.cli.parameters import SetOption, parse_variables
 from ingest.cli.render import manifests
 from ingest.config.loader import load_text
-from ingest.errors import ConfigError, IngestError
+from ingest.errors import ConfigError
 from ingest.model.text import one_line
 from ingest.program import masked_errors
 from ingest.render.first_pipeline import SINKS, Answers, pipeline_text
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _LOOKED_WITH: Final = "raw"
 """The format of the first look: any message is one of it."""
+_FORMATS: Final = "--format avro-confluent, debezium-avro-confluent or protobuf-confluent"
+"""The formats with a registry, as a hint names them."""
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -73,7 +75,7 @@ def init(
         bootstrap=brokers or _asked("--brokers", "Kafka's bootstrap servers", "localhost:9092"),
         topic=None if topic_pattern is not None else topic or _asked("--topic", "Topic to read", None),
         topic_pattern=topic_pattern,
-        format=value_format or _LOOKED_WITH,
+        format=_LOOKED_WITH,
         sink=sink or _asked("--sink", f"Sink ({', '.join(SINKS)})", SINKS[0]),
         place=place,
         properties=parse_variables(properties),
@@ -86,7 +88,7 @@ def init(
     answers = _with_format(answers, value_format, found)
     text = pipeline_text(answers)
     _checked(text, values)
-    out.write_text(text, encoding="utf-8")
+    _write(out.parent, {out.name: text})
     typer.echo(f"{out} is written. Next: ingest plan {out}; ingest run {out} --once", err=True)
 
 
@@ -100,7 +102,7 @@ def _asked(option: str, question: str, default: str | None) -> str:
 
 def _looked_at(answers: Answers, variables: Mapping[str, str]) -> FirstLook:
     """Return what is in the topics, and say it. Raise IngestError."""
-    looking = replace(answers, format=_LOOKED_WITH, sink="print", registry=None)
+    looking = replace(answers, sink="print", registry=None)
     pipeline = _checked(pipeline_text(looking), variables, strictly=True)
     with masked_errors(pipeline.secrets):
         found = first_look(pipeline, lambda text: typer.echo(f"warning: {one_line(text)}", err=True))
@@ -117,17 +119,13 @@ def _with_format(answers: Answers, given: str | None, found: FirstLook | None) -
     chosen = given or (None if found is None else found.format)
     if chosen == REGISTERED:
         msg = "the messages have their schema in a registry, and only it knows their format"
-        raise ConfigError(
-            msg, "give --registry URL and --format avro-confluent, debezium-avro-confluent or protobuf-confluent"
-        )
+        raise ConfigError(msg, f"give --registry URL and {_FORMATS}")
     if chosen is None:
         why = "there are no messages to look at" if found is not None else "nobody looks at the messages"
         raise ConfigError(f"the messages' format is not known: {why}", "give --format, as debezium-json")
     if answers.registry is not None and not chosen.endswith("-confluent"):
         msg = f"--registry has no effect with the format {chosen}"
-        raise ConfigError(
-            msg, "leave it out, or give --format avro-confluent, debezium-avro-confluent or protobuf-confluent"
-        )
+        raise ConfigError(msg, f"leave it out, or give {_FORMATS}")
     keyed = chosen == "json" and found is not None and found.json_keys
     return replace(answers, format=chosen, key_format="json" if keyed else None)
 
@@ -147,21 +145,22 @@ def _checked(text: str, variables: Mapping[str, str], *, strictly: bool = False)
 
 def _write_all(folder: Path) -> None:
     """Write a repository, with the manifests of its pipeline. Raise ConfigError where a file of it is there."""
-    files = dict(repository_files(__version__))
+    files = repository_files(__version__)
     there = [name for name in files if (folder / name).exists()]
     if there:
         raise ConfigError(f"{folder} has {', '.join(there)} already", "name a new folder")
-    try:
-        for name, text in files.items():
-            path = folder / name
+    _write(folder, files)
+    made = {f"k8s/{name}": text for name, text in manifests(folder / "pipelines").items()}
+    _write(folder, made)
+    typer.echo(f"{len(files) + len(made)} files in {folder}: README.md says what they are for", err=True)
+
+
+def _write(folder: Path, files: Mapping[str, str]) -> None:
+    """Write texts by their paths in a folder. Raise ConfigError where that fails."""
+    for name, text in files.items():
+        path = folder / name
+        try:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
-        made = manifests(folder / "pipelines")
-        (folder / "k8s").mkdir(exist_ok=True)
-        for name, text in made.items():
-            (folder / "k8s" / name).write_text(text, encoding="utf-8")
-    except OSError as exc:
-        raise ConfigError(f"cannot write to {folder}: {exc.strerror}", "name another folder") from exc
-    except IngestError as exc:
-        raise ConfigError(exc.message, exc.hint) from exc
-    typer.echo(f"{len(files) + len(made)} files in {folder}: README.md says what they are for", err=True)
+        except OSError as exc:
+            raise ConfigError(f"cannot write {path}: {exc.strerror}", "name another place") from exc

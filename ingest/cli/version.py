@@ -1,4 +1,4 @@
-"""What `ingest --version` says."""
+"""Lines that `ingest --version` prints."""
 
 from __future__ import annotations
 

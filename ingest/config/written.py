@@ -19,7 +19,7 @@ _PLAIN: Final = re.compile(r"[A-Za-z_/](?:[\w./@$=-]|:(?=[\w./-]))*", re.ASCII)
 _READ_OTHERWISE: Final = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y", "n"})
 """Words that some reader of YAML takes for something else than a text."""
 _UNFIT: Final = re.compile(r"[ ]\n|[^\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff]")
-"""What a block of YAML does not keep: blanks at the ends of lines, and rare characters."""
+"""Characters that a block of YAML does not keep: blanks at the ends of lines, and rare characters."""
 _ESCAPED: Final = re.compile(r"[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 """Characters that JSON leaves as they are, and YAML does not take."""
 

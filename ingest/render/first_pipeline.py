@@ -24,7 +24,7 @@ _KEYED: Final = frozenset({"upsert-kafka", "iceberg", "delta", "postgres", "holo
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What somebody answered."""
+    """Answers of somebody who wants a pipeline."""
 
     bootstrap: str
     topic: str | None
@@ -33,7 +33,7 @@ class Answers:
     format: str
     sink: str
     place: str = ""
-    """Where the sink's rows go: brokers of the sink, a directory, or `host:port`; empty for the usual place."""
+    """Place of the sink's rows: brokers of the sink, a directory, or `host:port`; empty for the usual place."""
     key_format: str | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
     """Properties of the Kafka client, as `security.protocol`."""

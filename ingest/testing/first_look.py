@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from ingest.model.record import Record
 
 REGISTERED: Final = "registry"
-"""What looks like messages with a schema in a registry: which of the formats it is, only the registry knows."""
+"""Name for what looks like messages with a schema in a registry: which of the formats it is, only the registry knows."""
 _CONFLUENT: Final = 5
 """Bytes in front of a message with a schema in a registry: a zero, and the schema's id."""
 
 
 @dataclass(frozen=True, slots=True)
 class FirstLook:
-    """What is in some topics."""
+    """Contents of some topics."""
 
     topics: tuple[str, ...]
     splits: int

@@ -92,6 +92,11 @@ def test_what_is_missing_or_there_is_said(tmp_path: Path) -> None:
     assert (done.code, "--registry has no effect" in done.err, file.exists()) == (78, True, False)
     assert called("init", str(file), *given[:-1], "nope", "--format", "json").code == 2
     assert called("init", str(file), *given, "--topic-pattern", "x", "--format", "json").code == 2
+    (tmp_path / "a-file").touch()
+    done = called("init", str(tmp_path / "a-file" / "p.yaml"), *given, "--format", "json")
+    assert (done.code, "cannot write" in done.err, "Traceback" in done.err) == (78, True, False)
+    done = called("init", str(tmp_path / "a-file"), "--repo")
+    assert (done.code, "cannot write" in done.err) == (78, True)
     file.write_text("mine")
     done = called("init", str(file), *given, "--format", "json")
     assert (done.code, file.read_text()) == (78, "mine")
