@@ -16,12 +16,13 @@ from ingest.config.masking import mask, masked
 from ingest.model.text import one_line
 from ingest.observe.events import Warned
 from ingest.testing.dry_run import dry_run
-from ingest.testing.tap import tap
+from ingest.testing.tap import tap_sample
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ingest.testing.dry_run_report import DryRunReport
+    from ingest.testing.probe import Probe
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -44,10 +45,13 @@ def plan(
     """
     values, spark = parse_variables(variables), parse_variables(conf)
     with running(file, values, spark, checkpoint, "local[1]", once=True, start=None) as (pipeline, settings, observer):
-        found, error = dry_run(pipeline, settings, tell=lambda text: observer(Warned(text)))
         records: list[dict[str, Any]] = []
-        if rows:
-            tap(pipeline, settings, lambda tapped: records.append(one_by_one.about(tapped)), rows)
+
+        def look(probe: Probe) -> None:
+            if rows:
+                tap_sample(probe, lambda tapped: records.append(one_by_one.about(tapped)), rows)
+
+        found, error = dry_run(pipeline, settings, tell=lambda text: observer(Warned(text)), then=look)
         if form is OutputFormat.JSON:
             shown = asdict(found) | ({"records": records} if rows else {})
             typer.echo(json.dumps(masked(shown, pipeline.secrets), indent=2))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ingest.model.record import Record
 
 REGISTERED: Final = "registry"
-"""Name for what looks like messages with a schema in a registry: which of the formats it is, only the registry knows."""
+"""Name for messages that seem to have a schema in a registry: only the registry knows their format."""
 _CONFLUENT: Final = 5
 """Bytes in front of a message with a schema in a registry: a zero, and the schema's id."""
 

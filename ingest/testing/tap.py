@@ -68,9 +68,16 @@ def tap(
     pipeline = with_files(pipeline, settings.conf, tell)
     with ExitStack() as resources:
         probe = Probe(pipeline, settings, pipeline.source, pipeline.sink, resources, tell)
-        taps = Taps(probe.source.sample, show, most, tables)
-        run = probe.drive(ALL, lambda: CapturingWriter(taps.captured), taps, taps, taps.observe)
-        return taps.looked_at, None if taps.asked else run.error
+        return tap_sample(probe, show, most, tables)
+
+
+def tap_sample(
+    probe: Probe, show: Callable[[Tapped], None], most: int, tables: Selector | None = None
+) -> tuple[int, IngestError | None]:
+    """Show records of a probe's sample, as `tap` does."""
+    taps = Taps(probe.source.sample, show, most, tables)
+    run = probe.drive(ALL, lambda: CapturingWriter(taps.captured), taps, taps, taps.observe)
+    return taps.looked_at, None if taps.asked else run.error
 
 
 class Taps(Pacing, NoStop):
