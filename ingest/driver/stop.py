@@ -41,6 +41,8 @@ class StopSignal:
     def __init__(self, tell: Callable[[str, bool], None]) -> None:
         """Listen to nothing yet; `tell` gets each signal's name, and whether the process ends now."""
         self.asked = False
+        # In a program of somebody else's the run may be in another thread than the main one, where nobody can listen
+        self._numbers = _SIGNALS if current_thread() is main_thread() else ()
         self._tell = tell
         self._signals: SimpleQueue[str] = SimpleQueue()  # a handler may put into it, whatever it has interrupted
 
@@ -55,14 +57,8 @@ class StopSignal:
 
     @contextmanager
     def installed(self) -> Iterator[StopSignal]:
-        """Listen while the block runs; the first signal is told by a thread, as a handler must not wait for a lock.
-
-        In a program of somebody else's the run may be in another thread than the main one, where nobody can listen.
-        """
-        if current_thread() is not main_thread():
-            yield self
-            return
-        before = {number: signal.getsignal(number) for number in _SIGNALS}
+        """Listen while the block runs; the first signal is told by a thread, as a handler must not wait for a lock."""
+        before = {number: signal.getsignal(number) for number in self._numbers}
         announcing = Thread(target=self._announce, daemon=True)
         announcing.start()
         self.listen()
@@ -76,9 +72,7 @@ class StopSignal:
 
     def listen(self) -> None:
         """Take the signals, also from whoever took them meanwhile."""
-        if current_thread() is not main_thread():
-            return
-        for number in _SIGNALS:
+        for number in self._numbers:
             signal.signal(number, self)
 
     def _announce(self) -> None:
