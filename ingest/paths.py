@@ -27,6 +27,11 @@ def is_remote(where: str) -> bool:
     return _URI.fullmatch(where) is not None
 
 
+def usual_checkpoint(pipeline: str) -> Path:
+    """Return the place of a pipeline's checkpoint where nobody gives another one."""
+    return Path(".ingest") / pipeline
+
+
 def private_file(name: str, data: bytes) -> str:
     """Return the path of a file with these bytes, which only this user can read.
 

@@ -15,6 +15,7 @@ from ingest.config.pipeline import Pipeline
 from ingest.driver.context import Settings
 from ingest.driver.run import run as run_pipeline
 from ingest.errors import IngestError, TransformError
+from ingest.paths import usual_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -60,19 +61,20 @@ def run(
     Raises:
         IngestError: how the run failed, with `exit_code` as of the command. No secret of the pipeline is in its text.
     """
-    where = str(checkpoint) if checkpoint is not None else str(Path(".ingest") / pipeline.pipeline.name)
+    where = None if checkpoint is None else str(checkpoint)
     settings = settings_of(pipeline, where, master, dict(conf or {}), once=once, start=from_timestamp)
     with masked_errors(pipeline.secrets):
         return run_pipeline(pipeline, settings, observer or _quiet)
 
 
 def settings_of(
-    pipeline: Pipeline, checkpoint: str, master: str, conf: Mapping[str, str], *, once: bool, start: int | None
+    pipeline: Pipeline, checkpoint: str | None, master: str, conf: Mapping[str, str], *, once: bool, start: int | None
 ) -> Settings:
     """Return the settings of a run. Spark's log is beside a local checkpoint, else where that would be."""
-    home = Path(".ingest") / pipeline.pipeline.name
-    logs = (home if "://" in checkpoint else Path(checkpoint)) / "logs"
-    return Settings(checkpoint, logs, master, conf, once, from_time=start)
+    home = usual_checkpoint(pipeline.pipeline.name)
+    where = checkpoint or str(home)
+    logs = (home if "://" in where else Path(where)) / "logs"
+    return Settings(where, logs, master, conf, once, from_time=start)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from ingest.cli.secrets import warner
 from ingest.config.loader import load_strictly
 from ingest.driver.files import with_files
 from ingest.kafka.offsets import parse_time
+from ingest.paths import usual_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,7 +63,7 @@ def _opened(
         return
     pipeline = load_strictly(Path(target), parse_variables(variables))
     pipeline = with_files(pipeline, settings, warner(pipeline))
-    where = checkpoint or str(Path(".ingest") / pipeline.pipeline.name)
+    where = checkpoint or str(usual_checkpoint(pipeline.pipeline.name))
     with opened(where, settings, write=write) as found:
         source = pipeline.source.coordinator(pipeline.pipeline.name, warner(pipeline))
         try:

@@ -17,6 +17,7 @@ from ingest.config.masking import mask
 from ingest.errors import CheckpointError
 from ingest.model.table import show
 from ingest.model.text import one_line
+from ingest.paths import usual_checkpoint
 from ingest.schema.routes import rule_of
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def graph(
     Tables are those that the checkpoint knows; without one, the rules stand for them.
     """
     pipeline = load_checked(file, parse_variables(variables))
-    tables = known_tables(checkpoint or str(Path(".ingest") / pipeline.pipeline.name), needed=checkpoint is not None)
+    tables = known_tables(checkpoint or str(usual_checkpoint(pipeline.pipeline.name)), needed=checkpoint is not None)
     typer.echo(drawn(pipeline, tables))
 
 

@@ -115,10 +115,9 @@ def running(
 ) -> Iterator[tuple[Pipeline, Settings, Observer]]:
     """What a run needs; its errors leave here without the secrets that a client's message may hold."""
     pipeline = load_strictly(file, variables)
-    where = checkpoint or str(Path(".ingest") / pipeline.pipeline.name)
     observer = observer_for(pipeline.secrets, once=once)
     try:
         with masked_errors(pipeline.secrets), placed(file):
-            yield pipeline, settings_of(pipeline, where, master, conf, once=once, start=start), observer
+            yield pipeline, settings_of(pipeline, checkpoint, master, conf, once=once, start=start), observer
     finally:
         observer.close()

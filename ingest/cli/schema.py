@@ -17,6 +17,7 @@ from ingest.cli.parameters import FormatOption, OutputFormat, SetOption, parse_v
 from ingest.config.loader import load
 from ingest.model.table import show as shown
 from ingest.model.text import one_line
+from ingest.paths import usual_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +43,7 @@ def _opened(
     file = Path(target)
     if file.is_file():
         pipeline = load(file, parse_variables(variables)).pipeline
-        where = checkpoint or str(Path(".ingest") / (file.stem if pipeline is None else pipeline.pipeline.name))
+        where = checkpoint or str(usual_checkpoint(file.stem if pipeline is None else pipeline.pipeline.name))
     with opened(where, parse_variables(conf), write=False) as found:
         yield found
 

@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from ingest.errors import Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
 TIMEOUT_S: Final = 5.0
 """The time that an endpoint has to answer, in seconds."""
@@ -89,10 +89,10 @@ def read(where: str) -> dict[str, Scrape]:
     Raises Unavailable where nothing answers, or what answers has no metrics of this tool.
     """
     text = _fetched(where) if where.startswith(("http://", "https://")) else _content(Path(where))
-    return scrapes(text.splitlines(), where)
+    return scrapes(text, where)
 
 
-def scrapes(lines: Iterable[str], where: str) -> dict[str, Scrape]:
+def scrapes(text: str, where: str) -> dict[str, Scrape]:
     """Return a scrape of each pipeline whose metrics are in a text of Prometheus' form.
 
     Raises Unavailable where the text has none; `where` says whose text it is.
@@ -100,7 +100,7 @@ def scrapes(lines: Iterable[str], where: str) -> dict[str, Scrape]:
     found: dict[str, Scrape] = {}
     now = time.monotonic()
     try:
-        for family in text_string_to_metric_families("\n".join(lines) + "\n"):
+        for family in text_string_to_metric_families(text):
             for sample in family.samples:
                 if sample.name.startswith("ingest_"):
                     scrape = found.setdefault(sample.labels.get("pipeline", ""), Scrape(now))

@@ -95,7 +95,7 @@ def test_targets(tmp_path: Path) -> None:
 def test_what_is_no_metrics_is_said() -> None:
     for text in ("", "up 1\n", "<html>\n", "ingest_commits_total 1\n"):
         with pytest.raises(Unavailable):
-            scrapes(text.splitlines(), "there")
+            scrapes(text, "there")
     with pytest.raises(Unavailable, match="does not answer"):
         read("http://127.0.0.1:1/metrics")
     with pytest.raises(Unavailable, match="cannot be read"):
