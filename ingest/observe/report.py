@@ -6,7 +6,6 @@ names of tables, codes and changes come from messages.
 
 from __future__ import annotations
 
-import os
 import time
 from collections import deque
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from ingest.observe.events import (
     Warned,
 )
 from ingest.observe.report_page import page
+from ingest.observe.whole_file import WholeFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -106,9 +106,8 @@ class RunReport:
 
         `tell` hears where the page cannot be written, once. `clean` removes secrets from texts.
         """
-        self._path = path
+        self._file = WholeFile(path, "the report", tell)
         self._facts = facts
-        self._tell: Observer | None = tell
         self._clean = clean
         self._written = time.monotonic()
         self._emit_lag_s: float | None = None
@@ -148,14 +147,7 @@ class RunReport:
         if kept is not None:
             self._facts.kept = kept
         self._written = time.monotonic()
-        beside = self._path.with_name(f".{self._path.name}.{os.getpid()}")
-        try:
-            beside.write_text(page(self._facts, self._clean), encoding="utf-8")
-            beside.replace(self._path)
-        except OSError as exc:
-            if self._tell is not None:
-                self._tell(Warned(f"the report cannot be written to {self._path}: {exc.strerror}"))
-            self._tell = None
+        self._file.write(page(self._facts, self._clean).encode("utf-8", "backslashreplace"))
 
     def _add(self, event: BatchDone) -> None:
         points, now = self._facts.points, time.time()

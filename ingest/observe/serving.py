@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import sys
 import threading
@@ -18,6 +17,7 @@ from prometheus_client.exposition import basic_auth_handler, choose_encoder, def
 
 from ingest.errors import ConfigError
 from ingest.observe.events import BatchDone, RunEnded, Warned
+from ingest.observe.whole_file import WholeFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -116,9 +116,8 @@ class MetricsFile:
 
     def __init__(self, path: Path, registry: CollectorRegistry, tell: Observer) -> None:
         """Write nothing yet. `tell` hears where that fails, once."""
-        self._path = path
+        self._file = WholeFile(path, "metrics", tell)
         self._registry = registry
-        self._tell: Observer | None = tell
         self._written = 0.0
 
     def __call__(self, event: Event) -> None:
@@ -126,17 +125,7 @@ class MetricsFile:
         now = time.monotonic()
         if isinstance(event, RunEnded) or (isinstance(event, BatchDone) and now - self._written > FILE_S):
             self._written = now
-            self._write()
-
-    def _write(self) -> None:
-        beside = self._path.with_name(f".{self._path.name}.{os.getpid()}")
-        try:
-            beside.write_bytes(generate_latest(self._registry))
-            beside.replace(self._path)
-        except OSError as exc:
-            if self._tell is not None:
-                self._tell(Warned(f"metrics cannot be written to {self._path}: {exc.strerror}"))
-            self._tell = None
+            self._file.write(generate_latest(self._registry))
 
 
 class MetricsPush:

@@ -1,0 +1,34 @@
+"""A file that others read while a run writes it anew, now and then."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from ingest.observe.events import Warned
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ingest.observe.events import Observer
+
+
+class WholeFile:
+    """A file that is replaced as a whole: whoever reads it never sees a half of it."""
+
+    def __init__(self, path: Path, what: str, tell: Observer) -> None:
+        """Write nothing yet. `tell` hears once where that fails: `what` cannot be written."""
+        self._path = path
+        self._what = what
+        self._tell: Observer | None = tell
+
+    def write(self, data: bytes) -> None:
+        """Write the file anew."""
+        beside = self._path.with_name(f".{self._path.name}.{os.getpid()}")
+        try:
+            beside.write_bytes(data)
+            beside.replace(self._path)
+        except OSError as exc:
+            if self._tell is not None:
+                self._tell(Warned(f"{self._what} cannot be written to {self._path}: {exc.strerror}"))
+            self._tell = None
