@@ -12,6 +12,7 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 from setuptools.command.sdist import sdist
+from setuptools.errors import CompileError
 
 NATIVE = Path("ingest/native")
 KAFKA = Path("ingest/kafka/native")
@@ -29,12 +30,11 @@ def native() -> list[Extension]:
     """Return an extension for each Cython module of `ingest.native` and of `ingest.avro.native`."""
     made = []
     for path in sorted([*NATIVE.glob("*.pyx"), *AVRO.glob("*.pyx")]):
-        sources = [str(path)] if path.stem in WITHOUT_LEAVES else [str(path), *LEAVES]
         depends = [*SOURCES, *LEAVES]
         name = ".".join(path.with_suffix("").parts)
         made.append(
             Extension(
-                name, sources, depends=depends, include_dirs=[str(NATIVE)], extra_compile_args=FLAGS, optional=True
+                name, [str(path)], depends=depends, include_dirs=[str(NATIVE)], extra_compile_args=FLAGS, optional=True
             )
         )
     return made
@@ -56,13 +56,26 @@ def kafka() -> list[Extension]:
     ]
 
 
-class BuildApart(build_ext):
-    """Build the extensions side by side, each in a folder of its own: two would write one object file of a leaf."""
+class BuildSideBySide(build_ext):
+    """Build the leaves once, then the extensions side by side, each in a folder of its own."""
 
     def initialize_options(self) -> None:
         """Set what can be set by the command line."""
         build_ext.initialize_options(self)
         self.parallel = True  # as many as there are processors
+
+    def build_extensions(self) -> None:
+        """Build the leaves, and all extensions. Where the leaves do not compile, there is no native code."""
+        try:
+            leaves = self.compiler.compile(LEAVES, output_dir=self.build_temp, extra_postargs=FLAGS)
+        except CompileError as refused:
+            self.warn(f"the leaf functions do not compile, so no native code is built: {refused}")
+            self.extensions = []
+            return
+        for ext in self.extensions:
+            if Path(ext.sources[0]).parent != KAFKA and Path(ext.sources[0]).stem not in WITHOUT_LEAVES:
+                ext.extra_objects = leaves
+        build_ext.build_extensions(self)
 
     def build_extension(self, ext: Extension) -> None:
         """Build one extension.
@@ -114,5 +127,5 @@ class SourcesWithCommit(sdist):
 
 setup(
     ext_modules=[*native(), *kafka()],
-    cmdclass={"build_ext": BuildApart, "build_py": BuildWithCommit, "sdist": SourcesWithCommit},
+    cmdclass={"build_ext": BuildSideBySide, "build_py": BuildWithCommit, "sdist": SourcesWithCommit},
 )
