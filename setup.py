@@ -106,14 +106,19 @@ def commit() -> str:
         return ""
 
 
+ERRORS = Path("docs/errors.md")
+"""The page that `ingest explain` reads codes from; beside `ingest/errors.py` in a package that was built."""
+
+
 class BuildWithCommit(build_py):
-    """Build the package with a file that names the commit."""
+    """Build the package with a file that names the commit, and with the page of errors."""
 
     def run(self) -> None:
         """Build."""
         build_py.run(self)
         if not self.editable_mode:
             Path(self.build_lib, BUILD).write_text(commit(), encoding="utf-8")
+            Path(self.build_lib, "ingest", ERRORS.name).write_bytes(ERRORS.read_bytes())
 
 
 class SourcesWithCommit(sdist):

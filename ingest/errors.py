@@ -1,31 +1,35 @@
-"""Every error that ends a command, and the exit code it ends with.
+"""Every error that ends a command, the exit code it ends with, and its code: a stable name.
 
-    IngestError                     1
-    ├── InternalError               1   a bug of ours: the only one that shows a stack trace
-    ├── PackageError                1   a bug of another package's format, sink or source
-    ├── DataLoss                    1   records that should be read are not there any more
-    ├── DirtyData                  65   more rejects than the pipeline tolerates
-    ├── Unavailable                75   a failure worth retrying: broker away, timeout
-    │   └── CommitOutcomeUnknown        what a task did is not known or was taken over: Spark tries it again
-    └── ConfigError                78   something a person has to change first
-        ├── PipelineFileError           the pipeline file, with all of its diagnostics
-        ├── CheckpointError             the checkpoint is in use, damaged, or of another pipeline
-        ├── AccessError                 wrong credentials or missing rights
-        ├── TopicMissing                a topic that is not there
-        ├── Fenced                      another run has taken this one's place
-        ├── SchemaChangeRefused         a change that the pipeline's behaviour forbids
-        ├── NoPrimaryKey                a table that an upsert sink cannot take
-        ├── PartitionerError            the user's partitioner failed, or gave no partition
-        └── TransformError              an expression that a table's columns do not allow
+    IngestError                     1   failed
+    ├── InternalError               1   bug                     of ours: the only one that shows a stack trace
+    ├── PackageError                1   package-bug             of another package's format, sink or source
+    ├── DataLoss                    1   data-loss               records that should be read are not there any more
+    ├── DirtyData                  65   dirty-data              more rejects than the pipeline tolerates
+    ├── Unavailable                75   unavailable             worth retrying: broker away, timeout
+    │   └── CommitOutcomeUnknown        commit-outcome-unknown  of a task: Spark tries it again
+    └── ConfigError                78   configuration           something a person has to change first
+        ├── PipelineFileError           pipeline-file           the pipeline file, with all of its diagnostics
+        ├── CheckpointError             checkpoint              it is in use, damaged, or of another pipeline
+        ├── ProgramMissing              program-missing         a program or package that has to be installed
+        ├── AccessError                 access                  wrong credentials or missing rights
+        ├── TopicMissing                topic-missing           a topic that is not there
+        ├── Fenced                      fenced                  another run has taken this one's place
+        ├── SchemaChangeRefused         schema-change-refused   a change that the pipeline's behaviour forbids
+        ├── NoPrimaryKey                no-primary-key          a table that an upsert sink cannot take
+        ├── PartitionerError            partitioner             the user's partitioner failed, or gave no partition
+        └── TransformError              transform               an expression that a table's columns do not allow
 
-`RowsRefused` of `model/commit.py` is a ConfigError where it ends a command; before that it makes rejects.
+`RowsRefused` of `model/commit.py` (rows-refused) is a ConfigError where it ends a command; before that it makes
+rejects. `ScenarioError` of `config/scenario.py` (test-file) is one about a file of `ingest test`.
+
+docs/errors.md says of each code what causes it and what to do; `ingest explain CODE` prints it.
 
 What happens to *data* (a broken message, a value that does not fit) is no exception: see `model/reject.py`.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import ClassVar, Final
 
 INTERRUPTED: Final = 130
 """The exit code of a run that a second signal ended at once."""
@@ -34,7 +38,9 @@ INTERRUPTED: Final = 130
 class IngestError(Exception):
     """What went wrong, where and why (`message`), and what to do about it (`hint`)."""
 
-    exit_code = 1
+    exit_code: ClassVar[int] = 1
+    code: ClassVar[str] = "failed"
+    """Its name in docs/errors.md, which `ingest explain` knows."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         """Keep both parts apart, so that the command line can set them on lines of their own."""
@@ -54,67 +60,100 @@ class IngestError(Exception):
 class InternalError(IngestError):
     """A bug of ours."""
 
+    code = "bug"
+
 
 class PackageError(IngestError):
     """A bug of a format, sink or source of another package. The message names the package."""
 
+    code = "package-bug"
+
 
 class DataLoss(IngestError):
     """Records that should be read are not there any more."""
+
+    code = "data-loss"
 
 
 class DirtyData(IngestError):
     """More rejects than the pipeline tolerates."""
 
     exit_code = 65
+    code = "dirty-data"
 
 
 class Unavailable(IngestError):
     """A failure worth retrying: the broker or another service is away."""
 
     exit_code = 75
+    code = "unavailable"
 
 
 class CommitOutcomeUnknown(Unavailable):
     """Whether a commit took place is not known, or another attempt took the task over: the next attempt finds out."""
+
+    code = "commit-outcome-unknown"
 
 
 class ConfigError(IngestError):
     """Something that a person has to change before the next try."""
 
     exit_code = 78
+    code = "configuration"
 
 
 class PipelineFileError(ConfigError):
     """The pipeline file is wrong; `message` holds its diagnostics, rendered."""
 
+    code = "pipeline-file"
+
 
 class CheckpointError(ConfigError):
     """The checkpoint is in use, damaged, or belongs to another pipeline."""
+
+    code = "checkpoint"
+
+
+class ProgramMissing(ConfigError):
+    """A program or a package that has to be installed on this machine, or where the workers run."""
+
+    code = "program-missing"
 
 
 class AccessError(ConfigError):
     """Wrong credentials or missing rights."""
 
+    code = "access"
+
 
 class TopicMissing(ConfigError):
     """A topic that is not there."""
+
+    code = "topic-missing"
 
 
 class Fenced(ConfigError):
     """Another run has taken this one's place."""
 
+    code = "fenced"
+
 
 class SchemaChangeRefused(ConfigError):
     """A schema change that `pipeline.schema.change.behavior` forbids."""
+
+    code = "schema-change-refused"
 
 
 class NoPrimaryKey(ConfigError):
     """A table that an upsert sink cannot take."""
 
+    code = "no-primary-key"
+
 
 class PartitionerError(ConfigError):
     """The user's partitioner failed for a record, or gave a partition that its topic does not have."""
+
+    code = "partitioner"
 
     def read_from(self, topic: str, partition: int, first: int, end: int) -> PartitionerError:
         """Return the same error, with the place of the records that were read last: `end` is the offset after them."""
@@ -126,6 +165,8 @@ class PartitionerError(ConfigError):
 class TransformError(ConfigError):
     """An expression of a transform that a table's columns do not allow."""
 
+    code = "transform"
+
     place: tuple[int, str, int, int] | None = None
     """Which entry of `transform:`, which option of it, and where in its text, from character to character."""
 
@@ -133,3 +174,13 @@ class TransformError(ConfigError):
         """The same, with its place in the file's texts."""
         self.place = (rule, option, start, end)
         return self
+
+
+def kinds_of_errors() -> dict[str, type[IngestError]]:
+    """Return the classes of errors that have been imported, by their codes."""
+    found: dict[str, type[IngestError]] = {}
+    kinds = [IngestError]
+    for kind in kinds:  # grows on the way
+        found.setdefault(kind.code, kind)
+        kinds += kind.__subclasses__()
+    return found

@@ -14,7 +14,7 @@ from functools import cache as once
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ingest.errors import ConfigError
+from ingest.errors import ProgramMissing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,5 +87,5 @@ def java() -> str:
     if found is None or not Path(found).exists():
         where = f"in JAVA_HOME ({home})" if home else "on the PATH"
         msg = f"Java 17 or newer is needed, and there is no 'java' {where}"
-        raise ConfigError(msg, "install it, or set JAVA_HOME")
+        raise ProgramMissing(msg, "install it, or set JAVA_HOME")
     return found

@@ -117,4 +117,5 @@ def _masked(text: str) -> str:
 
 def _text(exc: IngestError) -> str:
     head = exc.message if exc.message.count("\n") else f"error: {exc.message}"
-    return f"{head}\n  hint: {exc.hint}" if exc.hint else head
+    hint = f"\n  hint: {exc.hint}" if exc.hint else ""
+    return f"{head}{hint}\n  more: ingest explain {exc.code}"

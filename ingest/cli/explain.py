@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from ingest.errors import ConfigError
+from ingest.cli.error_page import explanations
+from ingest.errors import ConfigError, kinds_of_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,6 +62,8 @@ def _unknown(word: str, entries: dict[str, str]) -> ConfigError:
 
 def _entries() -> Iterator[tuple[str, str]]:
     """Yield all words with their texts; a word is the last one of its name."""
+    import ingest.config.scenario  # noqa: PLC0415  (it has a kind of error, as the next one has)
+    import ingest.model.commit  # noqa: F401, PLC0415
     from ingest.config.pipeline import PipelineOptions, Route, Transform, UserFunction  # noqa: PLC0415
     from ingest.deadletter.collector import DirtyDataCollector  # noqa: PLC0415
     from ingest.formats import FORMATS  # noqa: PLC0415
@@ -84,14 +87,21 @@ def _entries() -> Iterator[tuple[str, str]]:
             name = f"{section} option {key}"
             if seen.setdefault(f"{section.partition(' ')[0]} {key} {text}", name) == name:
                 yield name, f"{key} (option of {_called(section)})\n{text}"
+    said = explanations()
     for code, meaning in CODES.items():
-        yield f"code {code}", f"{code} (code of rejects)\n    {meaning}"
+        yield f"code {code}", _code(f"{code} (code of rejects)", said.get(code, meaning))
     for registry in (FORMATS, SINKS):
         for code, names in registry.codes().items():
             meaning = getattr(registry[names[0]], "codes", {})[code]
-            yield f"code {code}", f"{code} (code of rejects, of {', '.join(names)})\n    {meaning}"
+            yield f"code {code}", _code(f"{code} (code of rejects, of {', '.join(names)})", said.get(code, meaning))
+    for code, error in sorted(kinds_of_errors().items()):
+        yield f"code {code}", _code(f"{code} (error that ends a command)", said.get(code, error.__doc__ or ""))
     for number, meaning in _EXIT_CODES.items():
         yield f"exit code {number}", f"{number} (exit code)\n    {meaning}"
+
+
+def _code(head: str, text: str) -> str:
+    return "\n".join([head, *(f"    {line}".rstrip() for line in text.splitlines())])
 
 
 def _called(section: str) -> str:

@@ -119,7 +119,7 @@ class Log:
                 log = self._log.error if event.exit_code else self._log.info
                 log(
                     "run ended", pipeline=event.pipeline, stopped=event.stopped, exit_code=event.exit_code,
-                    batches=event.batches, records=event.records, seconds=round(event.seconds, 3),
+                    code=event.code, batches=event.batches, records=event.records, seconds=round(event.seconds, 3),
                     rejected=event.rejected, left=None if event.left is None else sum(event.left.values()),
                 )  # fmt: skip
                 print_summary(event, self._secrets)

@@ -72,6 +72,8 @@ class Scenario:
 class ScenarioError(ConfigError):
     """Error about a test file whose content is wrong."""
 
+    code = "test-file"
+
 
 class NoTest(ScenarioError):
     """Error about a file that is not a test."""

@@ -34,7 +34,7 @@ from ingest.driver.spark_engine import SparkEngine
 from ingest.driver.splits import SplitWatch
 from ingest.driver.startup import PipelineStartup
 from ingest.driver.stop import StopSignal
-from ingest.errors import ConfigError, IngestError
+from ingest.errors import ConfigError, IngestError, InternalError
 from ingest.observe.events import RunEnded, Stopping
 from ingest.task.assignment import Setup
 
@@ -73,7 +73,8 @@ def summarised(summary: RunEnded, observer: Observer) -> Iterator[None]:
     try:
         yield
     except BaseException as exc:
-        summary.exit_code = exc.exit_code if isinstance(exc, IngestError) else 1
+        kind = type(exc) if isinstance(exc, IngestError) else InternalError
+        summary.exit_code, summary.code = kind.exit_code, kind.code
         summary.stopped = str(exc) if isinstance(exc, IngestError) else f"{type(exc).__name__}: {exc}"
         raise
     finally:

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from ingest.component.registry import Registry
-from ingest.errors import ConfigError
+from ingest.errors import ProgramMissing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -189,12 +189,12 @@ def value_of(
 ) -> Value:
     """Return the function that makes the values of a table's records in the named format, by its options if there are.
 
-    Raise ConfigError where the format is not installed on the worker's machine.
+    Raise ProgramMissing where the format is not installed on the worker's machine.
     """
     found: Any = FORMATS.find(name) if options is None else None
     made: Any = options if found is None else found()
     if made is None:
         msg = f"the format {name!r} is not installed on the machine of this worker"
-        raise ConfigError(msg, "install its package where the workers run")
+        raise ProgramMissing(msg, "install its package where the workers run")
     value: Value = made.value_of(table, schema, include_schema=include_schema)
     return value

@@ -76,6 +76,8 @@ class RowsRefused(ConfigError):
     those of messages that become rejects. See docs/spec/dirty-data.md#rows-that-the-sink-refuses.
     """
 
+    code = "rows-refused"
+
     def __init__(self, message: str, hint: str = "", rows: Sequence[RefusedRow] = ()) -> None:
         """`rows`: those at fault. None where there were too many to look for them: fewer come before the next commit.
 

@@ -224,6 +224,8 @@ class RunEnded:
     stopped: str = ""
     """Why it ended: `drained`, `signal`, or the error."""
     exit_code: int = 0
+    code: str = ""
+    """Name of the error in docs/errors.md; an empty text where there was none."""
     left: Mapping[str, int] | None = None
     """Records that are there and were not read, by topic, as far as positions tell; None where nobody knows."""
 

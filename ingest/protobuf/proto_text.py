@@ -31,7 +31,7 @@ from google.protobuf import (
 )
 from google.protobuf.message import DecodeError
 
-from ingest.errors import ConfigError, Unavailable
+from ingest.errors import ProgramMissing, Unavailable
 from ingest.model.text import one_line
 from ingest.protobuf.descriptors import SchemaError
 
@@ -125,7 +125,7 @@ def _compile_text(text: str, references: Mapping[str, str]) -> bytes:
     found = find_spec("grpc_tools")
     if found is None or not found.submodule_search_locations:
         msg = "schemas of Protocol Buffers are texts, and the package that reads them is missing: grpcio-tools"
-        raise ConfigError(msg, "install it where the command and the workers run: pip install 'ingest[protobuf]'")
+        raise ProgramMissing(msg, "install it where the command and the workers run: pip install 'ingest[protobuf]'")
     with TemporaryDirectory(prefix="ingest-proto-") as folder:
         for name, other in {**KNOWN, **references, _MAIN: text}.items():
             path = Path(folder, _checked(name))

@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from ingest.errors import ConfigError
+from ingest.errors import ConfigError, ProgramMissing
 from ingest.sandbox.process import HOST, chosen_port, launch, noted, runs, starting, stop, wait_for
 
 PORT: Final = 25432
@@ -90,7 +90,7 @@ def programs() -> Path:
         if all(os.access(place / name, os.X_OK) for name in PROGRAMS):
             return place
     msg = f"the programs of a PostgreSQL server are missing: {', '.join(PROGRAMS)}"
-    raise ConfigError(msg, "install them (on Debian and Ubuntu: apt-get install postgresql), or put them on PATH")
+    raise ProgramMissing(msg, "install them (on Debian and Ubuntu: apt-get install postgresql), or put them on PATH")
 
 
 def _account() -> _Account:

@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field, PrivateAttr, WithJsonSchema, field_
 from ingest.component.metadata_list import metadata_names
 from ingest.component.options import OptionErrors, Synonym
 from ingest.encode.record_metadata import WRITABLE, RecordMetadata
-from ingest.errors import ConfigError
+from ingest.errors import ProgramMissing
 from ingest.formats import FORMATS
 from ingest.kafka.connection import KafkaConnection
 from ingest.kafka.properties import CREATE, FALSE
@@ -184,7 +184,7 @@ class TopicsOptions(KafkaConnection, TypedSinkOptions):
             found: Any = FORMATS.find(name)
             if found is None:
                 msg = f"the format {name!r} is not installed on the machine of this worker"
-                raise ConfigError(msg, "install its package where the workers run")
+                raise ProgramMissing(msg, "install its package where the workers run")
             options = found()
         made: Segments = options.key_of(table, {column: types[column] for column in columns}, first)
         return made

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ingest.errors import ConfigError
+from ingest.errors import ConfigError, ProgramMissing
 from ingest.spark.jvm import has_no_file_system, java_failure
 
 if TYPE_CHECKING:
@@ -61,6 +61,8 @@ def _without_file_system(uri: str, jvm: JVMView) -> ConfigError:
     package = _PACKAGES.get(scheme)
     if package is None:
         known = {"s3": "; Hadoop's own scheme for S3 is s3a", "s3n": "; Hadoop's own scheme for S3 is s3a"}
-        return ConfigError(msg, f"add the package that brings it: --conf spark.jars.packages=…{known.get(scheme, '')}")
+        return ProgramMissing(
+            msg, f"add the package that brings it: --conf spark.jars.packages=…{known.get(scheme, '')}"
+        )
     version = jvm.org.apache.hadoop.util.VersionInfo.getVersion()
-    return ConfigError(msg, f"add the package that brings it: --conf spark.jars.packages={package}:{version}")
+    return ProgramMissing(msg, f"add the package that brings it: --conf spark.jars.packages={package}:{version}")

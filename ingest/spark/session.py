@@ -21,7 +21,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 
-from ingest.errors import ConfigError, IngestError, Unavailable
+from ingest.errors import ConfigError, IngestError, ProgramMissing, Unavailable
 from ingest.spark import archive
 from ingest.spark.jvm import hadoop_of, jvm_of
 
@@ -163,7 +163,7 @@ class Session:
     def _explain(self, exc: Exception) -> IngestError:
         home = os.environ.get("JAVA_HOME")
         if not home and which("java") is None:
-            return ConfigError(
+            return ProgramMissing(
                 "Spark needs Java 17 or newer, and there is no 'java' here", "install it, or set JAVA_HOME"
             )
         text = self._last_lines() or str(exc).splitlines()[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from functools import cache
 from typing import TYPE_CHECKING
@@ -9,7 +10,11 @@ from typing import TYPE_CHECKING
 import pytest
 from harness import INGEST
 
+from ingest.cli.error_page import explanations
+from ingest.config.scenario import ScenarioError
+from ingest.errors import ConfigError, IngestError, kinds_of_errors
 from ingest.formats import FORMATS
+from ingest.model.commit import RowsRefused
 from ingest.model.reject import CODES
 from ingest.sinks import SINKS
 from ingest.sources import SOURCES
@@ -44,6 +49,37 @@ def test_all_components_and_codes_are_words() -> None:
     names = {word.rpartition(" ")[2] for word in explained()[1].splitlines()}
     assert {*SOURCES.names(), *SINKS.names(), *FORMATS.names(), *CODES} <= names
     assert {"0", "1", "2", "65", "75", "78", "130"} <= names
+
+
+def test_the_page_of_errors_has_each_code_with_cause_and_remedy() -> None:
+    components = {code for registry in (FORMATS, SINKS, SOURCES) for code in registry.codes()}
+    said = explanations()
+    assert {*CODES, *components, *kinds_of_errors()} - {Unknown.code} == {*said}
+    assert {RowsRefused.code, ScenarioError.code} <= {*said}
+    for code, text in said.items():
+        assert re.search(r"(^|\n\n)Cause: [A-Z`].+?\n\nRemedy: [A-Z`]", text, re.DOTALL), code
+
+
+def test_an_error_says_its_code_and_the_code_is_explained(tmp_path: Path) -> None:
+    done = subprocess.run([INGEST, "explain", "nonsense"], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.stderr.splitlines()[-1] == "  more: ingest explain configuration"
+    code, out, _ = explained("configuration", folder=tmp_path)
+    assert (code, out.splitlines()[0]) == (0, "configuration (error that ends a command)")
+    assert "Cause: An option, an argument" in out
+    assert "**" not in out
+
+
+class Unknown(ConfigError):
+    """An error of another package: the page does not know its code."""
+
+    code = "of-another-package"
+
+
+def test_codes_are_those_of_their_classes() -> None:
+    found = kinds_of_errors()
+    assert found[Unknown.code] is Unknown
+    assert found["configuration"] is ConfigError
+    assert found["failed"] is IngestError
 
 
 @pytest.mark.parametrize(("word", "texts"), [
