@@ -1,0 +1,85 @@
+"""The documentation as a site: it builds without a warning, and its pages are what GitHub shows of the same text."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from markdown_it import MarkdownIt
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+ROOT = next(folder for folder in Path(__file__).parents if (folder / "pyproject.toml").is_file())
+PARTS = ("li", "ol", "ul", "tr", "pre", "h1", "h2", "h3")
+
+
+@pytest.fixture(scope="module")
+def hook() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("tool_site", ROOT / "tools" / "site.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built as `make site` does: a dead link or anchor fails it."""
+    folder = tmp_path_factory.mktemp("site")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", str(folder)],
+        cwd=ROOT, capture_output=True, text=True, check=False, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def counted(html: str) -> dict[str, int]:
+    return {part: len(re.findall(rf"<{part}[\s>]", html)) for part in PARTS}
+
+
+def article(page: Path) -> str:
+    """A page's own text, without menus."""
+    (found,) = re.findall(r"<article.*?</article>", page.read_text(encoding="utf-8"), re.DOTALL)
+    return str(found)
+
+
+def test_each_page_has_the_lists_tables_and_blocks_that_github_shows(built: Path, hook: ModuleType) -> None:
+    github = MarkdownIt("commonmark").enable("table")
+    pages = [path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")]
+    assert len(pages) > 60
+    for name in (*pages, *hook.OUTSIDE):
+        text = (ROOT / (name if name in hook.OUTSIDE else f"docs/{name}")).read_text(encoding="utf-8")
+        shown = built / name.replace("README.md", "index.html").replace(".md", ".html")
+        assert counted(article(shown)) == counted(github.render(text)), name
+
+
+def test_nothing_is_loaded_from_elsewhere(built: Path) -> None:
+    for page in built.rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        assert not re.findall(r"<(?:script|link|img)[^>]+(?:src|href)=\"?https?://(?!127)", text), page
+
+
+@pytest.mark.parametrize(
+    ("text", "page", "mended"),
+    [
+        ("[b](../bench/README.md#figures)", "sinks.md", "[b](bench/README.md#figures)"),
+        ("[b](../../bench/README.md)", "adr/x.md", "[b](../bench/README.md)"),
+        ("[d](../docs/sinks.md)", "bench/README.md", "[d](../sinks.md)"),
+        ("[r](../README.md)", "kafka.md", "[r](index.md)"),
+        ("[`a.py`](../ingest/a.py) [it](../ingest/a.py)", "kafka.md", "`a.py` `ingest/a.py`"),
+        ("[o](#here) [e](https://example.org/x.md)", "kafka.md", "[o](#here) [e](https://example.org/x.md)"),
+        ("one\n- a\n- b\n  more\n\n- c\ntwo\n| t |\n", "kafka.md", "one\n\n- a\n- b\n  more\n\n- c\ntwo\n\n| t |\n"),
+        ("one\n```sh\n- a\n```\ntwo", "kafka.md", "one\n\n```sh\n- a\n```\n\ntwo"),
+    ],
+)
+def test_links_and_blocks_are_mended(hook: ModuleType, text: str, page: str, mended: str) -> None:
+    assert hook.for_site(text, page) == mended
