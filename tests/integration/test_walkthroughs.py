@@ -1,0 +1,56 @@
+"""Pages that tell a reader what to do, one step after the other, done as they stand."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from harness import free_port
+from walkthrough import compare, steps, walk
+
+from ingest import paths
+from ingest.sandbox import broker as sandbox
+
+DOCS = Path(__file__).parents[2] / "docs"
+INSTALL = "python3 -m venv .venv\n. .venv/bin/activate\npip install 'ingest[demo]'\n"
+"""What `make package` does; here the command is that of the checkout."""
+
+
+@pytest.mark.usefixtures("java")
+@pytest.mark.parametrize("page", ["tutorial", "from-debezium", "from-canal", "from-flink-cdc"])
+def test_a_page_is_done_as_it_stands(page: str, tmp_path: Path) -> None:
+    port = free_port()
+    folder, cache = tmp_path / "shop", tmp_path / "cache"
+    folder.mkdir()
+    cache.mkdir()
+    for there in paths.cache().iterdir():
+        if there.is_dir() and there.name != "sandbox":
+            (cache / there.name).symlink_to(there)
+    instead = {INSTALL: "", "ingest sandbox up\n": f"ingest sandbox up --port {port}\n", "29092": str(port)}
+    environment = {
+        "PATH": f"{Path(sys.executable).parent}:{paths.java().removesuffix('/java')}:/usr/bin:/bin",
+        "INGEST_CACHE_DIR": str(cache),
+    }
+    text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
+    try:
+        walk(text, folder, instead, environment)
+    finally:
+        sandbox.down(cache / "sandbox", wipe=True)
+
+
+def test_a_walk_finds_what_is_not_so(tmp_path: Path) -> None:
+    page = '```sh title="a.txt"\none\n```\n```sh\ncat a.txt\nfalse  # ends with exit code 1\n```\n```text\no…e\n```\n'
+    assert walk(page, tmp_path, {}, {}) == ["one\n", ""]
+    with pytest.raises(AssertionError, match="does not say 'two'"):
+        walk(page.replace("o…e", "two"), tmp_path, {}, {})
+    with pytest.raises(AssertionError, match="cat a.txt"):
+        walk(page.replace("code 1", "code 2"), tmp_path, {}, {})
+    with pytest.raises(AssertionError, match="cat a.txt"):
+        walk(page, tmp_path, {"false ": "true "}, {})
+    with pytest.raises(ValueError, match="neither a file nor a command"):
+        steps("```text\nx\n```\n")
+    with pytest.raises(ValueError, match="no command uses"):
+        steps('```sh title="a"\nx\n```\n')
+    with pytest.raises(AssertionError, match="does not say 'a'"):
+        compare(("b", "a"), "a\nb\n", "")

@@ -1,0 +1,93 @@
+"""A page of the documentation, done as it stands: its files written, its commands run, its output compared.
+
+Blocks with `title="…"` are files. Blocks of `sh` are commands, run by one shell from the first to the last. A block of
+`text` after them has lines that their output has in this order; `…` stands for any characters, a space for any number of
+them. A command that ends with an error says so: `# ends with exit code 65`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+_BLOCK: Final = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
+_FAILS: Final = re.compile(r"^(.*?) +# ends with exit code (\d+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Some commands of a page, with the files that have to be there first, and lines of what they say."""
+
+    files: Mapping[str, str]
+    commands: str
+    lines: tuple[str, ...]
+
+
+def steps(page: str) -> list[Step]:
+    """Return what a page tells its reader to do. Raise ValueError for a block that is neither of the three."""
+    found: list[Step] = []
+    files: dict[str, str] = {}
+    for language, title, text in _BLOCK.findall(page):
+        if title:
+            files[title] = text
+        elif language == "sh":
+            found.append(Step(files, text, ()))
+            files = {}
+        elif language == "text" and found and not files:
+            found[-1] = Step(found[-1].files, found[-1].commands, tuple(text.splitlines()))
+        else:
+            msg = f"a block of {language!r} is neither a file nor a command nor what one says: {text[:80]!r}"
+            raise ValueError(msg)
+    if files:
+        msg = f"files that no command uses: {[*files]}"
+        raise ValueError(msg)
+    return found
+
+
+def walk(page: str, folder: Path, instead: Mapping[str, str], environment: Mapping[str, str]) -> list[str]:
+    """Do what a page says in a folder, and return what each step has said.
+
+    `instead` holds texts of commands and files that are others here: ports, and what is installed from where. Raise
+    AssertionError where a step fails, or does not say what the page says.
+    """
+    for old, new in instead.items():
+        page = page.replace(old, new)
+    done = steps(page)
+    script = ["set -eu"]
+    for number, step in enumerate(done):
+        for name, text in step.files.items():
+            place = folder / f".step-{number}" / name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(text, encoding="utf-8")
+        copy = f"cp -r .step-{number}/. ." if step.files else ":"
+        commands = _FAILS.sub(r"ended=0; \1 || ended=$?; [ $ended = \2 ]", step.commands)
+        script += [copy, f"echo '::step {number}'", commands]
+    script.append("echo '::step end'")
+    ran = subprocess.run(
+        ["bash", "-c", "\n".join(script)], cwd=folder, env={**os.environ, **environment}, text=True, check=False,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    said = re.split(r"^::step \w+\n", ran.stdout, flags=re.MULTILINE)[1:]
+    assert ran.returncode == 0, f"after {done[len(said) - 1].commands!r}:\n{ran.stdout[-5_000:]}"
+    for step, output in zip(done, said, strict=False):
+        compare(step.lines, output, step.commands)
+    return said
+
+
+def compare(lines: tuple[str, ...], output: str, commands: str) -> None:
+    """Look for the lines of a page in an output, one after the other."""
+    rest = iter(_one_space(output).splitlines())
+    for line in filter(str.strip, lines):
+        wanted = re.compile(".*".join(re.escape(part) for part in _one_space(line).split("…")))
+        assert any(wanted.search(said) for said in rest), f"{commands!r} does not say {line!r}:\n{output[-5_000:]}"
+
+
+def _one_space(text: str) -> str:
+    return re.sub(r"[ \t]+", " ", text)
