@@ -44,9 +44,9 @@ def test_a_walk_finds_what_is_not_so(tmp_path: Path) -> None:
     assert walk(page, tmp_path, {}, {}) == ["one\n", ""]
     with pytest.raises(AssertionError, match="does not say 'two'"):
         walk(page.replace("o…e", "two"), tmp_path, {}, {})
-    with pytest.raises(AssertionError, match="cat a.txt"):
+    with pytest.raises(AssertionError, match=r"cat a\.txt"):
         walk(page.replace("code 1", "code 2"), tmp_path, {}, {})
-    with pytest.raises(AssertionError, match="cat a.txt"):
+    with pytest.raises(AssertionError, match=r"cat a\.txt"):
         walk(page, tmp_path, {"false ": "true "}, {})
     with pytest.raises(ValueError, match="neither a file nor a command"):
         steps("```text\nx\n```\n")

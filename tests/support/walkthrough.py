@@ -1,8 +1,8 @@
 """A page of the documentation, done as it stands: its files written, its commands run, its output compared.
 
 Blocks with `title="…"` are files. Blocks of `sh` are commands, run by one shell from the first to the last. A block of
-`text` after them has lines that their output has in this order; `…` stands for any characters, a space for any number of
-them. A command that ends with an error says so: `# ends with exit code 65`.
+`text` after them has lines that their output has in this order; `…` stands for any characters, a space for any number
+of spaces. A command that ends with an error says so: `# ends with exit code 65`.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def walk(page: str, folder: Path, instead: Mapping[str, str], environment: Mappi
         commands = _FAILS.sub(r"ended=0; \1 || ended=$?; [ $ended = \2 ]", step.commands)
         script += [copy, f"echo '::step {number}'", commands]
     script.append("echo '::step end'")
-    ran = subprocess.run(
+    ran = subprocess.run(  # noqa: S607  (the shell of whoever reads the page)
         ["bash", "-c", "\n".join(script)], cwd=folder, env={**os.environ, **environment}, text=True, check=False,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
