@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _BLOCK: Final = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
+_SHELL: Final = shutil.which("bash") or "bash"
 _FAILS: Final = re.compile(r"^(.*?) +# ends with exit code (\d+)$", re.MULTILINE)
 
 
@@ -70,8 +72,8 @@ def walk(page: str, folder: Path, instead: Mapping[str, str], environment: Mappi
         commands = _FAILS.sub(r"ended=0; \1 || ended=$?; [ $ended = \2 ]", step.commands)
         script += [copy, f"echo '::step {number}'", commands]
     script.append("echo '::step end'")
-    ran = subprocess.run(  # noqa: S607  (the shell of whoever reads the page)
-        ["bash", "-c", "\n".join(script)], cwd=folder, env={**os.environ, **environment}, text=True, check=False,
+    ran = subprocess.run(
+        [_SHELL, "-c", "\n".join(script)], cwd=folder, env={**os.environ, **environment}, text=True, check=False,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
     said = re.split(r"^::step \w+\n", ran.stdout, flags=re.MULTILINE)[1:]

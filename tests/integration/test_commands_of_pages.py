@@ -1,0 +1,154 @@
+"""Each command in the documentation is run, with a pipeline that has run in the place of FILE, DIR, TABLE and so on.
+
+Pages that are done step by step are in test_walkthroughs.py.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import urllib.request
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+import pytest
+from harness import INGEST, Background, Kafka, Pipeline, finish, finished, free_port, message, until
+from pages import ROOT, blocks, walked
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ELSEWHERE: Final = {
+    "ingest sandbox up": "test_walkthroughs.py",
+    "ingest run pipeline.yaml --master spark://master:7077": "test_cluster.py",
+    "spark-submit --master spark://master:7077": "test_cluster.py",
+    "INGEST_SECRETS_PROVIDER=vault ingest run orders.yaml": "test_secrets.py",
+    "ingest check p.yaml && ingest plan p.yaml && ingest run p.yaml --once": "test_extending.py",
+    "ingest run orders.yaml --metrics 9464": "test_commands_of_pages.py",
+    "ingest top localhost:9464 orders.yaml": "test_commands_of_pages.py",
+}
+"""Beginnings of commands that need more than a broker, and the tests that run them."""
+BENCH: Final = ".venv/bin/python bench/"
+
+
+def lines() -> Iterator[tuple[str, str]]:
+    """Yield the commands of all pages, with their pages, without comments."""
+    for block in blocks():
+        if block.language == "sh" and not walked(block):
+            for line in block.text.splitlines():
+                yield block.page, re.sub(r"(^|\s+)# .*", "", line).replace(".venv/bin/ingest", "ingest")
+
+
+COMMANDS: Final = [(page, line) for page, line in lines() if line and not line.startswith(("make ", BENCH, *ELSEWHERE))]
+
+
+def test_what_is_run_elsewhere_is_there() -> None:
+    found = [line for _, line in lines()]
+    for beginning, test in ELSEWHERE.items():
+        assert any(line.startswith(beginning) for line in found), beginning
+        assert [*(ROOT / "tests").rglob(test)], test
+    assert len(COMMANDS) > 25
+
+
+def test_targets_of_make_and_benches_are_there() -> None:
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    for page, line in lines():
+        words = line.split()
+        if words and words[0] == "make":
+            assert words[1] in targets, (page, line)
+        elif line.startswith(BENCH):
+            assert (ROOT / words[1]).is_file(), (page, line)
+
+
+def filled_in(line: str, pipeline: Pipeline) -> list[str]:
+    """A command with what stands for its capital letters, and with what is in brackets."""
+    stands = {
+        "FILE": "orders.yaml", "DIR": ".ingest/orders", "CHECKPOINT": ".ingest/orders", "TABLE": "shop.orders",
+        "HOST:PORT": pipeline.kafka.bootstrap, "PREFIX": pipeline.prefix, "T": pipeline.topic, "P": "0",
+        "localhost:29092": pipeline.kafka.bootstrap, "0:17": "0:0",
+    }  # fmt: skip
+    words = [stands.get(word, word) for word in shlex.split(re.sub(r"[\[\]]", "", line))]
+    if "--from" in words:
+        words[words.index("--from") + 1], words[words.index("--to") + 1] = "1", "2"
+    if words[-1] == "pipelines/shop.yaml" and words[1] != "check":
+        words += ["--set", f"bootstrap={pipeline.kafka.bootstrap}"]
+    assert words[0] == "ingest", line
+    return [INGEST, *words[1:]]
+
+
+@pytest.fixture
+def shop(pipeline: Pipeline) -> Iterator[Pipeline]:
+    """A pipeline that has run: its folder has `orders.yaml`, a checkpoint, and a dead letter in Kafka."""
+    kafka, folder = pipeline.kafka, pipeline.file.parent
+    pipeline.file = folder / "orders.yaml"
+    pipeline.write(
+        "  ingestion.ignore-errors: true\n",
+        f"  sink.delivery-guarantee: exactly-once\n  sink.transactional-id-prefix: {pipeline.prefix}\n",
+        f"pipeline:\n  dirty-data.collector:\n    type: kafka\n    topic: {kafka.name}.dead\n", route=False,
+    )  # fmt: skip
+    sent = [message("c", None, {"id": n}) for n in range(50)]
+    kafka.send(pipeline.topic, *sent, (b"k", b"{"))
+    ran(pipeline, [INGEST, "run", "orders.yaml", "--once"])
+    kafka.send(pipeline.topic, message("c", None, {"id": 99, "late": 1}))
+    ran(pipeline, [INGEST, "run", "orders.yaml", "--once"])
+    (folder / "pipelines").symlink_to(ROOT / "pipelines")
+    (folder / "tests").mkdir()
+    (block,) = (one for one in blocks() if one.page == "docs/testing.md" and one.language == "yaml")
+    (folder / "tests" / "coupon.yaml").write_text(block.text)
+    kafka.send(kafka.create("shop.changes"), *sent)
+    yield pipeline
+    kafka.admin.delete_topics(["shop.changes"])["shop.changes"].result(10)
+
+
+def ran(pipeline: Pipeline, command: list[str]) -> str:
+    done = finished(command, pipeline.java, pipeline.file.parent, None, pipeline.file.parent)
+    assert done.code == 0, f"{command}:\n{done.out}{done.err}"
+    return done.out
+
+
+@pytest.mark.usefixtures("java")
+def test_each_command_of_the_pages_does_what_it_is_for(shop: Pipeline) -> None:
+    said = {}
+    for _, line in sorted(COMMANDS, key=lambda one: "checkpoint reset" in one[1]):
+        said[line] = ran(shop, filled_in(line, shop))
+    assert len(said) > 25
+    assert "malformed" in said["ingest letters show FILE 0:17"]
+    assert "ADD COLUMN late" in said["ingest schema diff CHECKPOINT [TABLE] --from 3 --to 7"]
+    assert (shop.file.parent / "my.yaml").is_file()
+    assert (shop.file.parent / "report.html").is_file()
+    assert (shop.file.parent / "k8s" / "kustomization.yaml").is_file()
+
+
+@contextmanager
+def service(pipeline: Pipeline, port: int) -> Iterator[None]:
+    """A run that goes on, with metrics, until SIGTERM."""
+    folder = pipeline.file.parent
+    command = filled_in(f"ingest run orders.yaml --metrics {port}", pipeline)
+    process = Background(command, os.environ, folder, folder)
+
+    def ready() -> bool:
+        try:
+            with urllib.request.urlopen(f"http://localhost:{port}/readyz", timeout=5) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+    until(ready, 60, process)
+    try:
+        yield
+    finally:
+        process.send_signal(signal.SIGTERM)
+    assert finish(process).code == 0
+
+
+@pytest.mark.usefixtures("java")
+def test_metrics_and_top_of_a_pipeline_that_goes_on(kafka: Kafka, pipeline: Pipeline) -> None:
+    port = free_port()
+    pipeline.file = pipeline.file.with_name("orders.yaml")
+    pipeline.write(rest=f"pipeline:\n  metrics.port: {port}\n")
+    kafka.send(pipeline.topic, message("c", None, {"id": 1}))
+    with service(pipeline, port):
+        said = ran(pipeline, [*filled_in(f"ingest top localhost:{port} orders.yaml", pipeline), "--once"])
+    assert said.count("orders") > 1

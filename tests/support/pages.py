@@ -1,0 +1,51 @@
+"""The blocks of code in pages of the documentation."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from markdown_it import MarkdownIt
+
+ROOT: Final = next(folder for folder in Path(__file__).parents if (folder / "pyproject.toml").is_file())
+WALKED: Final = ("tutorial", "from-debezium", "from-canal", "from-flink-cdc")
+"""Pages of docs/ that `tests/integration/test_walkthroughs.py` does as they stand."""
+
+
+class Block(NamedTuple):
+    """A block of a page."""
+
+    page: str
+    line: int
+    language: str
+    """An empty text for one that is only moved in."""
+    title: str
+    """Name of a file, where the block is one; else an empty text."""
+    text: str
+
+    def __str__(self) -> str:
+        """Return its place, as the name of a test."""
+        return f"{self.page}:{self.line}"
+
+
+@cache
+def blocks() -> tuple[Block, ...]:
+    """Return the blocks of all pages that are for users and contributors."""
+    parser = MarkdownIt("commonmark").enable("table")
+    others = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "bench/README.md")]
+    found = []
+    for page in [*others, *sorted((ROOT / "docs").rglob("*.md"))]:
+        for token in parser.parse(page.read_text(encoding="utf-8")):
+            if token.type in {"fence", "code_block"} and token.map is not None:
+                language, _, more = token.info.partition(" ")
+                title = more.removeprefix('title="').removesuffix('"')
+                place = page.relative_to(ROOT).as_posix()
+                found.append(Block(place, token.map[0] + 1, language, title, token.content))
+    return tuple(found)
+
+
+def walked(block: Block) -> bool:
+    """Whether the block's page is done by a test as it stands."""
+    return re.fullmatch(rf"docs/({'|'.join(WALKED)})\.md", block.page) is not None

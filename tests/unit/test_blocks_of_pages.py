@@ -1,0 +1,97 @@
+"""Each block of YAML in the documentation is taken by what it is for: a pipeline, a test, settings of a program."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from commands import called
+from pages import ROOT, Block, blocks, walked
+from ruamel.yaml import YAML
+
+from ingest.config.diagnostics import render
+from ingest.config.loader import load_text
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LANGUAGES = {"yaml", "sh", "text", "sql", "python", "toml"}
+SECTIONS = {"source", "sink", "route", "transform", "pipeline"}
+BASE: dict[str, Any] = {
+    "source": {"type": "kafka", "properties.bootstrap.servers": "localhost:9092", "topic": "t"},
+    "sink": {"type": "upsert-kafka", "properties.bootstrap.servers": "localhost:9092"},
+}
+"""What a block lacks that shows one section, or some options of one."""
+ELSEWHERE = {"docs/from-sql.md": "test_from_sql.py", "docs/extending.md": "test_extending.py"}
+"""Pages whose blocks another test takes."""
+YAMLS = [one for one in blocks() if one.language == "yaml" and not walked(one) and one.page not in ELSEWHERE]
+
+
+def test_each_block_says_what_it_is() -> None:
+    assert len(blocks()) > 150
+    assert {(str(one), one.language) for one in blocks() if one.language not in LANGUAGES} == set()
+
+
+def test_the_tests_of_other_pages_read_them() -> None:
+    for page, test in ELSEWHERE.items():
+        texts = [*(ROOT / "tests").rglob(test), ROOT / "tests" / "support" / "from_sql.py"]
+        assert any(page.removeprefix("docs/") in path.read_text(encoding="utf-8") for path in texts)
+
+
+def written(value: dict[str, Any]) -> str:
+    out = io.StringIO()
+    YAML(typ="safe").dump(value, out)
+    return out.getvalue()
+
+
+def write_modules(page: str, folder: Path) -> None:
+    """Write the modules of Python that a page shows with their names."""
+    for one in blocks():
+        if one.page == page and one.language == "python" and one.title:
+            (folder / one.title).write_text(one.text)
+
+
+def filled_up(found: dict[str, Any]) -> dict[str, Any]:
+    """A whole pipeline out of what a block shows of one."""
+    whole = {**BASE, **found}
+    for section in ("source", "sink"):
+        if "type" not in whole[section]:
+            whole[section] = {**BASE[section], **whole[section]}
+    return whole
+
+
+@pytest.mark.parametrize("block", YAMLS, ids=str)
+def test_a_block_of_yaml_is_right(block: Block, tmp_path: Path) -> None:
+    found = YAML(typ="safe").load(block.text)
+    if found.keys() <= SECTIONS:
+        write_modules(block.page, tmp_path)
+        loaded = load_text(str(block), written(filled_up(found)), "block", folder=tmp_path)
+        assert not [one for one in loaded.diagnostics if one.severity == "error" or "no effect" in one.message], render(
+            loaded.diagnostics
+        )
+    elif "messages" in found:
+        (tmp_path / "pipelines").symlink_to(ROOT / "pipelines")
+        (tmp_path / "tests").mkdir()
+        (tmp_path / "tests" / "block.yaml").write_text(block.text)
+        done = called("test", str(tmp_path / "tests"))
+        assert (done.code, done.out.splitlines()[-1]) == (0, "1 tests, 0 failed"), done.out
+    elif "scrape_configs" in found:
+        promtool = shutil.which("promtool")
+        if promtool is not None:
+            (tmp_path / "prometheus.yml").write_text(block.text)
+            subprocess.run([promtool, "check", "config", str(tmp_path / "prometheus.yml")], check=True)
+    else:
+        of_kubernetes(block, found, tmp_path)
+
+
+def of_kubernetes(block: Block, found: dict[str, Any], folder: Path) -> None:
+    """Render manifests with the block as kubernetes.yaml, for the pipelines that it names."""
+    (folder / "pipelines").mkdir()
+    (folder / "pipelines" / "kubernetes.yaml").write_text(block.text)
+    for name in found["pipelines"]:
+        (folder / "pipelines" / f"{name}.yaml").write_text(written({**BASE, "pipeline": {"name": name}}))
+    done = called("render", "k8s", str(folder / "pipelines"), "--out", str(folder / "k8s"))
+    assert done.code == 0, done.err
