@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from prometheus_client import CollectorRegistry, ProcessCollector, push_to_gateway
-from prometheus_client.exposition import basic_auth_handler, choose_encoder, default_handler, generate_latest
+from prometheus_client.exposition import basic_auth_handler, default_handler
 
 from ingest.errors import ConfigError
+from ingest.observe import exposition
 from ingest.observe.events import BatchDone, RunEnded, Warned
 from ingest.observe.whole_file import WholeFile
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ingest.observe.events import Event, Observer
+    from ingest.observe.exposition import Exposition
     from ingest.observe.health import Health
     from ingest.observe.metrics import Metrics
 
@@ -64,14 +66,14 @@ class _Server(ThreadingHTTPServer):
 class MetricsServer:
     """A server for `/metrics`, `/livez` and `/readyz`, in threads of its own."""
 
-    def __init__(self, host: str, port: int, registry: CollectorRegistry, health: Health) -> None:
+    def __init__(self, host: str, port: int, text: Exposition, health: Health) -> None:
         """Listen. Raise ConfigError where the port cannot be had. Port 0 takes any."""
 
         class Handler(BaseHTTPRequestHandler):
             timeout = REQUEST_S
 
             def do_GET(self) -> None:
-                answer(self, registry, health)
+                answer(self, text, health)
 
             def log_message(self, *_: object) -> None:
                 """Say nothing: probes come every few seconds."""
@@ -90,13 +92,12 @@ class MetricsServer:
         self._server.server_close()
 
 
-def answer(request: BaseHTTPRequestHandler, registry: CollectorRegistry, health: Health) -> None:
+def answer(request: BaseHTTPRequestHandler, text: Exposition, health: Health) -> None:
     """Answer one request."""
     path = request.path.split("?", 1)[0]
     kind, status = _TEXT, HTTPStatus.OK
     if path == "/metrics":
-        encode, kind = choose_encoder(request.headers.get("Accept", ""))
-        body = encode(registry)
+        kind, body = exposition.TYPE, text()
     elif path in {"/livez", "/readyz"}:
         why = health.dead() if path == "/livez" else health.unready()
         status = HTTPStatus.SERVICE_UNAVAILABLE if why else HTTPStatus.OK
@@ -114,10 +115,10 @@ def answer(request: BaseHTTPRequestHandler, registry: CollectorRegistry, health:
 class MetricsFile:
     """An observer that writes metrics to a file for the text-file collector of a node exporter."""
 
-    def __init__(self, path: Path, registry: CollectorRegistry, tell: Observer) -> None:
+    def __init__(self, path: Path, text: Exposition, tell: Observer) -> None:
         """Write nothing yet. `tell` hears where that fails, once."""
         self._file = WholeFile(path, "metrics", tell)
-        self._registry = registry
+        self._text = text
         self._written = 0.0
 
     def __call__(self, event: Event) -> None:
@@ -125,7 +126,7 @@ class MetricsFile:
         now = time.monotonic()
         if isinstance(event, RunEnded) or (isinstance(event, BatchDone) and now - self._written > FILE_S):
             self._written = now
-            self._file.write(generate_latest(self._registry))
+            self._file.write(self._text())
 
 
 class MetricsPush:

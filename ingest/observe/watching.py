@@ -61,20 +61,22 @@ def watched(shown: Observer, name: str, watch: Watch, clean: Callable[[str], str
     if not watch.watches:
         yield shown
         return
+    from ingest.observe.exposition import Exposition  # noqa: PLC0415  (as the next ones)
     from ingest.observe.metrics import Metrics  # noqa: PLC0415  (most runs have none, and each start is timed)
     from ingest.observe.serving import MetricsFile, MetricsPush, MetricsServer, registry_of  # noqa: PLC0415
 
     health = Health(watch.deadline_s)
     metrics = Metrics(name, watch.max_tables, health, clean)
     registry = registry_of(metrics)
+    text = Exposition(registry)
     others: list[Observer] = [health, metrics]
     if watch.file is not None:
-        others.append(MetricsFile(watch.file, registry, shown))
+        others.append(MetricsFile(watch.file, text, shown))
     if watch.push_url is not None:
         others.append(MetricsPush(watch.push_url, name, registry, shown))
     server = None
     if watch.port is not None:
-        server = MetricsServer(watch.host, watch.port, registry, health)
+        server = MetricsServer(watch.host, watch.port, text, health)
         shown(Serving(watch.host, server.port))
     try:
         yield Observers(shown, others)

@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from harness import free_port
-from walkthrough import compare, steps, walk
+from pages import WALKED
+from walkthrough import apart, compare, steps, walk
 
 from ingest import paths
 from ingest.sandbox import broker as sandbox
@@ -18,23 +18,15 @@ INSTALL = "python3 -m venv .venv\n. .venv/bin/activate\npip install 'ingest[demo
 
 
 @pytest.mark.usefixtures("java")
-@pytest.mark.parametrize("page", ["tutorial", "from-debezium", "from-canal", "from-flink-cdc"])
+@pytest.mark.parametrize("page", WALKED)
 def test_a_page_is_done_as_it_stands(page: str, tmp_path: Path) -> None:
-    port = free_port()
     folder, cache = tmp_path / "shop", tmp_path / "cache"
     folder.mkdir()
-    cache.mkdir()
-    for there in paths.cache().iterdir():
-        if there.is_dir() and there.name != "sandbox":
-            (cache / there.name).symlink_to(there)
-    instead = {INSTALL: "", "ingest sandbox up\n": f"ingest sandbox up --port {port}\n", "29092": str(port)}
-    environment = {
-        "PATH": f"{Path(sys.executable).parent}:{paths.java().removesuffix('/java')}:/usr/bin:/bin",
-        "INGEST_CACHE_DIR": str(cache),
-    }
+    instead, environment = apart(cache)
+    path = f"{Path(sys.executable).parent}:{paths.java().removesuffix('/java')}:/usr/bin:/bin"
     text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
     try:
-        walk(text, folder, instead, environment)
+        walk(text, folder, {INSTALL: "", **instead}, {**environment, "PATH": path})
     finally:
         sandbox.down(cache / "sandbox", wipe=True)
 

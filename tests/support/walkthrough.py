@@ -14,6 +14,9 @@ import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from ingest import paths
+from ingest.sandbox.process import any_port
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
@@ -81,6 +84,21 @@ def walk(page: str, folder: Path, instead: Mapping[str, str], environment: Mappi
     for step, output in zip(done, said, strict=False):
         compare(step.lines, output, step.commands)
     return said
+
+
+def apart(folder: Path) -> tuple[dict[str, str], dict[str, str]]:
+    """Return what is other in a walk whose sandbox has its state in a folder, and listens where nobody does.
+
+    The first are texts of the page, the second the environment. The broker's jars are those of the user's cache.
+    """
+    folder.mkdir()
+    paths.cache().mkdir(parents=True, exist_ok=True)
+    for there in paths.cache().iterdir():
+        if there.is_dir() and there.name != "sandbox":
+            (folder / there.name).symlink_to(there)
+    port = any_port()
+    instead = {"ingest sandbox up\n": f"ingest sandbox up --port {port}\n", "29092": str(port)}
+    return instead, {"INGEST_CACHE_DIR": str(folder)}
 
 
 def compare(lines: tuple[str, ...], output: str, commands: str) -> None:

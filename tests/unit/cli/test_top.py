@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 import typer
 from commands import called
-from prometheus_client.exposition import generate_latest
 
 from ingest.cli.top import place_of
 from ingest.errors import ConfigError, Unavailable
 from ingest.observe.events import BatchDone, BatchMeasured, RunStarted
+from ingest.observe.exposition import Exposition
 from ingest.observe.health import Health
 from ingest.observe.metrics import Metrics, TableCounts
 from ingest.observe.scrape import Scrape, read, scrapes
@@ -49,7 +49,7 @@ def counted() -> tuple[Metrics, Health]:
 
 def test_what_a_run_says_is_read_back(counted: tuple[Metrics, Health]) -> None:
     metrics, health = counted
-    server = MetricsServer("127.0.0.1", 0, registry_of(metrics), health)
+    server = MetricsServer("127.0.0.1", 0, Exposition(registry_of(metrics)), health)
     try:
         (found,) = read(f"http://127.0.0.1:{server.port}/metrics").items()
     finally:
@@ -104,7 +104,7 @@ def test_what_is_no_metrics_is_said() -> None:
 
 def test_the_command_looks_once(tmp_path: Path, counted: tuple[Metrics, Health]) -> None:
     path = tmp_path / "m.prom"
-    path.write_bytes(generate_latest(registry_of(counted[0])))
+    path.write_bytes(Exposition(registry_of(counted[0]))())
     done = called("top", str(path), "--once", "-n", "1")
     assert done.code == 0, done.err
     assert "p  ready  1 batches" in done.out

@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
 
 from ingest.observe import metrics as module
 from ingest.observe.events import (
@@ -23,12 +26,16 @@ from ingest.observe.events import (
     SourceAnswers,
     Warned,
 )
+from ingest.observe.exposition import Exposition
 from ingest.observe.health import Health
 from ingest.observe.metrics import BUCKETS, OTHERS, WINDOW_S, Flow, Metrics, TableCounts, Times
 from ingest.observe.serving import MetricsFile, registry_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+    from prometheus_client.core import Metric
 
 LABELS = ("stage", "code", "topic", "partition", "table", "change", "reason", "outcome", "le", "version")
 REFERENCE = {
@@ -65,7 +72,7 @@ def counting(max_tables: int = 1000, clean: Any = str) -> Metrics:
 def samples(metrics: Metrics) -> dict[tuple[str, tuple[str, ...]], float]:
     """What Prometheus reads: by name and the values of labels, without the pipeline's."""
     out: dict[tuple[str, tuple[str, ...]], float] = {}
-    for family in text_string_to_metric_families(generate_latest(registry_of(metrics)).decode()):
+    for family in text_string_to_metric_families(Exposition(registry_of(metrics))().decode()):
         for sample in family.samples:
             if sample.name.startswith("ingest_"):
                 labels = dict(sample.labels)
@@ -77,8 +84,39 @@ def samples(metrics: Metrics) -> dict[tuple[str, tuple[str, ...]], float]:
     return out
 
 
+NUMBERS = st.one_of(
+    st.integers(-(10**20), 10**20), st.floats(), st.sampled_from([0, 999_999, 1_000_000, -1_000_000, 0.1, math.inf])
+)
+
+
+class Some(Collector):
+    """Families of one kind each."""
+
+    def __init__(self, found: dict[str, float]) -> None:
+        self._found = found
+
+    def collect(self) -> Iterator[Metric]:
+        for kind in (GaugeMetricFamily, CounterMetricFamily):
+            family = kind(f"x_{kind.__name__}", "Text with \\\\ and\\na line.", labels=("pipeline", "a"))
+            for text, number in self._found.items():
+                family.add_metric(("p", text), number)
+            yield family
+        times = HistogramMetricFamily("h", "Times.", labels=("pipeline",))
+        times.add_metric(("p",), [("1.0", 2.0), ("+Inf", 3.0)], 4.5)
+        yield times
+        yield GaugeMetricFamily("n", "Without labels.", value=2)
+
+
+@given(st.dictionaries(st.text(), NUMBERS, max_size=5))
+def test_the_text_is_that_of_the_library(found: dict[str, float]) -> None:
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(Some(found))
+    text = Exposition(registry)
+    assert text() == text() == generate_latest(registry)
+
+
 def test_every_metric_of_the_reference_is_named_in_a_help_text() -> None:
-    text = generate_latest(registry_of(counting())).decode()
+    text = Exposition(registry_of(counting()))().decode()
     helps = " ".join(re.findall(r"^# HELP ingest_\S+ (.*)$", text, re.MULTILINE))
     assert {name for name in REFERENCE if re.search(rf"\b{name}\b", helps)} == REFERENCE
 
@@ -220,11 +258,11 @@ def test_a_file_of_metrics_is_whole_and_its_failure_is_told_once(tmp_path: Path)
     told: list[Any] = []
     metrics = counting()
     metrics(measured())
-    file = MetricsFile(tmp_path / "ingest.prom", registry_of(metrics), told.append)
+    file = MetricsFile(tmp_path / "ingest.prom", Exposition(registry_of(metrics)), told.append)
     file(RunEnded("p"))
     assert 'ingest_records_in_total{pipeline="p"} 10.0' in (tmp_path / "ingest.prom").read_text()
     assert [path.name for path in tmp_path.iterdir()] == ["ingest.prom"]
-    lost = MetricsFile(tmp_path / "no" / "ingest.prom", registry_of(metrics), told.append)
+    lost = MetricsFile(tmp_path / "no" / "ingest.prom", Exposition(registry_of(metrics)), told.append)
     lost(RunEnded("p"))
     lost(RunEnded("p"))
     (warning,) = told
