@@ -50,7 +50,7 @@ class Exposition:
                     heads[key] = head
             value = sample.value
             # a whole number has its own text below a million, from where on Go's has an exponent
-            shown = f"{value}.0" if type(value) is int and -1_000_000 < value < 1_000_000 else floatToGoString(value)
+            shown = f"{value}.0" if type(value) is int and -1_000_000 < value < 1_000_000 else floatToGoString(value)  # type: ignore[no-untyped-call]
             parts.append(f"{head} {shown}\n")
 
 
