@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SAVE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast kerberos package check sanitize fuzz cross chaos bench bench-peers docs format golden site clean
+.PHONY: help setup demo test test-fast kerberos package check sanitize fuzz cross chaos bench bench-peers docs format golden screenshots site clean
 
 help: ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -99,6 +99,9 @@ format: setup ## Format the code and mend what lint can mend
 
 golden: setup ## Write the golden files of the tests anew, to be read in the diff
 	@UPDATE_GOLDEN=1 $(BIN)/python -m pytest -q tests/errors
+
+screenshots: setup ## Take pictures of the report and of the site with Chromium, into build/screenshots/
+	@tools/screenshots $(BIN)/python
 
 site: setup ## Build the documentation as a site, into site/
 	@$(BIN)/mkdocs build --strict
