@@ -85,6 +85,7 @@ def run(
             options.metrics_push if metrics_push is None else push_url(metrics_push),
             options.metrics_tables,
             options.liveness_deadline,
+            options.metrics_otlp,
         )
         with (
             reported(observer, report, pipeline, settings) as heard,

@@ -26,6 +26,12 @@ class MetricsOptions(Options):
     """A push gateway of Prometheus' that gets the metrics when the run ends: `http://gateway:9091`, also with
     `user:password@`. For runs that are over before anyone asks."""
 
+    metrics_otlp: str | None = Field(None, alias="metrics.otlp-url")
+    """A collector of OpenTelemetry that gets the metrics every minute and at the end, by OTLP over HTTP:
+    `http://collector:4318/v1/metrics`. Interval, headers and certificates are those of OpenTelemetry's own
+    variables, as `OTEL_METRIC_EXPORT_INTERVAL`. It needs the package opentelemetry-sdk:
+    `pip install 'ingest[opentelemetry]'`."""
+
     metrics_tables: int = Field(1_000, alias="metrics.max-tables", ge=0)
     """Tables that have metrics of their own; those of all others are added up as `(others)`."""
 
@@ -37,6 +43,14 @@ class MetricsOptions(Options):
     def _check_url(cls, value: str | None) -> str | None:
         if value is not None and not is_gateway(value):
             msg = "a push gateway is at a URL like http://gateway:9091"
+            raise ValueError(msg)
+        return value
+
+    @field_validator("metrics_otlp")
+    @classmethod
+    def _check_collector(cls, value: str | None) -> str | None:
+        if value is not None and (not is_gateway(value) or "@" in urlsplit(value).netloc):
+            msg = "a collector is at a URL like http://c:4318/v1/metrics; passwords are in OTEL_EXPORTER_OTLP_HEADERS"
             raise ValueError(msg)
         return value
 

@@ -18,9 +18,11 @@ from prometheus_client.registry import Collector
 
 from ingest import __version__
 from ingest.model.cache import count_up
+from ingest.observe.clients import NewestNumbers
 from ingest.observe.events import (
     BatchDone,
     BatchMeasured,
+    ClientStatistics,
     RunEnded,
     RunStarted,
     SchemaChanged,
@@ -130,6 +132,7 @@ class Metrics(Collector):
         self._batch_times, self._commit_times = Times(), Times()
         self._cpu_s, self._rss_kib = 0.0, 0
         self._waiting: Mapping[tuple[str, int], int] = {}
+        self._clients = NewestNumbers()
         self._exit_code: int | None = None
         self._warnings = 0
 
@@ -145,6 +148,8 @@ class Metrics(Collector):
                 self._batch_times.add(event.seconds)
                 self._cpu_s += event.cpu_s
                 self._rss_kib = event.worker_rss_kib
+            case ClientStatistics():
+                self._clients.tell(event.client, event.json)
             case SchemaChanged():
                 count_up(self._schema_changes, self._clean(event.table), 1, OTHERS, self._max_tables)
             case Warned():
@@ -183,6 +188,7 @@ class Metrics(Collector):
         yield from self._source()
         yield from self._sink()
         yield from self._batches()
+        yield from self._kafka_clients()
 
     def _run(self) -> Iterator[Metric]:
         yield self._gauge("build_info", "The version of ingest.", [((__version__,), 1)], "version")
@@ -256,6 +262,19 @@ class Metrics(Collector):
         yield self._counter("worker_cpu_seconds", "Processors' time of all workers.", [((), self._cpu_s)])
         text = "The most memory that a worker has had."
         yield self._gauge("worker_memory_bytes", text, [((), self._rss_kib << 10)] if self._rss_kib else [])
+
+    def _kafka_clients(self) -> Iterator[Metric]:
+        newest = list(self._clients.newest.items())
+        of_whom = "of the client that has spoken last, where properties.statistics.interval.ms is set."
+        for name, text, values in (
+            ("queued_records", "Records that wait in a Kafka client,", [one.queued for _, one in newest]),
+            ("round_trip_seconds", "The slowest broker's mean answer,", [one.round_trip_s for _, one in newest]),
+            ("throttled_seconds", "How long a quota makes it wait,", [one.throttled_s for _, one in newest]),
+            ("retries", "Requests sent again or not answered in time,", [one.retries for _, one in newest]),
+            ("errors", "Failures of connections,", [one.errors for _, one in newest]),
+        ):
+            samples = [((self._clean(kind),), value) for (kind, _), value in zip(newest, values, strict=True)]
+            yield self._gauge(f"client_{name}", f"{text} {of_whom}", samples, "client")
 
     def _flow(self, name: str, total: str, rate: str, text: str, now: float) -> Iterator[Metric]:
         flow = self._flows[name]

@@ -32,11 +32,13 @@ class Watch:
     """Tables that have metrics of their own."""
     deadline_s: float
     """The time after which a run that does not get on is dead, in seconds."""
+    otlp_url: str | None = None
+    """A collector of OpenTelemetry that gets them every so often."""
 
     @property
     def watches(self) -> bool:
         """True if anybody is to be told anything."""
-        return self.port is not None or self.file is not None or self.push_url is not None
+        return any(one is not None for one in (self.port, self.file, self.push_url, self.otlp_url))
 
 
 class Observers:
@@ -74,6 +76,10 @@ def watched(shown: Observer, name: str, watch: Watch, clean: Callable[[str], str
         others.append(MetricsFile(watch.file, text, shown))
     if watch.push_url is not None:
         others.append(MetricsPush(watch.push_url, name, registry, shown))
+    if watch.otlp_url is not None:
+        from ingest.observe.otlp import MetricsExport  # noqa: PLC0415  (its package may be missing)
+
+        others.append(MetricsExport(watch.otlp_url, name, metrics, shown))
     server = None
     if watch.port is not None:
         server = MetricsServer(watch.host, watch.port, text, health)

@@ -52,7 +52,8 @@ def values(text: str) -> dict[tuple[str, frozenset[str]], float]:
 def test_prometheus_has_every_number_of_a_run_and_every_query_of_the_dashboard(
     pipeline: Pipeline, tmp_path: Path
 ) -> None:
-    pipeline.write(IGNORE)
+    often = "  properties.statistics.interval.ms: 50\n"
+    pipeline.write(IGNORE + often, often)
     count, size = dirty(pipeline)
     run = pipeline.start("--metrics", "0")
 
@@ -95,6 +96,9 @@ def test_prometheus_has_every_number_of_a_run_and_every_query_of_the_dashboard(
             assert 20 << 20 < memory < 2 << 30
             pipeline.kafka.send(pipeline.topic, message("c", None, {"id": 7000, "v": 1}))
             until(lambda: server.query("ingest_records_in_total") == {("pipe",): count + 1}, 60, run)
+            trips = "ingest_client_round_trip_seconds"
+            until(lambda: {client for client, _ in server.query(trips)} >= {"consumer", "producer"}, 30, run)
+            assert all(0 <= seconds < 60 for seconds in server.query(trips).values())
             for text in QUERIES:
                 query = text.replace("$__rate_interval", "1m").replace("$pipeline", ".*").replace("$job", ".*")
                 assert "$" not in query

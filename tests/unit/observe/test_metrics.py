@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from counted import counting, done, measured, started
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
@@ -18,16 +19,13 @@ from prometheus_client.registry import Collector
 
 from ingest.observe import metrics as module
 from ingest.observe.events import (
-    BatchDone,
-    BatchMeasured,
+    ClientStatistics,
     RunEnded,
-    RunStarted,
     SchemaChanged,
     SourceAnswers,
     Warned,
 )
 from ingest.observe.exposition import Exposition
-from ingest.observe.health import Health
 from ingest.observe.metrics import BUCKETS, OTHERS, WINDOW_S, Flow, Metrics, TableCounts, Times
 from ingest.observe.serving import MetricsFile, registry_of
 
@@ -37,7 +35,7 @@ if TYPE_CHECKING:
 
     from prometheus_client.core import Metric
 
-LABELS = ("stage", "code", "topic", "partition", "table", "change", "reason", "outcome", "le", "version")
+LABELS = ("stage", "code", "topic", "partition", "table", "change", "reason", "outcome", "le", "version", "client")
 REFERENCE = {
     "numRecordsIn", "numRecordsInPerSecond", "numBytesIn", "numBytesInPerSecond", "currentEmitEventTimeLag",
     "currentFetchEventTimeLag", "sourceIdleTime", "pendingRecords", "numRecordsOut", "numRecordsOutPerSecond",
@@ -45,28 +43,6 @@ REFERENCE = {
     "commitsFailed",
 }  # fmt: skip
 """The metrics of alibaba-kafka.txt and alibaba-upsert-kafka.txt."""
-
-
-def started(**waiting: int) -> RunStarted:
-    return RunStarted("p", 1, "c", 1, False, 5, True, waiting={(topic, 0): count for topic, count in waiting.items()})
-
-
-def measured(**more: Any) -> BatchMeasured:
-    values: dict[str, Any] = {
-        "records_in": 10, "bytes_in": 1000, "records_out": 8, "bytes_out": 640,
-        "tables": {"shop.orders": TableCounts(5, 2, 1, 2)}, "rejects": {("decode", "malformed"): 2},
-        "skipped": {"tombstone": 1}, "positions": {("t", 0): 10}, "waiting": {("t", 0): 3}, "fetch_lag_s": 1.5,
-        "emit_lag_s": 2.5, "send_s": 0.25, "commit_s": 0.0, "failed": False,
-    }  # fmt: skip
-    return BatchMeasured(**{**values, **more})
-
-
-def done(seconds: float = 0.4) -> BatchDone:
-    return BatchDone(1, 10, seconds, 3, 2, 0.3, 2048, 1.0)
-
-
-def counting(max_tables: int = 1000, clean: Any = str) -> Metrics:
-    return Metrics("p", max_tables, Health(300), clean)
 
 
 def samples(metrics: Metrics) -> dict[tuple[str, tuple[str, ...]], float]:
@@ -267,3 +243,28 @@ def test_a_file_of_metrics_is_whole_and_its_failure_is_told_once(tmp_path: Path)
     lost(RunEnded("p"))
     (warning,) = told
     assert "metrics cannot be written" in warning.text
+
+
+STATISTICS = b"""{"msg_cnt": 5, "brokers": {
+    "a:1/bootstrap": {"nodeid": -1, "rtt": {"avg": 9000000}},
+    "a:1/1": {"nodeid": 1, "rtt": {"avg": 1500}, "throttle": {"avg": 250}, "txretries": 2,
+              "req_timeouts": 1, "txerrs": 4},
+    "a:2/2": {"nodeid": 2, "rtt": {"avg": 2500}, "rxerrs": 3}, "x": 5},
+  "topics": {"t": {"partitions": {"0": {"fetchq_cnt": 7}, "-1": {}}}}}"""
+
+
+def test_statistics_of_clients_are_the_newest_of_each_kind() -> None:
+    metrics = counting()
+    metrics(ClientStatistics("producer", STATISTICS))
+    for broken in (b"{", b"[]", b'{"brokers": 1, "topics": {"t": 1}, "msg_cnt": "x"}'):
+        metrics(ClientStatistics("consumer", broken))
+    for number in range(100):
+        metrics(ClientStatistics(f"of nobody {number}", b"{}"))
+    found = {name: value for (name, labels), value in samples(metrics).items() if labels == ("producer",)}
+    assert found == {
+        "ingest_client_queued_records": 12, "ingest_client_round_trip_seconds": 0.0025,
+        "ingest_client_throttled_seconds": 0.25, "ingest_client_retries": 3, "ingest_client_errors": 7,
+    }  # fmt: skip
+    kinds = {labels for name, labels in samples(metrics) if name == "ingest_client_errors"}
+    assert len(kinds) == 20
+    assert samples(metrics)["ingest_client_queued_records", ("consumer",)] == 0
