@@ -95,7 +95,7 @@ class MetricsExport:
             self._provider.shutdown(SEND_S * 1000)
         if self._exporter.failed and not self._told:
             self._told = True
-            self._tell(Warned(f"metrics were not sent to {self._url}; they are sent again later"))
+            self._tell(Warned(f"metrics were not sent to {self._url}"))
 
     def _answer(self, name: str) -> Callable[[CallbackOptions], Iterable[Observation]]:
         def observed(_: CallbackOptions) -> Iterable[Observation]:
