@@ -162,6 +162,9 @@ def _targets(
         for name, found in there.items():
             if name not in progress.ids:
                 continue  # not this pipeline's
+            if found.id != progress.ids[name] and partition is not None and found.partitions > 1:
+                msg = f"topic {name} was created again, so the positions of all its partitions are those of the old one"
+                raise ConfigError(msg, "reset it as a whole: leave out --partition")
             progress.ids[name] = found.id  # a topic that was created again is accepted with its new positions
             splits |= {(name, p) for p in range(found.partitions) if partition in (None, p)}
         for name, p in [s for s in splits if s[0] not in there or s[1] >= there[s[0]].partitions]:

@@ -106,7 +106,11 @@ def test_a_checkpoint_in_use_is_not_reset_and_a_recreated_topic_can_be_accepted(
     feed(kafka, pipeline, 100, 103)
     stopped = pipeline.run()
     assert (stopped.code, "created again" in stopped.err) == (1, True)
-    done = command("reset", pipeline.file, "--checkpoint", pipeline.checkpoint, "--to", "earliest")
+    reset = ("reset", pipeline.file, "--checkpoint", pipeline.checkpoint, "--to", "earliest")
+    part = command(*reset, "--topic", pipeline.topic, "--partition", "0")  # the others' positions are of the old topic
+    assert (part.code, "leave out --partition" in part.err) == (78, True)
+    assert pipeline.run().code == 1
+    done = command(*reset)
     assert done.code == 0, done.err
     again = pipeline.run()
     assert again.code == 0, again.err
