@@ -15,7 +15,7 @@ from ingest.errors import INTERRUPTED, IngestError, InternalError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_BUG = "This is a bug of ingest; please report it."
+_BUG = f"This is a bug of ingest; please report it.\n  more: ingest explain {InternalError.code}"
 
 # Pydantic would look for plugins in what every installed package says of itself, here and in each worker
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
@@ -86,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         app(arguments)
     except InternalError as exc:
-        typer.echo(_masked(f"error: {exc}\n{_BUG}"), err=True)
+        typer.echo(_masked(f"{traceback.format_exc()}error: {exc}\n{_BUG}"), err=True)
         raise SystemExit(exc.exit_code) from exc
     except IngestError as exc:
         typer.echo(_masked(_text(exc)), err=True)

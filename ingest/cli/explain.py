@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -25,6 +26,8 @@ _EXIT_CODES: Final = {
     "78": "A person has to change something: the file, credentials, rights, a topic or a primary key that is missing.",
     "130": "A second signal ended the run at once; what was under way is done again by the next run.",
 }
+_SECTION: Final = re.compile(r"^(pipeline|source|sink|key|value)\.")
+"""What messages put in front of an option: its section, or which format of two it is of."""
 _NEAR: Final = 5
 """Words that are suggested, at most."""
 
@@ -46,10 +49,14 @@ def explain(
             typer.echo(word)
         return
     for number, word in enumerate(words):
-        texts = [text for name, text in entries.items() if word in (name, name.rpartition(" ")[2])]
+        texts = _texts(word, entries) or _texts(_SECTION.sub("", word), entries)
         if not texts:
             raise _unknown(word, entries)
         typer.echo(("\n" if number else "") + "\n\n".join(texts))
+
+
+def _texts(word: str, entries: dict[str, str]) -> list[str]:
+    return [text for name, text in entries.items() if word in (name, name.rpartition(" ")[2])]
 
 
 def _unknown(word: str, entries: dict[str, str]) -> ConfigError:
@@ -74,7 +81,6 @@ def _entries() -> Iterator[tuple[str, str]]:
     for kind, registry in (("source", SOURCES), ("format", FORMATS), ("sink", SINKS)):
         for name, model in registry.items():
             yield f"{kind} {name}", _component(kind, name, model)
-    seen: dict[str, str] = {}
     sections: list[tuple[str, AnyOptions]] = [
         *((f"source {name}", model) for name, model in SOURCES.items()),
         *((f"format {name}", model) for name, model in FORMATS.items()),
@@ -82,11 +88,12 @@ def _entries() -> Iterator[tuple[str, str]]:
         ("route", Route), ("transform", Transform), ("pipeline", PipelineOptions),
         ("pipeline dirty-data.collector", DirtyDataCollector), ("pipeline user-defined-function", UserFunction),
     ]  # fmt: skip
+    owners: dict[tuple[str, str, str], list[str]] = {}
     for section, model in sections:
         for key, text in _options(model).items():
-            name = f"{section} option {key}"
-            if seen.setdefault(f"{section.partition(' ')[0]} {key} {text}", name) == name:
-                yield name, f"{key} (option of {_called(section)})\n{text}"
+            owners.setdefault((section.partition(" ")[0], key, text), []).append(section)
+    for (_, key, text), found in owners.items():
+        yield f"{found[0]} option {key}", f"{key} (option of {_called(found)})\n{text}"
     said = explanations()
     for code, meaning in CODES.items():
         yield f"code {code}", _code(f"{code} (code of rejects)", said.get(code, meaning))
@@ -104,9 +111,10 @@ def _code(head: str, text: str) -> str:
     return "\n".join([head, *(f"    {line}".rstrip() for line in text.splitlines())])
 
 
-def _called(section: str) -> str:
-    kind, _, name = section.partition(" ")
-    return f"{kind} type {name}" if name else f"section {kind}:"
+def _called(sections: list[str]) -> str:
+    kind, _, _ = sections[0].partition(" ")
+    names = [name for name in (section.partition(" ")[2] for section in sections) if name]
+    return f"{kind} type {', '.join(names)}" if names else f"section {kind}:"
 
 
 def _component(kind: str, name: str, model: AnyOptions) -> str:

@@ -207,7 +207,8 @@ class PipelineOptions(MetricsOptions):
     """The pipeline's name: its checkpoint, its consumer group. Default: the file's name without its ending."""
 
     parallelism: int | None = Field(None, ge=1, le=10_000)
-    """How many tasks work at once: the shards of the checkpoint, fixed when it is made. Default: Spark's slots."""
+    """How many tasks work at once, and may change between runs. Default: as many as Spark had slots when the checkpoint
+    was made."""
 
     batch_interval: Duration = Field(0.0, ge=0)
     """At least this long from the start of one batch to the next. Zero: a batch starts as soon as there are records."""

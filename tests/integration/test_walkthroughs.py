@@ -42,5 +42,10 @@ def test_a_walk_finds_what_is_not_so(tmp_path: Path) -> None:
         steps("```text\nx\n```\n")
     with pytest.raises(ValueError, match="no command uses"):
         steps('```sh title="a"\nx\n```\n')
-    with pytest.raises(AssertionError, match="does not say 'a'"):
-        compare(("b", "a"), "a\nb\n", "")
+    with pytest.raises(ValueError, match="no language"):
+        steps("```sh\nx\n```\n```\ny\n```\n")
+    assert steps("```sh\nx\n```\n```text\na\n```\n```text\nb\n```\n")[0].lines == ("a", "b")
+    for lines, output in ((("b", "a"), "a\nb\n"), (("1 rejected",), "11 rejected"), (("a",), "ab")):
+        with pytest.raises(AssertionError, match="does not say"):
+            compare(lines, output, "")
+    compare(("a…c", "1 x"), "a b c\n 1 x\n", "")

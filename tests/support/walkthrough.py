@@ -46,10 +46,14 @@ def steps(page: str) -> list[Step]:
             found.append(Step(files, text, ()))
             files = {}
         elif language == "text" and found and not files:
-            found[-1] = Step(found[-1].files, found[-1].commands, tuple(text.splitlines()))
+            last = found[-1]
+            found[-1] = Step(last.files, last.commands, (*last.lines, *text.splitlines()))
         else:
             msg = f"a block of {language!r} is neither a file nor a command nor what one says: {text[:80]!r}"
             raise ValueError(msg)
+    if len(re.findall(r"^ *```", page, re.MULTILINE)) != 2 * len(_BLOCK.findall(page)):
+        msg = "a block has no language, or is in a list"
+        raise ValueError(msg)
     if files:
         msg = f"files that no command uses: {[*files]}"
         raise ValueError(msg)
@@ -105,7 +109,8 @@ def compare(lines: tuple[str, ...], output: str, commands: str) -> None:
     """Look for the lines of a page in an output, one after the other."""
     rest = iter(_one_space(output).splitlines())
     for line in filter(str.strip, lines):
-        wanted = re.compile(".*".join(re.escape(part) for part in _one_space(line).split("…")))
+        parts = ".*".join(re.escape(part) for part in _one_space(line).split("…"))
+        wanted = re.compile(rf"(?<![\w.]){parts}(?!\w)")  # 1 is not 11
         assert any(wanted.search(said) for said in rest), f"{commands!r} does not say {line!r}:\n{output[-5_000:]}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import shutil
 import subprocess
 from typing import TYPE_CHECKING, Any
@@ -80,9 +81,11 @@ def test_a_block_of_yaml_is_right(block: Block, tmp_path: Path) -> None:
         assert (done.code, done.out.splitlines()[-1]) == (0, "1 tests, 0 failed"), done.out
     elif "scrape_configs" in found:
         promtool = shutil.which("promtool")
-        if promtool is not None:
-            (tmp_path / "prometheus.yml").write_text(block.text)
-            subprocess.run([promtool, "check", "config", str(tmp_path / "prometheus.yml")], check=True)
+        if promtool is None and not os.environ.get("CI"):
+            pytest.skip("promtool is not installed")
+        assert promtool is not None
+        (tmp_path / "prometheus.yml").write_text(block.text)
+        subprocess.run([promtool, "check", "config", str(tmp_path / "prometheus.yml")], check=True)
     else:
         of_kubernetes(block, found, tmp_path)
 

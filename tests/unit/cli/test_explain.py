@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from harness import INGEST
+from pages import ROOT
 
 from ingest.cli.error_page import explanations
 from ingest.config.scenario import ScenarioError
@@ -101,3 +102,48 @@ def test_a_word_that_is_nothing_is_an_error_with_those_that_are_near() -> None:
     assert (code, out) == (78, "")
     assert "scan.startup.mode" in err
     assert "Traceback" not in err
+
+
+PAGES = (
+    "errors",
+    "dirty-data",
+    "delivery",
+    "metrics",
+    "checkpoints",
+    "transforms",
+    "sinks",
+    "from-flink-cdc",
+)
+NO_OPTIONS = re.compile(
+    r"(properties|catalog|spark|shop|ods|k8s|ingest|sasl|bench|message)\..*|.*\.(ya?ml|jsonl?|md|py|txt|html|jks)"
+    r"|retention\.ms|transaction\.timeout\.ms|offsets\.retention\.minutes|min\.insync\.replicas|isolation\.level"
+)
+"""Files, properties of Kafka's clients and topics, and names of tables."""
+
+
+def inline(page: str) -> list[str]:
+    """What a page of docs/ has between backticks."""
+    text = re.sub(r"^```.*?^```", "", (ROOT / "docs" / f"{page}.md").read_text(), flags=re.MULTILINE | re.DOTALL)
+    return re.findall(r"`([^`\n]+)`", text)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_options_that_pages_name_are_there(page: str) -> None:
+    known = {word.rpartition(" ")[2] for word in explained()[1].splitlines()}
+    unknown = set()
+    for text in inline(page):
+        key = text.partition(":")[0].strip()
+        if re.fullmatch(r"[a-z][\w-]*(\.[a-z][\w-]*)+", key) and not NO_OPTIONS.fullmatch(key):
+            short = re.sub(r"^(pipeline|source|sink|key|value)\.", "", key)
+            if not {key, short} & known:
+                unknown.add(key)
+    assert unknown == set()
+
+
+def test_a_section_in_front_of_an_option_and_all_its_owners(tmp_path: Path) -> None:
+    for word in ("pipeline.max-tables", "key.json.ignore-parse-errors", "pipeline.schema.change.behavior"):
+        code, out, err = explained(word, folder=tmp_path)
+        assert (code, err) == (0, ""), word
+        assert word.partition(".")[2] in out.splitlines()[0]
+    head = explained("sink.sequence-by", folder=tmp_path)[1].splitlines()[0]
+    assert all(name in head for name in ("iceberg", "delta", "postgres"))
