@@ -138,7 +138,7 @@ def test_the_examples_of_the_documentation_need_no_secrets() -> None:
     blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "secrets.md").read_text(), re.DOTALL)
     assert len(blocks) >= 2
     for block in blocks:
-        text = block if block.startswith("source:") else f"source:\n  type: kafka\n{block}"
+        text = block if "  type: kafka\n" in block else block.replace("source:\n", "source:\n  type: kafka\n", 1)
         for line in ("topic: t", "properties.bootstrap.servers: h"):
             if line.partition(":")[0] not in text and "properties-from-secret" not in text:
                 text = text.replace("  type: kafka\n", f"  type: kafka\n  {line}\n", 1)
