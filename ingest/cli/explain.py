@@ -27,7 +27,7 @@ _EXIT_CODES: Final = {
     "130": "A second signal ended the run at once; what was under way is done again by the next run.",
 }
 _SECTION: Final = re.compile(r"^(pipeline|source|sink|key|value)\.")
-"""What messages put in front of an option: its section, or which format of two it is of."""
+"""A word that messages put in front of an option: its section, or which format of two it is of."""
 _NEAR: Final = 5
 """Words that are suggested, at most."""
 

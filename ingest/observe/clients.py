@@ -1,4 +1,4 @@
-"""What librdkafka says of itself, as numbers: https://github.com/confluentinc/librdkafka, STATISTICS.md.
+"""Numbers out of the statistics that librdkafka keeps of itself (its STATISTICS.md).
 
 In: what clients in workers tell where `properties.statistics.interval.ms` is set. Out: for each kind of client, the
 numbers of the one that has spoken last.

@@ -266,14 +266,14 @@ class Metrics(Collector):
     def _kafka_clients(self) -> Iterator[Metric]:
         newest = list(self._clients.newest.items())
         of_whom = "of the client that has spoken last, where properties.statistics.interval.ms is set."
-        for name, text, values in (
-            ("queued_records", "Records that wait in a Kafka client,", [one.queued for _, one in newest]),
-            ("round_trip_seconds", "The slowest broker's mean answer,", [one.round_trip_s for _, one in newest]),
-            ("throttled_seconds", "How long a quota makes it wait,", [one.throttled_s for _, one in newest]),
-            ("retries", "Requests sent again or not answered in time,", [one.retries for _, one in newest]),
-            ("errors", "Failures of connections,", [one.errors for _, one in newest]),
+        for name, text, attribute in (
+            ("queued_records", "Records that wait in a Kafka client,", "queued"),
+            ("round_trip_seconds", "The slowest broker's mean answer,", "round_trip_s"),
+            ("throttled_seconds", "How long a quota makes it wait,", "throttled_s"),
+            ("retries", "Requests sent again or not answered in time,", "retries"),
+            ("errors", "Failures of connections,", "errors"),
         ):
-            samples = [((self._clean(kind),), value) for (kind, _), value in zip(newest, values, strict=True)]
+            samples = [((self._clean(kind),), getattr(numbers, attribute)) for kind, numbers in newest]
             yield self._gauge(f"client_{name}", f"{text} {of_whom}", samples, "client")
 
     def _flow(self, name: str, total: str, rate: str, text: str, now: float) -> Iterator[Metric]:
