@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from contextlib import chdir
@@ -19,7 +18,7 @@ from harness import INGEST, Result
 from ruamel.yaml import YAML
 
 from ingest.config.diagnostics import render
-from ingest.config.loader import load, load_text
+from ingest.config.loader import load
 from ingest.formats import FORMATS
 from ingest.sinks import SINKS
 from ingest.sources import SOURCES
@@ -131,21 +130,6 @@ def test_unset_secrets_are_notes_that_stop_a_run_with_their_places() -> None:
             assert refused.code == 78
             assert f"{name}:6:" in refused.out + refused.err
             assert ("error: " in refused.err) is (arguments[0] != "check")
-
-
-def test_the_examples_of_the_documentation_need_no_secrets() -> None:
-    """The pipelines of docs/secrets.md, filled up with what they leave out."""
-    blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "secrets.md").read_text(), re.DOTALL)
-    assert len(blocks) >= 2
-    for block in blocks:
-        text = block if "  type: kafka\n" in block else block.replace("source:\n", "source:\n  type: kafka\n", 1)
-        for line in ("topic: t", "properties.bootstrap.servers: h"):
-            if line.partition(":")[0] not in text and "properties-from-secret" not in text:
-                text = text.replace("  type: kafka\n", f"  type: kafka\n  {line}\n", 1)
-        if "topic:" not in text:
-            text = text.replace("  type: kafka\n", "  type: kafka\n  topic: t\n", 1)
-        loaded = load_text("docs", text + "sink:\n  type: print\n", "docs")
-        assert {d.severity for d in loaded.diagnostics} <= {"note"}, render(loaded.diagnostics)
 
 
 def test_check_loads_nothing_that_it_does_not_need(tmp_path: Path) -> None:

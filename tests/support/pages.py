@@ -1,13 +1,17 @@
-"""The blocks of code in pages of the documentation."""
+"""Pages of the documentation: their blocks of code, and the programs that make and check them."""
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from functools import cache
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from markdown_it import MarkdownIt
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 ROOT: Final = next(folder for folder in Path(__file__).parents if (folder / "pyproject.toml").is_file())
 WALKED: Final = ("tutorial", "from-debezium", "from-canal", "from-flink-cdc")
@@ -49,3 +53,13 @@ def blocks() -> tuple[Block, ...]:
 def walked(block: Block) -> bool:
     """Whether the block's page is done by a test as it stands."""
     return re.fullmatch(rf"docs/({'|'.join(WALKED)})\.md", block.page) is not None
+
+
+def tool(name: str) -> ModuleType:
+    """A program of tools/, as a module of its own."""
+    spec = importlib.util.spec_from_file_location(f"tool_{name}", ROOT / "tools" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from pages import ROOT, tool
 from storms import STORMS
 
 if TYPE_CHECKING:
+    from pathlib import Path
     from types import ModuleType
 
-ROOT = next(folder for folder in Path(__file__).parents if (folder / "pyproject.toml").is_file())
 DOCS = "docs"
 """Apart from what follows: the names of pages in this file are no citations."""
 PAGE = "# Title\n\n## One `word`, two\n\n```\n# no heading\n```\n## One `word`, two\n"
-
-
-def tool(name: str) -> ModuleType:
-    """A program of tools/, as a module of its own."""
-    spec = importlib.util.spec_from_file_location(f"tool_{name}", ROOT / "tools" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture

@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from markdown_it import MarkdownIt
+from pages import ROOT, tool
 
 if TYPE_CHECKING:
+    from pathlib import Path
     from types import ModuleType
 
-ROOT = next(folder for folder in Path(__file__).parents if (folder / "pyproject.toml").is_file())
 PARTS = ("li", "ol", "ul", "tr", "pre", "h1", "h2", "h3")
 
 
 @pytest.fixture(scope="module")
 def hook() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("tool_site", ROOT / "tools" / "site.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return tool("site")
 
 
 @pytest.fixture(scope="module")
