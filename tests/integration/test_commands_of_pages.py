@@ -9,13 +9,13 @@ import os
 import re
 import shlex
 import signal
-import urllib.request
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 import pytest
 from harness import INGEST, Background, Kafka, Pipeline, finish, finished, free_port, message, until
-from pages import ROOT, blocks, walked
+from pages import ROOT, blocks, only, walked
+from prometheus import get
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,7 +72,7 @@ def filled_in(line: str, pipeline: Pipeline) -> list[str]:
     words = [stands.get(word, word) for word in shlex.split(re.sub(r"[\[\]]", "", line))]
     if "--from" in words:
         words[words.index("--from") + 1], words[words.index("--to") + 1] = "1", "2"
-    if words[-1] == "pipelines/shop.yaml" and words[1] != "check":
+    if "pipelines/shop.yaml" in words:
         words += ["--set", f"bootstrap={pipeline.kafka.bootstrap}"]
     assert words[0] == "ingest", line
     return [INGEST, *words[1:]]
@@ -95,8 +95,7 @@ def shop(pipeline: Pipeline) -> Iterator[Pipeline]:
     ran(pipeline, [INGEST, "run", "orders.yaml", "--once"])
     (folder / "pipelines").symlink_to(ROOT / "pipelines")
     (folder / "tests").mkdir()
-    (block,) = (one for one in blocks() if one.page == "docs/testing.md" and one.language == "yaml")
-    (folder / "tests" / "coupon.yaml").write_text(block.text)
+    (folder / "tests" / "coupon.yaml").write_text(only("docs/testing.md", "yaml").text)
     kafka.send(kafka.create("shop.changes"), *sent)
     yield pipeline
     kafka.admin.delete_topics(["shop.changes"])["shop.changes"].result(10)
@@ -128,14 +127,7 @@ def service(pipeline: Pipeline, port: int) -> Iterator[None]:
     command = filled_in(f"ingest run orders.yaml --metrics {port}", pipeline)
     process = Background(command, os.environ, folder, folder)
 
-    def ready() -> bool:
-        try:
-            with urllib.request.urlopen(f"http://localhost:{port}/readyz", timeout=5) as answer:
-                return bool(answer.status == 200)
-        except OSError:
-            return False
-
-    until(ready, 60, process)
+    until(lambda: get(f"http://localhost:{port}/readyz")[0] == 200, 60, process)
     try:
         yield
     finally:

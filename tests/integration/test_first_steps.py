@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness import message
+from pages import only
 
 from ingest.program import load
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from harness import Pipeline
 
 PASSWORD = "of-the-broker-hunter2"  # noqa: S105
@@ -55,8 +56,7 @@ def test_from_a_topic_to_a_table_and_a_report(pipeline: Pipeline, tmp_path: Path
 
 
 def test_the_program_of_the_documentation_runs(pipeline: Pipeline, tmp_path: Path) -> None:
-    docs = Path(__file__).parents[2] / "docs" / "python.md"
-    (code,) = re.findall(r"```python\n(.*?)```", docs.read_text(encoding="utf-8"), re.DOTALL)
+    code = only("docs/python.md", "python").text
     pipeline.kafka.send(pipeline.topic, *(message("c", None, {"id": n}) for n in range(3)))
     program = tmp_path / "program.py"
     program.write_text(code.replace('"orders.yaml"', repr(str(pipeline.file))).replace('"state/', f'"{tmp_path}/'))

@@ -50,6 +50,12 @@ def blocks() -> tuple[Block, ...]:
     return tuple(found)
 
 
+def only(page: str, language: str, part: str = "") -> Block:
+    """Return the one block of a page in a language, that has a text in it."""
+    (found,) = (one for one in blocks() if (one.page, one.language) == (page, language) and part in one.text)
+    return found
+
+
 def walked(block: Block) -> bool:
     """Whether the block's page is done by a test as it stands."""
     return re.fullmatch(rf"docs/({'|'.join(WALKED)})\.md", block.page) is not None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from harness import Pipeline, message
 from lake import duck
-from pages import blocks
+from pages import only
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,7 +36,7 @@ def test_the_view_says_when_each_state_was_the_current_one(pipeline: Pipeline, t
     assert producer.flush(20) == 0
     ran = pipeline.run()
     assert ran.code == 0, ran.err
-    (view,) = (one.text for one in blocks() if one.page == "docs/sinks.md" and "orders_history" in one.text)
+    view = only("docs/sinks.md", "sql", "orders_history").text
     assert TABLE in view
     session = duck()
     session.execute(view.replace(TABLE, f"iceberg_scan('{tmp_path / 'lake/shop/orders'}')"))
