@@ -18,7 +18,7 @@ from typing import Any
 import duckdb
 import duckdb_extension_avro
 import duckdb_extension_iceberg
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 from rich.table import Table
@@ -111,24 +111,30 @@ def fill(shop: Shop) -> None:
 
 def read(bootstrap: str, topic: str) -> tuple[dict[int, Row], int]:
     """The rows that a compacted topic holds, and how many records it has."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "demo", "enable.auto.commit": False})
+    at_once = {"enable.auto.commit": False, "enable.partition.eof": True, "fetch.wait.max.ms": 20}
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "demo", **at_once})
     rows: dict[int, Row] = {}
     records = 0
     try:
-        for partition in consumer.list_topics(topic, timeout=10).topics[topic].partitions:
-            split = TopicPartition(topic, partition, 0)
-            _, end = consumer.get_watermark_offsets(split, timeout=10)
-            consumer.assign([split])
-            while consumer.position([split])[0].offset < end:
-                for message in consumer.consume(1000, 0.2):
-                    key = json.loads(message.key() or b"")["id"]
-                    records += 1
-                    value = message.value()
-                    rows.pop(key, None)
-                    if value is not None:
-                        rows[key] = json.loads(value)
-                if end == 0:
-                    break
+        partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
+        unread = set(partitions)
+        while unread:
+            message = consumer.poll(10)
+            if message is None:
+                sys.exit(f"the broker gives nothing of {topic}: look with ingest sandbox status")
+            error = message.error()
+            if error is not None and error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001  (it has no other name)
+                unread.discard(message.partition())
+                continue
+            if error is not None:
+                sys.exit(f"{topic}: {error}")
+            key = json.loads(message.key() or b"")["id"]
+            records += 1
+            value = message.value()
+            rows.pop(key, None)
+            if value is not None:
+                rows[key] = json.loads(value)
     finally:
         consumer.close()
     return rows, records
