@@ -5,6 +5,7 @@ Each first in turn, in one run. See README.md here.
 
 from __future__ import annotations
 
+import resource
 import threading
 import urllib.request
 from statistics import median
@@ -50,14 +51,21 @@ class Scraper:
         self._thread.join()
 
 
-def run(bootstrap: str, folder: Path, name: str, *, watched: bool) -> Result:
-    """A run into one sink topic."""
+def spent() -> float:
+    """The processors' time of all processes that are over and were waited for, in seconds."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def run(bootstrap: str, folder: Path, name: str, *, watched: bool) -> tuple[Result, float]:
+    """A run into one sink topic, and the driver's processors' time in seconds."""
     more, port = "", any_port()
     if watched:
         more = f"pipeline: {{metrics: {{port: {port}, host: 127.0.0.1, file: {folder / 'ingest.prom'}}}}}\n"
-    scraper = Scraper(port) if watched else None
+    scraper, before = Scraper(port) if watched else None, spent()
     try:
-        return throughput.pipeline(bootstrap, "tables", name, folder, more=more, table="all")
+        found = throughput.pipeline(bootstrap, "tables", name, folder, more=more, table="all")
+        return found, spent() - before
     finally:
         if scraper is not None:
             scraper.end()
@@ -67,26 +75,36 @@ def run(bootstrap: str, folder: Path, name: str, *, watched: bool) -> Result:
 
 def main() -> None:
     """Measure, and print."""
-    options = options_of(messages=2_000_000, rounds=5).parse_args()
+    options = options_of(messages=6_000_000, rounds=7).parse_args()
     with own_broker() as (bootstrap, folder):
         throughput.create(bootstrap, "tables")
         messages.write(
             bootstrap, "tables", options.messages, throughput.PARTITIONS, load=Load(tables=TABLES, drift=False)
         )
         print(f"{options.messages:,} messages of {TABLES:,} tables")
-        rates, cpus = [], []
+        rates, costs, workers = [], [], []
         for number in range(options.rounds):
-            found: dict[bool, Result] = {}
+            found: dict[bool, tuple[Result, float]] = {}
             for watched in (True, False) if number % 2 else (False, True):
                 found[watched] = run(bootstrap, folder, f"m{number}{'w' if watched else ''}", watched=watched)
                 throughput.drop(bootstrap, f"m{number}")
-            rates.append(found[True].rate / found[False].rate)
-            cpus.append(found[True].cpu_us / found[False].cpu_us)
+            (bare, bare_spent), (watched_run, watched_spent) = found[False], found[True]
+            rates.append(watched_run.rate / bare.rate)
+            of_workers = bare.cpu_us * options.messages / 1e6
+            costs.append((watched_spent - bare_spent) / (bare_spent + of_workers))
+            workers.append(watched_run.cpu_us / bare.cpu_us)
             print(
-                f"{number + 1:<4}{found[False].rate / 1e3:>8.1f} k/s{found[True].rate / 1e3:>8.1f} k/s{rates[-1]:>7.3f}"
+                f"{number + 1:<4}{bare.rate / 1e3:>8.1f} k/s{watched_run.rate / 1e3:>8.1f} k/s{rates[-1]:>7.3f}"
+                f"{bare_spent:>9.1f} s{watched_spent:>7.1f} s{costs[-1]:>8.4f}",
+                flush=True,
             )
         print(f"throughput with metrics by without, median: {median(rates):.3f}")
-    figures = {"throughput with metrics by without": rates, "CPU of workers with by without": cpus}
+        print(f"driver's time for metrics by the time of driver and workers, median: {median(costs):.4f}")
+    figures = {
+        "throughput with metrics by without": rates,
+        "driver's CPU for metrics by all CPU without": costs,
+        "CPU of workers with by without": workers,
+    }
     found_by_name = {f"1,000 tables, {what}": values for what, values in figures.items()}
     save(options, "metrics", found_by_name, messages=options.messages)
 
