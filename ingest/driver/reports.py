@@ -94,9 +94,14 @@ class Reports:
         """Return the numbers of a batch. `waiting`: records that wait in each split."""
         tables: dict[TableId, TableCounters] = {}
         rejects: dict[tuple[str, str], int] = {}
+        sizes_of: dict[TableId, list[int]] = {}
         for result in results:
             merge_counts(tables, result.counts, self._counters.most_tables)
             add_counts(rejects, result.reject_codes)
+            for table, sizes in result.traffic.table_bytes.items():
+                total = sizes_of.setdefault(table, [0, 0])
+                total[0] += sizes[0]
+                total[1] += sizes[1]
         traffic = [result.traffic for result in results]
         return BatchMeasured(
             records_in=sum(result.read for result in results),
@@ -104,6 +109,7 @@ class Reports:
             records_out=sum(one.records_out for one in traffic),
             bytes_out=sum(one.bytes_out for one in traffic),
             tables={show(table): counts for table, counts in tables.items()},
+            table_bytes={show(table): sizes for table, sizes in sizes_of.items()},
             rejects=rejects,
             skipped=dict(self._counters.skipped),
             positions=dict(self._start.backlog.positions),

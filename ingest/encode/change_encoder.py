@@ -113,6 +113,7 @@ class ChangeEncoder:
         self.table = table
         self.source, self.sink, self.template = source.schema, sink, template
         self.inserted = self.updated = self.deleted = self.unrepresentable = 0
+        self.bytes_in = self.bytes_out = 0
         self._primary_key = sink.primary_key
         self._more_of_key = tuple(name for name in key_columns if name not in sink.primary_key)
         """Columns of keys that are not of the primary key: their values may be null."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from ingest.encode.coercer import Drift, KeyChanged
+from ingest.encode.upsert_encoder import bytes_of
 from ingest.model.change import Kind, Reject, Skip
 from ingest.model.reject import IgnoredErrors, RowError
 
@@ -55,7 +56,8 @@ def encode(
     """Encode changes up to the first drift, or up to the first reject after `tolerated` ones.
 
     The reject that stops the loop is in `rejects`, too. Rejects that `ignored` covers do not count.
-    With `marked`, `marks` of the result says which records belong to which change. `refused` says why the sink does not
+    With `marked`, `marks` of the result says which records belong to which change: these are yet to be made into what
+    the sink gets, so that their bytes are not counted. `refused` says why the sink does not
     take the records of a message, if it is known not to. Raises nothing for the content of a record.
     """
     result = Encoded(marks=[] if marked else None)
@@ -69,12 +71,16 @@ def encode(
         if isinstance(change, Reject):
             stage, reject = "decode", change
         else:
+            rows = change if isinstance(change, list) else [change]
+            before = len(result.records)
             try:
-                failed = _encode_all(change if isinstance(change, list) else [change], cache, result.records, refused)
+                failed = _encode_all(rows, cache, result.records, refused)
             except (Drift, KeyChanged) as exc:
                 result.stop, result.why = index, exc
                 return result
             if failed is None:
+                if rows and not marked:
+                    cache.compiled[rows[0][0]].bytes_out += bytes_of(result.records[before:])
                 continue
             stage, reject = stage_of(failed), failed
         result.rejects.append((index, stage, reject))

@@ -30,7 +30,7 @@ _UPDATE = Kind.UPDATE
 class RejectingEncoder:
     """The encoder of a table whose rows cannot be written at all, e.g. for its name: each is a reject."""
 
-    inserted = updated = deleted = unrepresentable = 0
+    inserted = updated = deleted = unrepresentable = bytes_in = bytes_out = 0
 
     def __init__(self, table: TableId, code: str, message: str) -> None:
         """Keep the reject's code and text."""
@@ -54,6 +54,7 @@ class FanOutEncoder:
         """Keep the encoders, one for each sink table."""
         self.table = table
         self.inserted = self.updated = self.deleted = self.unrepresentable = 0
+        self.bytes_in = self.bytes_out = 0
         self._encoders = encoders
 
     @property

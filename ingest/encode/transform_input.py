@@ -69,6 +69,7 @@ class TransformInputEncoder:
         places = {slot: i for i, slot in enumerate(transforms.inputs)}
         self.table = table
         self.inserted = self.updated = self.deleted = self.unrepresentable = 0
+        self.bytes_in = self.bytes_out = 0
         self._coercer = RowCoercer(table, source.schema, source.schema, inference)
         self.withheld = self._coercer.withheld
         self.static, self.standard = self._coercer.static, self._coercer.standard

@@ -17,7 +17,7 @@ from ingest.model.reject import RowError
 from ingest.model.rowtext import key_image, parse_row
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     import msgspec
 
@@ -33,6 +33,11 @@ Record: TypeAlias = "tuple[AnyDestination, bytes | None, bytes | msgspec.Raw | N
 """Destination (the sink's own), key, and value; no value is a tombstone."""
 
 
+def bytes_of(records: Iterable[Record]) -> int:
+    """Return the bytes of the keys and values of records."""
+    return sum(len(key or b"") + len(value or b"") for _, key, value in records)
+
+
 class TableEncoder(Protocol):
     """An encoder of the changes of one source table for one sink table."""
 
@@ -40,6 +45,10 @@ class TableEncoder(Protocol):
     inserted: int
     updated: int
     deleted: int
+    bytes_in: int
+    """Bytes of the messages whose rows are the table's, of those that native code has decoded."""
+    bytes_out: int
+    """Bytes of the records that came of the table's rows."""
 
     unrepresentable: int
     """Changes that the sink has no way to say."""
@@ -90,6 +99,7 @@ class UpsertEncoder:
         self.source, self.sink, self.destination = source, sink, destination
         self.key_from_message = key_from_message
         self.inserted = self.updated = self.deleted = self.unrepresentable = 0
+        self.bytes_in = self.bytes_out = 0
         sequence = getattr(destination, "sequence", None)  # a null there would make its row older than all others
         of_order = () if sequence is None else (sequence,)
         self._coercer = coercer = RowCoercer(table, source, sink, inference, of_order)

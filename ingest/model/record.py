@@ -48,8 +48,13 @@ def size_of(records: Sequence[Record]) -> int:
     """Return the bytes of the keys and values of records."""
     size: int | None = getattr(records, "size", None)  # records of the native client know it
     if size is None:
-        size = sum(len(record.key() or b"") + len(record.value() or b"") for record in records)
+        size = sum(map(bytes_in, records))
     return size
+
+
+def bytes_in(record: Record) -> int:
+    """Return the bytes of the key and the value of a record."""
+    return len(record.key() or b"") + len(record.value() or b"")
 
 
 def origin(record: Record) -> Record:

@@ -15,7 +15,7 @@ def merge_results(
     row: int,
     limit: int,
     /,
-) -> tuple[EncodedBatch, int, int, int, dict[int, int]]:
+) -> tuple[EncodedBatch, int, int, int, dict[int, tuple[int, int]]]:
     """Encode rows from `start` on, with the results that came back for them.
 
     `encoders`: by transform; `targets`: where ready-made records go, by their number. `kept`: of each of `size` rows,
@@ -23,6 +23,7 @@ def merge_results(
     mask of failures, and the results, which are of these `kinds`; those of the row `start` begin at `row`. Columns are
     (first value, validity, offsets, data), as Arrow has them. `limit`: the offset to end before. Rows of one offset
     are one message. Returns the records, the first row that is left to the reference, where its results begin, how many
-    messages did not pass, and by target how many records went there. What is written is counted in the encoders of
+    messages did not pass, and by target how many records went there, with the bytes of the messages that they end.
+    What is written is counted in the encoders of
     `encoders`. Raises ValueError or TypeError for columns that are not as they are said to be.
     """

@@ -53,6 +53,7 @@ cdef class Merger:
     cdef tuple targets        # of records that are ready
     cdef Py_ssize_t *places   # of those targets in the batch, or -1
     cdef long *done           # by target: so many records went there
+    cdef long *sizes          # by target: bytes of messages whose last record went there
     cdef long filtered
     cdef EncodedBatch batch
 
@@ -64,7 +65,8 @@ cdef class Merger:
                 raise TypeError("a target is a tuple")
         self.places = <Py_ssize_t *> PyMem_Calloc(<size_t> len(targets) + 1, sizeof(Py_ssize_t))
         self.done = <long *> PyMem_Calloc(<size_t> len(targets) + 1, sizeof(long))
-        if not self.places or not self.done:
+        self.sizes = <long *> PyMem_Calloc(<size_t> len(targets) + 1, sizeof(long))
+        if not self.places or not self.done or not self.sizes:
             raise MemoryError
         for i in range(len(self.targets)):
             self.places[i] = -1
@@ -75,6 +77,7 @@ cdef class Merger:
     def __dealloc__(self):
         PyMem_Free(self.places)
         PyMem_Free(self.done)
+        PyMem_Free(self.sizes)
 
     cdef int open(self, bytes kinds, list kept, Py_ssize_t size, list back, Py_ssize_t sent) except -1:
         """Take the columns; raises ValueError or TypeError for what they are not."""
@@ -116,7 +119,8 @@ cdef class Merger:
         """Add the records of a message that are ready: returns 1, or 0 for a fallback."""
         cdef Text key, text
         cdef Py_ssize_t i
-        cdef int32_t target
+        cdef int32_t target = 0
+        cdef size_t size = 0
         for i in range(span.first, span.end):  # all of them are looked at first: all go, or none
             if not self.is_ready(i, &key, &text):
                 return 0
@@ -127,6 +131,8 @@ cdef class Merger:
                 self.places[target] = self.batch.add_target(self.targets[target][0])
             add_record(self.batch, self.places[target], key.text, key.size, text.text, text.size)
             self.done[target] += 1
+            size += key.size + text.size
+        self.sizes[target] += <long> size  # the last one has the changes
         return 1
 
     # -- Rows with results ---------------------------------------------------------------------------------------------
@@ -286,5 +292,5 @@ def merge_results(
             count_touched(good)
         finally:
             leave()
-    done = {i: merger.done[i] for i in range(len(merger.targets)) if merger.done[i]}
+    done = {i: (merger.done[i], merger.sizes[i]) for i in range(len(merger.targets)) if merger.done[i]}
     return merger.batch, span.end, span.row_end, merger.filtered, done

@@ -261,6 +261,6 @@ def rows(kinds: bytes) -> TransformRows:
     return transform_rows.TransformRows(kinds)
 
 
-def merge_results(*arguments: Any) -> tuple[EncodedBatch, int, int, int, dict[int, int]]:  # noqa: ANN401  (see the stub)
+def merge_results(*arguments: Any) -> tuple[EncodedBatch, int, int, int, dict[int, tuple[int, int]]]:  # noqa: ANN401
     """Encode rows and their results: `merge.merge_results`."""
     return merge.merge_results(*arguments)

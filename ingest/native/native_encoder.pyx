@@ -14,7 +14,7 @@ made; who comes in then is refused (`enter`). Nothing is kept between calls but 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.pycapsule cimport PyCapsule_GetPointer
-from libc.stdint cimport UINT32_MAX
+from libc.stdint cimport UINT32_MAX, int64_t
 
 from ingest.native.avro_texts cimport AvroTexts
 from ingest.native.canal_messages cimport read_canal, read_next_row
@@ -31,7 +31,7 @@ from ingest.native.records cimport BATCH_MESSAGES, EncodedBatch, Messages, RawRe
 from ingest.native.row_encoder cimport RowEncoder, encode_change, feed_change
 from ingest.native.row_messages cimport RowForm, read_row_message
 from ingest.native.scan cimport Text, is_utf8
-from ingest.native.table cimport count_touched
+from ingest.native.table cimport count_touched, touch
 from ingest.native.table_cache cimport TableCache
 from ingest.native.transform_rows cimport TransformRows
 from ingest.native.workspace cimport Workspace, enter, leave
@@ -179,11 +179,13 @@ cdef class NativeEncoder:
         """Do the same for a message of several rows, of which the first is in hand; `take_one` takes rows back."""
         cdef Py_ssize_t count = 0 if batch is None else batch.count, i
         cdef long inserted = encoder.inserted, updated = encoder.updated, deleted = encoder.deleted
+        cdef int64_t bytes_out = encoder.bytes_out
         for i in range(change.data.count):
             if (i and not read_next_row(ws, change)) or not self.add_row(ws, encoder, record, change, batch, rows):
                 if batch is not None:
                     batch.count = count
                 encoder.inserted, encoder.updated, encoder.deleted = inserted, updated, deleted
+                encoder.bytes_out = bytes_out
                 return 0
         return 1
 
@@ -195,14 +197,22 @@ cdef class NativeEncoder:
         Returns 1, or 0 for a fallback: then nothing is in `batch`, but some of the rows may be in `rows`.
         """
         cdef Change change
+        cdef RowEncoder encoder
+        cdef int taken
         if record.value == NULL and not self.keyed:
             return self.skip(TOMBSTONE.reason)
         found = self.read_change(ws, record, &change)
         if type(found) is not RowEncoder:
             return self.skip(found)
+        encoder = <RowEncoder> found
         if change.data.count > 1:
-            return self.add_rows(ws, <RowEncoder> found, record, &change, batch, rows)
-        return self.add_row(ws, <RowEncoder> found, record, &change, batch, rows)
+            taken = self.add_rows(ws, encoder, record, &change, batch, rows)
+        else:
+            taken = self.add_row(ws, encoder, record, &change, batch, rows)
+        if taken:
+            touch(encoder)
+            encoder.bytes_in += <int64_t> (record.key_size + record.value_size)
+        return taken
 
     # -- Many messages -------------------------------------------------------------------------------------------------
 

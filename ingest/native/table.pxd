@@ -53,6 +53,9 @@ cdef class Table:
     cdef long inserted
     cdef long updated
     cdef long deleted
+    cdef int64_t bytes_in     # of messages whose rows are the table's
+    cdef int64_t bytes_out    # of records that came of rows
+    cdef bint is_touched
     cdef object spec          # owns the texts of names
 
 
@@ -62,8 +65,9 @@ cdef list touched             # tables with counters to hand over
 
 cdef inline int touch(Table table) except -1:
     """Let the counters be told to `reference`, before one of them is changed."""
-    if not (table.inserted or table.updated or table.deleted):
+    if not table.is_touched:
         touched.append(table)
+        table.is_touched = True
     return 0
 
 

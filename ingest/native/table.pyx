@@ -96,6 +96,12 @@ cdef class Table:
         self.count += 1
 
 
+cdef void forget_counts(Table table) noexcept:
+    table.inserted = table.updated = table.deleted = 0
+    table.bytes_in = table.bytes_out = 0
+    table.is_touched = False
+
+
 cdef int count_touched(bint good) except -1:
     """Tell the encoders what was counted, if all went well, and else forget it; raises what encoders raise."""
     global touched
@@ -106,14 +112,19 @@ cdef int count_touched(bint good) except -1:
         while tables and good:
             table = tables.pop()
             inserted, updated, deleted = table.inserted, table.updated, table.deleted
-            table.inserted = table.updated = table.deleted = 0
+            bytes_in, bytes_out = table.bytes_in, table.bytes_out
+            forget_counts(table)
             if inserted:
                 table.reference.inserted += inserted
             if updated:
                 table.reference.updated += updated
             if deleted:
                 table.reference.deleted += deleted
+            if bytes_in:
+                table.reference.bytes_in += bytes_in
+            if bytes_out:
+                table.reference.bytes_out += bytes_out
     finally:
         for table in tables:
-            table.inserted = table.updated = table.deleted = 0
+            forget_counts(table)
     return 0

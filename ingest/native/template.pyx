@@ -125,7 +125,7 @@ cdef class RecordAssembler:
         if made.end:
             memcpy(text, ws.row.bytes, made.end)
         keep(batch, made.end)
-        count_change(table, made.use)
+        count_change(table, made.use, made.end if made.moved else made.end - (made.old_end - made.key_end))
         target = target_in(table, batch)
         if made.moved:
             add_record(batch, target, text + made.key_end, made.old_end - made.key_end, NULL, 0)

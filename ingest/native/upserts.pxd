@@ -19,4 +19,4 @@ cdef struct Upsert:
 
 cdef bint check_change(Workspace *ws, Table table, const Change *change, char *keys, Upsert *made) noexcept nogil
 cdef int add_upsert(Workspace *ws, Table table, const Change *change, EncodedBatch batch) except -1
-cdef int count_change(Table table, int use) except -1
+cdef int count_change(Table table, int use, size_t size) except -1

@@ -1,6 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 """Changes that become keyed rows and tombstones; see upserts.pxd."""
 
+from libc.stdint cimport int64_t
 from libc.string cimport memcmp, memcpy
 
 from ingest.native.codes cimport FORM_CANAL, FORM_DEBEZIUM, TARGET_DELETE, TARGET_INSERT, TARGET_UPDATE
@@ -76,9 +77,10 @@ cdef bint check_change(Workspace *ws, Table table, const Change *change, char *k
     return True
 
 
-cdef int count_change(Table table, int use) except -1:
-    """Count a change that was written."""
+cdef int count_change(Table table, int use, size_t size) except -1:
+    """Count a change that was written, in so many bytes of keys and values."""
     touch(table)
+    table.bytes_out += <int64_t> size
     if use == TARGET_UPDATE:
         table.updated += 1
     elif use == TARGET_INSERT:
@@ -112,7 +114,7 @@ cdef int add_upsert(Workspace *ws, Table table, const Change *change, EncodedBat
                 memcpy(to, value.text, value.size)
                 value.text = to
                 keep(batch, value.size)
-    count_change(table, made.use)
+    count_change(table, made.use, made.key.size + (made.old_key.size if made.moved else 0) + value.size)
     target = target_in(table, batch)
     if made.moved:
         add_record(batch, target, made.old_key.text, made.old_key.size, NULL, 0)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from ingest.model.client_report import ClientReport
 
@@ -73,6 +73,8 @@ class BatchMeasured:
     bytes_out: int
     tables: Mapping[str, TableChanges]
     """Changes by table, of the tables that the batch had any of."""
+    table_bytes: Mapping[str, Sequence[int]]
+    """By table: bytes of the messages that have its rows, and of the records that came of these rows."""
     rejects: Mapping[tuple[str, str], int]
     """Rejects by stage and code."""
     skipped: Mapping[str, int]

@@ -59,6 +59,8 @@ class TableCounts:
     updated: int = 0
     deleted: int = 0
     rejected: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
 
 
 class Times:
@@ -166,14 +168,15 @@ class Metrics(Collector):
         if event.records_in:
             self._last_record = now
         for name, changes in event.tables.items():
-            table = self._clean(name)
-            if table not in self._tables and len(self._tables) >= self._max_tables:
-                table = OTHERS
-            counts = self._tables.setdefault(table, TableCounts())
+            counts = self._counts_of(name)
             counts.inserted += changes.inserted
             counts.updated += changes.updated
             counts.deleted += changes.deleted
             counts.rejected += changes.rejected
+        for name, (read, made) in event.table_bytes.items():
+            counts = self._counts_of(name)
+            counts.bytes_in += read
+            counts.bytes_out += made
         for code, count in event.rejects.items():
             count_up(self._rejects, code, count, (OTHERS, OTHERS), MAX_REASONS)
         self._outcomes["failed" if event.failed else "succeeded"] += 1
@@ -181,6 +184,13 @@ class Metrics(Collector):
             self._commit_times.add(event.commit_s)
         self._measured = event
         self._waiting = event.waiting
+
+    def _counts_of(self, name: str) -> TableCounts:
+        """Return the counters of a table; past the limit, those of all others."""
+        table = self._clean(name)
+        if table not in self._tables and len(self._tables) >= self._max_tables:
+            table = OTHERS
+        return self._tables.setdefault(table, TableCounts())
 
     def collect(self) -> Iterator[Metric]:
         """Yield all families with their samples."""
@@ -246,6 +256,13 @@ class Metrics(Collector):
             )
         ]  # fmt: skip
         yield self._counter("table_changes", "Changes, and rejects, of each table.", changes, "table", "change")
+        sizes = [
+            ((table, direction), getattr(counts, attribute))
+            for table, counts in list(self._tables.items())
+            for direction, attribute in (("in", "bytes_in"), ("out", "bytes_out"))
+        ]
+        text = "numBytesIn, numBytesOut of each source table: its messages, and the records that came of its rows."
+        yield self._counter("table_bytes", text, sizes, "table", "direction")
         found = [((table,), count) for table, count in list(self._schema_changes.items())]
         yield self._counter("schema_changes", "Changes of tables in the sink.", found, "table")
         yield self._gauge("tables", "Tables that changes were counted of.", [((), len(self._tables))])

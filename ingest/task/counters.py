@@ -121,6 +121,9 @@ class EncoderCounters:
 
     def _collect(self, encoder: TableEncoder) -> None:
         result = self._result
+        if encoder.bytes_in or encoder.bytes_out:
+            result.traffic.of_table(encoder.table, encoder.bytes_in, encoder.bytes_out)
+            encoder.bytes_in = encoder.bytes_out = 0
         if encoder.inserted or encoder.updated or encoder.deleted:
             counts = result.counts.setdefault(encoder.table, TableCounters())
             counts.inserted += encoder.inserted

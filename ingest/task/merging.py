@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ingest.encode.encode import stage_of
 from ingest.encode.result_merger import ExpressionFailed, ResultMerger
+from ingest.encode.upsert_encoder import bytes_of
 from ingest.model.change import Kind, Reject
 from ingest.model.reject import RowError
 from ingest.native import native
@@ -186,14 +187,19 @@ class ChunkMerger:
             self._rows.forget()
             for table, encoder in compiled.items():  # also one that was made for this message
                 encoder.inserted, encoder.updated, encoder.deleted = counted.get(table, (0, 0, 0))
-            of = next(
-                (self._mergers[p].transform.table for p in retained.transforms[rows.start : rows.stop] if p >= 0),
-                done[0][0] if done else None,
-            )
-            return Reject(exc.code, str(exc), of, failure)
+            return Reject(exc.code, str(exc), self._table_of(rows, retained, done), failure)
         for table, kind in done:
             count_change(self._result, table, kind, 1)
+        of = self._table_of(rows, retained, done)
+        if of is not None:
+            self._result.traffic.of_table(of, 0, bytes_of(records[length:]))
         return None
+
+    def _table_of(self, rows: range, retained: RetainedRows, done: list[tuple[TableId, Kind]]) -> TableId | None:
+        """Return the table of the first row of a message; None where it is not known."""
+        transforms = retained.transforms[rows.start : rows.stop]
+        ready = done[0][0] if done else None
+        return next((self._mergers[p].transform.table for p in transforms if p >= 0), ready)
 
 
 class NativeMerge:
@@ -241,9 +247,12 @@ class NativeMerge:
                 parts.append(batch)
             if filtered:
                 self._result.skip(FILTERED, filtered)
-            for target, count in done.items():
-                for table, kind in targets[target][1]:
+            for target, (count, size) in done.items():
+                changes = targets[target][1]
+                for table, kind in changes:
                     count_change(self._result, table, kind, count)
+                if changes:
+                    self._result.traffic.of_table(changes[0][0], 0, size)
             if stop == retained.size or not self._prepare(retained.transforms[stop]):
                 return stop, row
             start = stop

@@ -47,6 +47,7 @@ class SourceSide:
         setup, reader = state.setup, state.clients.reader()
         decoder = ChunkDecoder(setup.source, state.columns)
         self._task = task
+        self._state = state
         self._result = result
         self._deadline = deadline
         self._reader = reader
@@ -71,7 +72,12 @@ class SourceSide:
 
     def encode(self, chunk: ReadChunk) -> Generator[EncodedPart]:
         """Yield what becomes of a chunk, part by part: see `ChunkEncoder.parts`."""
-        return self._encoder.parts(chunk)
+        for part in self._encoder.parts(chunk):
+            if part.changes:
+                taken = part.stop - part.start
+                messages = part.messages[part.start : part.stop]
+                self._result.traffic.decoded(messages, part.changes[:taken], self._state.schemas.sources)
+            yield part
 
     @property
     def stopped(self) -> bool:

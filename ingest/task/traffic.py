@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ingest.model.record import size_of
+from ingest.encode.upsert_encoder import bytes_of
+from ingest.model.change import Reject, Skip
+from ingest.model.record import bytes_in, size_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Sequence
 
     from ingest.encode.upsert_encoder import Record as Written
+    from ingest.model.change import Change, Decoded
     from ingest.model.record import Record
+    from ingest.model.table import TableId
 
 
 @dataclass(slots=True)
@@ -33,6 +37,8 @@ class Traffic:
     """How old the last one was when what came of it was acknowledged, in seconds."""
     send_s: float = 0.0
     """How long the sink took to acknowledge what was sent last, in seconds."""
+    table_bytes: dict[TableId, list[int]] = field(default_factory=dict)
+    """By source table: bytes of the messages that have its rows, and of the records that came of these rows."""
 
     def read(self, records: Sequence[Record]) -> None:
         """Count records of one split that came just now."""
@@ -46,8 +52,21 @@ class Traffic:
         self.records_out += len(records)
         size = getattr(records, "size", None)
         if size is None:
-            size = sum(len(key or b"") + len(value or b"") for _, key, value in records)
+            size = bytes_of(records)
         self.bytes_out += size
+
+    def of_table(self, table: TableId, read: int, made: int) -> None:
+        """Count bytes of messages that have a table's rows, and of records that came of such rows."""
+        both = self.table_bytes.setdefault(table, [0, 0])
+        both[0] += read
+        both[1] += made
+
+    def decoded(self, messages: Sequence[Record], changes: Sequence[Decoded], known: Container[TableId]) -> None:
+        """Count messages by table, of those that are `known`: a message of several rows for the table of the first."""
+        for message, change in zip(messages, changes, strict=True):
+            table = None if isinstance(change, Skip) else change.table if isinstance(change, Reject) else _first(change)
+            if table is not None and table in known:
+                self.of_table(table, bytes_in(message), 0)
 
     def acknowledged(self, seconds: float) -> None:
         """Note that all that was sent is acknowledged, which took so many seconds."""
@@ -58,4 +77,11 @@ class Traffic:
     def add(self, other: Traffic) -> None:
         """Add what another half of the task has read."""
         self.bytes_in += other.bytes_in
+        for table, (read, made) in other.table_bytes.items():
+            self.of_table(table, read, made)
         self.newest_ms, self.fetch_lag_s = other.newest_ms, other.fetch_lag_s
+
+
+def _first(rows: Change | list[Change]) -> TableId | None:
+    change = rows if isinstance(rows, tuple) else rows[0] if rows else None
+    return None if change is None else change[0]

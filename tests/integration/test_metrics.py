@@ -90,6 +90,9 @@ def test_prometheus_has_every_number_of_a_run_and_every_query_of_the_dashboard(
                 for r in pipeline.kafka.read(pipeline.out(t))
             )
             assert server.query("ingest_bytes_out_total") == {("pipe",): out}
+            assert server.query('sum(ingest_table_bytes_total{direction="out"})') == {(): out}
+            of_rows = server.query('sum(ingest_table_bytes_total{direction="in"})')[()]
+            assert 0.9 * size < of_rows < size, "two messages are broken, one is a tombstone"
             (lag,) = server.query("ingest_emit_event_time_lag_seconds").values()
             assert 0 < lag < 120
             (memory,) = server.query("ingest_worker_memory_bytes").values()

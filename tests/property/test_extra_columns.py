@@ -26,7 +26,7 @@ from ingest.formats.debezium_json import DebeziumJson
 from ingest.formats.json import Json
 from ingest.formats.metadata_columns import ExtraColumns, MetadataColumns
 from ingest.model import types
-from ingest.model.record import METADATA
+from ingest.model.record import METADATA, bytes_in
 from ingest.model.schema import Column, TableSchema
 from ingest.native import native
 from ingest.schema.evolve import Schemas, SourceTable
@@ -99,6 +99,8 @@ def compare(
     for at, by_table in caches[0].compiled.items():
         other = made.compiled[at]
         assert (by_table.inserted, by_table.updated, by_table.deleted) == (other.inserted, other.updated, other.deleted)
+        assert by_table.bytes_out == other.bytes_out
+        assert other.bytes_in == (0 if encoded.skipped else bytes_in(record))
     return True
 
 

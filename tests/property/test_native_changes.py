@@ -81,7 +81,7 @@ def shown(encoded: Encoded) -> Any:
 
 def counters(cache: EncoderCache) -> Any:
     return {
-        table: (e.inserted, e.updated, e.deleted, e.unrepresentable, e.withheld, getattr(e, "cut", {}))
+        table: (e.inserted, e.updated, e.deleted, e.unrepresentable, e.bytes_out, e.withheld, getattr(e, "cut", {}))
         for table, e in cache.compiled.items()
     }
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from inmemory import pipeline, records_of
 
+from ingest.driver.counters import Counters
 from ingest.native import native
 from ingest.task.decoding import ChunkDecoder
 from ingest.testing.in_memory_run import run_in_memory
@@ -15,6 +16,8 @@ from ingest.testing.in_memory_run import run_in_memory
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ingest.model.table import TableId
+    from ingest.task.assignment import TaskResult
     from ingest.testing.in_memory_run import InMemoryRun
     from ingest.testing.records import MemoryRecord
 
@@ -41,11 +44,36 @@ def both_ways_of(
     """Do the same with records of which more is given than keys and values."""
     made = pipeline(**given_sections)
     with pytest.MonkeyPatch.context() as patch:
+        bytes_with_it = bytes_by_table(patch)
         with_it = run_in_memory(made, records, look_ahead=look_ahead)
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(native, "BUILT", False)
+        bytes_without = bytes_by_table(patch)
         without = run_in_memory(made, records, look_ahead=look_ahead)
     same(with_it, without, exact=exact)
+    assert {t: both[0] for t, both in bytes_with_it.items()} == {t: both[0] for t, both in bytes_without.items()}
+    if exact:
+        assert bytes_with_it == bytes_without
     return with_it
+
+
+def bytes_by_table(patch: pytest.MonkeyPatch) -> dict[TableId, list[int]]:
+    """By table, bytes of messages and of what came of them, as the tasks of a run count them from now on."""
+    found: dict[TableId, list[int]] = {}
+    add = Counters.add
+
+    def counted(self: Counters, result: TaskResult) -> None:
+        add(self, result)
+        traffic = result.traffic
+        for table, (read, made) in traffic.table_bytes.items():
+            both = found.setdefault(table, [0, 0])
+            both[0] += read
+            both[1] += made
+        assert sum(read for read, _ in traffic.table_bytes.values()) <= traffic.bytes_in
+        assert sum(made for _, made in traffic.table_bytes.values()) == traffic.bytes_out
+
+    patch.setattr(Counters, "add", counted)
+    return found
 
 
 def left_to_the_reference(patch: pytest.MonkeyPatch) -> list[int]:

@@ -16,7 +16,8 @@ def started(**waiting: int) -> RunStarted:
 def measured(**more: Any) -> BatchMeasured:
     values: dict[str, Any] = {
         "records_in": 10, "bytes_in": 1000, "records_out": 8, "bytes_out": 640,
-        "tables": {"shop.orders": TableCounts(5, 2, 1, 2)}, "rejects": {("decode", "malformed"): 2},
+        "tables": {"shop.orders": TableCounts(5, 2, 1, 2)},
+        "table_bytes": {"shop.orders": [900, 640]}, "rejects": {("decode", "malformed"): 2},
         "skipped": {"tombstone": 1}, "positions": {("t", 0): 10}, "waiting": {("t", 0): 3}, "fetch_lag_s": 1.5,
         "emit_lag_s": 2.5, "send_s": 0.25, "commit_s": 0.0, "failed": False,
     }  # fmt: skip

@@ -80,6 +80,8 @@ def compare(
     for at, by_table in reference.compiled.items():
         other = natively.compiled[at]
         assert (by_table.inserted, by_table.updated, by_table.deleted) == (other.inserted, other.updated, other.deleted)
+        assert by_table.bytes_out == other.bytes_out
+        assert other.bytes_in == (0 if encoded.skipped else len(message.key() or b"") + len(message.value() or b""))
         assert not by_table.unrepresentable
     return True
 

@@ -51,7 +51,7 @@ class Message:
 class TableEncoder:
     """Counters of an encoder."""
 
-    inserted = updated = deleted = 0
+    inserted = updated = deleted = bytes_in = bytes_out = 0
 
 
 def a_spec(**other: Any) -> Any:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 import typer
 from commands import called
+from counted import measured
 
 from ingest.cli.top import place_of
 from ingest.errors import ConfigError, Unavailable
-from ingest.observe.events import BatchDone, BatchMeasured, RunStarted
+from ingest.observe.events import BatchDone, RunStarted
 from ingest.observe.exposition import Exposition
 from ingest.observe.health import Health
 from ingest.observe.metrics import Metrics, TableCounts
@@ -27,11 +28,9 @@ if TYPE_CHECKING:
 def events() -> list[Event]:
     return [
         RunStarted("p", 1, "c", 1, False, 5, True),
-        BatchMeasured(
-            records_in=10, bytes_in=1000, records_out=8, bytes_out=640,
+        measured(
             tables={"shop.orders": TableCounts(5, 2, 1, 2), "shop.users": TableCounts(1)},
-            rejects={("decode", "malformed"): 2}, skipped={}, positions={}, waiting={("t", 0): 3, ("t", 1): 4},
-            fetch_lag_s=0.5, emit_lag_s=1.5, send_s=0.1, commit_s=0.0, failed=False,
+            waiting={("t", 0): 3, ("t", 1): 4}, fetch_lag_s=0.5, emit_lag_s=1.5, send_s=0.1, failed=False,
         ),
         BatchDone(1, 10, 1.0, 7, 2, 0.5, 2048, None),
     ]  # fmt: skip

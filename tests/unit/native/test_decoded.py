@@ -32,7 +32,7 @@ WRITTEN = ("out", b'{"id":1}', bytes(ROW))
 class TableEncoder:
     """The counters of a table."""
 
-    inserted = updated = deleted = 0
+    inserted = updated = deleted = bytes_in = bytes_out = 0
 
 
 class Message:

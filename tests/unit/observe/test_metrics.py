@@ -35,7 +35,10 @@ if TYPE_CHECKING:
 
     from prometheus_client.core import Metric
 
-LABELS = ("stage", "code", "topic", "partition", "table", "change", "reason", "outcome", "le", "version", "client")
+LABELS = (
+    "stage", "code", "topic", "partition", "table", "change", "direction", "reason", "outcome", "le", "version",
+    "client",
+)  # fmt: skip
 REFERENCE = {
     "numRecordsIn", "numRecordsInPerSecond", "numBytesIn", "numBytesInPerSecond", "currentEmitEventTimeLag",
     "currentFetchEventTimeLag", "sourceIdleTime", "pendingRecords", "numRecordsOut", "numRecordsOutPerSecond",
@@ -111,6 +114,8 @@ def test_a_batch_is_counted() -> None:
         c: found["ingest_table_changes_total", ("shop.orders", c)] for c in ("insert", "update", "delete", "reject")
     }
     assert changes == {"insert": 10, "update": 4, "delete": 2, "reject": 4}
+    sizes = {way: found["ingest_table_bytes_total", ("shop.orders", way)] for way in ("in", "out")}
+    assert sizes == {"in": 1800, "out": 1280}
     assert found["ingest_rejects_total", ("decode", "malformed")] == 4
     assert found["ingest_skipped_records_total", ("tombstone",)] == 1
     assert found["ingest_pending_records", ("t", "0")] == 3
@@ -164,6 +169,7 @@ def test_labels_are_bounded_and_nothing_is_left_out_of_sums() -> None:
     metrics = counting(max_tables=3)
     metrics(measured(
         tables={f"t{n}": TableCounts(inserted=1) for n in range(50)},
+        table_bytes={f"t{n}": (1, 2) for n in range(50)},
         rejects={("decode", f"c{n}"): 1 for n in range(1000)},
         skipped={f"r{n}": 1 for n in range(1000)},
         positions={("t", n): n for n in range(20_000)},
@@ -177,7 +183,8 @@ def test_labels_are_bounded_and_nothing_is_left_out_of_sums() -> None:
         by_name.setdefault(name, []).append((labels, value))
     assert len(by_name["ingest_table_changes_total"]) == 4 * 4
     for name, most, total in (
-        ("ingest_table_changes_total", 16, 50), ("ingest_rejects_total", module.MAX_REASONS + 1, 1000),
+        ("ingest_table_changes_total", 16, 50), ("ingest_table_bytes_total", 8, 150),
+        ("ingest_rejects_total", module.MAX_REASONS + 1, 1000),
         ("ingest_skipped_records_total", module.MAX_REASONS + 1, 1000),
         ("ingest_pending_records", module.MAX_SPLITS + 1, 20_000), ("ingest_schema_changes_total", 4, 50),
     ):  # fmt: skip

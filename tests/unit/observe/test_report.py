@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 from typing import TYPE_CHECKING
 
 import pytest
+from counted import measured
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,7 +15,6 @@ from ingest.observe import report as module
 from ingest.observe.chart import chart, nice, short, span
 from ingest.observe.events import (
     BatchDone,
-    BatchMeasured,
     Event,
     RejectEvent,
     RunEnded,
@@ -62,13 +62,6 @@ def read(text: str) -> Reader:
     return reader
 
 
-def measured(rejects: dict[tuple[str, str], int]) -> BatchMeasured:
-    return BatchMeasured(
-        records_in=10, bytes_in=100, records_out=9, bytes_out=90, tables={}, rejects=rejects, skipped={}, positions={},
-        waiting={}, fetch_lag_s=0.5, emit_lag_s=1.5, send_s=0.1, commit_s=0.0, failed=False,
-    )  # fmt: skip
-
-
 def done(number: int, records: int = 10) -> BatchDone:
     return BatchDone(number, records, 1.0, 7, 1, 0.5, 1000, None)
 
@@ -81,7 +74,7 @@ def test_a_page_shows_the_run_and_nothing_in_it_is_markup(tmp_path: Path) -> Non
     report(SchemaChanged(EVIL, f"ADD COLUMN {EVIL} STRING"))
     report(RejectEvent(EVIL, f"{EVIL} hunter2", "decode", EVIL))
     report(Warned(EVIL))
-    report(measured({("decode", EVIL): 4}))
+    report(measured(rejects={("decode", EVIL): 4}))
     report(done(1))
     report(RunEnded(EVIL, 1, 10, 2.5, 4, {EVIL: TableSummary(10, 9, 0, 0, 1, 1)}, exit_code=65, stopped=EVIL))
     text = (tmp_path / "r.html").read_text()
@@ -115,7 +108,7 @@ def test_what_is_kept_has_limits(tmp_path: Path) -> None:
         report(RejectEvent("t", "x", "decode", f"c{number}"))
         report(RejectEvent("t", "x", "decode", "c0"))
         report(SchemaChanged(f"t{number}", "x"))
-        report(measured({("decode", f"c{number}"): 1}))
+        report(measured(rejects={("decode", f"c{number}"): 1}))
         report(done(number))
     assert len(facts.points) <= module.MAX_POINTS
     assert sum(point.records for point in facts.points) == 50_000

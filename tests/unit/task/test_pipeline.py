@@ -15,6 +15,7 @@ from ingest.encode.compiled_transform import CompiledTransforms
 from ingest.errors import CommitOutcomeUnknown, Unavailable
 from ingest.model import types
 from ingest.model.commit import CommitScope, RefusedRow, ResumePoint, RowsRefused
+from ingest.model.record import bytes_in
 from ingest.model.schema import Column, TableSchema
 from ingest.native import native
 from ingest.schema.evolve import Schemas, SourceTable
@@ -205,6 +206,7 @@ def test_both_compositions_do_the_same(
     assert found.traffic.records_out == expected.traffic.records_out
     if whole.first:  # the first half does not know what an earlier attempt has done
         assert found.traffic.bytes_in == expected.traffic.bytes_in
+        assert found.traffic.table_bytes == expected.traffic.table_bytes
     assert parts.writer.committed == whole.writer.committed
     assert parts.writer.finals == whole.writer.finals
 
@@ -223,6 +225,7 @@ def test_what_is_committed_is_what_was_read() -> None:
     assert traffic.bytes_in == sum(len(r.key() or b"") + len(r.value() or b"") for r in case.given)
     assert traffic.records_out == 6
     assert traffic.bytes_out == sum(len(k or b"") + len(v or b"") for _, k, v in case.writer.committed)
+    assert traffic.table_bytes == {T: [sum(map(bytes_in, [*case.given[:6], case.given[7]])), traffic.bytes_out]}
     ((positions, counted, final),) = case.writer.finals
     assert (positions, counted.read, counted.rejected, final) == ({SPLIT: 9}, 9, 1, True)
 
