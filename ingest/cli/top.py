@@ -168,12 +168,12 @@ def _summary(look: Look) -> list[Text]:
 def _tables(look: Look, number: int) -> Table:
     table = Table(box=None, pad_edge=False)
     table.add_column("table")
-    for column in ("changes/s", "inserted", "updated", "deleted", "rejected"):
+    for column in ("changes/s", "inserted", "updated", "deleted", "rejected", "bytes in", "bytes out"):
         table.add_column(column, justify="right")
     for one in look.tables[:number]:
         rate = "" if one.rate is None else f"{one.rate:,.1f}"
         counts = (f"{one.counts.get(change, 0):,}" for change in CHANGES)
-        table.add_row(Text(one_line(one.table)), rate, *counts)
+        table.add_row(Text(one_line(one.table)), rate, *counts, _size(one.bytes_in), _size(one.bytes_out))
     if len(look.tables) > number:
         table.add_row(Text(f"and {len(look.tables) - number:,} more", style="dim"))
     return table

@@ -37,6 +37,10 @@ class TableLook:
     """Numbers by `CHANGES`."""
     rate: float | None
     """Changes and rejects a second between two looks; None after the first one."""
+    bytes_in: int = 0
+    """Bytes of the messages that have its rows."""
+    bytes_out: int = 0
+    """Bytes of the records that came of its rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,17 +70,23 @@ class Scrape:
     rejects: float = 0.0
     commits: dict[str, float] = field(default_factory=dict)
     tables: dict[str, dict[str, int]] = field(default_factory=dict)
+    table_bytes: dict[str, dict[str, int]] = field(default_factory=dict)
+    """By table: bytes `in` and `out`."""
 
     def look(self, pipeline: str, before: Scrape | None) -> Look:
         """Return what people see of it; `before`: an older one, for rates."""
         same = before is not None and before.numbers.get("start_time_seconds") == self.numbers.get("start_time_seconds")
         older = before if same else None
         tables = [
-            TableLook(table, counts, None if older is None else self._rate(table, older))
+            TableLook(table, counts, None if older is None else self._rate(table, older), *self._bytes(table))
             for table, counts in self.tables.items()
         ]
         tables.sort(key=lambda one: (-(one.rate or 0.0), -sum(one.counts.values()), one.table))
         return Look(pipeline, self.numbers, self.pending, self.rejects, self.commits, tuple(tables))
+
+    def _bytes(self, table: str) -> tuple[int, int]:
+        sizes = self.table_bytes.get(table, {})
+        return sizes.get("in", 0), sizes.get("out", 0)
 
     def _rate(self, table: str, before: Scrape) -> float:
         grown = sum(self.tables[table].values()) - sum(before.tables.get(table, {}).values())
@@ -124,6 +134,8 @@ def _take(scrape: Scrape, name: str, labels: Mapping[str, str], value: float) ->
             scrape.commits[labels["outcome"]] = value
         case "table_changes_total":
             scrape.tables.setdefault(labels["table"], {})[labels["change"]] = int(value)
+        case "table_bytes_total":
+            scrape.table_bytes.setdefault(labels["table"], {})[labels["direction"]] = int(value)
         case _ if len(labels) == 1:
             scrape.numbers[name] = value
 

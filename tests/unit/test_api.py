@@ -1,12 +1,10 @@
 from __future__ import annotations
 
 import ast
-import re
-from pathlib import Path
+
+from pages import only
 
 import ingest.api
-
-DOCS = Path(__file__).parent.parent.parent / "docs" / "extending.md"
 
 
 def imported(code: str) -> dict[str, set[str]]:
@@ -21,7 +19,7 @@ def imported(code: str) -> dict[str, set[str]]:
 
 
 def test_the_package_of_the_documentation_imports_the_public_names_only() -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
+    code = only("docs/extending.md", "python").text
     found = imported(code)
     assert set(found) == {"ingest.api"}
     assert found["ingest.api"]

@@ -59,8 +59,8 @@ def test_what_a_run_says_is_read_back(counted: tuple[Metrics, Health]) -> None:
     assert look.numbers["ready"] == 1
     assert look.numbers["fetch_event_time_lag_seconds"] == 0.5
     assert look.numbers["worker_memory_bytes"] == 2048 << 10
-    assert [(one.table, [*one.counts.values()], one.rate) for one in look.tables] == [
-        ("shop.orders", [5, 2, 1, 2], None), ("shop.users", [1, 0, 0, 0], None),
+    assert [(one.table, [*one.counts.values()], one.rate, one.bytes_in, one.bytes_out) for one in look.tables] == [
+        ("shop.orders", [5, 2, 1, 2], None, 900, 640), ("shop.users", [1, 0, 0, 0], None, 0, 0),
     ]  # fmt: skip
 
 
