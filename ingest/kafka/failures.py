@@ -32,7 +32,7 @@ _RIGHTS: Final = {
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Write on the transactional ids (sink.transactional-id-prefix)",
 }
 _MISSING: Final = {KafkaError.UNKNOWN_TOPIC_OR_PART, LocalError.UNKNOWN_TOPIC, LocalError.UNKNOWN_PARTITION}
-_LOST: Final = {KafkaError.OFFSET_OUT_OF_RANGE, LocalError.AUTO_OFFSET_RESET}
+_LOST: Final = {KafkaError.OFFSET_OUT_OF_RANGE, LocalError.AUTO_OFFSET_RESET, LocalError.LOG_TRUNCATION}
 _AWAY: Final = {
     LocalError.TRANSPORT,
     LocalError.ALL_BROKERS_DOWN,
@@ -44,6 +44,14 @@ _AWAY: Final = {
     LocalError.TIMED_OUT_QUEUE,
     LocalError.PURGE_QUEUE,
     LocalError.PURGE_INFLIGHT,
+    LocalError.ISR_INSUFF,
+    # The client has let go of a broker, because the cluster has another list of them now, or is about to ask again
+    LocalError.DESTROY_BROKER,
+    LocalError.UNKNOWN_BROKER,
+    LocalError.NODE_UPDATE,
+    LocalError.RETRY,
+    LocalError.WAIT_CACHE,
+    LocalError.OUTDATED,
     KafkaError.REQUEST_TIMED_OUT,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.NOT_COORDINATOR,

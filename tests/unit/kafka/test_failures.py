@@ -1,0 +1,49 @@
+"""What kind of error each code of librdkafka's own is: whether trying again may help decides whether a run ends."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import KafkaError
+
+from ingest.errors import (
+    AccessError,
+    CommitOutcomeUnknown,
+    ConfigError,
+    DataLoss,
+    IngestError,
+    TopicMissing,
+    Unavailable,
+)
+from ingest.kafka.failures import explain
+
+LOCAL = {
+    KafkaError(code).name()
+    for name in dir(KafkaError)
+    if name[0] == "_" and name[1:2].isupper() and (code := getattr(KafkaError, name)) < 0
+}
+KINDS: dict[type[IngestError], set[str]] = {
+    Unavailable: {
+        "_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_TIMED_OUT_QUEUE", "_MSG_TIMED_OUT", "_RESOLVE", "_DESTROY",
+        "_DESTROY_BROKER", "_UNKNOWN_BROKER", "_NODE_UPDATE", "_WAIT_COORD", "_WAIT_CACHE", "_RETRY", "_OUTDATED",
+        "_PURGE_QUEUE", "_PURGE_INFLIGHT", "_ISR_INSUFF", "_NOENT",
+    },
+    AccessError: {"_AUTHENTICATION", "_SSL"},
+    TopicMissing: {"_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"},
+    DataLoss: {"_AUTO_OFFSET_RESET", "_LOG_TRUNCATION"},
+    CommitOutcomeUnknown: {"_FENCED", "_FATAL", "_STATE"},
+    ConfigError: {"_INVALID_ARG"},
+}  # fmt: skip
+"""All others say that a client is used wrongly, or has broken: a run ends."""
+
+
+@pytest.mark.parametrize("name", sorted(LOCAL))
+def test_a_code_of_the_clients_own_is_of_one_kind(name: str) -> None:
+    expected = next((kind for kind, names in KINDS.items() if name in names), IngestError)
+    found = explain(KafkaError(getattr(KafkaError, name)), "read t[0]", "b:9092")
+    assert type(found) is expected
+    assert "read t[0]" in found.message
+
+
+def test_every_kind_is_of_codes_that_there_are() -> None:
+    assert set().union(*KINDS.values()) <= LOCAL
+    assert len(LOCAL) > 50
