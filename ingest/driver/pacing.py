@@ -84,7 +84,7 @@ class Pacing:
         self._interval_s = interval_s
         self._rest_s = rest_s
         self._seen: dict[Split, int] = {}
-        """The ends of splits when the last batch was planned."""
+        """The ends of splits when the last batch was planned; nothing before this run has planned one."""
         self._rate = Rate(rate_limit)
         self._budget = Budget(most=most)
         self._began = 0.0
@@ -95,7 +95,8 @@ class Pacing:
 
     def wait(self, stop: Stop, positions: Mapping[Split, int]) -> None:
         """Wait until the interval since the start of the last batch is over, or somebody asks to stop."""
-        behind = any(positions.get(split, end) < end for split, end in self._seen.items())
+        # A batch that an earlier run has planned says nothing of what there is
+        behind = not self._seen or any(positions.get(split, end) < end for split, end in self._seen.items())
         interval_s = self._interval_s if behind else max(self._interval_s, self._rest_s)
         left = self._began + interval_s - time.monotonic()
         while left > 0 and not stop.asked:

@@ -67,6 +67,15 @@ def test_a_batch_that_read_all_is_followed_by_a_rest() -> None:
     assert 0.25 < time.monotonic() - began < 5
 
 
+def test_a_batch_that_an_earlier_run_has_planned_is_not_followed_by_a_rest() -> None:
+    """Nobody has looked yet what there is: after a crash, records that wait would wait a minute longer."""
+    pacing = Pacing(0.0, None, None, rest_s=60.0)
+    pacing.begin()
+    began = time.monotonic()
+    pacing.wait(StopAfter(10**6), {A: 0})
+    assert time.monotonic() - began < 1
+
+
 def test_shards_are_those_of_the_file_or_the_checkpoint_or_the_slots() -> None:
     assert shard_count({}, None, 4, None) == 4
     assert shard_count({A: 0, B: 6}, None, 4, None) == 7
