@@ -177,6 +177,8 @@ class ResultMerger:
                 made[name] = b"null" if value is None else write(value)
             except RowError as exc:
                 raise RowError(exc.code, f"projection: {name}: {output.text}: {exc}") from None
+            except ValueError as exc:  # a time that no text is of
+                raise RowError("expression-failed", f"projection: {name}: {output.text}: {exc}") from None
         fields = {name: value for name, value in fields.items() if name not in unknown}
         fields.update(made)
         if self._columns is None:

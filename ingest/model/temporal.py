@@ -165,7 +165,8 @@ def timestamp_text(micros: int, standard: str = SQL, *, zoned: bool = False) -> 
     try:
         moment = _EPOCH + timedelta(microseconds=micros)
     except OverflowError as exc:
-        raise ValueError(str(exc)) from exc
+        msg = f"{micros} µs since 1970 is no time of the years 1 to 9999"
+        raise ValueError(msg) from exc
     separator = " " if standard == SQL else "T"
     whole = moment.replace(microsecond=0).isoformat(separator)
     return f'"{whole}{_fraction(moment.microsecond)}{"Z" if zoned else ""}"'.encode()

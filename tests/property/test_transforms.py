@@ -287,6 +287,16 @@ def test_a_message_that_is_rejected_counts_no_row_even_as_the_first_of_its_table
     assert (ran.tables["d.t"].inserted, ran.tables["d.t"].rejected) == (2, 1)
 
 
+@pytest.mark.compiled
+def test_a_time_that_no_text_is_of_is_a_reject() -> None:
+    late = "CASE WHEN id = 3 THEN make_timestamp(12000, 1, 1, 0, 0, 0) ELSE make_timestamp(2020, 1, 1, 0, 0, 0) END"
+    rule = {"source-table": r"\.*", "projection": rf"\*, {late} AS at"}
+    messages: list[Any] = [(f'{{"id":{n}}}'.encode(), debezium("null", f'{{"id":{n}}}', "c")) for n in range(5)]
+    ran = both_ways(messages, 1, source={"value.format": "debezium-json"}, transform=[rule])
+    assert ran.rejects == [(3, "transform", "expression-failed")]
+    assert len(ran.records) == 4
+
+
 def table_of(records: list[Any]) -> dict[Any, Any]:
     """What a reader of the topic has in the end."""
     last = {(topic, key): value for topic, key, value in records}
