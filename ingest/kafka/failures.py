@@ -32,7 +32,7 @@ _RIGHTS: Final = {
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Write on the transactional ids (sink.transactional-id-prefix)",
 }
 _MISSING: Final = {KafkaError.UNKNOWN_TOPIC_OR_PART, LocalError.UNKNOWN_TOPIC, LocalError.UNKNOWN_PARTITION}
-_LOST: Final = {KafkaError.OFFSET_OUT_OF_RANGE, LocalError.AUTO_OFFSET_RESET, LocalError.LOG_TRUNCATION}
+_LOST: Final = {KafkaError.OFFSET_OUT_OF_RANGE, LocalError.AUTO_OFFSET_RESET}
 _AWAY: Final = {
     LocalError.TRANSPORT,
     LocalError.ALL_BROKERS_DOWN,
@@ -199,6 +199,11 @@ def explain(exc: KafkaException | KafkaError, what: str, servers: str) -> Ingest
         return DataLoss(
             f"cannot {what} at {servers}: {text}",
             "the records were deleted before they were read; set scan.on-data-loss to earliest or latest to go on",
+        )
+    if code == LocalError.LOG_TRUNCATION:
+        return IngestError(
+            f"cannot {what} at {servers}: {text}: records that were read may have been replaced by others",
+            "look whether a broker that was not in sync became the leader; go on with ingest checkpoint reset",
         )
     if code == KafkaError.INVALID_TRANSACTION_TIMEOUT:
         return ConfigError(
