@@ -7,7 +7,7 @@ import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
 import typer
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ingest.observe.scrape import Look, Scrape
+
+WIDE: Final = 100
+"""Characters of a line from which on a table's bytes are shown, too: names of tables come first."""
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -127,9 +130,10 @@ def _console() -> Console:
 
 
 def _shown(looks: list[Look], failed: list[Unavailable], number: int) -> Group:
+    wide = _console().width >= WIDE
     parts: list[Any] = []
     for look in looks:
-        parts += [*_summary(look), _tables(look, number), Text("")]
+        parts += [*_summary(look), _tables(look, number, wide=wide), Text("")]
     parts += [Text(one_line(exc.message), style="red") for exc in failed]
     return Group(*parts)
 
@@ -165,15 +169,17 @@ def _summary(look: Look) -> list[Text]:
     return [head, line]
 
 
-def _tables(look: Look, number: int) -> Table:
+def _tables(look: Look, number: int, *, wide: bool) -> Table:
     table = Table(box=None, pad_edge=False)
     table.add_column("table")
-    for column in ("changes/s", "inserted", "updated", "deleted", "rejected", "bytes in", "bytes out"):
+    sizes = ("bytes in", "bytes out") if wide else ()
+    for column in ("changes/s", "inserted", "updated", "deleted", "rejected", *sizes):
         table.add_column(column, justify="right")
     for one in look.tables[:number]:
         rate = "" if one.rate is None else f"{one.rate:,.1f}"
         counts = (f"{one.counts.get(change, 0):,}" for change in CHANGES)
-        table.add_row(Text(one_line(one.table)), rate, *counts, _size(one.bytes_in), _size(one.bytes_out))
+        bytes_of = (_size(one.bytes_in), _size(one.bytes_out)) if wide else ()
+        table.add_row(Text(one_line(one.table)), rate, *counts, *bytes_of)
     if len(look.tables) > number:
         table.add_row(Text(f"and {len(look.tables) - number:,} more", style="dim"))
     return table
@@ -189,7 +195,7 @@ def _length(seconds: float) -> str:
 
 def _size(count: float) -> str:
     """Return a number of bytes in a few characters."""
-    for bound, unit in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+    for bound, unit in ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
         if count >= bound:
             return f"{count / bound:.1f} {unit}"
     return f"{count:.0f} B"

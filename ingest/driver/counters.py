@@ -8,7 +8,7 @@ from ingest.encode.coercer import OTHERS
 from ingest.model.cache import MAX_COUNTED, count_up
 from ingest.model.table import show
 from ingest.observe.events import TableSummary
-from ingest.task.counters import add_counts, merge_counts
+from ingest.task.counters import add_counts, by_name, merge_counts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,12 +53,13 @@ class Counters:
 
     def by_table(self) -> dict[str, list[int]]:
         """Return inserts, updates, deletes and rejects of each table, as a checkpoint keeps them."""
-        return {show(table): [c.inserted, c.updated, c.deleted, c.rejected] for table, c in self._tables.items()}
+        named = by_name(self._tables)
+        return {name: [c.inserted, c.updated, c.deleted, c.rejected] for name, c in named.items()}
 
     def summarise(self, left: Mapping[str, int]) -> None:
         """Fill in the closing summary; `left`: records that were not read, by topic."""
-        for table, counts in self._tables.items():
-            line = self._line(table)
+        for name, counts in by_name(self._tables).items():
+            line = self.summary.tables.setdefault(name, TableSummary())
             line.read, line.inserted, line.updated = counts.read, counts.inserted, counts.updated
             line.deleted, line.rejected = counts.deleted, counts.rejected
         self.summary.left = left

@@ -9,7 +9,7 @@ from ingest.model.reject import head
 from ingest.model.table import show
 from ingest.observe.events import BatchDone, BatchMeasured, DirtyRecord, RejectEvent, RunStarted, client_events
 from ingest.task import native_support
-from ingest.task.counters import FILTERED, UNREPRESENTABLE, add_counts, merge_counts
+from ingest.task.counters import FILTERED, UNREPRESENTABLE, add_counts, by_name, merge_counts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -94,12 +94,12 @@ class Reports:
         """Return the numbers of a batch. `waiting`: records that wait in each split."""
         tables: dict[TableId, TableCounters] = {}
         rejects: dict[tuple[str, str], int] = {}
-        sizes_of: dict[TableId, list[int]] = {}
+        sizes_of: dict[str, list[int]] = {}
         for result in results:
             merge_counts(tables, result.counts, self._counters.most_tables)
             add_counts(rejects, result.reject_codes)
             for table, sizes in result.traffic.table_bytes.items():
-                total = sizes_of.setdefault(table, [0, 0])
+                total = sizes_of.setdefault(show(table), [0, 0])  # two tables may be shown alike
                 total[0] += sizes[0]
                 total[1] += sizes[1]
         traffic = [result.traffic for result in results]
@@ -108,8 +108,8 @@ class Reports:
             bytes_in=sum(one.bytes_in for one in traffic),
             records_out=sum(one.records_out for one in traffic),
             bytes_out=sum(one.bytes_out for one in traffic),
-            tables={show(table): counts for table, counts in tables.items()},
-            table_bytes={show(table): sizes for table, sizes in sizes_of.items()},
+            tables=by_name(tables),
+            table_bytes=sizes_of,
             rejects=rejects,
             skipped=dict(self._counters.skipped),
             positions=dict(self._start.backlog.positions),

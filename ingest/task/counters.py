@@ -103,6 +103,14 @@ def merge_counts(into: dict[TableId, TableCounters], more: Mapping[TableId, Tabl
         total.read = total.inserted + total.updated + total.deleted + total.rejected
 
 
+def by_name(counts: Mapping[TableId, TableCounters]) -> dict[str, TableCounters]:
+    """Return counters by the names that tables are shown under: two tables may have one."""
+    named: dict[TableId, TableCounters] = {}
+    for table, counters in counts.items():
+        merge_counts(named, {(show(table),): counters}, len(counts))
+    return {name: counters for (name,), counters in named.items()}
+
+
 class EncoderCounters:
     """The counters that the encoders of tables keep while they encode, on their way into a task's result."""
 

@@ -148,7 +148,7 @@ class ChunkEncoder:
                     self._ahead.look(self._decoder.decode(split, chunk.topic, rest))
                 return False
             passed = first + at + reject.passed
-            yield EncodedPart(messages, first + at, passed, chunk.position(passed), rejects=[reject])
+            yield EncodedPart(messages, first + at, passed, chunk.position(passed), rejects=[reject], changes=[change])
             if not reject.passed:
                 return False
             at += 1

@@ -48,7 +48,7 @@ class Traffic:
             self.newest_ms, self.fetch_lag_s = millis, time.time() - millis / 1000
 
     def sent(self, records: Sequence[Written]) -> None:
-        """Count records that the sink's writer got."""
+        """Count records that the sink's writer gets, whether it takes them or not."""
         self.records_out += len(records)
         size = getattr(records, "size", None)
         if size is None:

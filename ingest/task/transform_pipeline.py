@@ -194,13 +194,14 @@ class TransformWriteStage:
         """Write a chunk from where its split is written, and account for the rest of it."""
         first = self._positions[chunk.split]
         merged = self._merger.merge(retained, results, chunk, first, refused)
+        for part in merged.parts:
+            self._result.traffic.sent(part)
         for part in merged.parts or [()]:  # a writer is asked at least once for each chunk whether it can write
             end = chunk.end if merged.stop == NEVER else merged.stop
             try:
                 self._writer.write(part)
             except PartitionerError as exc:
                 raise exc.read_from(*chunk.split, first, end) from exc
-            self._result.traffic.sent(part)
         for reject in merged.rejects:
             self._rejects.add(chunk.split, reject)
         for at, reason in chunk.skipped:

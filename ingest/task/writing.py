@@ -35,6 +35,7 @@ class WriteStage:
 
     def write(self, split: Split, part: EncodedPart) -> None:
         """Write the records of a part, and account for the rest. Raises IngestError."""
+        self._result.traffic.sent(part.records)
         try:
             self._writer.write(part.records)
         except PartitionerError as exc:
@@ -42,7 +43,6 @@ class WriteStage:
         except RowsRefused:
             self._positions[split] = part.position  # those at fault are before it
             raise
-        self._result.traffic.sent(part.records)
         for reject in part.rejects:
             self._rejects.add(split, reject)
         for reason, count in part.skipped.items():

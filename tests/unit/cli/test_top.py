@@ -10,7 +10,7 @@ import typer
 from commands import called
 from counted import measured
 
-from ingest.cli.top import place_of
+from ingest.cli.top import _size, _tables, place_of
 from ingest.errors import ConfigError, Unavailable
 from ingest.observe.events import BatchDone, RunStarted
 from ingest.observe.exposition import Exposition
@@ -62,6 +62,14 @@ def test_what_a_run_says_is_read_back(counted: tuple[Metrics, Health]) -> None:
     assert [(one.table, [*one.counts.values()], one.rate, one.bytes_in, one.bytes_out) for one in look.tables] == [
         ("shop.orders", [5, 2, 1, 2], None, 900, 640), ("shop.users", [1, 0, 0, 0], None, 0, 0),
     ]  # fmt: skip
+
+
+def test_a_narrow_terminal_has_names_of_tables_rather_than_their_bytes(counted: tuple[Metrics, Health]) -> None:
+    (scrape,) = scrapes(Exposition(registry_of(counted[0]))().decode(), "here").values()
+    look = scrape.look("p", None)
+    headings = [[str(column.header) for column in _tables(look, 9, wide=wide).columns] for wide in (False, True)]
+    assert headings[1] == [*headings[0], "bytes in", "bytes out"]
+    assert [_size(count) for count in (1023, 1 << 10, 3 << 30, 5 << 40)] == ["1023 B", "1.0 KiB", "3.0 GiB", "5.0 TiB"]
 
 
 def test_rates_are_those_between_two_looks_of_one_run() -> None:

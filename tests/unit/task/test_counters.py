@@ -11,10 +11,15 @@ from ingest.model.change import Kind
 from ingest.model.schema import Column, TableSchema
 from ingest.schema.evolve import Schemas, SourceTable
 from ingest.task.assignment import TaskResult
-from ingest.task.counters import UNREPRESENTABLE, EncoderCounters, TableCounters, add_counts
+from ingest.task.counters import UNREPRESENTABLE, EncoderCounters, TableCounters, add_counts, by_name
 
 T = ("d", "t")
 SCHEMA = TableSchema((Column("id", types.BIGINT, nullable=False), Column("n", types.BIGINT)), ("id",))
+
+
+def test_tables_that_are_shown_alike_are_counted_together() -> None:
+    counts = {("a", "b.c"): TableCounters(inserted=1), ("a.b", "c"): TableCounters(deleted=2), ("d",): TableCounters()}
+    assert by_name(counts) == {"a.b.c": TableCounters(3, 1, 0, 2, 0), "d": TableCounters()}
 
 
 def test_what_encoders_count_is_moved_and_not_copied() -> None:

@@ -251,6 +251,7 @@ def test_an_error_is_a_value_and_nothing_is_committed_then(tmp_path: Path) -> No
         case = Case(FITS, refused=Unavailable("the broker is gone"))
         result = in_halves(case, tmp_path / "attempt") if halves else run_task(case.task)
         assert str(result.failure) == "the broker is gone"
+        assert by_tables(result) == result.traffic.bytes_out > 0
         assert (case.writer.finals, result.positions) == ([], {SPLIT: 0})
 
 
@@ -269,6 +270,22 @@ def test_the_second_half_tells_what_the_first_one_failed_on(tmp_path: Path) -> N
     result = in_halves(case, tmp_path / "attempt")
     assert "a task failed: KeyError" in str(result.failure)
     assert case.writer.finals == []
+
+
+def by_tables(result: TaskResult) -> int:
+    """Bytes of records, as they are counted by table."""
+    return sum(made for _, made in result.traffic.table_bytes.values())
+
+
+@pytest.mark.parametrize("built", BOTH)
+def test_messages_that_are_rejected_at_a_drift_count_for_their_table(
+    monkeypatch: pytest.MonkeyPatch, *, built: bool
+) -> None:
+    monkeypatch.setattr(native, "BUILT", built)
+    case = Case([*FITS, debezium(f'{{"id":1,"{"n" * 3000}":1}}'), REJECT, *FITS])
+    result = run_task(case.task)
+    assert result.reject_codes == {("conform", "name-too-long"): 1, ("conform", "null-key"): 1}
+    assert result.traffic.table_bytes == {T: [result.traffic.bytes_in, result.traffic.bytes_out]}
 
 
 STATES = [debezium(f'{{"id":{i % 3},"n":{i}}}', "c" if i < 3 else "u") for i in range(9)]
@@ -305,6 +322,7 @@ def test_messages_of_refused_records_become_rejects(
     assert result.counts == {T: TableCounters(0, 2, 3, 0, 5)}
     assert [json.loads(value)["n"] for _, _, value in case.writer.committed] == [0, 1, 3, 4, 6]
     assert result.positions == {SPLIT: 11}
+    assert by_tables(result) == result.traffic.bytes_out, "also what was refused, and sent again"
 
 
 @pytest.mark.parametrize("halves", [False, True])
