@@ -13,7 +13,7 @@ from functools import lru_cache
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.registry import Collector
 
 from ingest import __version__
@@ -28,6 +28,7 @@ from ingest.observe.events import (
     SchemaChanged,
     Warned,
 )
+from ingest.observe.exposition import Family
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -312,20 +313,17 @@ class Metrics(Collector):
                 count_up(rest, self._clean(topic), number, OTHERS, MAX_REASONS)
         return [*out.items(), *(((topic, OTHERS), number) for topic, number in rest.items())]
 
-    def _gauge(
-        self, name: str, text: str, samples: Iterable[tuple[tuple[str, ...], float]], *labels: str
-    ) -> GaugeMetricFamily:
-        family = GaugeMetricFamily(f"ingest_{name}", text, labels=("pipeline", *labels))
-        for values, number in samples:
-            family.add_metric((self._pipeline, *values), number)
-        return family
+    def _gauge(self, name: str, text: str, samples: Iterable[tuple[tuple[str, ...], float]], *labels: str) -> Family:
+        return self._family("gauge", name, text, samples, labels)
 
-    def _counter(
-        self, name: str, text: str, samples: Iterable[tuple[tuple[str, ...], float]], *labels: str
-    ) -> CounterMetricFamily:
-        family = CounterMetricFamily(f"ingest_{name}", text, labels=("pipeline", *labels))
-        for values, number in samples:
-            family.add_metric((self._pipeline, *values), number)
+    def _counter(self, name: str, text: str, samples: Iterable[tuple[tuple[str, ...], float]], *labels: str) -> Family:
+        return self._family("counter", name, text, samples, labels)
+
+    def _family(
+        self, kind: str, name: str, text: str, samples: Iterable[tuple[tuple[str, ...], float]], labels: tuple[str, ...]
+    ) -> Family:
+        family = Family(kind, f"ingest_{name}", text, ("pipeline", *labels))
+        family.numbers = [((self._pipeline, *values), number) for values, number in samples]
         return family
 
     def _times(self, name: str, text: str, times: Times) -> HistogramMetricFamily:
