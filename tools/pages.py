@@ -20,6 +20,7 @@ from typing import Any, Final
 from ingest.formats import FORMATS
 from ingest.model.reject import CODES
 from ingest.observe.health import Health
+from ingest.observe.exposition import Family
 from ingest.observe.metrics import Metrics
 from ingest.sinks import SINKS
 
@@ -121,7 +122,7 @@ def metrics() -> str:
     lines = ["| metric | kind | labels | what |", "|---|---|---|---|"]
     for family in Metrics("", 0, Health(0)).collect():
         name = f"{family.name}_total" if family.type == "counter" else family.name
-        labels = ", ".join(f"`{label}`" for label in getattr(family, "_labelnames", ())[1:])
+        labels = ", ".join(f"`{label}`" for label in (family.labels[1:] if isinstance(family, Family) else ()))
         lines.append(f"| `{name}` | {family.type} | {labels} | {family.documentation} |")
     return "\n".join(lines)
 

@@ -31,7 +31,7 @@ class Family(Metric):
         self.name, self.documentation, self.type, self.unit = name, text, kind, ""
         self.sample_name = f"{name}_total" if kind == "counter" else name
         self.numbers: list[tuple[tuple[str, ...], float]] = []
-        self._labels = labels
+        self.labels = labels
 
     @property
     def samples(self) -> list[Sample]:  # type: ignore[override]
@@ -40,7 +40,7 @@ class Family(Metric):
 
     def labels_of(self, values: Sequence[str]) -> dict[str, str]:
         """Return labels by their names."""
-        return dict(zip(self._labels, values, strict=True))
+        return dict(zip(self.labels, values, strict=True))
 
 
 class Exposition:
