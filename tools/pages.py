@@ -19,8 +19,8 @@ from typing import Any, Final
 
 from ingest.formats import FORMATS
 from ingest.model.reject import CODES
-from ingest.observe.health import Health
 from ingest.observe.exposition import Family
+from ingest.observe.health import Health
 from ingest.observe.metrics import Metrics
 from ingest.sinks import SINKS
 
