@@ -49,7 +49,7 @@ class Counters:
 
     def add_schema_changes(self, table: TableId, count: int) -> None:
         """Add to the number of schema changes of a table."""
-        self._line(table).schema_changes += count
+        self._line(show(table)).schema_changes += count
 
     def by_table(self) -> dict[str, list[int]]:
         """Return inserts, updates, deletes and rejects of each table, as a checkpoint keeps them."""
@@ -59,7 +59,7 @@ class Counters:
     def summarise(self, left: Mapping[str, int]) -> None:
         """Fill in the closing summary; `left`: records that were not read, by topic."""
         for name, counts in by_name(self._tables).items():
-            line = self.summary.tables.setdefault(name, TableSummary())
+            line = self._line(name)
             line.read, line.inserted, line.updated = counts.read, counts.inserted, counts.updated
             line.deleted, line.rejected = counts.deleted, counts.rejected
         self.summary.left = left
@@ -67,8 +67,8 @@ class Counters:
         self.summary.withheld = _by_name(self.withheld)
         self.summary.cut = _by_name(self.cut)
 
-    def _line(self, table: TableId) -> TableSummary:
-        return self.summary.tables.setdefault(show(table), TableSummary())
+    def _line(self, name: str) -> TableSummary:
+        return self.summary.tables.setdefault(name, TableSummary())
 
 
 def _by_name(counts: Mapping[tuple[TableId, str], int]) -> dict[str, int]:
