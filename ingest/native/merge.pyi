@@ -24,6 +24,6 @@ def merge_results(
     (first value, validity, offsets, data), as Arrow has them. `limit`: the offset to end before. Rows of one offset
     are one message. Returns the records, the first row that is left to the reference, where its results begin, how many
     messages did not pass, and by target how many records went there, with the bytes of the messages that they end.
-    What is written is counted in the encoders of
-    `encoders`. Raises ValueError or TypeError for columns that are not as they are said to be.
+    What is written is counted in the encoders of `encoders`. Raises ValueError or TypeError for columns that are not as
+    they are said to be.
     """
