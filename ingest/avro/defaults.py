@@ -8,7 +8,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from ingest.avro.schema import SchemaError
+from ingest.avro.schema import DEFAULT, SchemaError
 
 if TYPE_CHECKING:
     from ingest.avro.schema import Node
@@ -50,6 +50,28 @@ def default_bytes(value: Json, node: Node) -> bytes:
         shown = repr(value)[:60]
         msg = f"the default {shown} is no value of the type {node.kind!r}"
         raise SchemaError(msg) from exc
+
+
+def check_defaults(node: Node) -> None:
+    """Raise SchemaError where a default of a field, or of an enum, is no value of its type."""
+    seen: set[int] = set()
+    rest = [node]
+    while rest:
+        one = rest.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        for field in one.fields:
+            if field.has_default:
+                try:
+                    default_bytes(field.default, field.node)
+                except SchemaError as exc:
+                    msg = f"field {field.name!r}: {exc}"
+                    raise SchemaError(msg) from exc
+        if one.kind == "enum" and one.properties.get(DEFAULT, one.symbols[0]) not in one.symbols:
+            msg = f"the enum {one.name!r} has a default that is none of its symbols"
+            raise SchemaError(msg)
+        rest += [*one.branches, *(field.node for field in one.fields)]
 
 
 def _bytes(value: Json, node: Node) -> bytes:

@@ -7,6 +7,7 @@ the value as that type's JSON text has it. No digit is lost. Rules: docs/spec/av
 from __future__ import annotations
 
 from functools import lru_cache, partial
+from math import log10
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from uuid import UUID
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     """Function that returns a logical type's column type and reader; None where the schema is none of that type."""
 
 _DAY_MICROS: Final = 86_400_000_000
+_DIGITS_PER_BIT: Final = log10(2)
 
 _DATES = lru_cache(maxsize=10_000)(temporal.date_text)
 _MINUTES = lru_cache(maxsize=1440)(lambda minute: temporal.time_text(minute * 60_000_000)[1:7])
@@ -88,13 +90,19 @@ def _number_text(unscaled: bytes, scale: int) -> str:
 def _decimal(node: Node, read: Read, precision: Json, scale: Json) -> tuple[DataType, Read] | None:
     if node.kind not in {"bytes", "fixed"} or type(scale) is not int or type(precision) is not int or scale < 0:
         return None
-    if not scale <= precision <= types.MAX_PRECISION:
+    if not max(scale, 1) <= precision <= types.MAX_PRECISION:
         return types.STRING, converted(read, partial(_number_text, scale=scale))
     return DecimalType(precision, scale), converted(read, _number_reader(precision, scale))
 
 
 def _avro_decimal(node: Node, read: Read) -> tuple[DataType, Read] | None:
-    return _decimal(node, read, node.properties.get("precision"), node.properties.get("scale", 0))
+    """Avro's own decimal. One that its specification calls invalid is none: its bytes stay bytes."""
+    precision, scale = node.properties.get("precision"), node.properties.get("scale", 0)
+    if type(precision) is not int or type(scale) is not int or not 0 <= scale <= precision or precision < 1:
+        return None
+    if node.kind == "fixed" and precision > (8 * node.size - 1) * _DIGITS_PER_BIT:
+        return None
+    return _decimal(node, read, precision, scale)
 
 
 def _connect_decimal(node: Node, read: Read) -> tuple[DataType, Read] | None:
@@ -217,6 +225,19 @@ def logical(node: Node, read: Read) -> tuple[DataType, Read] | None:
     """Return the column type and the reader of a node with a logical type that is known; else None."""
     found = _known(node, read)
     return None if found is None else found[1]
+
+
+def logical_name(node: Node) -> object:
+    """Return the name of a node's logical type; None where it has none, or one that does not fit its schema.
+
+    A name that is not known here counts: it may say what a number means.
+    """
+    found = _known(node, read_null)
+    if found is not None:
+        return found[0]
+    connect, own = node.properties.get("connect.name"), node.properties.get(LOGICAL)
+    names = ((connect, _CONNECT), (own, _AVRO))
+    return next((name for name, known in names if name and not (isinstance(name, str) and name in known)), None)
 
 
 def _known(node: Node, read: Read) -> tuple[str, tuple[DataType, Read]] | None:

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ingest.avro import primitives
 from ingest.avro.defaults import default_bytes, number_bytes
+from ingest.avro.logical import logical_name
 from ingest.avro.primitives import AvroError, read_long, read_string
 from ingest.avro.rows import Compiler
-from ingest.avro.schema import LOGICAL, SchemaError, takes_bytes
+from ingest.avro.schema import DEFAULT, SchemaError, takes_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -178,7 +179,7 @@ def _differ(writer: Node, reader: Node) -> bool:
     """Return whether one number would mean two values: as milliseconds and microseconds, or by two scales."""
     pairs = []
     for node in (writer, reader):
-        logical = node.properties.get("connect.name") or node.properties.get(LOGICAL)
+        logical = logical_name(node)
         pairs.append((logical, node.properties.get("scale", 0) if logical == "decimal" else 0))
     (one, scale), (other, other_scale) = pairs
     return one is not None and other is not None and (one, scale) != (other, other_scale)
@@ -191,7 +192,7 @@ def _unlike(writer: Node, reader: Node) -> SchemaError:
 
 def _enum(writer: Node, reader: Node) -> Resolve:
     places = {symbol: at for at, symbol in enumerate(reader.symbols)}
-    default = places.get(str(reader.properties.get("default")))
+    default = places.get(str(reader.properties.get(DEFAULT)))
     found = [places.get(symbol, default) for symbol in writer.symbols]
     return partial(_symbol, places=found, symbols=writer.symbols)
 

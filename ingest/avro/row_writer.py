@@ -41,9 +41,9 @@ class RowWriter:
                 raise RowError("unwritable-table", msg)
         for field in self._fields:
             if field.name not in names and field.absent is None:
-                msg = (
-                    f"field {field.name!r} of the Avro schema {node.name!r} has no default, and no column has its name"
-                )
+                what = f"field {field.name!r} of the Avro schema {node.name!r}"
+                why = field.why if field.why.startswith("has ") else f"cannot be left out ({field.why})"
+                msg = f"{what} {why}, and no column has its name"
                 raise RowError("unwritable-table", msg)
 
     def write(self, row: Mapping[str, bytes]) -> bytes:

@@ -25,6 +25,13 @@ _COMPLEX: Final = frozenset({"record", "error", "enum", "fixed", "array", "map"}
 """Types that are made of others. A schema without a namespace may have the name of one, as older ones of Flink do."""
 LOGICAL: Final = "logical-type"
 """The property of a node that names its logical type."""
+DEFAULT: Final = "default-value"
+"""The property of a field or an enum that holds its default."""
+_UNCHECKED: Final = {"logicalType": LOGICAL, "default": DEFAULT}
+"""Properties under names that fastavro does not look at: it refuses a schema for a wrong one."""
+_OF_ONE_TYPE: Final = frozenset({"name", "namespace", "aliases", "doc", "type", "fields", "symbols", "items", "values",
+                                 "size"})  # fmt: skip
+"""Properties that say nothing about a schema that stands in place of a type's name."""
 _MAX_DEPTH: Final = 200
 """Number of schemas inside of one another, at most."""
 
@@ -65,16 +72,16 @@ class Field:
     @property
     def has_default(self) -> bool:
         """True if it has a default."""
-        return "default" in self.properties
+        return DEFAULT in self.properties
 
     @property
     def default(self) -> Json:
         """The default, as JSON has it; None where there is none."""
-        return self.properties.get("default")
+        return self.properties.get(DEFAULT)
 
     def required_default(self) -> Json:
         """Return the default. Raise KeyError where there is none."""
-        return self.properties["default"]
+        return self.properties[DEFAULT]
 
 
 def parse(text: str, references: Iterable[str] = ()) -> Node:
@@ -96,23 +103,45 @@ def parse(text: str, references: Iterable[str] = ()) -> Node:
 
 
 def _json(text: str) -> Json:
-    """Return a schema's JSON, in which logical types have a name that fastavro does not look at: it refuses wrong ones.
-
-    Avro says that a logical type which does not fit its schema is to be ignored.
-    """
+    """Return a schema's JSON as fastavro takes it: see `_plain`."""
     try:
-        return _renamed(msgspec.json.decode(text))
+        return _plain(msgspec.json.decode(text))
     except MALFORMED as exc:
         msg = f"it is not JSON: {reason(exc)}"
         raise SchemaError(msg) from exc
 
 
-def _renamed(value: Json) -> Json:
-    if isinstance(value, list):
-        return [_renamed(item) for item in value]
-    if isinstance(value, dict):
-        return {LOGICAL if key == "logicalType" else key: _renamed(item) for key, item in value.items()}
-    return value
+def _plain(schema: Json) -> Json:
+    """Return a schema whose types are names, with logical types and defaults where fastavro does not look at them.
+
+    Avro ignores a logical type that does not fit its schema, and reads messages without the writer's defaults.
+    `{"type": {"type": "string"}}` is what the inner schema is, with the outer properties that the inner one lacks.
+    """
+    if isinstance(schema, list):
+        return [_plain(branch) for branch in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {_UNCHECKED.get(name, name): value for name, value in schema.items()}
+    kind = made.get("type")
+    if isinstance(kind, (dict, list)):
+        inner = _plain(kind)
+        outer = {name: value for name, value in made.items() if name not in _OF_ONE_TYPE}
+        return {**outer, **inner} if isinstance(inner, dict) else inner
+    if isinstance(kind, str) and kind not in PRIMITIVES and kind not in _COMPLEX:
+        return kind
+    for name in ("items", "values"):
+        if name in made:
+            made[name] = _plain(made[name])
+    if isinstance(made.get("fields"), list):
+        made["fields"] = [_plain_field(one) for one in made["fields"]]
+    return made
+
+
+def _plain_field(one: Json) -> Json:
+    if not isinstance(one, dict):
+        return one
+    made = {_UNCHECKED.get(name, name): value for name, value in one.items()}
+    return {**made, "type": _plain(one["type"])} if "type" in one else made
 
 
 class _Builder:
@@ -134,10 +163,7 @@ class _Builder:
             if known is not None:
                 return known
             return Node(schema) if schema in PRIMITIVES else self.node(self._named[schema], depth + 1)
-        kind = schema["type"]
-        if not isinstance(kind, str) or (kind in self._named and kind not in _COMPLEX):
-            return self.node(kind, depth + 1)
-        return self._of(kind, schema, depth + 1)
+        return self._of(schema["type"], schema, depth + 1)
 
     def _union(self, branches: list[Any], depth: int) -> Node:
         if not branches or any(isinstance(branch, list) for branch in branches):

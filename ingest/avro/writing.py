@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ingest.avro.defaults import default_bytes, number_bytes
 from ingest.avro.rows import Compiler
 from ingest.avro.scalars import NULL, characters, scalar, unwritable, write_enum, wrong
+from ingest.avro.schema import SchemaError
 from ingest.model import types
 from ingest.model.jsontext import MALFORMED, fields_of
 from ingest.model.values import elements_of
@@ -128,17 +129,21 @@ def _write_map(raw: bytes, item: Write) -> bytes:
 class FieldWriter:
     """One field of a record: its name, the function that writes its values, and the bytes where there is no value."""
 
-    __slots__ = ("absent", "name", "write")
+    __slots__ = ("absent", "name", "why", "write")
 
     def __init__(self, field: Field, write: Write) -> None:
-        """Make the bytes of a value that a row does not have: null, or else the field's default. Raise SchemaError."""
+        """Make the bytes of a value that a row does not have: null, or else the field's default, if it is a value."""
         self.name, self.write = field.name, write
         self.absent: bytes | None = None
+        self.why = "has no default"
         try:
             self.absent = write(NULL)
         except ValueError:
             if field.has_default:
-                self.absent = default_bytes(field.default, field.node)
+                try:
+                    self.absent = default_bytes(field.default, field.node)
+                except SchemaError as exc:  # which matters to a row without the field only
+                    self.why = str(exc)
 
 
 def write_fields(row: Mapping[str, bytes], fields: Sequence[FieldWriter]) -> bytes:

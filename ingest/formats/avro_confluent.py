@@ -9,8 +9,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Self
 
-from pydantic import model_validator
+from pydantic import ValidationInfo, model_validator
 
+from ingest.component.options import is_written
 from ingest.formats.form import AvroMessages, Form
 from ingest.formats.given_schema import check_given
 from ingest.formats.row_decoder import RowFormat
@@ -31,8 +32,8 @@ class AvroConfluent(RowFormat, RegistryOptions):
     model_config = keys_behind(name)
 
     @model_validator(mode="after")
-    def _check_given(self) -> Self:
-        check_given(self)
+    def _check_given(self, info: ValidationInfo) -> Self:
+        check_given(self, written=is_written(info))
         return self
 
     @property

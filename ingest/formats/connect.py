@@ -127,7 +127,7 @@ def _decimal(field: ConnectField) -> TypedColumn | None:
         precision = int(parameters.get("connect.decimal.precision", types.MAX_PRECISION))
     except (TypeError, ValueError):
         return None
-    exact = 0 <= scale <= precision <= types.MAX_PRECISION
+    exact = scale >= 0 and max(scale, 1) <= precision <= types.MAX_PRECISION
 
     def convert(raw: bytes) -> bytes:
         number = raw if raw[:1] != b'"' else decimal_text(_unscaled(raw), scale)

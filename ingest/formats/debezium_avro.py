@@ -10,8 +10,9 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final, Literal, Self
 
 import msgspec
-from pydantic import PrivateAttr, model_validator
+from pydantic import PrivateAttr, ValidationInfo, model_validator
 
+from ingest.component.options import is_written
 from ingest.formats.debezium_json import DebeziumJson
 from ingest.formats.form import AvroMessages, Form
 from ingest.formats.given_schema import check_given
@@ -54,8 +55,8 @@ class DebeziumAvroConfluent(RegistryOptions):
     _keys_registered: bool = PrivateAttr(True)
 
     @model_validator(mode="after")
-    def _check_given(self) -> Self:
-        check_given(self)
+    def _check_given(self, info: ValidationInfo) -> Self:
+        check_given(self, written=is_written(info))
         return self
 
     def beside_keys(self, key_format: str | None) -> Self:

@@ -10,16 +10,22 @@ if TYPE_CHECKING:
     from ingest.registry.options import RegistryOptions
 
 
-def check_given(options: RegistryOptions) -> None:
-    """Raise OptionErrors where the schema of the options is none of a record."""
+def check_given(options: RegistryOptions, *, written: bool) -> None:
+    """Raise OptionErrors where the schema of the options cannot be used. `written`: a sink writes it.
+
+    Only a reader needs the defaults: messages that lack a field are read with them.
+    """
     text = options.schema_text
     if text is None or "${" in text:
         return
-    from ingest.avro.schema import SchemaError, parse  # noqa: PLC0415  (slow to import, and seldom needed)
+    from ingest.avro.defaults import check_defaults  # noqa: PLC0415  (slow to import, and seldom needed)
+    from ingest.avro.schema import SchemaError, parse  # noqa: PLC0415
 
     try:
-        kind = parse(text).kind
-        why = "" if kind == "record" else f"it is of the type {kind!r}, and a row is a record"
+        node = parse(text)
+        why = "" if node.kind == "record" else f"it is of the type {node.kind!r}, and a row is a record"
+        if not written:
+            check_defaults(node)
     except (SchemaError, RecursionError) as exc:
         why = str(exc)
     if why:

@@ -167,7 +167,7 @@ ZEROS = {"type": "fixed", "size": 1, "name": "F", "logicalType": "decimal", "pre
 
 
 @pytest.mark.parametrize("kind", [
-    LONG, ["null", LONG], record("I", e=LONG), ZEROS,
+    LONG, ["null", LONG], record("I", e=LONG),
     {**ZEROS, "connect.name": "org.apache.kafka.connect.data.Decimal"},
 ])  # fmt: skip
 def test_bytes_that_become_long_texts_are_no_huge_row(kind: Any) -> None:

@@ -48,10 +48,8 @@ def test_nodes_that_do_not_fit_are_refused() -> None:
     refused(record(1), AvroNodeSpec(codec("UNION")))
 
 
-@pytest.mark.parametrize(
-    "kind", [{"type": "bytes", "logicalType": "decimal", "precision": 0}, {"type": "fixed", "name": "f", "size": 2**63}]
-)
-def test_a_schema_with_numbers_that_are_too_odd_is_left(kind: dict[str, Any]) -> None:
+def test_a_schema_with_numbers_that_are_too_odd_is_left() -> None:
+    kind = {"type": "fixed", "name": "f", "size": 2**63}
     row = {"type": "record", "name": "r", "fields": [{"name": "a", "type": ["null", kind]}]}
     node = parse(json.dumps(row))
     assert row_reader(node) is None

@@ -149,3 +149,17 @@ def test_bytes_that_every_reader_has_to_refuse(kind: str, text: str) -> None:
     for rows in (RowSchema(node), RowSchema(node, node)):
         with pytest.raises(FAILURES):
             rows.row(bytes.fromhex(text), 0)
+
+
+def test_a_default_of_the_writer_is_not_looked_at_where_messages_are_read_as_another_schema() -> None:
+    writer = {"type": "record", "name": "r", "fields": [{"name": "c", "type": "int", "default": "abc"}]}
+    rows = RowSchema(parse(json.dumps(writer)), parse(schema("long")))
+    assert json.loads(bytes(rows.row(b"\x0a", 0))) == {"c": 5}
+
+
+def test_an_invalid_decimal_is_read_as_a_decimal_and_as_bytes() -> None:
+    valid = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}
+    invalid = {**valid, "precision": 0, "scale": 1}
+    for writer, reader, value in ((invalid, valid, 0.01), (valid, invalid, "AQ==")):
+        rows = RowSchema(parse(schema(writer)), parse(schema(reader)))
+        assert json.loads(bytes(rows.row(b"\x02\x01", 0))) == {"c": value}

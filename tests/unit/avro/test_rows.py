@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from schema_registry import record, written
 
+from ingest.avro.defaults import check_defaults
 from ingest.avro.rows import MALFORMED, Compiler, RowReader, ended, why_malformed
 from ingest.avro.schema import SchemaError, parse
 from ingest.model import types
@@ -84,7 +85,19 @@ def test_a_record_may_have_the_name_of_a_type_that_is_made_of_others(name: str) 
     (logical("bytes", "decimal", precision=50, scale=1), b"\x7f" * 9, 'STRING "235192369931154879270.3"'),
     (logical("fixed", "decimal", name="F", size=3, precision=5, scale=1), b"\xff\xff\x9c", "DECIMAL(5,1) -10.0"),
     (logical("int", "decimal", precision=4, scale=2), 5, "INT 5"),
-    (logical("bytes", "decimal", precision=2, scale=4), b"\x01", 'STRING "0.0001"'),
+    (logical("bytes", "decimal", precision=2, scale=4), b"\x01", 'BYTES "AQ=="'),
+    (logical("bytes", "decimal", precision=0), b"\x01", 'BYTES "AQ=="'),
+    (logical("bytes", "decimal", precision=2, scale=-1), b"\x01", 'BYTES "AQ=="'),
+    (logical("bytes", "decimal", precision="4"), b"\x01", 'BYTES "AQ=="'),
+    (logical("bytes", "decimal"), b"\x01", 'BYTES "AQ=="'),
+    (logical("fixed", "decimal", name="F", size=1, precision=3), b"\x01", 'BYTES "AQ=="'),
+    (logical("fixed", "decimal", name="F", size=1, precision=2), b"\x01", "DECIMAL(2,0) 1"),
+    (logical("fixed", "decimal", name="F", size=0, precision=1), b"", 'BYTES ""'),
+    ({"type": "array", "items": logical("bytes", "decimal", precision=0)}, [b"\x01"], 'STRING ["AQ=="]'),
+    (
+        connect("bytes", "org.apache.kafka.connect.data.Decimal", **{"connect.parameters": {
+            "scale": "2", "connect.decimal.precision": "0"}}), b"\x01", 'STRING "0.01"',
+    ),
     (logical("bytes", "big-decimal"), b"\x04\x00\xff\x04", 'STRING "2.55"'),
     (logical("bytes", "big-decimal"), b"\x02\x05\x05", 'STRING "5000"'),
     (logical("string", "uuid"), "any text", 'STRING "any text"'),
@@ -119,6 +132,78 @@ def test_a_record_may_have_the_name_of_a_type_that_is_made_of_others(name: str) 
 ])  # fmt: skip
 def test_types_and_texts(kind: Any, value: Any, expected: str) -> None:
     assert read(kind, value) == expected
+
+
+@pytest.mark.parametrize(("kind", "value", "expected"), [
+    ({"type": {"type": "string"}}, "a", 'STRING "a"'),
+    ({"type": {"type": {"type": "long"}}}, 5, "BIGINT 5"),
+    ({"type": ["null", {"type": {"type": "string"}}]}, "a", 'STRING "a"'),
+    (["null", {"type": {"type": "int"}, "logicalType": "date"}], 0, 'DATE "1970-01-01"'),
+    ({"type": {"type": "int", "logicalType": "date"}, "doc": "d", "name": "n"}, 0, 'DATE "1970-01-01"'),
+    ({"type": "array", "items": {"type": {"type": "string"}}}, ["a"], 'STRING ["a"]'),
+    ({"type": "map", "values": {"type": {"type": "string"}}}, {"k": "a"}, 'STRING {"k":"a"}'),
+    ({"type": record("I", a={"type": {"type": "string"}}, b={"type": "I2"}, c="int")}, None, ""),
+    ({"type": record("I", a={"type": {"type": "fixed", "name": "I2", "size": 1}}, b={"type": "I2"})},
+     {"a": b"a", "b": b"b"}, 'STRING {"a":"YQ==","b":"Yg=="}'),
+])  # fmt: skip
+def test_a_schema_in_place_of_a_types_name(kind: Any, value: Any, expected: str) -> None:
+    if not expected:
+        with pytest.raises(SchemaError, match="UnknownType: I2"):
+            reader(kind)
+        return
+    flat = {"R": record("R", c=flattened(kind))}
+    found = reader(kind)
+    row, _ = found.read(written(flat["R"], {"c": value}), 0)
+    text = bytes(fields_of(msgspec.json.encode(row))["c"]).decode()
+    assert f"{types.name(found.types['c'])} {text}" == expected
+
+
+def flattened(kind: Any) -> Any:
+    """The schema as fastavro takes it: without logical types, and with names as types."""
+    if isinstance(kind, list):
+        return [flattened(one) for one in kind]
+    if not isinstance(kind, dict):
+        return kind
+    if isinstance(kind["type"], (dict, list)):
+        return flattened(kind["type"])
+    if kind["type"] == "record":
+        return {**kind, "fields": [{**one, "type": flattened(one["type"])} for one in kind["fields"]]}
+    if kind["type"] == "I2":
+        return "I2"
+    made = {name: flattened(one) if name in {"items", "values"} else one for name, one in kind.items()}
+    return {name: one for name, one in made.items() if name != "logicalType"}
+
+
+DEFAULTS_OF_OTHER_TYPES: list[tuple[Any, Any]] = [
+    ("int", "abc"), ("int", None), ("int", ""), ("string", 5), ("boolean", "false"), ("double", 1),
+    (["null", "int"], "a"), (["int", "null"], {}),
+    ({"type": "array", "items": "int"}, {}), ({"type": "map", "values": "int"}, []),
+    ({"type": "enum", "name": "E", "symbols": ["A"]}, 5),
+    ({"type": "enum", "name": "E", "symbols": ["A"], "default": "B"}, "A"),
+    ({"type": "fixed", "name": "F", "size": 1}, "ab"), (record("I", a="int"), 5),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "default"), DEFAULTS_OF_OTHER_TYPES)
+def test_the_defaults_of_a_writers_schema_are_not_looked_at(kind: Any, default: Any) -> None:
+    fields = [{"name": "c", "type": kind, "default": default}, {"name": "id", "type": "long"}]
+    inner = {"type": "record", "name": "Inner", "fields": [{**fields[0], "name": "d"}]}
+    row = {"type": "record", "name": "R", "fields": [*fields, {"name": "r", "type": ["null", inner]}]}
+    if not isinstance(kind, str):  # a type that is named twice
+        row["fields"] = fields
+    assert "id" in RowReader(parse(json.dumps(row)), Compiler()).types
+
+
+@pytest.mark.parametrize(("kind", "default"), DEFAULTS_OF_OTHER_TYPES)
+def test_a_given_schema_is_refused_for_a_default_of_another_type(kind: Any, default: Any) -> None:
+    node = parse(
+        json.dumps({"type": "record", "name": "R", "fields": [{"name": "c", "type": kind, "default": default}]})
+    )
+    if kind == "double":  # a whole number is one
+        check_defaults(node)
+        return
+    with pytest.raises(SchemaError, match="default"):
+        check_defaults(node)
 
 
 def test_branches_that_are_numbers_to_python_are_told_apart() -> None:
