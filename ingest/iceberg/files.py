@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -26,13 +27,16 @@ from ingest.iceberg.positions import DELETES, DELETES_PROPERTIES
 from ingest.iceberg.types import our_type
 from ingest.lake.batches import packed
 from ingest.lake.columns import LakeColumn
+from ingest.lake.native_rows import targets_of
 from ingest.lake.table import AddedFile
+from ingest.model.commit import RefusedRow
+from ingest.model.rowtext import parse_row
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pyiceberg.io import FileIO
-    from pyiceberg.io.pyarrow import DataFileStatistics
+    from pyiceberg.io.pyarrow import StatisticsCollector, StatsAggregator
     from pyiceberg.table import Table
     from pyiceberg.table.locations import LocationProvider
     from pyiceberg.table.metadata import TableMetadata
@@ -43,10 +47,10 @@ if TYPE_CHECKING:
     from ingest.iceberg.catalog import Warehouse
     from ingest.lake.kept_rows import LastStates
     from ingest.lake.table import LakeTable
-    from ingest.model.commit import RefusedRow
 
 _LEVEL: Final = 1
 """Level of compression where the table names none: higher ones take more time than they save."""
+_LAST: Final = "\U0010ffff"
 MOST_TABLES: Final = 1_000
 """Tables whose schemas a worker keeps."""
 
@@ -139,9 +143,18 @@ class IcebergFiles:
         """Forget the tables: their partitions may be others by now."""
         self._known.clear()
 
-    def refused(self, _records: Sequence[Record]) -> list[RefusedRow]:
-        """Return none: a partition can be of any value."""
-        return []
+    def refused(self, records: Sequence[Record]) -> list[RefusedRow]:
+        """Return the records that cannot be in a partition. Raise IngestError."""
+        targets: Sequence[Any] = targets_of(records) or [record[0] for record in records]
+        tables = {id(one): one for one in targets}
+        narrow = {number: there for number, one in tables.items() if (there := self._table(one).partitions).narrow}
+        out = []
+        for destination, key, row in records if narrow else ():
+            if row is not None and id(destination) in narrow:
+                values = {**parse_row(msgspec.Raw(row)), **parse_row(msgspec.Raw(key or b"{}"))}
+                if why := narrow[id(destination)].fault(values):
+                    out.append(RefusedRow(destination, key, bytes(row), why))
+        return out
 
     def write(self, table: LakeTable, states: LastStates) -> list[AddedFile]:
         """Write the last states of keys, and the keys of rows that are gone. Raise IngestError."""
@@ -216,9 +229,8 @@ def data_file(metadata: TableMetadata, io: FileIO, path: str) -> DataFile:
     # A column may have been dropped or renamed since the file was written
     schema = Schema(*(fields[number] for number in names.values()))
     plan = compute_statistics_plan(schema, dict(metadata.properties))
-    found = data_file_statistics_from_parquet_metadata(file.metadata, plan, names)
     place = partitions.of_rows(rows), metadata.default_spec_id
-    return _data_file(path, len(source), DataFileContent.DATA, place, found)
+    return _data_file(path, len(source), DataFileContent.DATA, place, statistics_of(file.metadata, plan, names))
 
 
 def written_files(metadata: TableMetadata, io: FileIO, rows: Iterable[pa.Table]) -> Iterator[DataFile]:
@@ -236,12 +248,56 @@ def deletes_data_file(io: FileIO, path: str, place: tuple[Partition, int]) -> Da
     with source.open() as stream:
         file = pq.ParquetFile(stream)
         plan = compute_statistics_plan(DELETES, DELETES_PROPERTIES)
-        found = data_file_statistics_from_parquet_metadata(file.metadata, plan, _field_ids(file))
+        found = statistics_of(file.metadata, plan, _field_ids(file))
     return _data_file(path, len(source), DataFileContent.POSITION_DELETES, place, found)
 
 
+def statistics_of(
+    footer: pq.FileMetaData, plan: dict[int, StatisticsCollector], names: dict[str, int]
+) -> dict[str, Any]:
+    """Return the statistics of a file, as a snapshot has them. `names`: the ids of columns by their names there.
+
+    Readers leave files out by them, so no value is outside of its column's bounds.
+    """
+    found = data_file_statistics_from_parquet_metadata(footer, plan, names)
+    unbounded = _unbounded(footer, names)
+    bounded = {number: ends for number, ends in found.column_aggregates.items() if number not in unbounded}
+    lower = {number: ends.min_as_bytes() for number, ends in bounded.items()}
+    upper = {number: _upper_bound(ends) for number, ends in bounded.items()}
+    out = replace(found, column_aggregates={}).to_serialized_dict()
+    return {**out, "lower_bounds": _known(lower), "upper_bounds": _known(upper)}
+
+
+def _known(bounds: dict[int, bytes | None]) -> dict[int, bytes]:
+    return {number: bound for number, bound in bounds.items() if bound is not None}
+
+
+def _unbounded(footer: pq.FileMetaData, names: Mapping[str, int]) -> set[int]:
+    """Return the columns of which a group of rows has values and no ends: one of them is longer than 4 KiB.
+
+    The library would take the ends of the other groups for those of the file.
+    """
+    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+    columns = [group.column(at) for group in groups for at in range(group.num_columns)]
+    return {
+        names[one.path_in_schema]
+        for one in columns
+        if one.statistics is None or not (one.statistics.has_min_max or one.statistics.null_count == one.num_values)
+    }
+
+
+def _upper_bound(ends: StatsAggregator) -> bytes | None:
+    """Return what no value of a column is larger than; None where nothing so short is."""
+    most, length = ends.current_max, ends.trunc_length
+    if not isinstance(most, str) or length is None or len(most) <= length:
+        return ends.max_as_bytes()
+    kept = most[:length].rstrip(_LAST)
+    # No text has surrogates, and the library does not leave them out
+    return (kept[:-1] + ("\ue000" if kept[-1] == "\ud7ff" else chr(ord(kept[-1]) + 1))).encode() if kept else None
+
+
 def _data_file(
-    path: str, size: int, content: DataFileContent, place: tuple[Partition, int], found: DataFileStatistics
+    path: str, size: int, content: DataFileContent, place: tuple[Partition, int], statistics: dict[str, Any]
 ) -> DataFile:
     out = DataFile.from_args(
         content=content,
@@ -252,7 +308,7 @@ def _data_file(
         sort_order_id=None,
         equality_ids=None,
         key_metadata=None,
-        **found.to_serialized_dict(),
+        **statistics,
     )
     out.spec_id = place[1]
     return out

@@ -11,15 +11,18 @@ import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.partitioning import PartitionField, PartitionSpec, partition_record_value
 from pyiceberg.schema import Schema
-from pyiceberg.transforms import UnknownTransform, VoidTransform, parse_transform
+from pyiceberg.transforms import TruncateTransform, UnknownTransform, VoidTransform, parse_transform
 from pyiceberg.typedef import Record as Partition
+from pyiceberg.types import DecimalType as IcebergDecimal
 
 from ingest.lake.changes import LakeChangeError
 from ingest.lake.partitions import rows_apart
 from ingest.lake.sequence import codes_of
+from ingest.lake.values import reader_of
+from ingest.model.data_type import DecimalType
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pyiceberg.manifest import DataFile
     from pyiceberg.table.metadata import TableMetadata
@@ -62,6 +65,12 @@ class Partitions:
             kind = schema_to_pyarrow(Schema(source), include_field_ids=False).types[0]
             kind = pa.binary() if kind == pa.large_binary() else kind  # there are transforms of the small one only
             self._parts.append(_Part(field, source, kind))
+        self._cut = [
+            (part.source.name, part.field.transform.width, DecimalType(kind.precision, kind.scale))
+            for part in self._parts
+            if isinstance(part.field.transform, TruncateTransform)
+            and isinstance(kind := part.source.field_type, IcebergDecimal)
+        ]
 
     def __bool__(self) -> bool:
         """Return whether there are any: a table without has one."""
@@ -71,6 +80,25 @@ class Partitions:
     def sources(self) -> list[NestedField]:
         """The columns that partitions are made of."""
         return [part.source for part in self._parts]
+
+    @property
+    def narrow(self) -> bool:
+        """True if a row may have a value that no partition has."""
+        return bool(self._cut)
+
+    def fault(self, values: Mapping[str, bytes]) -> str | None:
+        """Return why a row with these texts can be in no partition; None where it can, or is no row at all."""
+        for name, width, kind in self._cut:
+            if values.get(name, b"null") == b"null":
+                continue
+            try:
+                number, _ = reader_of(kind)(values[name])
+            except ValueError:
+                continue
+            unscaled = int(f"{number:.{kind.scale}f}".replace(".", ""))
+            if unscaled - unscaled % width <= -(10**kind.precision):
+                return f"column {name!r} makes partitions, and {number:f} less its rest by {width} has too many digits"
+        return None
 
     def split(self, rows: _Rows) -> Iterator[_Rows]:
         """Yield the rows of each partition, in their order. Raise LakeChangeError for very many partitions."""

@@ -44,6 +44,15 @@ def test_a_batch_that_is_there_is_not_added_again(filled: LakeSink) -> None:
     assert filled.lake.ask("SELECT count(*) FROM {}", *TABLE) == [(1001,)], "another checkpoint has its own count"
 
 
+def test_a_text_beside_the_surrogates_is_committed(sink: LakeSink) -> None:
+    """The upper bound of a text that is cut has its last character's successor, and U+D7FF has none of its own."""
+    schema = lake_schema("id BIGINT", "n STRING")
+    sink.side.declare({TABLE: schema})
+    text = "a" * 15 + "\ud7ffz"
+    sink.write(TABLE, schema, ('{"id":1}', f'{{"id":1,"n":"{text}"}}'))
+    assert sink.lake.ask(f"SELECT id FROM {{}} WHERE n = '{text}'", *TABLE) == [(1,)]  # noqa: S608
+
+
 @pytest.mark.parametrize("batch", [1, 2])
 def test_an_old_copy_of_a_checkpoint_is_refused(filled: LakeSink, batch: int) -> None:
     filled.side.add("checkpoint", 2, filled.files(TABLE, SCHEMA, row(1, 1)))

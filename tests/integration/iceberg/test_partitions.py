@@ -12,7 +12,7 @@ from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import UUIDType
 
 from ingest.errors import ConfigError, SchemaChangeRefused
-from ingest.model.commit import CommitScope
+from ingest.model.commit import CommitScope, RowsRefused
 from ingest.model.layout import TableLayout, partition_keys
 
 if TYPE_CHECKING:
@@ -205,3 +205,20 @@ def test_what_a_table_cannot_take_is_told_by_its_columns(tmp_path: Path) -> None
     assert {name: why.partition(",")[0] for name, why in found.items()} == {
         "kind": "its column 'kind' makes partitions", "more": "its column 'more' is uuid",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_a_decimal_that_no_partition_can_have_is_a_reject(
+    tmp_path: Path, native: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """-99 is cut to -100, which is no DECIMAL(2,0), so that no manifest could have it."""
+    monkeypatch.setattr("ingest.lake.native_rows.BUILT", native)
+    sink, schema = LakeSink(tmp_path), lake_schema("id BIGINT", "c DECIMAL(2,0)")
+    sink.side.arrange({TABLE: TableLayout(partition_keys("truncate(10, c)"), ())})
+    sink.side.declare({TABLE: schema})
+    good = [(f'{{"id":{key}}}', f'{{"id":{key},"c":{text}}}') for key, text in enumerate(["-90", "99", "null"])]
+    with pytest.raises(RowsRefused, match="column 'c' makes partitions, and -99 less its rest by 10") as caught:
+        sink.write(TABLE, schema, *good, ('{"id":9}', '{"id":9,"c":-99}'))
+    assert [one.key for one in caught.value.rows] == [b'{"id":9}']
+    sink.write(TABLE, schema, *good, ('{"id":9}', None))
+    assert sink.lake.ask("SELECT id, c::INT FROM {} ORDER BY id", *TABLE) == [(0, -90), (1, 99), (2, None)]
