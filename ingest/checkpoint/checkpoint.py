@@ -7,6 +7,7 @@
     batches/N.commit       of a sink whose driver commits: what the batch adds to tables, positions reached
     batches/N.R.done       positions reached, counters: written by run R when the batch is over
     schemas/V.json         what version V changed; every hundredth holds everything
+    partitions.json        of topics of the sink: id, and over how many partitions keys are hashed
     replays/               replays of dead letters (replay.py)
 
 Files appear whole or not at all. A plan without a done is run again, unless its commit is there: then that is carried
@@ -20,7 +21,7 @@ from __future__ import annotations
 import time
 import uuid
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
 
@@ -43,6 +44,13 @@ KEYS: Final = 2
 KEEP_BATCHES: Final = 20
 KEEP_RUNS: Final = 20
 SNAPSHOT_EVERY: Final = 100
+
+
+class KeptPartitions(NamedTuple):
+    """A topic of the sink, and over how many partitions its keys are hashed."""
+
+    id: str
+    partitions: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,6 +328,21 @@ class Checkpoint:
             "sinks": [[table, schema.to_json()] for table, schema in sinks.items()],
         }
         self.storage.write(f"schemas/{version}.json", orjson.dumps(value))
+
+    # -- partitions of the sink's topics ---------------------------------------------------------------------------
+
+    def partitions(self) -> dict[str, KeptPartitions]:
+        """Return over how many partitions keys are hashed, by topic of the sink; raises CheckpointError."""
+        try:
+            stored = orjson.loads(self.storage.read("partitions.json") or b"{}")
+            return {topic: KeptPartitions(str(of), int(count)) for topic, (of, count) in stored.items()}
+        except (ValueError, TypeError, AttributeError) as exc:
+            raise self.damaged("partitions.json", exc) from exc
+
+    def keep_partitions(self, partitions: Mapping[str, KeptPartitions]) -> None:
+        """Store these numbers in the place of all others; raises CheckpointError as `plan` does."""
+        self.refuse_newer_run()
+        self.storage.write("partitions.json", orjson.dumps({topic: [*kept] for topic, kept in partitions.items()}))
 
     def close(self) -> None:
         """Give the checkpoint back."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -20,7 +20,7 @@ from ingest.paths import is_remote
 from ingest.schema.routes import Rules
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from ingest.kafka.admin import Split
     from ingest.sources.kafka_coordinator import KafkaSourceCoordinator
@@ -88,6 +88,10 @@ def overview(checkpoint: Checkpoint, source: KafkaSourceCoordinator | None) -> d
         "errors": progress.errors,
         "schema_version": schemas.version,
         "tables": len(schemas.sources),
+        "key_partitions": [
+            {"topic": topic, "topic_id": kept.id, "partitions": kept.partitions}
+            for topic, kept in sorted(checkpoint.partitions().items())
+        ],
         "positions": positions,
     }
 
@@ -119,6 +123,8 @@ class Reset:
     """Counted errors that are forgotten."""
     dropped_batch: int | None
     """A planned batch that is given up: its ranges are planned anew from the positions."""
+    partitions: Mapping[str, int] = field(default_factory=dict)
+    """By topic of the sink whose number of partitions is taken anew: the number over which keys were hashed."""
 
 
 def plan_reset(
@@ -130,6 +136,7 @@ def plan_reset(
     *,
     errors: bool,
     drop_batch: bool = False,
+    partitions: Iterable[str] = (),
 ) -> Reset:
     """Return the progress to store for these wishes; changes nothing. Raises ConfigError for what cannot be."""
     stored, unfinished = checkpoint.progress()
@@ -150,7 +157,13 @@ def plan_reset(
                 progress.positions[split] = new
     forgotten = progress.errors if errors else 0
     progress.errors -= forgotten
-    return Reset(progress, moves, forgotten, None if unfinished is None else unfinished.number)
+    kept, taken = checkpoint.partitions(), {}
+    for name in partitions:
+        if name not in kept:
+            msg = f"the checkpoint hashes no keys over the partitions of topic {name!r}"
+            raise ConfigError(msg, "see over which it does: ingest checkpoint show")
+        taken[name] = kept[name].partitions
+    return Reset(progress, moves, forgotten, None if unfinished is None else unfinished.number, taken)
 
 
 def _targets(
@@ -197,4 +210,7 @@ def _targets(
 def apply_reset(checkpoint: Checkpoint, reset: Reset) -> None:
     """Store it. A run that is under way elsewhere is fenced, as by a newer run."""
     checkpoint.begin()
+    if reset.partitions:
+        kept = checkpoint.partitions()
+        checkpoint.keep_partitions({topic: of for topic, of in kept.items() if topic not in reset.partitions})
     checkpoint.done(reset.progress, {})

@@ -102,6 +102,8 @@ def _print(value: dict[str, Any]) -> None:
     for at in value["positions"]:
         rows.append((at["topic"], *("" if at[key] is None else f"{at[key]}" for key in rows[0][1:])))
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    for kept in value["key_partitions"]:
+        typer.echo(f"keys of topic {kept['topic']} are hashed over {kept['partitions']} partitions")
     for row in rows:
         numbers = (text.rjust(width) for text, width in zip(row[1:], widths[1:], strict=True))
         typer.echo("  ".join((row[0].ljust(widths[0]), *numbers)).rstrip())
@@ -136,6 +138,12 @@ def reset(
         bool,
         typer.Option("--drop-batch", help="Give up a batch that an exactly-once run began: it is written (again)."),
     ] = False,
+    partitions: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--partitions", metavar="TOPIC", help="Hash keys over the partitions that this topic of the sink has now."
+        ),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would change.")] = False,
     checkpoint: CheckpointOption = None,
     variables: SetOption = None,
@@ -143,11 +151,13 @@ def reset(
 ) -> None:
     """Set positions for the next run. Refused while a run uses the checkpoint."""
     where = None if to is None else _parse(to)
-    if where is None and not errors and not drop_batch:
-        msg = "give --to WHERE, --errors or --drop-batch"
+    if where is None and not errors and not drop_batch and not partitions:
+        msg = "give --to WHERE, --errors, --drop-batch or --partitions TOPIC"
         raise typer.BadParameter(msg)
     with _opened(target, checkpoint, variables, conf, write=not dry_run) as (found, source):
-        planned = plan_reset(found, source, where, topic, partition, errors=errors, drop_batch=drop_batch)
+        planned = plan_reset(
+            found, source, where, topic, partition, errors=errors, drop_batch=drop_batch, partitions=partitions or ()
+        )
         _print_reset(planned)
         if dry_run:
             typer.echo("nothing was changed (--dry-run)")
@@ -168,7 +178,12 @@ def _print_reset(planned: Reset) -> None:
         typer.echo(f"{planned.errors} counted errors are forgotten")
     if planned.dropped_batch is not None:
         typer.echo(f"batch {planned.dropped_batch}, planned and not finished, is planned anew")
-    if not planned.moves and not planned.errors and planned.dropped_batch is None:
+    for name, count in planned.partitions.items():
+        typer.echo(
+            f"{name}: keys were hashed over {count} partitions, and will be over those that the topic has at the next "
+            "run; new records of a key may be in another partition than its older ones"
+        )
+    if not planned.moves and not planned.errors and not planned.partitions and planned.dropped_batch is None:
         typer.echo("nothing to change")
 
 

@@ -38,6 +38,7 @@ from ingest.observe.events import (
     Serving,
     SourceAnswers,
     Stopping,
+    TopicGrown,
     Warned,
 )
 
@@ -113,7 +114,7 @@ class Log:
                 self._client(event)
             case Stopping():
                 self._stopping(event)
-            case BatchMeasured() | SourceAnswers() | Alive():
+            case BatchMeasured() | SourceAnswers() | TopicGrown() | Alive():
                 pass  # for whoever counts
             case RunEnded():
                 log = self._log.error if event.exit_code else self._log.info
@@ -185,7 +186,7 @@ class Terminal:
                 self._note(event)
             case Stopping():
                 self._stopping(event)
-            case ClientLogged() | ClientStatistics() | BatchMeasured() | SourceAnswers() | Alive():
+            case ClientLogged() | ClientStatistics() | BatchMeasured() | SourceAnswers() | TopicGrown() | Alive():
                 pass  # what librdkafka cannot deal with itself is an error of the run; the others are to be counted
             case RunEnded():
                 self._live.stop()

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from pyspark.core.broadcast import Broadcast
 
     from ingest.driver.engine import TaskRunner
+    from ingest.driver.key_partitions import KeyPartitions
     from ingest.driver.schemas import SchemaStore
     from ingest.schema.evolve import Evolution, Schemas
 
@@ -17,6 +18,25 @@ MAX_DELTAS: Final = 50
 """Versions that travel with each task before everything is broadcast anew."""
 MAX_DELTA_TABLES: Final = 200
 """Tables in them, for the same reason: a broadcast travels once, what a task carries each time."""
+
+
+class PartitionBroadcast:
+    """The numbers of partitions over which keys are hashed, on their way to workers."""
+
+    def __init__(self, runner: TaskRunner, keys: KeyPartitions) -> None:
+        """Send nothing yet."""
+        self._runner = runner
+        self._keys = keys
+        self._counts: dict[str, int] = {}
+        self._sent: Broadcast[dict[str, int]] | None = None
+
+    def newest(self) -> Broadcast[dict[str, int]] | None:
+        """Return the numbers as tasks get them, None where there are none; looks now and then whether topics grew."""
+        self._keys.look()
+        if self._keys.counts is not self._counts and self._keys.counts:
+            self._counts = self._keys.counts
+            self._sent = self._runner.broadcast(self._counts)
+        return self._sent
 
 
 class SchemaBroadcast:
@@ -29,6 +49,7 @@ class SchemaBroadcast:
         self.version = store.schemas.version
         """The version of what was broadcast."""
         self.base: Broadcast[Schemas] = runner.broadcast(store.schemas)
+        self.partitions = PartitionBroadcast(runner, store.keys)
         self.deltas: list[Delta] = []
         """The changes since the broadcast."""
 

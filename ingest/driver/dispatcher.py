@@ -65,7 +65,7 @@ class Dispatcher:
         # Spark gives the first task to the worker that has been idle longest: so shards keep theirs, and its producer
         by_shard = dict(sorted(batch.by_shard().items(), key=lambda item: self._idle.get(item[0], math.inf)))
         self._sink.begin_batch(batch.number, max(by_shard) + 1)
-        tolerated, schemas = self._errors.left(), self._schemas
+        tolerated, schemas, partitions = self._errors.left(), self._schemas, self._schemas.partitions.newest()
         return [
             Task(
                 batch=batch.number,
@@ -85,6 +85,7 @@ class Dispatcher:
                     for split, (start, _) in ranges.items()
                     if start < self._refused.get(split, 0)
                 },
+                partitions=partitions,
             )
             for shard, ranges in by_shard.items()
         ]

@@ -25,6 +25,7 @@ from ingest.driver.backlog import Backlog
 from ingest.driver.context import RunContext
 from ingest.driver.counters import Counters
 from ingest.driver.files import with_files
+from ingest.driver.key_partitions import KeyPartitions
 from ingest.driver.recovery import Recovery
 from ingest.driver.run import prepared, spark_parts, started, summarised
 from ingest.driver.schemas import SchemaStore
@@ -109,7 +110,8 @@ class ReplayStartup:
         self._recovery.recover(checkpoint, progress, None)
         progress.positions = positions
         progress.ids = dict(source.ids)
-        tables = SinkTables(sink, source, self._context.observer, same_cluster=False)
+        keys = KeyPartitions(self._context, sink, checkpoint)
+        tables = SinkTables(sink, source, self._context.observer, keys, same_cluster=False)
         schemas = SchemaStore(
             self._context, self._parts.rules, tables, checkpoint, self._counters, self._parts.listeners.on_withheld
         )

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ingest.config.pipeline import Pipeline
     from ingest.driver.context import RunContext
     from ingest.driver.counters import Counters
+    from ingest.driver.key_partitions import KeyPartitions
     from ingest.driver.sink_tables import SinkTables
     from ingest.model.layout import TableLayout
     from ingest.model.schema import SchemaChange, TableSchema
@@ -77,6 +78,11 @@ class SchemaStore:
         self._withheld = withheld
         self._told_unmatched = False
         self._layouts: dict[TableId, TableLayout] = {}
+
+    @property
+    def keys(self) -> KeyPartitions:
+        """The partitions over which keys of the sink's topics are hashed."""
+        return self._tables.keys
 
     def take_over(self) -> Schemas:
         """Take the checkpoint's schemas over, with the targets that the rules give the tables now.

@@ -10,6 +10,7 @@ from ingest.observe.events import Printed
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from ingest.driver.key_partitions import KeyPartitions
     from ingest.model.layout import TableLayout
     from ingest.model.schema import SchemaChange, TableSchema
     from ingest.model.table import TableId
@@ -22,9 +23,16 @@ class SinkTables:
     """The sink, as far as its tables go."""
 
     def __init__(
-        self, sink: SinkCoordinator, source: SourceCoordinator, observer: Observer, *, same_cluster: bool
+        self,
+        sink: SinkCoordinator,
+        source: SourceCoordinator,
+        observer: Observer,
+        keys: KeyPartitions,
+        *,
+        same_cluster: bool,
     ) -> None:
         """`same_cluster`: whether the source could read what the sink writes."""
+        self.keys = keys
         self._sink = sink
         self._source = source
         self._observer = observer
@@ -39,6 +47,7 @@ class SinkTables:
                     msg = f"the pipeline reads what it writes: topic {topic} is one of its source's and of its sink's"
                     raise ConfigError(msg, "route its tables to other topics, or change source.topic or topic-pattern")
         self._sink.prepare(wanted)
+        self.keys.take(wanted)
 
     def vanished(self, tables: Iterable[TableId]) -> set[str]:
         """Return what is not there of tables that were written before; raises TopicMissing where it may not be made."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ingest.driver.backlog import Backlog
+from ingest.driver.key_partitions import KeyPartitions
 from ingest.driver.recovery import Recovery
 from ingest.driver.sample_schemas import sample_schemas
 from ingest.driver.schemas import SchemaStore
@@ -77,7 +78,8 @@ class PipelineStartup:
         unfinished = self._position(checkpoint, progress, unfinished)
         if parts.sides.collector is not None and parts.sides.collector.type == "kafka":
             self._prepare_letters(parts.sides.collector, read_from)
-        tables = SinkTables(parts.sink, source, self._context.observer, same_cluster=read_from == write_to)
+        keys = KeyPartitions(self._context, parts.sink, checkpoint)
+        tables = SinkTables(parts.sink, source, self._context.observer, keys, same_cluster=read_from == write_to)
         schemas = SchemaStore(
             self._context, parts.rules, tables, checkpoint, self._counters, parts.listeners.on_withheld
         )

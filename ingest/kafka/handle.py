@@ -138,6 +138,12 @@ class Producer(Client, Protocol):
     def failures(self) -> tuple[int, tuple[KafkaError, str, int] | None]:
         """Return how many deliveries have failed; and error, topic and partition of the first since the last call."""
 
+    def keep_partitions(self, counts: dict[str, int], /) -> None:
+        """Hash the keys of these topics over so many partitions, however many the topics have.
+
+        Of other topics it is the number that they have. `counts` is kept: whoever changes it gives another one.
+        """
+
     def partitions(self, topic: str, seconds: float, /) -> int:
         """Return how many partitions a topic has."""
 

@@ -28,9 +28,25 @@ if TYPE_CHECKING:
 
 MAX_ERRORS: Final = 8
 MAX_LINES: Final = 32
+_MURMUR_M: Final = 0x5BD1E995
+_MURMUR_SEED: Final = 0x9747B28C
 FULL_S: Final = 0.05
 """The time that one look at a full queue waits, in seconds."""
 _LEVELS: Final = {logging.CRITICAL: 2, logging.ERROR: 3, logging.WARNING: 4, logging.INFO: 6, logging.DEBUG: 7}
+
+
+def murmur2(data: bytes) -> int:
+    """Return the hash by which Kafka's Java client chooses the partition of a key, as 32 bits."""
+    out = _MURMUR_SEED ^ len(data)
+    whole = len(data) & ~3
+    for at in range(0, whole, 4):
+        k = int.from_bytes(data[at : at + 4], "little") * _MURMUR_M & 0xFFFFFFFF
+        k = (k ^ k >> 24) * _MURMUR_M & 0xFFFFFFFF
+        out = (out * _MURMUR_M & 0xFFFFFFFF) ^ k
+    if rest := data[whole:]:
+        out = (out ^ int.from_bytes(rest, "little")) * _MURMUR_M & 0xFFFFFFFF
+    out = (out ^ out >> 13) * _MURMUR_M & 0xFFFFFFFF
+    return out ^ out >> 15
 
 
 class _Lines(logging.Handler):
@@ -171,26 +187,30 @@ class Producer(_Events):
         super().__init__()
         self.client = confluent_kafka.Producer({**conf, "on_delivery": self.delivered, **self.callbacks()})
         self._partitions: dict[str, int] = {}
+        self._kept_partitions: dict[str, int] = {}
 
     def write(self, records: EncodedRecords, start: int = 0) -> int:
         """See handle.Producer."""
         for at in range(start, len(records)):
             (topic, headers, partition, *rest), key, value = records[at]
-            more = {"partition": self._partition(topic, partition), "headers": None if headers is None else [*headers]}
+            more: dict[str, Any] = {"partition": self._partition(topic, partition, key)}
+            more["headers"] = None if headers is None else [*headers]
             if rest and rest[0] is not None:
                 more["timestamp"] = rest[0]
             if not self._produce(topic, value, key, **more):
                 return at
         return len(records)
 
-    def _partition(self, topic: str, wanted: int | bytes) -> int:
-        """Return the partition of a destination, -1 for the key's.
+    def keep_partitions(self, counts: dict[str, int]) -> None:
+        """See handle.Producer."""
+        self._kept_partitions = counts
 
-        How many a topic has is asked once, so that a key stays in its partition while this client lives.
-        """
+    def _partition(self, topic: str, wanted: int | bytes, key: bytes | None) -> int:
+        """Return the partition of a record, -1 where the client chooses it. How many a topic has is asked once."""
+        kept = self._kept_partitions.get(topic)
         if not isinstance(wanted, bytes):
-            return wanted
-        count = self._partitions.get(topic)
+            return wanted if wanted >= 0 or kept is None or key is None else (murmur2(key) & 0x7FFFFFFF) % kept
+        count = kept or self._partitions.get(topic)
         if count is None:
             try:
                 count = self._partitions[topic] = max(1, self.partitions(topic, METADATA_S))

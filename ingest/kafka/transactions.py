@@ -227,13 +227,13 @@ class TransactionalWriter:
         self._scope = scope
         of = (scope.owner, scope.run, scope.shard)
         if scope.kept and self._channel is not None and self._of == of:
+            self._channel.writer.begin(scope)
             return None
         self._close()
         if self._groups is None or self._groups.scope != scope.owner:
             self._groups = Groups(self._conf, self._prefix, scope.owner)
         groups = self._groups
-        self._channel = persistently(lambda: Channel(self._conf, self._prefix, scope.shard))
-        self._of = of
+        self._connect()
         notes = persistently(lambda: groups.read(scope.shard, progress.parts(scope.starts)))
         head = notes[0]
         if head is not None and (head.run, head.batch) > (scope.run, scope.batch):
@@ -243,6 +243,13 @@ class TransactionalWriter:
             )
             raise Fenced(msg, "nothing is lost; see that only one run of a pipeline is started")
         return progress.unpack(notes, scope.starts, scope.batch, scope.planned)
+
+    def _connect(self) -> Channel:
+        scope = self._scope
+        channel = self._channel = persistently(lambda: Channel(self._conf, self._prefix, scope.shard))
+        channel.writer.begin(scope)
+        self._of = (scope.owner, scope.run, scope.shard)
+        return channel
 
     def _writer(self) -> KafkaWriter:
         assert self._channel is not None

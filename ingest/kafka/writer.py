@@ -98,8 +98,9 @@ class KafkaWriter:
             raise Unavailable(f"cannot {what}: the broker at {self._servers} did not take it in time: {error.str()}")
         raise explain(error, what, self._servers)
 
-    def begin(self, _scope: CommitScope) -> ResumePoint | None:
+    def begin(self, scope: CommitScope) -> ResumePoint | None:
         """At-least-once starts where the plan says."""
+        self._producer.keep_partitions(scope.partitions)
         return None
 
     def write(self, records: EncodedRecords) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from ingest.errors import CheckpointError, ConfigError, Fenced
@@ -34,6 +34,8 @@ class CommitScope:
     """The first offset of each split's range."""
     kept: bool
     """True if this process was the last one that wrote this shard, as far as the driver knows."""
+    partitions: dict[str, int] = field(default_factory=dict)
+    """By topic of the sink: over how many partitions keys are hashed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,6 +124,15 @@ class SchemaChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class TopicGrown:
+    """A topic of the sink has other partitions than those over which keys are hashed; a warning says so, too."""
+
+    topic: str
+    unused: int
+    """Partitions that get no records by their keys."""
+
+
+@dataclass(frozen=True, slots=True)
 class RejectEvent:
     """A record could not go on."""
 
@@ -252,6 +261,7 @@ Event: TypeAlias = (
     | Alive
     | Serving
     | SchemaChanged
+    | TopicGrown
     | RejectEvent
     | DirtyRecord
     | Printed

@@ -26,6 +26,7 @@ from ingest.observe.events import (
     RunEnded,
     RunStarted,
     SchemaChanged,
+    TopicGrown,
     Warned,
 )
 from ingest.observe.exposition import Family
@@ -138,6 +139,7 @@ class Metrics(Collector):
         self._clients = NewestNumbers()
         self._exit_code: int | None = None
         self._warnings = 0
+        self._unused: dict[str, int] = {}
 
     def __call__(self, event: Event) -> None:
         """Count the event."""
@@ -155,6 +157,8 @@ class Metrics(Collector):
                 self._clients.tell(event.client, event.json)
             case SchemaChanged():
                 count_up(self._schema_changes, self._clean(event.table), 1, OTHERS, self._max_tables)
+            case TopicGrown():
+                self._unused[event.topic] = event.unused
             case Warned():
                 self._warnings += 1
             case RunEnded():
@@ -266,6 +270,12 @@ class Metrics(Collector):
         yield self._counter("table_bytes", text, sizes, "table", "direction")
         found = [((table,), count) for table, count in list(self._schema_changes.items())]
         yield self._counter("schema_changes", "Changes of tables in the sink.", found, "table")
+        unused: dict[str, int] = {}
+        for topic, count in list(self._unused.items()):
+            count_up(unused, self._clean(topic), count, OTHERS, self._max_tables)
+        found = [((topic,), count) for topic, count in unused.items()]
+        text = "Partitions that a topic of the sink has got, and that no records go to by their keys."
+        yield self._gauge("sink_unused_partitions", text, found, "topic")
         yield self._gauge("tables", "Tables that changes were counted of.", [((), len(self._tables))])
 
     def _batches(self) -> Iterator[Metric]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ingest.encode.upsert_encoder import Record, TableEncoder
-    from ingest.kafka.admin import Split
+    from ingest.kafka.admin import Split, Topic
     from ingest.model.commit import CommitScope, ResumePoint
     from ingest.model.layout import TableLayout
     from ingest.model.schema import SchemaChange, TableSchema
@@ -71,6 +71,12 @@ class SinkCoordinator(Protocol):
 
     def topics(self, tables: Iterable[TableId]) -> set[str]:
         """Return the topics that rows of these tables go to."""
+
+    def hashed(self, tables: Iterable[TableId], *, again: bool = False) -> dict[str, Topic]:
+        """Return those of these topics over whose partitions keys are hashed, as they were when they were looked at.
+
+        `again`: look at them now.
+        """
 
     def missing(self, tables: Iterable[TableId]) -> set[str]:
         """Return those of these topics that are not there."""

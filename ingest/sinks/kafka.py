@@ -172,6 +172,11 @@ class KafkaSink(TopicsOptions):
         return self.key_format is not None or self.strategy == "hash-by-key"
 
     @property
+    def hashes_keys(self) -> bool:
+        """True if records are spread over partitions by their keys."""
+        return self.partitioner is None and self.strategy == "hash-by-key"
+
+    @property
     def names_code(self) -> bool:
         """True if the partitioner is a class of the user's."""
         return self.partitioner is not None and self.partitioner not in NAMES

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ingest.component.files import Files
-    from ingest.kafka.admin import Split
+    from ingest.kafka.admin import Split, Topic
     from ingest.model.commit import CommitScope, ResumePoint
     from ingest.model.layout import TableLayout
     from ingest.model.schema import SchemaChange, TableSchema
@@ -137,6 +137,10 @@ class PlainSinkCoordinator:
     def topics(self, _tables: Iterable[TableId]) -> set[str]:
         """Return none: there are no topics."""
         return set()
+
+    def hashed(self, _tables: Iterable[TableId], *, again: bool = False) -> dict[str, Topic]:  # noqa: ARG002  (see SinkCoordinator)
+        """Return none: there are no topics."""
+        return {}
 
     def missing(self, _tables: Iterable[TableId]) -> set[str]:
         """Return none: there are no topics."""

@@ -132,6 +132,11 @@ class TopicsOptions(KafkaConnection, TypedSinkOptions):
 
     _key_options: Any = PrivateAttr(None)
 
+    @property
+    def hashes_keys(self) -> bool:
+        """True if the number of a topic's partitions decides for good which one a key goes to."""
+        return True
+
     @field_validator("metadata")
     @classmethod
     def _check_metadata(cls, value: str | None) -> str | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ingest.errors import DataLoss, TopicMissing
 from ingest.kafka import progress
-from ingest.kafka.admin import Cluster
+from ingest.kafka.admin import Cluster, Topic
 from ingest.kafka.ownership import Ownership
 from ingest.kafka.writer import KafkaWriter
 from ingest.model.commit import old_copy
@@ -41,6 +41,8 @@ class TopicsCoordinator(TypedSinkCoordinator["TopicsOptions"]):
         self._conf = options.client(pipeline)
         self._cluster: Cluster | None = None
         self._ready: set[str] = set()
+        self._found: dict[str, Topic] = {}
+        """The topics that were there when they were prepared."""
         self._metric_names: dict[str, str] = {}
         self._prefix = options.prefix(pipeline)
         self._ownership: Ownership | None = None
@@ -63,6 +65,16 @@ class TopicsCoordinator(TypedSinkCoordinator["TopicsOptions"]):
             except RowError:
                 continue  # its rows are rejects, in the task
         return wanted
+
+    def hashed(self, tables: Iterable[TableId], *, again: bool = False) -> dict[str, Topic]:
+        """Return those of these topics over whose partitions keys are hashed, as far as they are there."""
+        if not self._options.hashes_keys:
+            return {}
+        wanted = self.topics(tables)
+        if again:
+            assert self._cluster is not None
+            return self._cluster.topics(wanted)
+        return {name: self._found[name] for name in wanted if name in self._found}
 
     def missing(self, tables: Iterable[TableId]) -> set[str]:
         """Return those of these topics that are not there; raises TopicMissing where the sink may create none."""
@@ -95,13 +107,14 @@ class TopicsCoordinator(TypedSinkCoordinator["TopicsOptions"]):
         if not wanted:
             return
         cluster, cleanup = self._cluster, self._options.cleanup
-        there = set(cluster.topics(wanted))
-        missing = sorted(wanted - there)
+        there = cluster.topics(wanted)
+        missing = sorted(wanted - there.keys())
         self._refuse_missing(missing)
         partitions, replication = self._options.partitions or -1, self._options.replication or -1
         cluster.create(missing, partitions, replication, {"cleanup.policy": cleanup}, dry_run=dry_run)
         if missing and not dry_run:
             cluster.wait_until(lambda: len(cluster.topics(missing)) == len(missing), 10)
+            self._found |= cluster.topics(missing)
         for topic in sorted(there):
             policy = cluster.topic_config(topic, "cleanup.policy")
             if policy is None:
@@ -119,6 +132,7 @@ class TopicsCoordinator(TypedSinkCoordinator["TopicsOptions"]):
                     f"topics {other} and {topic} have one name in Kafka's metrics, where '.' and '_' are the same"
                 )
         self._ready |= wanted
+        self._found |= there
 
     # -- exactly-once ------------------------------------------------------------------------------------------------
 

@@ -78,6 +78,8 @@ class Task:
     deltas: tuple[Delta, ...]
     apart: dict[Split, int] = field(default_factory=dict)
     """Positions up to which each chunk is to be committed by itself, as the sink has refused records before them."""
+    partitions: Broadcast[dict[str, int]] | None = None
+    """By topic of the sink: over how many partitions keys are hashed; None where they are over none."""
 
     @property
     def ends(self) -> dict[Split, int]:

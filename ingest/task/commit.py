@@ -140,7 +140,8 @@ class Committer:
         setup = task.setup.value
         kept = first and task.last == worker
         starts = dict(self._positions)
-        scope = CommitScope(setup.scope, setup.run, task.batch, task.planned, task.shard, starts, kept)
+        partitions = {} if task.partitions is None else task.partitions.value
+        scope = CommitScope(setup.scope, setup.run, task.batch, task.planned, task.shard, starts, kept, partitions)
         try:
             resumed = self._writer.begin(scope)
         except (CommitOutcomeUnknown, Fenced):

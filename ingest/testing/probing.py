@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ingest.deadletter.collector import DirtyDataCollector
-    from ingest.kafka.admin import Split
+    from ingest.kafka.admin import Split, Topic
     from ingest.model.change import Reject
     from ingest.model.layout import TableLayout
     from ingest.model.record import Record
@@ -49,6 +49,10 @@ class ProbingCoordinator(PlainSinkCoordinator):
     def topics(self, tables: Iterable[TableId]) -> set[str]:
         """Return the topics that rows of these tables would go to."""
         return self._real.topics(tables)
+
+    def hashed(self, tables: Iterable[TableId], *, again: bool = False) -> dict[str, Topic]:
+        """Return those of these topics over whose partitions keys would be hashed."""
+        return self._real.hashed(tables, again=again)
 
     def missing(self, tables: Iterable[TableId]) -> set[str]:
         """Return those of these topics that are not there; raises TopicMissing where the sink may create none."""

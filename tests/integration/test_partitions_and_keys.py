@@ -8,6 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from commands import called
 from harness import message
 
 if TYPE_CHECKING:
@@ -217,3 +218,58 @@ def test_a_projection_makes_headers_and_times(kafka: Kafka, pipeline: Pipeline, 
     assert {(r.key, r.value, r.timestamp, *r.headers) for r in records} == {
         (b'{"id":%d}' % i, b'{"id":%d}' % i, 1_709_164_800_500, ("name", f"é{i}".encode())) for i in range(5)
     }
+
+
+def id_of(record: Any) -> int:
+    """The id of a row, from the key where there is one."""
+    found = json.loads(record.key or record.value)
+    return int(found.get("after", found)["id"])
+
+
+@pytest.mark.parametrize(("kind", "more", "env"), [
+    ("upsert-kafka", "", None), ("upsert-kafka", EXACTLY, OFF),
+    ("kafka", "  partition.strategy: hash-by-key\n", None),
+], ids=["upserts", "exactly-once", "without-keys"])  # fmt: skip
+def test_a_key_stays_in_its_partition_when_the_topic_grows(
+    kafka: Kafka, pipeline: Pipeline, kind: str, more: str, env: dict[str, str] | None
+) -> None:
+    pipeline.write(sink=f"  sink.topic.partitions: 2\n{more}")
+    pipeline.file.write_text(pipeline.file.read_text().replace("type: upsert-kafka", f"type: {kind}"))
+    out = pipeline.out("orders")
+
+    def rows(n: int) -> dict[int, int]:
+        """Write 30 rows; the partition that each of them is in."""
+        kafka.send(pipeline.topic, *[message("c", None, {"id": i, "n": n}) for i in range(30)])
+        before = {(record.partition, record.offset) for record in kafka.read(out)} if n else set()
+        done = pipeline.run(env=env)
+        assert done.code == 0, done.err
+        assert ("partitions by now" in done.err) == (n == 1)
+        new = [record for record in kafka.read(out) if (record.partition, record.offset) not in before]
+        assert len(new) == 30
+        return {id_of(record): record.partition for record in new}
+
+    first = rows(0)
+    kafka.cluster.widen(out, 7)
+    assert rows(1) == first
+    if kind == "kafka" or env is not None:
+        return  # commands are the same
+    plan = pipeline.plan()
+    assert f"topic {out} has 7 partitions by now, and keys go to the first 2" in plan.out
+    at = ("checkpoint", "reset", str(pipeline.file), "--checkpoint", str(pipeline.checkpoint), "--partitions", out)
+    dry = called(*at, "--dry-run")
+    assert f"{out}: keys were hashed over 2 partitions" in dry.out
+    shown = called("checkpoint", "show", str(pipeline.checkpoint))
+    assert f"keys of topic {out} are hashed over 2 partitions" in shown.out
+    assert called(*at).code == 0
+    assert max(rows(2).values()) > 1
+
+
+def test_other_partitioners_use_all_partitions_of_now(kafka: Kafka, pipeline: Pipeline) -> None:
+    as_kafka(pipeline, "  sink.partitioner: round-robin\n")
+    kafka.send(pipeline.topic, message("c", None, {"id": 0}))
+    assert pipeline.run().code == 0
+    kafka.cluster.widen(pipeline.out("orders"), 6)
+    kafka.send(pipeline.topic, *[message("c", None, {"id": i}) for i in range(12)])
+    done = pipeline.run()
+    assert (done.code, "partitions by now" in done.err) == (0, False)
+    assert {record.partition for record in kafka.read(pipeline.out("orders"))} == set(range(6))

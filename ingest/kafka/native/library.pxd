@@ -187,6 +187,7 @@ cdef struct Functions:
     # Writing
     int (*produce)(rd_kafka_topic_t *, int32_t, int, void *, size_t, const void *, size_t, void *) noexcept nogil
     rd_kafka_error_t *(*produceva)(rd_kafka_t *, const rd_kafka_vu_t *, size_t) noexcept nogil
+    int32_t (*partition_by_murmur2)(const rd_kafka_topic_t *, const void *, size_t, int32_t, void *, void *) noexcept nogil
     rd_kafka_headers_t *(*headers_new)(size_t) noexcept nogil
     rd_kafka_headers_t *(*headers_copy)(const rd_kafka_headers_t *) noexcept nogil
     void (*headers_destroy)(rd_kafka_headers_t *) noexcept nogil

@@ -90,6 +90,7 @@ cdef int find_producer(void *library) except -1:
     """Find the functions that write records, and those of transactions."""
     find(library, <void **> &rd.produce, b"rd_kafka_produce")
     find(library, <void **> &rd.produceva, b"rd_kafka_produceva")
+    find(library, <void **> &rd.partition_by_murmur2, b"rd_kafka_msg_partitioner_murmur2")
     find(library, <void **> &rd.headers_new, b"rd_kafka_headers_new")
     find(library, <void **> &rd.headers_copy, b"rd_kafka_headers_copy")
     find(library, <void **> &rd.headers_destroy, b"rd_kafka_headers_destroy")

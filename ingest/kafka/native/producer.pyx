@@ -34,6 +34,7 @@ cdef struct Target:
     rd_kafka_topic_t *topic      # NULL: it is known by its name only
     const char *name
     int32_t partition            # -1: by the key
+    int32_t partitions           # over which keys are hashed; 0: over those that the topic has
     int64_t millis               # since 1970; 0: now
     rd_kafka_headers_t *headers  # or NULL
 
@@ -89,7 +90,8 @@ cdef class Producer(Client):
 
     cdef bint writing
     cdef dict places              # of destinations in `targets`
-    cdef dict partition_counts    # of topics; asked once, so that a key stays in its partition while this client lives
+    cdef dict kept_partitions     # of topics: the number that keys are hashed over
+    cdef dict partition_counts    # of other topics; asked once
     cdef Target *targets
     cdef Py_ssize_t count, size
     cdef list recent              # destinations, by a hash of their addresses
@@ -99,6 +101,7 @@ cdef class Producer(Client):
         """Make the client; raises KafkaException for a configuration that librdkafka does not take."""
         self.make(conf, False)
         self.places = {}
+        self.kept_partitions = {}
         self.partition_counts = {}
         self.recent = [None] * RECENT
 
@@ -158,6 +161,7 @@ cdef class Producer(Client):
         topic, headers, partition = destination
         memset(&made, 0, sizeof(Target))
         made.partition = self.partition_of(topic, partition)
+        made.partitions = self.partitions_for(topic, made.partition)
         if self.count == self.size:
             size = self.size * 2 or 16
             more = <Target *> PyMem_Realloc(self.targets, <size_t> size * sizeof(Target))
@@ -185,13 +189,29 @@ cdef class Producer(Client):
         """Return the partition of a destination, -1 for the key's."""
         if not isinstance(wanted, bytes):
             return wanted
-        count = self.partition_counts.get(topic)
+        count = self.kept_partitions.get(topic) or self.partition_counts.get(topic)
         if count is None:
             try:
                 count = self.partition_counts[topic] = max(1, self.partitions(topic, METADATA_S))
             except KafkaException as exc:
                 raise ClientError(exc, f"ask for the partitions of {topic}") from exc
         return int.from_bytes(wanted, "big") % count
+
+    cdef int32_t partitions_for(self, topic, int32_t partition) except -1:
+        """Return over how many partitions the keys of a destination are hashed; 0 if librdkafka decides that."""
+        return <int32_t> self.kept_partitions.get(topic, 0) if partition < 0 else 0
+
+    def keep_partitions(self, counts):
+        """See `Producer` of ingest/kafka/handle.py."""
+        if counts is self.kept_partitions:
+            return
+        if self.writing:
+            raise RuntimeError("the client is in use: its partitions can be set when that has ended")
+        for topic, count in counts.items():
+            if not 0 < count <= 0x7FFFFFFF:
+                raise ValueError(f"topic {topic!r} cannot have {count} partitions")
+        self.kept_partitions = counts
+        self.forget_targets()
 
     def partitions(self, topic, double seconds):
         """Return how many partitions a topic has."""
@@ -223,9 +243,12 @@ cdef class Producer(Client):
         cdef rd_kafka_headers_t *own = NULL
         cdef rd_kafka_error_t *error
         cdef size_t count = 6
+        cdef int32_t partition = to.partition
         cdef int code
+        if to.partitions and record.key:
+            partition = rd.partition_by_murmur2(NULL, record.key, record.key_size, to.partitions, NULL, NULL)
         if to.topic and not to.headers and not to.millis:  # as it mostly is: the cheapest way
-            if not rd.produce(to.topic, to.partition, MSG_F_COPY, <void *> record.value, record.value_size,
+            if not rd.produce(to.topic, partition, MSG_F_COPY, <void *> record.value, record.value_size,
                               record.key, record.key_size, NULL):
                 return 0
             code = rd.last_error()
@@ -234,7 +257,7 @@ cdef class Producer(Client):
             parts[0].vtype, parts[0].u.rkt = VTYPE_RKT, to.topic
         else:
             parts[0].vtype, parts[0].u.cstr = VTYPE_TOPIC, to.name
-        parts[1].vtype, parts[1].u.i32 = VTYPE_PARTITION, to.partition
+        parts[1].vtype, parts[1].u.i32 = VTYPE_PARTITION, partition
         parts[2].vtype, parts[2].u.i64 = VTYPE_TIMESTAMP, to.millis
         parts[3].vtype, parts[3].u.i = VTYPE_MSGFLAGS, MSG_F_COPY
         parts[4].vtype = VTYPE_KEY
@@ -341,6 +364,7 @@ cdef class Producer(Client):
             name = c_text(topic)
             to.name = name
             to.partition = self.partition_of(topic, partition)
+            to.partitions = self.partitions_for(topic, to.partition)
             to.millis = 0 if millis is None else millis
             if headers is not None:
                 to.headers = headers_of(headers)

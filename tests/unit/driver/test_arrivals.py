@@ -11,6 +11,7 @@ from ingest.checkpoint.checkpoint import Batch, Checkpoint, Progress
 from ingest.checkpoint.memory_storage import MemoryStorage
 from ingest.driver.arrivals import Arrivals
 from ingest.driver.counters import Counters
+from ingest.driver.key_partitions import KeyPartitions
 from ingest.driver.life import LifeFile
 from ingest.driver.losses import Losses
 from ingest.driver.pacing import Pacing
@@ -70,7 +71,8 @@ class Waiting:
         self.checkpoint = Checkpoint(MemoryStorage())
         self.checkpoint.bind({})
         sink = PlainSinkCoordinator()
-        tables = SinkTables(sink, source, self.told, same_cluster=False)  # type: ignore[arg-type]  # nobody connects it
+        keys = KeyPartitions(about, sink, self.checkpoint)  # type: ignore[arg-type]  # nobody connects it
+        tables = SinkTables(sink, source, self.told, keys, same_cluster=False)  # type: ignore[arg-type]  # as above
         pipeline = about.pipeline
         rules = SchemaRules(pipeline.rules, policy_of(pipeline), pipeline.source.inference(100))
         store = SchemaStore(about, rules, tables, self.checkpoint, Counters(self.summary, 100), warn_withheld(about))

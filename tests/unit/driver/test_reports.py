@@ -12,6 +12,7 @@ from ingest.checkpoint.memory_storage import MemoryStorage
 from ingest.driver.books import Books
 from ingest.driver.context import MAX_WARNED
 from ingest.driver.counters import Counters
+from ingest.driver.key_partitions import KeyPartitions
 from ingest.driver.reports import Reports, tell_rejects
 from ingest.driver.schemas import SchemaRules, SchemaStore, policy_of, warn_withheld
 from ingest.driver.sink_tables import SinkTables
@@ -81,8 +82,9 @@ def test_counters_add_up_and_end_in_the_summary() -> None:
 def books(told: Told) -> tuple[Books, Any, Checkpoint]:
     some, checkpoint = backlog({A: 0}, {A: 9}), Checkpoint(MemoryStorage())
     sink = PrintCoordinator(PrintSink(type="print"))
-    tables = SinkTables(sink, coordinator({A: 9}), told, same_cluster=False)
-    return Books(context(told), checkpoint, some.progress, Counters(RunEnded("p"), 10), tables), some, checkpoint
+    about = context(told)
+    tables = SinkTables(sink, coordinator({A: 9}), told, KeyPartitions(about, sink, checkpoint), same_cluster=False)
+    return Books(about, checkpoint, some.progress, Counters(RunEnded("p"), 10), tables), some, checkpoint
 
 
 def test_a_batch_becomes_progress_and_its_lines_are_shown() -> None:
@@ -125,7 +127,8 @@ def test_workers_without_native_code_are_warned_of_with_what_to_do(reasons: list
     about = context(told)
     pipeline, counters, checkpoint = about.pipeline, Counters(RunEnded("p"), 10), Checkpoint(MemoryStorage())
     checkpoint.bind({})
-    tables = SinkTables(PrintCoordinator(PrintSink(type="print")), coordinator({A: 9}), told, same_cluster=False)
+    sink = PrintCoordinator(PrintSink(type="print"))
+    tables = SinkTables(sink, coordinator({A: 9}), told, KeyPartitions(about, sink, checkpoint), same_cluster=False)
     rules = SchemaRules(pipeline.rules, policy_of(pipeline), pipeline.source.inference(100))
     store = SchemaStore(about, rules, tables, checkpoint, counters, warn_withheld(about))
     start = Start(checkpoint, pipeline.source, backlog({A: 0}, {A: 9}), tables, store, Schemas())

@@ -12,6 +12,7 @@ from ingest.checkpoint.memory_storage import MemoryStorage
 from ingest.driver import broadcast as sending
 from ingest.driver.broadcast import SchemaBroadcast
 from ingest.driver.counters import Counters
+from ingest.driver.key_partitions import KeyPartitions
 from ingest.driver.schemas import SchemaRules, SchemaStore, policy_of, warn_withheld
 from ingest.driver.sink_tables import SinkTables
 from ingest.errors import ConfigError
@@ -71,7 +72,8 @@ class CompiledRule:
         self.checkpoint = Checkpoint(MemoryStorage())
         self.checkpoint.bind({})
         self.sink = Picky(self.checkpoint)
-        tables = SinkTables(self.sink, coordinator({("t", 0): 1}), self.told, same_cluster=same_cluster)
+        keys = KeyPartitions(about, self.sink, self.checkpoint)
+        tables = SinkTables(self.sink, coordinator({("t", 0): 1}), self.told, keys, same_cluster=same_cluster)
         pipeline = about.pipeline
         rules = SchemaRules(pipeline.rules, policy_of(pipeline), pipeline.source.inference(100))
         self.summary = RunEnded("p")

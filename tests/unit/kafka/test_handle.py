@@ -8,12 +8,17 @@ from typing import TYPE_CHECKING, Any
 import confluent_kafka
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from examples import examples
 from harness import free_port
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ingest.kafka import handle, reference
 from ingest.kafka.failures import error_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ingest.kafka.native.producer import Producer
 
 pytestmark = pytest.mark.compiled("client")
@@ -63,6 +68,59 @@ def test_what_librdkafka_tells_waits_for_whoever_asks() -> None:
         assert (statistics or b"").startswith(b"{")
         assert made.failures() == (0, None)
         assert made.close(10)
+
+
+def partition_of(producer: Any, destination: tuple[Any, ...], key: bytes | None) -> int:
+    """The partition that a record was queued for."""
+    assert producer.write([(destination, key, b"v")], 0) == 1
+    producer.purge()
+    assert producer.flush(5) == 0
+    failed = producer.failures()[1]
+    assert failed is not None
+    return int(failed[2])
+
+
+@pytest.fixture(scope="module")
+def keepers() -> Iterator[tuple[Any, Any]]:
+    """A producer of each kind, with a topic whose number of partitions is kept."""
+    made = make(), reference.Producer(NOWHERE)
+    yield made
+    for producer in made:
+        assert producer.close(10)
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(st.binary(max_size=20), st.integers(1, 1000))
+def test_keys_are_hashed_over_the_partitions_that_are_kept(keepers: tuple[Any, Any], key: bytes, count: int) -> None:
+    expected = (reference.murmur2(key) & 0x7FFFFFFF) % count
+    for producer in keepers:
+        counts = {"t": count}
+        producer.keep_partitions(counts)
+        for destination in (("t", None, -1), ("t", (("h", b"x"),), -1), ("t", None, -1, 1_700_000_000_000)):
+            assert partition_of(producer, destination, key) == expected
+        assert partition_of(producer, ("t", None, 7), key) == 7, "a partition that is given stays"
+        assert partition_of(producer, ("t", None, (2**31 + 5).to_bytes(4, "big")), None) == (2**31 + 5) % count
+        unchosen = -1 if producer is keepers[0] else 0  # as both tell of a record that the client has not placed yet
+        assert partition_of(producer, ("t", None, -1), None) == unchosen, "without a key there is nothing to hash"
+        assert partition_of(producer, ("other", None, -1), key) == unchosen
+        producer.keep_partitions({"t": 1})
+        assert partition_of(producer, ("t", None, -1), key) == 0
+
+
+@pytest.mark.parametrize(("key", "hashed"), [
+    (b"21", -973932308), (b"foobar", -790332482), (b"a-little-bit-long-string", -985981536),
+    (b"a-little-bit-longer-string", -1486304829), (b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
+    (b"abc", 479470107),
+])  # fmt: skip
+def test_the_hash_is_that_of_the_java_client(key: bytes, hashed: int) -> None:
+    """The values of the Java client's own test of `Utils.murmur2`."""
+    assert reference.murmur2(key) == hashed & 0xFFFFFFFF
+
+
+def test_a_number_of_partitions_that_cannot_be_is_refused() -> None:
+    for count in (0, -1, 1 << 31):
+        with pytest.raises(ValueError, match="cannot have"):
+            make().keep_partitions({"t": count})
 
 
 def test_there_are_no_statistics_that_nobody_asked_for() -> None:

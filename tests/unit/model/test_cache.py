@@ -75,7 +75,7 @@ def test_a_destination_by_a_hash_is_as_small_as_the_hash() -> None:
     producer = Producer({"bootstrap.servers": "127.0.0.1:1"})
     producer._partitions["t"] = 7
     hashed = f'{{"TableId":"t","id":"{"x" * 100_000}"}}'
-    assert producer._partition("t", to.partition) == crc32(hashed.encode()) % 7
+    assert producer._partition("t", to.partition, None) == crc32(hashed.encode()) % 7
 
 
 def test_changes_that_are_held_back_have_a_limit_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,7 @@ from ingest.observe.events import (
     RunEnded,
     SchemaChanged,
     SourceAnswers,
+    TopicGrown,
     Warned,
 )
 from ingest.observe.exposition import Exposition
@@ -130,6 +131,14 @@ def test_a_batch_is_counted() -> None:
     assert found["ingest_worker_memory_bytes", ()] == 2 << 20
     assert found["ingest_schema_changes_total", ("shop.orders",)] == 1
     assert found["ingest_warnings_total", ()] == 1
+
+
+def test_partitions_that_topics_have_got_are_shown_by_topic() -> None:
+    metrics = counting(max_tables=2)
+    for event in (TopicGrown("a", 2), TopicGrown("b", 1), TopicGrown("c", 4), TopicGrown("d", 8), TopicGrown("a", 3)):
+        metrics(event)
+    found = samples(metrics)
+    assert [found["ingest_sink_unused_partitions", (topic,)] for topic in ("a", "b", OTHERS)] == [3, 1, 12]
 
 
 def test_rates_are_of_the_last_minute(monkeypatch: pytest.MonkeyPatch) -> None:
