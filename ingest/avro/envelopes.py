@@ -38,6 +38,9 @@ class EnvelopeReader:
         """Names of the envelope's members."""
         self.node = node
         """Schema of the envelope."""
+        source = next((one.node for one in node.fields if one.name == "source"), node)
+        self.of_documents = any(one.name == "collection" for one in source.fields)
+        """True if `source` names a collection, as in messages of Debezium's connector for MongoDB."""
         compiler = Compiler()
         rows: dict[int, RowReader] = {}
         fields: list[tuple[str | None, Read]] = []

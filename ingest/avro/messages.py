@@ -75,6 +75,8 @@ class EnvelopeSchema:
         """The result of decoding a message without `op`; None for an envelope."""
         self.declared = InlineSchema(self._reader.types)
         """The types of the rows' columns, as messages declare them."""
+        self.of_documents = self._reader.of_documents
+        """True if they are of Debezium's connector for MongoDB."""
 
     def read(self, message: bytes, at: int) -> dict[str, bytes | None]:
         """Return the members from a place to the end of a message, as JSON texts. A null is None.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ingest.checkpoint.old_keys import old_keys
 from ingest.errors import ConfigError
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from ingest.schema.evolve import Evolution, Shape, SourceTable, Unfit
     from ingest.schema.infer import Inference
     from ingest.schema.routes import Rules
+
+_SIGNALS: Final = frozenset({"id", "type", "data"})
+"""Columns of the table in which Debezium's connectors look for signals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +133,20 @@ class SchemaStore:
             known = self.schemas.sources.get(table)
             count = len([*changes(table, None if known is None else known.schema, source.schema)])
             self._counters.add_schema_changes(table, count)
+            if known is None:
+                self._tell_signals(table, source.schema)
         self.schemas = evolution.schemas
         return evolution
+
+    def _tell_signals(self, table: TableId, schema: TableSchema) -> None:
+        """Warn of a new table that looks like Debezium's signal table. Its name is the user's choice."""
+        debezium = str(self._context.pipeline.source.format.name).startswith("debezium")
+        if debezium and {column.name for column in schema.columns} == _SIGNALS and schema.primary_key == ("id",):
+            self._context.warn(
+                f"table {show(table)} has the columns of Debezium's signal table (id, type, data): its rows are "
+                "written as those of any table; if they are signals to the connector, a transform with filter: FALSE "
+                "keeps them out"
+            )
 
     def _tell_withheld(self, evolution: Evolution) -> None:
         for event, why in evolution.withheld.items():

@@ -52,6 +52,10 @@ def translated(tokens: Words, text: str) -> str:
 def _rewritten(tokens: Words, i: int, text: str) -> tuple[str | None, int | None]:
     """Return what stands for the word at `i` and its arguments, and the last word of them; None where all stays."""
     word = tokens[i].text.upper()
+    if word == "SIMILAR TO":  # a bracket may follow, and it is no call
+        return _similar(tokens, i)
+    if word == "ESCAPE" and i and kind(tokens[i - 1]) in _OPERANDS:
+        return _escape(tokens, i)
     if opens(tokens, i):
         close = closing(tokens, i + 1)
         inner = tokens[i + 2 : close]
@@ -143,6 +147,19 @@ def _regex(pattern: str, escape: str) -> str:
     return f"(?s)\\A(?:{''.join(out)})\\z"
 
 
+def _escape(tokens: Words, i: int) -> tuple[None, None]:
+    """The ESCAPE of a LIKE, which Spark takes as one character in quotes only. That of SIMILAR TO is in `_similar`."""
+    given = tokens[min(i + 1, len(tokens) - 1)]
+    if kind(given) != "STRING" or len(given.text) != 1:
+        why = "ESCAPE takes one character in quotes here, not a column or another expression"
+        raise TextError(why, given.start, given.end - given.start + 1)
+    return None, None
+
+
+_OPERANDS: Final = frozenset({"VAR", "IDENTIFIER", "STRING", "NUMBER", "R_PAREN", "R_BRACKET", "END", "NULL"})
+"""Tokens that may end an operand."""
+
+
 def _between(tokens: Words, i: int) -> tuple[str | None, int | None]:
     """`BETWEEN ASYMMETRIC` is what BETWEEN is without it; the other one is refused."""
     word = tokens[i + 1].text.upper() if i + 2 < len(tokens) and tokens[i + 2].text.upper() != "AND" else ""
@@ -172,7 +189,6 @@ def _timestamp(tokens: Words, i: int) -> tuple[str | None, int | None]:
 
 
 _OPERATORS: Final[dict[str, Callable[[Words, int], tuple[str | None, int | None]]]] = {
-    "SIMILAR TO": _similar,
     "BETWEEN": _between,
     "IS": _is_json,
     "TIMESTAMP": _timestamp,

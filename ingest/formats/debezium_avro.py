@@ -13,7 +13,7 @@ import msgspec
 from pydantic import PrivateAttr, ValidationInfo, model_validator
 
 from ingest.component.options import is_written
-from ingest.formats.debezium_json import DebeziumJson
+from ingest.formats.debezium_json import DebeziumJson, no_table
 from ingest.formats.form import AvroMessages, Form
 from ingest.formats.given_schema import check_given
 from ingest.formats.key_reading import read_key
@@ -129,7 +129,7 @@ class DebeziumAvroDecoder:
                 return _OTHER_OPS.get(op) or Reject("unknown-op", f"op {_shown(op)} is none of c, r, u, d, t")
             table = self._table_of(envelope.get("source"))
             if table is None:
-                return Reject("no-table", "source.table is missing, so the table is unknown")
+                return no_table(documents=found.of_documents)
             before, after = envelope.get("before"), envelope.get("after")
             if kind is Kind.DELETE:
                 after = None

@@ -45,6 +45,14 @@ _KINDS: dict[str | None, Kind] = {"c": Kind.INSERT, "r": Kind.INSERT, "u": Kind.
 _OTHER_OPS = {"t": Skip("truncate"), "m": Skip("logical-decoding-message")}
 
 
+def no_table(*, documents: bool) -> Reject:
+    """Return the reject of a message that names no table. `documents`: it names a collection of MongoDB."""
+    if documents:
+        what = "it is of Debezium's connector for MongoDB, whose rows are texts with documents: these are not read"
+        return Reject("no-table", f"{what}; let the connector write rows (ExtractNewDocumentState), and read these")
+    return Reject("no-table", "source.table is missing, so the table is unknown")
+
+
 class DebeziumJson(InlineSchemaOptions):
     """Options of `value.format: debezium-json`."""
 
@@ -99,6 +107,7 @@ class _Source(msgspec.Struct, gc=False, frozen=True):
     db: str | None = None
     schema: str | None = None
     table: str | None = None
+    collection: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
 class _Envelope(msgspec.Struct, gc=False):
@@ -209,7 +218,7 @@ class DebeziumDecoder:
             return Reject("unknown-op", f"op {op[:20]!r} is none of c, r, u, d, t")
         source = envelope.source
         if not source.table:
-            return Reject("no-table", "source.table is missing, so the table is unknown")
+            return no_table(documents=source.collection is not msgspec.UNSET)
         table = tuple(part for part in (source.db, source.schema, source.table) if part)
         if key is not None and key.startswith(_OUR_KEY):
             rows = bytes(envelope.before) + bytes(envelope.after)

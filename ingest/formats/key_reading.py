@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, TypeAlias
 from ingest.formats.positional import PositionalOptions
 from ingest.model.change import Reject
 from ingest.model.jsontext import MALFORMED, check_text, fields_of, reason
+from ingest.model.keytext import key_text
 from ingest.model.rowtext import key_image
+from ingest.model.values import fits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,6 +42,32 @@ def read_key(read: ReadKey, key: bytes, table: TableId | None = None) -> tuple[m
         return found
     code = "malformed-key" if found.code == "malformed" else found.code
     return Reject(code, f"the key: {found.message}", table, of_key=True)
+
+
+def contradiction(key: bytes, row: bytes, declared: InlineSchema | None, standard: str) -> str | None:
+    """Return why a row is not its key's: it says something else of a column of the key; None where it does not.
+
+    `key` and `row` are JSON objects; `declared` has the types that the row's message declares: a type that it tells
+    for the row is not told for the key. Columns that the row lacks say nothing. Raise one of MALFORMED.
+    """
+    begin = key[:-1]
+    if len(begin) > 1 and row.startswith(begin) and row[len(begin) : len(begin) + 1] in {b",", b"}"}:
+        return None  # rows mostly begin with their key
+    said = fields_of(row)
+    for name, value in fields_of(key).items():
+        other = said.get(name)
+        if other is None or _same(bytes(value), bytes(other)):
+            continue
+        declared_type = None if declared is None else declared.types.get(name)
+        if declared_type is None or fits(declared_type, bytes(value), standard):
+            shown = [raw[:60].decode("utf-8", "backslashreplace") for raw in (bytes(value), bytes(other))]
+            return f"column {name[:100]!r} is {shown[0]} in the key and {shown[1]} in the value"
+    return None
+
+
+def _same(one: bytes, other: bytes) -> bool:
+    """Return whether two values have one text: a key in text has no numbers."""
+    return key_text(one, as_string=True) == key_text(other, as_string=True)
 
 
 def json_key(key: bytes, table: TableId) -> dict[str, msgspec.Raw] | Reject:

@@ -9,8 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
-from ingest.formats.key_reading import json_key, key_reader, read_key
+from ingest.formats.key_reading import contradiction, json_key, key_reader, read_key
 from ingest.model.change import Kind, Reject
+from ingest.model.jsontext import MALFORMED
+from ingest.model.rowtext import key_image
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from ingest.component.files import Files
     from ingest.formats import Decoder
     from ingest.formats.key_reading import ReadKey
-    from ingest.model.change import Decoded
+    from ingest.model.change import Decoded, InlineSchema
     from ingest.model.table import TableId
     from ingest.schema.type_hints import TypeHints
 
@@ -62,14 +64,16 @@ class UpsertRows:
 
     def decoder(self, topic: str, *, keyed: bool = False) -> Decoder:
         """Return a decoder for one split's records; `keyed`: the key's fields are columns that the rows do not have."""
-        return UpsertDecoder(self.rows.decoder(topic), key_reader(self.keys, (topic,)), topic, keyed=keyed)
+        read = key_reader(self.keys, (topic,))
+        return UpsertDecoder(self.rows.decoder(topic), read, topic, self.reading.standard, keyed=keyed)
 
 
 class UpsertDecoder:
     """Decodes one split: the rows as their format does, and who they are by their keys."""
 
-    def __init__(self, rows: Decoder, read: ReadKey | None, topic: str, *, keyed: bool) -> None:
+    def __init__(self, rows: Decoder, read: ReadKey | None, topic: str, standard: str, *, keyed: bool) -> None:
         """Take the topic for the table; `read` reads a key that is not JSON."""
+        self._standard = standard
         self._table: TableId = (topic,)
         self._rows = rows
         self._read = read
@@ -99,4 +103,14 @@ class UpsertDecoder:
             return (self._table, Kind.DELETE, None, None, told, None)
         after = row[3]
         assert after is not None, "an insert has one"
+        if told is not None and (why := self._contradiction(told, bytes(after), row[5])) is not None:
+            return Reject("column-clash", f"{why}, and a row of an upsert topic is its key's", self._table)
         return (self._table, Kind.INSERT, None, after, told, row[5])
+
+    def _contradiction(self, key: bytes, row: bytes, declared: InlineSchema | None) -> str | None:
+        """Return why a row is not its key's; None where it is, and where the key is no object."""
+        try:
+            image = key if self._read is not None else key_image(key)
+            return None if image is None else contradiction(bytes(image), row, declared, self._standard)
+        except MALFORMED:
+            return None

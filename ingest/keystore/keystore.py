@@ -156,7 +156,9 @@ def _pkcs12(data: bytes, password: str | None) -> pkcs12.PKCS12KeyAndCertificate
     try:
         return pkcs12.load_pkcs12(data, None if password is None else password.encode())
     except Exception as exc:  # cryptography raises errors of several kinds, by what is wrong
-        why = "the password is wrong" if password is not None else "it needs a password"
+        why = "the password is wrong"
+        if password is None:  # keytool writes such stores in any file, also in one that is called .jks
+            why = "it is a PKCS#12 store, which needs its password, also where the file is called .jks"
         msg = f"{why}, or the file is damaged"
         raise StoreError(msg) from exc
 

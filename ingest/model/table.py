@@ -7,8 +7,9 @@ input: no selector and no table name from a message can make it slow.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from ingest.model.pattern import PatternError, whole
 
@@ -24,6 +25,33 @@ MAX_ID = 1024
 def show(table: TableId) -> str:
     """Return a table id as `shop.orders`, for people and for names of topics."""
     return ".".join(table)
+
+
+_T = TypeVar("_T")
+
+
+class ByName(Mapping[TableId, _T]):
+    """What belongs to tables that a person has named: an id is looked up by its parts, else by how it reads.
+
+    The topic `covdb.t1` is a table of one part, which a DDL without backquotes names in two.
+    """
+
+    def __init__(self, of: Mapping[TableId, _T]) -> None:
+        """Keep what belongs to each table."""
+        self._of = dict(of)
+        self._by_name = {show(table): value for table, value in of.items()}
+
+    def __getitem__(self, table: TableId) -> _T:
+        """Return what belongs to a table. Raise KeyError."""
+        return self._of[table] if table in self._of else self._by_name[show(table)]
+
+    def __iter__(self) -> Iterator[TableId]:
+        """Iterate over the ids as they were written."""
+        return iter(self._of)
+
+    def __len__(self) -> int:
+        """Return the number of tables."""
+        return len(self._of)
 
 
 def table_id(text: str) -> TableId:

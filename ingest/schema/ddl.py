@@ -8,6 +8,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+from ingest.model.table import ByName
 from ingest.model.text import TextError
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ _PREFIX: Final = "CREATE TABLE t ("
 @lru_cache(maxsize=64)
 def parse_tables(text: str) -> Mapping[TableId, TableSchema]:
     """Return the tables of `CREATE TABLE a.b (id BIGINT, PRIMARY KEY (id) NOT ENFORCED); …`, by id. Raise TextError."""
-    return _statements(text).tables()
+    return ByName(_statements(text).tables())
 
 
 @lru_cache(maxsize=64)

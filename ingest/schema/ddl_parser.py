@@ -57,6 +57,16 @@ _BARE: Final = {
 """Types that are smaller than most authors expect where their numbers are left out."""
 
 
+_UNREADABLE: Final = {
+    "MULTISET": "MULTISET cannot be read here; declare it MAP<t, INT>, each element with its count, or STRING",
+    "INTERVAL": "INTERVAL cannot be read here; declare it STRING, or BIGINT where values are numbers",
+    "RAW": "RAW cannot be read here: its values are objects of a Java class; declare it BYTES or STRING",
+}
+"""Types of Flink SQL that no column here has."""
+_NO_TYPE_AFTER: Final = frozenset({"TABLE", "EXISTS", "CONSTRAINT", "(", "."})
+"""What stands before a name that may be the word of a type."""
+
+
 _WITHOUT: Final = {
     "WATERMARK": "a watermark has no meaning here: leave it out",
     "METADATA": "a metadata column is no column of the message: leave it out, and see metadata.list",
@@ -91,8 +101,10 @@ class Statements:
 
     def _parse(self) -> list[exp.Expression | None]:
         flink = _parser()
+        words: list[Any] = []
         try:
-            return list(flink.parse(flink.dialect.tokenize(self._text), self._text))
+            words = flink.dialect.tokenize(self._text)
+            return list(flink.parse(words, self._text))
         except ParseError as exc:
             found = exc.errors[0]
             lines = self._text.splitlines(keepends=True)
@@ -101,6 +113,9 @@ class Statements:
             for before in (word, *self._text[: end - len(word)].split()[-1:]):
                 if (without := _WITHOUT.get(before.upper())) is not None:
                     raise self._text_error(without, self._text.rindex(before, 0, end), len(before)) from None
+            for one in words:
+                if one.start <= end and _is_unreadable(words, one):
+                    raise self._text_error(_UNREADABLE[one.text.upper()], one.start, len(one.text)) from None
             why = str(found["description"]).partition(" but got <")[0].rstrip(".")
             if why.startswith("Required keyword"):  # sqlglot names its own classes here, which users do not know
                 why = "something is missing here"
@@ -173,9 +188,10 @@ class Statements:
             kind = kind.args.get("kind")
         if not isinstance(kind, exp.DataType) or depth > _MAX_DEPTH:
             raise self._error(f"column {column.name!r}: not a type", column)
-        if isinstance(kind.this, exp.Interval):
-            raise self._error(f"column {column.name!r}: INTERVAL cannot be read here; declare it STRING", column)
-        name = str(kind.this.value)
+        name = "INTERVAL" if isinstance(kind.this, exp.Interval) else str(kind.this.value)
+        called = name if name != exp.DataType.Type.USERDEFINED.value else kind.sql().partition("(")[0].strip().upper()
+        if called in _UNREADABLE:
+            raise self._error(f"column {column.name!r}: {_UNREADABLE[called]}", column)
         inner = kind.expressions
         simple = _SIMPLE.get(name)
         if simple is not None:
@@ -198,6 +214,17 @@ class Statements:
             meant = f"column {column.name!r}: {name} is {_BARE[name]}"
             self.remarks.append(self._error(meant, column))
         return made
+
+
+def _is_unreadable(words: list[Any], word: Any) -> bool:  # noqa: ANN401  (sqlglot's tokens)
+    """Return whether a word is certainly a type that cannot be read, and no name of a column or a table."""
+    at = words.index(word)
+    if not at or word.text.upper() not in _UNREADABLE or word.token_type in {TokenType.IDENTIFIER, TokenType.STRING}:
+        return False
+    before, after = words[at - 1], words[at + 1].text if at + 1 < len(words) else ""
+    if before.text == ",":  # the second type of a MAP, or else the name of a column
+        return after.upper() in {"<", "(", "YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND"}
+    return before.text.upper() not in _NO_TYPE_AFTER
 
 
 def _with_numbers(name: str, numbers: list[int]) -> DataType | None:

@@ -58,12 +58,13 @@ def unmatched(inference: Inference, tables: Mapping[TableId, TableSchema]) -> li
     """Warn of what the source's options declare and no table has; of nothing where there are no tables yet."""
     if not tables:
         return []
-    found = _some(show(table) for table in tables)
+    names = {show(table) for table in tables}
+    found = _some(names)
     out = [
         f"scan.value.initial-schemas.ddls: no table {show(table)} was found so far, so its columns have no effect "
         f"(found: {found})"
         for table in inference.initial
-        if table not in tables
+        if show(table) not in names
     ]
     columns = {column.name for schema in tables.values() for column in schema.columns}
     return out + [

@@ -25,6 +25,7 @@ from ingest.model import types
 from ingest.model.data_type import BinaryType
 from ingest.model.record import METADATA
 from ingest.model.reject import IgnoredErrors
+from ingest.model.table import ByName
 from ingest.schema.ddl import parse_tables, remarks
 from ingest.schema.infer import Inference
 
@@ -173,7 +174,7 @@ class RecordOptions(Options):
                 table: frozenset(column.name.removeprefix(self.value_prefix) for column in schema.columns)
                 for table, schema in parse_tables(self.ddls).items()
             }
-            chosen = chosen.beside(declared)
+            chosen = chosen.beside(ByName(declared))
         if isinstance(chosen, DebeziumAvroConfluent):
             chosen = chosen.beside_keys(self.key_format)
         if getattr(chosen, "header", False) and not self.reads_lines:
@@ -204,7 +205,7 @@ class RecordOptions(Options):
             left = (c for c in schema.columns if c.name not in self.metadata_names and c.name not in of_key)
             own = (c for c in left if c.name.startswith(first) and (first or not other or not c.name.startswith(other)))
             out[table] = {column.name.removeprefix(first): column.type for column in own}
-        return out
+        return ByName(out)
 
     def _columns_of_keys(self) -> Mapping[TableId, Mapping[str, DataType]]:
         """Return the columns that the initial schemas say of keys, by table, with the names that keys have."""
@@ -213,7 +214,7 @@ class RecordOptions(Options):
             kinds = {column.name: column.type for column in schema.columns}
             names = self._names_of_key(schema)
             out[table] = {name.removeprefix(self.key_prefix): kinds.get(name, types.STRING) for name in names}
-        return {table: columns for table, columns in out.items() if columns}
+        return ByName({table: columns for table, columns in out.items() if columns})
 
     def _names_of_key(self, schema: TableSchema) -> tuple[str, ...]:
         """Return the columns of the key, where an option names them; else those of the primary key."""

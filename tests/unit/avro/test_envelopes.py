@@ -10,6 +10,7 @@ from schema_registry import envelope, record, written
 
 from ingest.avro.messages import FAILURES, EnvelopeSchema
 from ingest.avro.schema import SchemaError, parse
+from ingest.formats.debezium_json import no_table
 from ingest.model import types
 from ingest.model.change import Reject, Skip
 
@@ -82,3 +83,12 @@ def test_messages_without_op(fields: dict[str, Any], expected: Skip | Reject) ->
 def test_a_schema_that_is_no_record_is_refused() -> None:
     with pytest.raises(SchemaError, match="an envelope is a record"):
         EnvelopeSchema(parse('"int"'))
+
+
+def test_messages_of_mongodb_are_known_by_their_schema() -> None:
+    source = record("Source", db="string", rs="string", collection="string")
+    envelope_of_texts = record("Envelope", after=["null", "string"], source=source, op="string")
+    assert EnvelopeSchema(parse(json.dumps(envelope_of_texts))).of_documents
+    assert not EnvelopeSchema(parse(json.dumps(schema()))).of_documents
+    assert "MongoDB" in no_table(documents=True).message
+    assert "MongoDB" not in no_table(documents=False).message

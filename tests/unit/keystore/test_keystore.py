@@ -53,6 +53,11 @@ def test_trusted_certificates(java: None, tmp_path: Path, kind: str, legacy: boo
         assert got.expired == []
     with pytest.raises(StoreError, match="the password is wrong, or the file is damaged"):
         trusted(file.read_bytes(), kind, "another")
+    if kind == "JKS":  # as in Java, it is not checked then
+        assert trusted(file.read_bytes(), kind, None).pem == got.pem
+    else:
+        with pytest.raises(StoreError, match="it is a PKCS#12 store, which needs its password"):
+            trusted(file.read_bytes(), "JKS", None)
 
 
 @KINDS
