@@ -5,7 +5,7 @@
     runs/N                 one for each run: the options it had, without secrets
     batches/N.R.plan       ranges, topic ids, schema version: written by run R before any task starts
     batches/N.commit       of a sink whose driver commits: what the batch adds to tables, positions reached
-    batches/N.R.done       positions reached, counters: written by run R when the batch is over
+    batches/N.R.done       positions reached, counters, last batches of tables: written by run R when the batch is over
     schemas/V.json         what version V changed; every hundredth holds everything
     partitions.json        of topics of the sink: id, and over how many partitions keys are hashed
     replays/               replays of dead letters (replay.py)
@@ -87,6 +87,8 @@ class Progress:
     shards: dict[Split, int] = field(default_factory=dict)
     errors: int = 0
     """Rejects that count against the tolerance, over all runs."""
+    marks: list[Any] = field(default_factory=list)
+    """What the sink keeps of the tables that were written to."""
 
 
 class Checkpoint:
@@ -352,7 +354,7 @@ class Checkpoint:
 def _stored(progress: Progress) -> dict[str, Any]:
     """Return progress as files have it."""
     positions = [[t, p, at, progress.shards.get((t, p), 0)] for (t, p), at in progress.positions.items()]
-    return {"ids": progress.ids, "errors": progress.errors, "positions": positions}
+    return {"ids": progress.ids, "errors": progress.errors, "positions": positions, "marks": progress.marks}
 
 
 def _progress(number: int, stored: Mapping[str, Any]) -> Progress:
@@ -363,4 +365,5 @@ def _progress(number: int, stored: Mapping[str, Any]) -> Progress:
         stored["ids"],
         {(t, p): shard for t, p, _, shard in stored["positions"]},
         stored["errors"],
+        stored.get("marks", []),  # an earlier version kept none
     )

@@ -8,6 +8,7 @@ comes in between, it is found anew. Rules: docs/spec/delta.md#delivery.
 
 from __future__ import annotations
 
+import hashlib
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -20,6 +21,7 @@ from deltalake.exceptions import CommitFailedError
 from ingest.delta.actions import removed_file
 from ingest.delta.partitions import DeltaPartitions, fields_of, values_of
 from ingest.delta.rewriting import NewFiles, action_of
+from ingest.delta.seen import BATCH, CHECKPOINT
 from ingest.delta.superseded import NOWHERE, Superseded, SupersededFiles, superseded_by
 from ingest.delta.tables import arrow_schema, check_writable, columns_of, columns_there
 from ingest.delta.upkeep import COMPACTED, is_due
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
 
 _FILES: Final = ".files"
 """End of the name under which a version has the digest of the files of its batch, beside the batch's number."""
+PIPELINE: Final = "ingest-pipeline."
+"""Beginning of the name under which a version has the number of a pipeline's checkpoint. Its end is the pipeline's."""
 _GIVE_UP: Final = "give the batch up with ingest checkpoint reset --drop-batch, and its rows are read again"
 _TRIES: Final = 8
 _PAUSE_S: Final = 0.1
@@ -57,6 +61,17 @@ def has_batch(table: DeltaTable, scope: str, batch: int, digest: int) -> bool:
     if number > batch or (number == batch and table.transaction_version(scope + _FILES) != digest):
         raise old_copy(number, batch)
     return number == batch
+
+
+def number_of(checkpoint: str) -> int:
+    """Return a number that tells a checkpoint from others: a version has numbers only."""
+    return int(hashlib.sha256(checkpoint.encode()).hexdigest()[:15], 16)
+
+
+def has_older_progress(table: DeltaTable, checkpoint: str, pipeline: str) -> bool:
+    """Return whether a pipeline has written to a table with other checkpoints, and not with this one."""
+    found = table.transaction_version(PIPELINE + pipeline)
+    return found not in {None, number_of(checkpoint)} and table.transaction_version(checkpoint) is None
 
 
 class Committed(NamedTuple):
@@ -76,8 +91,9 @@ def add_files(
     scope: str,
     batch: int,
     interval: int | None,
+    pipeline: str = "",
 ) -> Committed:
-    """Commit the files of a batch to a table, where that is not done yet.
+    """Commit the files of a batch of a pipeline to a table, where that is not done yet.
 
     Files that are in no table then are removed. It is tried again where another writer was faster. `load` returns the
     newest version, `place` has the table's files; `interval`: versions between two of upkeep, None for no upkeep. Raise
@@ -86,7 +102,9 @@ def add_files(
     """
     made = list[str]()
     digest = int(digest_of(files)[:16], 16) >> 1
-    notes = [Transaction(scope, batch), Transaction(scope + _FILES, digest)]
+    owner = Transaction(PIPELINE + pipeline, number_of(scope.partition(".")[0]))
+    notes = [Transaction(scope, batch), Transaction(scope + _FILES, digest), owner]
+    told = {BATCH: str(batch), CHECKPOINT: scope}
     table = load()
     for left in reversed(range(_TRIES)):
         if has_batch(table, scope, batch, digest):
@@ -97,7 +115,7 @@ def add_files(
         try:
             done = Committed(table.version() + 1, interval is not None and is_due(table, interval))
             more = [Transaction(COMPACTED, done.version)] if done.due else []
-            done = done._replace(older=_commit(table, place, files, [*notes, *more], made))
+            done = done._replace(older=_commit(table, place, files, [*notes, *more], told, made))
             break
         except CommitFailedError:
             if not left:
@@ -126,11 +144,17 @@ class _Version(NamedTuple):
 
 
 def _commit(
-    table: DeltaTable, place: FileSystem, files: Sequence[AddedFile], notes: list[Transaction], made: list[str]
+    table: DeltaTable,
+    place: FileSystem,
+    files: Sequence[AddedFile],
+    notes: list[Transaction],
+    told: dict[str, str],
+    made: list[str],
 ) -> int:
     """Commit a version; returns how many rows are left out as older ones.
 
-    `made` gets the paths of the files that are written for it.
+    `told`: what the version's entry in the table's history says beside. `made` gets the paths of the files that are
+    written for it.
     """
     check_writable(table)
     schema, partitions = arrow_schema(table), DeltaPartitions.of(table)
@@ -140,7 +164,7 @@ def _commit(
         version.actions.append(action)
     table.create_write_transaction(
         version.actions, "append", table.schema(), partitions.names,
-        commit_properties=CommitProperties(max_commit_retries=0, app_transactions=notes),
+        commit_properties=CommitProperties(custom_metadata=told, max_commit_retries=0, app_transactions=notes),
     )  # fmt: skip
     return version.older
 

@@ -66,6 +66,10 @@ class DeltaWarehouse:
                 raise ValueError(msg)
         return found
 
+    def load_version(self, table: tuple[str, ...], version: int) -> DeltaTable:
+        """Return a version of a table. Raise what the library raises."""
+        return DeltaTable(self.path(table), version, storage_options=self._options)
+
     def found(self, table: tuple[str, ...]) -> DeltaTable | None:
         """Return the newest version of a table; None where it is not there. Raise what the library raises."""
         there = DeltaTable.is_deltatable(self.path(table), self._options)

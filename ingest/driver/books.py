@@ -82,4 +82,5 @@ class Books:
 
     def store(self) -> None:
         """Store how far the pipeline came; raises CheckpointError."""
+        self._progress.marks = self._tables.marks()
         self._checkpoint.done(self._progress, self._counters.by_table())

@@ -58,6 +58,7 @@ class Recovery:
         self._sink.add(checkpoint.scope, number, additions)
         progress.batch, progress.ids, progress.shards = number, reached.ids, reached.shards
         progress.positions, progress.errors = reached.positions, reached.errors
+        progress.marks = self._sink.marks()
         return True
 
     def _see_prefix(self, batch: Batch, prefix: str | None) -> None:

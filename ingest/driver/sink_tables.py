@@ -72,6 +72,10 @@ class SinkTables:
         """
         return self._sink.add(scope, batch, additions)
 
+    def marks(self) -> list[Any]:
+        """Return what the checkpoint is to keep of the tables that were written to."""
+        return self._sink.marks()
+
     def show_changes(self, events: Iterable[SchemaChange]) -> None:
         """Show lines for schema changes, where the sink has any."""
         self._show(self._sink.changed(events))

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ingest.driver.counters import Counters
     from ingest.driver.parts import RunParts
     from ingest.kafka.admin import Split
+    from ingest.model.table import TableId
     from ingest.schema.evolve import Schemas
     from ingest.sources import Source
 
@@ -88,8 +89,11 @@ class PipelineStartup:
         self._sample(schemas, backlog)
         if resumed or parts.sides.source.sample_size:
             schemas.tell_unmatched()  # otherwise when all that is there was read
-        if not resumed and progress.positions:
-            # Where this pipeline starts is decided once, whatever becomes of its first batch
+        marks = parts.sink.marks()
+        if (not resumed and progress.positions) or marks != progress.marks:
+            # Where this pipeline starts is decided once, whatever becomes of its first batch. What somebody did to
+            # tables is said once
+            progress.marks = marks
             checkpoint.done(progress, {})
         return Start(checkpoint, parts.sides.source, backlog, tables, schemas, stored, unfinished, resumed)
 
@@ -111,6 +115,7 @@ class PipelineStartup:
     def _recover(self, checkpoint: Checkpoint) -> tuple[Progress, Batch | None]:
         """Return the progress, and the batch to do again: none where the sink knows how far that one came."""
         progress, unfinished = checkpoint.progress()
+        self._parts.sink.resume(checkpoint.id, progress.marks, _begin_anew)
         if self._recovery.recover(checkpoint, progress, unfinished):
             unfinished = None
             checkpoint.done(progress, {})
@@ -149,6 +154,11 @@ class PipelineStartup:
             extent = self._parts.source.extent(backlog.ends)
             seen = sample_schemas(source, self._context.name, extent, rules)
             schemas.evolve(sorted(seen.items()))
+
+
+def _begin_anew(_table: TableId | None) -> str:
+    """Return what reads the rows of a sink table again."""
+    return "to have them, begin anew with another --checkpoint"
 
 
 def still_there(batch: Batch, positions: Mapping[Split, int]) -> Batch | None:

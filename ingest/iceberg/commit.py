@@ -23,6 +23,7 @@ from pyiceberg.table.update.snapshot import _MergeAppendFiles
 from pyiceberg.typedef import Record as Partition
 
 from ingest.iceberg.files import ParquetPlace, data_file, deletes_data_file
+from ingest.iceberg.line import BATCH, CHECKPOINT, NOTE, PIPELINE
 from ingest.iceberg.partitions import partition_of
 from ingest.iceberg.superseded import SupersededRows, superseded_by
 from ingest.lake.table import digest_of
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
 
     from ingest.lake.table import AddedFile
 
-NOTE: Final = "ingest."
-"""Beginning of the property in which a table notes the last batch of a checkpoint. Its end is the progress' owner."""
 _TRIES: Final = 8
 _PAUSE_S: Final = 0.1
 
@@ -70,8 +69,8 @@ class AddedBatch(NamedTuple):
     """Rows of the batch that were left out, as they are older than their row in the table."""
 
 
-def add_files(table: Table, files: Sequence[AddedFile], scope: str, batch: int) -> AddedBatch:
-    """Commit the files of a batch. Raise what the library raises.
+def add_files(table: Table, files: Sequence[AddedFile], scope: str, batch: int, pipeline: str = "") -> AddedBatch:
+    """Commit the files of a batch of a pipeline. Raise what the library raises.
 
     It is tried again where another writer was faster, and where it is not known whether it was done. Raise
     CheckpointError where the table is ahead of the checkpoint.
@@ -81,7 +80,7 @@ def add_files(table: Table, files: Sequence[AddedFile], scope: str, batch: int) 
         if has_batch(table, scope, batch, note):
             return AddedBatch(table)
         try:
-            return _commit(table, files, scope, note)
+            return _commit(table, files, scope, note, pipeline)
         except (CommitFailedException, CommitStateUnknownException):
             if not left:
                 raise
@@ -90,7 +89,7 @@ def add_files(table: Table, files: Sequence[AddedFile], scope: str, batch: int) 
     raise AssertionError
 
 
-def _commit(table: Table, files: Sequence[AddedFile], scope: str, note: str) -> AddedBatch:
+def _commit(table: Table, files: Sequence[AddedFile], scope: str, note: str, pipeline: str) -> AddedBatch:
     io = table.io
     with ThreadPoolExecutor(4) as threads:
         rows = list(threads.map(lambda one: data_file(table.metadata, io, one.path), [f for f in files if not f.gone]))
@@ -99,9 +98,10 @@ def _commit(table: Table, files: Sequence[AddedFile], scope: str, note: str) -> 
     rows += found.marked
     with removed_if_it_fails(io) as made, QuickTransaction(table) as transaction:
         made.extend(found.marked)
-        transaction.set_properties({NOTE + scope: note})
+        transaction.set_properties({NOTE + scope: note, PIPELINE + pipeline: scope.partition(".")[0]})
         operation = Operation.OVERWRITE if gone else Operation.APPEND
-        snapshot = RowDelta(operation, transaction, io, snapshot_properties={"ingest-batch": note.partition(".")[0]})
+        told = {BATCH: note.partition(".")[0], CHECKPOINT: scope}
+        snapshot = RowDelta(operation, transaction, io, snapshot_properties=told)
         for one in rows:
             snapshot.append_data_file(one)
         if gone:

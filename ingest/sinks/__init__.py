@@ -105,6 +105,15 @@ class SinkCoordinator(Protocol):
         Of a registry these are the subjects that get a schema, of a database the statements.
         """
 
+    def resume(self, checkpoint: str, marks: list[Any], remedy: Callable[[TableId | None], str]) -> None:
+        """Take what the checkpoint has kept of what `marks` returned, before anything else is asked of tables.
+
+        `remedy` says what reads the rows of a sink table again, where they are not there any more.
+        """
+
+    def marks(self) -> list[Any]:
+        """Return what the checkpoint is to keep of the tables that were written to, as JSON has values."""
+
     def acquire(self, checkpoint: str, run: int) -> None:
         """Become the only run that writes there (exactly-once)."""
 

@@ -117,11 +117,11 @@ class DeltaSink(LakeOptions):
                 raise RowError("bad-name", msg)
         return found
 
-    def coordinator(self, _pipeline: str, warn: Callable[[str], None]) -> DeltaCoordinator:
+    def coordinator(self, pipeline: str, warn: Callable[[str], None]) -> DeltaCoordinator:
         """Return the driver's side."""
         from ingest.sinks.delta_coordinator import DeltaCoordinator  # noqa: PLC0415  (`check` needs no library)
 
-        return DeltaCoordinator(self, warn)
+        return DeltaCoordinator(self, pipeline, warn)
 
     def writer(self, _pipeline: str, _run: int) -> LakeWriter:
         """Return a task's side."""

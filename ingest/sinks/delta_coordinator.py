@@ -12,9 +12,9 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from ingest.delta.change import change
-from ingest.delta.commit import add_files
+from ingest.delta.commit import add_files, has_older_progress
 from ingest.delta.partitions import partition_columns
-from ingest.delta.seen import SeenTables
+from ingest.delta.seen import SeenTables, taken_away
 from ingest.delta.tables import PROPERTIES, changes, schema_of
 from ingest.delta.upkeep import compact, vacuum
 from ingest.errors import IngestError, SchemaChangeRefused
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from ingest.lake.changes import Changes
+    from ingest.lake.marks import Mark, TableName, TakenAway
     from ingest.lake.table import AddedFile, LakeTable
     from ingest.sinks.delta import DeltaSink
 
@@ -35,12 +36,12 @@ if TYPE_CHECKING:
 class DeltaCoordinator(LakeCoordinator[DeltaTable]):
     """The driver's side. Raises IngestError only."""
 
-    def __init__(self, options: DeltaSink, warn: Callable[[str], None]) -> None:
+    def __init__(self, options: DeltaSink, pipeline: str, warn: Callable[[str], None]) -> None:
         """Ask nothing yet."""
-        super().__init__(options, warn)
+        super().__init__(options, pipeline, warn)
         self._options = options
         self._warehouse = options.warehouse
-        self._seen = SeenTables(warn)
+        self._seen = SeenTables()
 
     def connect(self) -> str:
         """Return the warehouse's name; raises Unavailable where its storage does not answer. Makes nothing."""
@@ -93,6 +94,15 @@ class DeltaCoordinator(LakeCoordinator[DeltaTable]):
                 " or compact it, which has wrong texts for negative ones, and nobody could read the table then"
             )
 
+    def _mark(self, name: TableName, _there: DeltaTable | None, batch: int) -> Mark:
+        return self._seen.mark(name, batch)
+
+    def _taken_away(self, name: TableName, there: DeltaTable, mark: Mark) -> TakenAway | None:
+        return taken_away(there, mark, self._checkpoint, lambda version: self._warehouse.load_version(name, version))
+
+    def _older_progress(self, there: DeltaTable) -> str | None:
+        return "" if has_older_progress(there, self._checkpoint, self._pipeline) else None
+
     def _changes(self, wanted: LakeTable, there: DeltaTable) -> Changes:
         return changes(wanted, there)
 
@@ -104,11 +114,12 @@ class DeltaCoordinator(LakeCoordinator[DeltaTable]):
         with self._warehouse.asking(f"commit rows of the table {show(name)}"):
             try:
                 place = self._warehouse.files(name)
-                done = add_files(lambda: self._load(name), place, files, scope, batch, interval)
+                done = add_files(lambda: self._load(name), place, files, scope, batch, interval, self._pipeline)
             except LakeChangeError as exc:
                 msg = f"the table {show(name)} cannot take rows any more: {exc}"
                 raise SchemaChangeRefused(msg, "change it there; nothing is lost") from None
         self._seen.committed(name, done.version)
+        self._note(name, None, scope, batch)
         if done.due:
             self._keep_up(name)
         return done.older
@@ -124,4 +135,4 @@ class DeltaCoordinator(LakeCoordinator[DeltaTable]):
             self._neglect(name, exc.message)
 
     def _load(self, name: tuple[str, ...]) -> DeltaTable:
-        return self._seen.checked(name, self._warehouse.load(name))
+        return self._compare(name, self._seen.checked(name, self._warehouse.load(name)))

@@ -89,11 +89,11 @@ class IcebergSink(LakeOptions):
 
         return Warehouse(self.catalog)
 
-    def coordinator(self, _pipeline: str, warn: Callable[[str], None]) -> IcebergCoordinator:
+    def coordinator(self, pipeline: str, warn: Callable[[str], None]) -> IcebergCoordinator:
         """Return the driver's side."""
         from ingest.sinks.iceberg_coordinator import IcebergCoordinator  # noqa: PLC0415  (`check` needs no library)
 
-        return IcebergCoordinator(self, warn)
+        return IcebergCoordinator(self, pipeline, warn)
 
     def writer(self, _pipeline: str, _run: int) -> LakeWriter:
         """Return a task's side."""

@@ -13,6 +13,7 @@ from pyiceberg.table import Table
 
 from ingest.errors import ConfigError, IngestError
 from ingest.iceberg.commit import add_files
+from ingest.iceberg.line import mark_of, older_progress, taken_away
 from ingest.iceberg.partitions import spec_of
 from ingest.iceberg.rewrite import rewrite
 from ingest.iceberg.tables import PROPERTIES, changes, schema_of
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
     from ingest.lake.changes import Changes
+    from ingest.lake.marks import Mark, TableName, TakenAway
     from ingest.lake.table import AddedFile, LakeTable
     from ingest.sinks.iceberg import IcebergSink
 
@@ -37,9 +39,9 @@ if TYPE_CHECKING:
 class IcebergCoordinator(LakeCoordinator[Table]):
     """The driver's side. Raises IngestError only."""
 
-    def __init__(self, options: IcebergSink, warn: Callable[[str], None]) -> None:
+    def __init__(self, options: IcebergSink, pipeline: str, warn: Callable[[str], None]) -> None:
         """Ask nothing yet."""
-        super().__init__(options, warn)
+        super().__init__(options, pipeline, warn)
         self._options = options
         self._warehouse = options.warehouse
 
@@ -91,6 +93,16 @@ class IcebergCoordinator(LakeCoordinator[Table]):
             return
         self._warehouse.hint(made)
 
+    def _mark(self, _name: TableName, there: Table | None, batch: int) -> Mark:
+        assert there is not None
+        return mark_of(there.metadata, batch)
+
+    def _taken_away(self, _name: TableName, there: Table, mark: Mark) -> TakenAway | None:
+        return taken_away(there.metadata, mark, self._checkpoint)
+
+    def _older_progress(self, there: Table) -> str | None:
+        return older_progress(there.metadata, self._checkpoint, self._pipeline)
+
     def _changes(self, wanted: LakeTable, there: Table) -> Changes:
         return changes(wanted, there.metadata)
 
@@ -112,8 +124,8 @@ class IcebergCoordinator(LakeCoordinator[Table]):
 
     def _add(self, name: tuple[str, ...], files: list[AddedFile], scope: str, batch: int) -> int:
         with self._warehouse.asking(f"commit rows of the table {show(name)}") as catalog:
-            table = catalog.load_table(name)
-            table, older = add_files(table, files, scope, batch)
+            table = self._compare(name, catalog.load_table(name))
+            table, older = add_files(table, files, scope, batch, self._pipeline)
             for one in files:
                 if one.gone:
                     with suppress(OSError):  # before a crash it may have been removed, and it is in no table
@@ -121,6 +133,7 @@ class IcebergCoordinator(LakeCoordinator[Table]):
             if self._options.compaction and is_due(table, self._options.compaction_interval):
                 table = self._keep_up(catalog, name)
             self._warehouse.hint(table)
+            self._note(name, table, scope, batch)
             return older
 
     def _keep_up(self, catalog: Catalog, name: tuple[str, ...]) -> Table:

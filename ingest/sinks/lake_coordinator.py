@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from ingest.errors import ConfigError, SchemaChangeRefused
 from ingest.lake.changes import LakeChangeError, statements
 from ingest.lake.columns import has_order
+from ingest.lake.marks import marks_of, tell, to_json
 from ingest.lake.table import AddedFile
 from ingest.model import types
 from ingest.model.commit import OLDER
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ingest.lake.changes import Changes
+    from ingest.lake.marks import Mark, TableName, TakenAway
     from ingest.lake.table import LakeTable
     from ingest.model.layout import TableLayout
     from ingest.model.schema import TableSchema
@@ -38,6 +40,12 @@ if TYPE_CHECKING:
 
 _AT_ONCE: Final = 8
 """Tables that are committed at the same time."""
+
+
+def _begin_anew(_table: TableId | None) -> str:
+    return "to have them, begin anew with another --checkpoint"
+
+
 There = TypeVar("There")
 """A table as the library of a lake has it."""
 
@@ -45,10 +53,18 @@ There = TypeVar("There")
 class LakeCoordinator(PlainSinkCoordinator, Generic[There]):
     """The driver's side. Raises IngestError only."""
 
-    def __init__(self, options: LakeOptions, warn: Callable[[str], None]) -> None:
+    def __init__(self, options: LakeOptions, pipeline: str, warn: Callable[[str], None]) -> None:
         """Ask nothing yet."""
         self._lake_options = options
+        self._pipeline = pipeline
         self._warn = warn
+        self._checkpoint = ""
+        self._marks: dict[TableName, Mark] = {}
+        self._remedy: Callable[[TableId | None], str] = _begin_anew
+        self._compared: set[TableName] = set()
+        """Tables of which it was seen whether this pipeline has written to them with another checkpoint."""
+        self._older: dict[str, list[str]] = {}
+        """By checkpoint: those to which it has."""
         self._places: dict[tuple[str, ...], TableId] = {}
         self._told: set[tuple[tuple[str, ...], str, str]] = set()
         """Tables and columns of which it was said what became of values."""
@@ -87,11 +103,74 @@ class LakeCoordinator(PlainSinkCoordinator, Generic[There]):
         """Change a table. Raise LakeChangeError where that cannot be, and what the library raises."""
 
     @abstractmethod
-    def _add(self, name: tuple[str, ...], files: list[AddedFile], scope: str, batch: int) -> int:
-        """Commit the files of a batch to a table, where that is not done yet. Raise IngestError.
+    def _add(self, name: TableName, files: list[AddedFile], scope: str, batch: int) -> int:
+        """Commit the files of a batch to a table, where that is not done yet, and `_note` it. Raise IngestError.
 
         Returns how many rows were left out, as they are older than their row in the table.
         """
+
+    def _note(self, name: TableName, there: There | None, scope: str, batch: int) -> None:
+        """Know that a table has a batch. The batches of a replay have numbers of their own."""
+        before = self._marks.get(name)
+        own = scope == self._checkpoint
+        self._marks[name] = self._mark(name, there, batch if own else 0 if before is None else before.batch)
+
+    @abstractmethod
+    def _mark(self, name: TableName, there: There | None, batch: int) -> Mark:
+        """Return the mark of a table as it is, which has this batch."""
+
+    @abstractmethod
+    def _taken_away(self, name: TableName, there: There, mark: Mark) -> TakenAway | None:
+        """Return what somebody has taken away of this checkpoint's rows since a mark; None where nothing is gone."""
+
+    @abstractmethod
+    def _older_progress(self, there: There) -> str | None:
+        """Return another checkpoint with which this pipeline has written to a table; None where there is none.
+
+        Empty where its name is not known.
+        """
+
+    def resume(self, checkpoint: str, marks: list[Any], remedy: Callable[[TableId | None], str]) -> None:
+        """Take what the checkpoint knows of the tables; `remedy` says what reads rows of a sink table again."""
+        self._checkpoint, self._marks, self._remedy = checkpoint, marks_of(marks), remedy
+
+    def marks(self) -> list[Any]:
+        """Return what the checkpoint is to know of the tables."""
+        return to_json(self._marks)
+
+    def _compare(self, name: TableName, there: There) -> There:
+        """Say once what somebody has taken away of a table's rows; returns the table. Raise what the library raises."""
+        mark = self._marks.get(name)
+        found = None if mark is None else self._taken_away(name, there, mark)
+        if found is not None:
+            tell(self._warn, name, found, self._remedy(self._places.get(name)))
+            self._marks[name] = self._mark(name, there, found.newest)
+        return there
+
+    def _meet(self, name: TableName, there: There) -> None:
+        """See what others have done to a table that is there, and whether an older checkpoint has written to it."""
+        self._compare(name, there)
+        if name not in self._compared:
+            self._compared.add(name)
+            found = None if name in self._marks else self._older_progress(there)
+            if found is not None:
+                self._older.setdefault(found, []).append(show(name))
+
+    def _tell_older(self) -> None:
+        """Say of which tables it was seen that an older checkpoint has written to them."""
+        older, self._older = self._older, {}
+        for checkpoint, names in older.items():
+            where = f"checkpoint {checkpoint}, " if checkpoint else ""
+            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            twice = "; with sink.write-mode: append such rows are there twice then" if self._appends else ""
+            self._warn(
+                f"older progress of this pipeline was found at the sink ({where}table {names[0]}{more}), of which this "
+                f"checkpoint knows nothing: all that it begins with is written, whether it was before or not{twice}"
+            )
+
+    @property
+    def _appends(self) -> bool:
+        return self._lake_options.write_mode == "append"
 
     def arrange(self, layouts: Mapping[TableId, TableLayout]) -> None:
         """Take the layouts of tables that may have to be made."""
@@ -130,8 +209,13 @@ class LakeCoordinator(PlainSinkCoordinator, Generic[There]):
                 there = self._look_up(wanted)
                 if there is None:
                     self._make(wanted)
-                elif found := self._changes(wanted, there):
+                    self._marks.pop(wanted.id, None)
+                    self._compared.add(wanted.id)
+                    continue
+                self._meet(wanted.id, there)
+                if found := self._changes(wanted, there):
                     self._apply(there, wanted, found)
+        self._tell_older()
 
     def vanished(self, tables: Iterable[TableId]) -> set[str]:
         """Return the tables that are not there. Raise IngestError."""
@@ -150,7 +234,10 @@ class LakeCoordinator(PlainSinkCoordinator, Generic[There]):
                 continue
             with self._asking(f"look the table {wanted} up"), _refusing(table, wanted):
                 there = self._look_up(wanted)
+                if there is not None:
+                    self._meet(wanted.id, there)
                 out.update(statements(wanted, None if there is None else self._changes(wanted, there)))
+        self._tell_older()
         return out
 
     def _wanted(self, schemas: Mapping[TableId, TableSchema]) -> Iterator[tuple[TableId, LakeTable]]:
@@ -203,6 +290,7 @@ class LakeCoordinator(PlainSinkCoordinator, Generic[There]):
 
     def add(self, scope: str, batch: int, additions: list[Any]) -> Mapping[str, int]:
         """Commit a batch's files to their tables, where that is not done yet. Raise IngestError."""
+        self._checkpoint = self._checkpoint or scope.partition(".")[0]
         by_table: dict[tuple[str, ...], list[AddedFile]] = {}
         for one in map(AddedFile.from_json, additions):
             by_table.setdefault(one.table, []).append(one)

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, field_validator
 from ingest.component.options import Labelled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from ingest.component.files import Files
@@ -169,6 +169,13 @@ class PlainSinkCoordinator:
     def undeclared(self, _schemas: Mapping[TableId, TableSchema]) -> set[str]:
         """Return nothing: nobody is told of schemas."""
         return set()
+
+    def resume(self, _checkpoint: str, _marks: list[Any], _remedy: Callable[[TableId | None], str]) -> None:
+        """Do nothing: nothing is kept of tables."""
+
+    def marks(self) -> list[Any]:
+        """Return nothing: nothing is kept of tables."""
+        return []
 
     def acquire(self, _checkpoint: str, _run: int) -> None:
         """Do nothing: one run at a time is the checkpoint's affair."""

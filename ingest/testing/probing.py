@@ -46,6 +46,10 @@ class ProbingCoordinator(PlainSinkCoordinator):
         """Return what a checkpoint of this sink depends on."""
         return self._real.fingerprint(identity)
 
+    def resume(self, checkpoint: str, marks: list[Any], remedy: Callable[[TableId | None], str]) -> None:
+        """Hand on what the checkpoint has kept, so that the real sink says what others did to tables."""
+        self._real.resume(checkpoint, marks, remedy)
+
     def topics(self, tables: Iterable[TableId]) -> set[str]:
         """Return the topics that rows of these tables would go to."""
         return self._real.topics(tables)

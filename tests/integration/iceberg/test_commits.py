@@ -12,7 +12,7 @@ from pyiceberg.exceptions import CommitStateUnknownException
 
 from ingest.errors import CheckpointError, ConfigError, SchemaChangeRefused, Unavailable
 from ingest.iceberg import commit, positions, superseded
-from ingest.iceberg.commit import NOTE
+from ingest.iceberg.line import NOTE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
