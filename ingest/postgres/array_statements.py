@@ -41,7 +41,8 @@ _GIVEN: Final = """
   ) AS given
 """
 _INSERT: Final = """
-INSERT INTO {table} ({names}) SELECT {values} FROM ({last}) AS last WHERE last.line IS NOT NULL ORDER BY {keys}
+INSERT INTO {table} ({names}){overriding}
+SELECT {values} FROM ({last}) AS last WHERE last.line IS NOT NULL ORDER BY {keys}
 ON CONFLICT ({key}) DO {then}
 """
 _DELETE: Final = """
@@ -50,7 +51,8 @@ DELETE FROM {table} AS t WHERE EXISTS (SELECT 1 FROM ({last}) AS last WHERE last
 _MARK: Final = """
 UPDATE {table} AS t SET {flag} = true FROM ({last}) AS last WHERE last.line IS NULL AND {same}
 """
-_SIZE: Final = re.compile(r"\(\d+\)")
+_SIZE: Final = re.compile(r"^([a-z ]+)\(\d+\)")
+"""The size of texts: a cast to it would cut what does not fit, which is to be refused."""
 _TEXTS: Final = ("text", "character")
 
 
@@ -78,6 +80,7 @@ class ArrayRows:
                 for name, key in zip(table.key, keys, strict=True)
             ),
             "names": listed([*map(sql.Identifier, table.key), *written]),
+            "overriding": table.overriding,
             "values": listed([
                 *keys,
                 *(_value(name, kinds[name], values[name]) for name in others),
@@ -133,7 +136,7 @@ def _value(name: str, kind: str, values: str, line: str = "last.line") -> sql.Co
     text = sql.SQL("({} ->> {})").format(sql.SQL(line), sql.Literal(name))
     if kind.startswith(_TEXTS):
         if values.startswith((*_TEXTS, "json")):
-            return sql.SQL("{}::{}").format(text, sql.SQL(_SIZE.sub("", kind.replace("character(", "bpchar("))))
+            return sql.SQL("{}::{}").format(text, sql.SQL(_SIZE.sub(r"\1", kind.replace("character(", "bpchar("))))
         return sql.SQL("({})::text").format(_value(name, values, values, line))
     if kind == "bytea":
         return sql.SQL("decode({}, 'base64')").format(text)

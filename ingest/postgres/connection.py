@@ -33,6 +33,8 @@ _KEEPALIVES: Final = {
     "tcp_user_timeout": 60_000,
 }
 _ACCESS: Final = ("28", "42501")
+_HIDES: Final = "check_enable_rls"
+"""The server's function that refuses a statement whose rows row-level security would hide."""
 _REFUSED: Final = ("authentication failed", "no pg_hba.conf entry", "no password supplied", "certificate")
 """Texts of a connection that was refused: it has no state of SQL."""
 
@@ -85,6 +87,8 @@ def explain(exc: psycopg.Error, what: str, server: Server) -> IngestError:
     more = getattr(exc.diag, "message_detail", None) if state.startswith("22") else None  # others hold rows
     said = f"{primary}: {more}" if more else primary
     detail = f"cannot {what} at the database {server.name}: {one_line(said)[:300]}"
+    if exc.diag.source_function == _HIDES:
+        return AccessError(detail, "let the user own the table or have BYPASSRLS: ALTER ROLE … BYPASSRLS")
     if state.startswith(_ACCESS) or (not state and any(text in str(exc) for text in _REFUSED)):
         hint = "the user needs CREATE on the database or on the schemas, their tables, and TEMPORARY for staging"
         return AccessError(detail, hint if state == "42501" else "check sink.username and sink.password")

@@ -28,10 +28,24 @@ if TYPE_CHECKING:
 
 _FLAG: Final = "boolean NOT NULL DEFAULT false"
 _SETTINGS: Final = (
-    "SET TIME ZONE 'UTC'; SET DateStyle TO 'ISO, YMD'; SET extra_float_digits TO 1; SET lock_timeout TO '60s';"
+    "SET TIME ZONE 'UTC'; SET DateStyle TO 'ISO, YMD'; SET extra_float_digits TO 1;"
     " SET idle_in_transaction_session_timeout TO '300s'; SET tcp_keepalives_idle TO 30"
 )
-"""Form of values, and the time that a session may wait, or keep others waiting when its machine is gone."""
+"""Form of values, and the time that a session may keep others waiting when its machine is gone."""
+LOCK_WAIT_S: Final = 60
+"""Time that a session waits for a lock that others hold, in seconds."""
+_EQUAL: Final = (
+    "SELECT set_config('search_path', current_setting('search_path') || ', ' || quote_ident(n.nspname), false)"
+    " FROM pg_extension AS e JOIN pg_namespace AS n ON n.oid = e.extnamespace"
+    " WHERE e.extname = 'citext' AND NOT n.nspname = ANY (current_schemas(true))"
+)
+"""Lets `=` find the equality of citext wherever its extension is: it would else compare two of these as texts."""
+_GUARDS: Final = (
+    "SELECT set_config(s.name, g.value, false) FROM pg_settings AS s"
+    " JOIN (VALUES ('lock_timeout', %s), ('row_security', 'off')) AS g (name, value) ON g.name = s.name"
+)
+"""Settings of all servers that have them: how long a lock is waited for, and that rows which row-level security hides
+are an error, where a statement would else pass over them."""
 _LOCK: Final = "SELECT pg_advisory_xact_lock(hashtext('ingest'))"
 _LOCK_ROWS: Final = "SELECT pg_advisory_xact_lock(hashtext('ingest'), hashtext(%s))"
 _SIZED: Final = re.compile(r"character( varying)?\((\d+)\)")
@@ -51,6 +65,8 @@ class SqlDialect:
     """True if a transaction can hold rows that it only reads."""
     has_savepoints: ClassVar[bool] = True
     """True if a part of a transaction can be rolled back."""
+    names_keys: ClassVar[bool] = True
+    """True if the index of a table's key can be given a name."""
     flag: ClassVar[str] = _FLAG
     """Type of the column that says of a row that it is deleted, in a table that is made."""
     added_flag: ClassVar[str] = _FLAG
@@ -68,6 +84,8 @@ class SqlDialect:
     def settle(self, connection: Connection) -> None:
         """Set how a session reads, shows and waits. Raise psycopg.Error, ConfigError."""
         connection.execute(_SETTINGS)
+        connection.execute(_EQUAL)
+        _guard(connection)
 
     def lock(self, connection: Connection) -> None:
         """Let one run at a time make and change tables, until the transaction ends. Raise psycopg.Error."""
@@ -82,9 +100,9 @@ class SqlDialect:
         kind = types.type_of(data_type)
         return None if kind is None else (kind, kind)
 
-    def holds(self, known: str, values: str) -> bool:
-        """Return whether a column of a type takes all values of another one."""
-        return types.holds(known, values)
+    def holds(self, known: str, values: str, *, of_key: bool = False) -> bool:
+        """Return whether a column of a type takes all values of another one, or a column of the key may refuse some."""
+        return types.holds(known, values) or (of_key and types.stays_key(known, values))
 
     def changed(self, known: str, values: str) -> str | None:
         """Return the type that a column becomes so that it holds the values, too; None where there is none."""
@@ -113,6 +131,7 @@ class HologresDialect(SqlDialect):
     stages = False
     locks_rows = False
     has_savepoints = False
+    names_keys = False
     added_flag = "boolean DEFAULT false"
     unit = "milliseconds"
     make_schema = "CREATE SCHEMA IF NOT EXISTS {}"
@@ -136,6 +155,7 @@ class HologresDialect(SqlDialect):
     def settle(self, connection: Connection) -> None:
         """Set how a session reads and shows values, and let its transactions write several times."""
         connection.execute("SET TIME ZONE 'UTC'; SET idle_in_transaction_session_timeout TO '300s'")
+        _guard(connection)
         real = connection.execute("SELECT 1 FROM pg_proc WHERE proname = 'hg_version'").fetchone()
         if real is None:
             return  # a PostgreSQL, as in tests: all of its transactions do
@@ -176,7 +196,7 @@ class HologresDialect(SqlDialect):
             return "text"
         return "double precision" if isinstance(data_type, FloatType) else kind
 
-    def holds(self, known: str, values: str) -> bool:
+    def holds(self, known: str, values: str, *, of_key: bool = False) -> bool:  # noqa: ARG002  (the same for keys)
         """Return whether a column of a type takes all values of another one: a text does, as the server shows them."""
         if _TEXTS.fullmatch(known) is not None:
             return True
@@ -199,6 +219,11 @@ class HologresDialect(SqlDialect):
         given = {**self.properties, **dict(options)}
         for key, value in sorted(given.items(), key=lambda one: (one[0] == "binlog.ttl", one[0])):
             yield sql.SQL("CALL set_table_property({}, {}, {})").format(name, sql.Literal(key), sql.Literal(value))
+
+
+def _guard(connection: Connection) -> None:
+    """Set what keeps a session from waiting without end, and from passing over hidden rows. Raise psycopg.Error."""
+    connection.execute(_GUARDS, (f"{LOCK_WAIT_S}s",))
 
 
 POSTGRES: Final = SqlDialect()

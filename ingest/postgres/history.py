@@ -74,7 +74,7 @@ UPDATE {table} AS t SET {valid_to} = one.ends FROM (
 ) AS one WHERE {same} AND t.{valid_from} = one.began AND (t.{valid_to} IS NULL OR t.{valid_to} > one.ends)
 """
 _ADD: Final = """
-INSERT INTO {table} ({names})
+INSERT INTO {table} ({names}){overriding}
 SELECT {values}, begins, LEAST(next_begins, CASE WHEN then_gone THEN GREATEST({clock}, begins + {tick}) END) FROM (
   {timed}
   SELECT *, lead(begins) OVER (PARTITION BY {keys} ORDER BY seq) AS next_begins FROM timed WHERE NOT gone
@@ -124,6 +124,7 @@ class HistoryRows:
             "tick": tick,
             "clock": sql.SQL("date_trunc({}, now())").format(unit),
             "older": sql.SQL(_IS_OLDER),
+            "overriding": table.overriding,
             "names": listed(map(sql.Identifier, (*table.key, *others, *table.history.names))),
             "values": listed([*keys, *values]),
             "key": listed(map(sql.Identifier, table.row_key)),

@@ -34,7 +34,7 @@ UPDATE {table} AS t SET {flag} = true FROM (SELECT DISTINCT {keys} FROM ({states
 WHERE {same}
 """
 _INSERT: Final = """
-INSERT INTO {table} AS t ({names}) SELECT {values} FROM (
+INSERT INTO {table} AS t ({names}){overriding} SELECT {values} FROM (
   SELECT given.*, row_number() OVER (PARTITION BY {keys} ORDER BY {by} DESC NULLS LAST, seq DESC) AS nth
   FROM ({states}) AS given WHERE NOT gone
 ) AS one{deletes} WHERE one.nth = 1 ORDER BY {ordered}
@@ -75,6 +75,7 @@ class SequencedRows:
             "both": all_equal(zip(of_alias("gone", keys), of_alias("one", keys), strict=True)),
             "ordered": listed(of_alias("one", keys)),
             "names": listed([*map(sql.Identifier, table.key), *written]),
+            "overriding": table.overriding,
             "taken": listed(sql.SQL("{0} = EXCLUDED.{0}").format(name) for name in written),
         }
         values = [*of_alias("one", keys), *of_alias("one", [sql.Identifier(f"v{at}") for at in range(len(others))])]

@@ -42,13 +42,13 @@ _LAST: Final = """
   SELECT DISTINCT ON ({ones}) {made} FROM {staged}{which} ORDER BY {ones}, l.seq DESC
 """
 _INSERT: Final = """
-INSERT INTO {table} ({names}) SELECT {values} FROM ({last}) AS last{order}
+INSERT INTO {table} ({names}){overriding} SELECT {values} FROM ({last}) AS last{order}
 ON CONFLICT ({key}) DO {then}
 """
 _HARD: Final = """
 WITH last AS ({last}),
 gone AS (DELETE FROM {table} AS t USING last WHERE {gone} AND {same})
-INSERT INTO {table} ({names}) SELECT {values} FROM last{rows} WHERE NOT {gone}{order}
+INSERT INTO {table} ({names}){overriding} SELECT {values} FROM last{rows} WHERE NOT {gone}{order}
 ON CONFLICT ({key}) DO {then}
 """
 _SOFT: Final = """
@@ -56,7 +56,7 @@ WITH last AS ({last}), held AS ({held}),
 gone AS (
   UPDATE {table} AS t SET {flag} = true FROM last
   WHERE {gone} AND {same} AND NOT EXISTS (SELECT FROM held WHERE {both}))
-INSERT INTO {table} ({names}) SELECT {values} FROM held JOIN last ON {both}{rows}{order}
+INSERT INTO {table} ({names}){overriding} SELECT {values} FROM held JOIN last ON {both}{rows}{order}
 ON CONFLICT ({key}) DO {then}
 """
 MIN_TYPED: Final = 2_000
@@ -278,6 +278,7 @@ def _statement(table: SqlTable, form: _Form, hard: str) -> sql.Composed:
         ),
         both=sql.SQL(" AND ").join(sql.SQL("held.{0} = last.{0}").format(key) for key in keys),
         names=listed([*map(sql.Identifier, table.key), *written]),
+        overriding=table.overriding,
         values=listed([*values, sql.SQL(form.last_gone)] if soft else values),
         rows=form.rows if others else sql.SQL(""),
         order=sql.SQL(" ORDER BY {}").format(listed(sql.SQL("last.{}").format(key) for key in keys)),

@@ -6,7 +6,8 @@ may be repeated. Rules: docs/spec/postgres.md#tables.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from psycopg import sql
@@ -17,7 +18,7 @@ from ingest.postgres.history_columns import ChangeError
 from ingest.postgres.types import has_order, is_number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from ingest.model.schema import TableSchema
     from ingest.model.table import TableId
@@ -30,6 +31,37 @@ MAX_NAME: Final = 63
 MAX_COLUMNS: Final = 1600
 OWN: Final = ("ingest_run", "ingest_progress")
 """Tables of the progress, in the default schema."""
+_OWN_NAMES: Final = frozenset({*OWN, *(f"{name}_pkey" for name in OWN)})
+"""Names of these tables and of their indexes: tables and indexes of a schema share their names."""
+_KEY_NAME: Final = "ingest_pkey_"
+"""Beginning of the names of indexes that the tool makes. No table can have such a name."""
+_KINDS: Final = {
+    "i": "an index", "I": "an index", "S": "a sequence", "v": "a view", "m": "a materialized view",
+    "c": "a composite type", "f": "a foreign table",
+}  # fmt: skip
+_COLUMNS: Final = """
+SELECT a.attname, format_type(a.atttypid, a.atttypmod), a.attidentity = 'a',
+  COALESCE(to_jsonb(a) ->> 'attgenerated', '') <> '', quote_ident(n.nspname) || '.' || quote_ident(l.collname),
+  CASE WHEN t.typtype = 'd' THEN format_type(t.typbasetype, t.typtypmod) END
+FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+LEFT JOIN pg_collation l ON l.oid = a.attcollation AND a.attcollation <> t.typcollation
+LEFT JOIN pg_namespace n ON n.oid = l.collnamespace
+WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped
+"""
+"""Columns of a table. Servers before PostgreSQL 12, as Hologres is, have no `attgenerated`: so it is asked of JSON."""
+_KEYS: Final = """
+SELECT array_agg(a.attname::text) FROM pg_index i
+CROSS JOIN LATERAL unnest(i.indkey::int2[], i.indcollation::oid[]) WITH ORDINALITY AS part (attnum, by, nth)
+JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = part.attnum
+LEFT JOIN pg_collation one ON one.oid = part.by LEFT JOIN pg_collation other ON other.oid = a.attcollation
+WHERE i.indrelid = %s AND i.indisunique AND i.indimmediate AND i.indisvalid AND i.indpred IS NULL
+  AND i.indexprs IS NULL AND part.nth <= i.indnkeyatts
+GROUP BY i.indexrelid
+HAVING bool_and(part.by = a.attcollation OR (COALESCE((to_jsonb(one) ->> 'collisdeterministic')::boolean, true)
+  AND COALESCE((to_jsonb(other) ->> 'collisdeterministic')::boolean, true)))
+"""
+"""Columns of unique indexes in which values are equal that are so in the columns: of collations, only those that are
+not deterministic take other texts than the same bytes for equal."""
 _SYSTEM: Final = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"})
 """Names that no column can have."""
 
@@ -59,6 +91,8 @@ class SqlTable:
     """The column that says which of two changes of a row is the newer one; None where the order of changes does."""
     options: tuple[tuple[str, str], ...] = ()
     """Storage parameters, with which it is made."""
+    overrides: bool = False
+    """True if the server has values of its own for the key, in place of which it is to take those of rows."""
     history: HistoryColumns | None = None
     """The columns of the time of a state, where each state of a key is a row; None where a key has one row."""
 
@@ -76,6 +110,16 @@ class SqlTable:
     def has_key(self) -> bool:
         """True if it has all columns of its key: one that had only nulls so far has no type."""
         return {one.name for one in self.columns}.issuperset(self.key)
+
+    @property
+    def overriding(self) -> sql.SQL:
+        """What an INSERT says between the columns and their values."""
+        return sql.SQL(" OVERRIDING SYSTEM VALUE" if self.overrides else "")
+
+    def written_to(self, there: ExistingTable) -> SqlTable:
+        """Return the table without the columns whose values the server computes."""
+        columns = tuple(one for one in self.columns if one.name not in there.generated)
+        return replace(self, columns=columns, overrides=not there.identities.isdisjoint(self.key))
 
     def __str__(self) -> str:
         """Return the name as messages show it."""
@@ -95,16 +139,72 @@ class ExistingTable:
     """Types by the names of the columns, as the server spells them."""
     keys: frozenset[frozenset[str]]
     """Columns of the indexes by which a row is found: unique, on all rows, at once."""
+    generated: frozenset[str] = frozenset()
+    """Columns that the server computes from others."""
+    identities: frozenset[str] = frozenset()
+    """Columns that are `GENERATED ALWAYS AS IDENTITY`."""
+    collations: Mapping[str, str] = field(default_factory=dict)
+    """Collations of columns that have another one than their type, as SQL."""
+    bases: Mapping[str, str] = field(default_factory=dict)
+    """Types that domains are made of, by the columns that have such a domain."""
+    hides_rows: bool = False
+    """True if the server's row-level security may hide rows from this user."""
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """Types by the names of the columns, with their collations, as SQL: values are equal by both."""
+        collated = {name: f"{self.columns[name]} COLLATE {by}" for name, by in self.collations.items()}
+        return {**self.columns, **collated}
 
 
-def planned(connection: Connection, table: SqlTable, dialect: SqlDialect = POSTGRES) -> list[sql.Composed]:
+def planned(
+    connection: Connection, table: SqlTable, dialect: SqlDialect = POSTGRES, tell: Callable[[str], None] | None = None
+) -> list[sql.Composed]:
     """Return the statements after which a table takes the rows. Raise ChangeError for a change that loses something.
 
     No other run changes tables until the transaction ends, where the server has such locks. Raise psycopg.Error.
+    `tell` gets the name of each column whose values are the server's own.
     """
     dialect.lock(connection)
     schema = schema_planned(connection, table.schema, dialect)
-    return [*schema, *changes(table, look_up(connection, table), dialect)]
+    there = look_up(connection, table)
+    key_name = None
+    if there is None:
+        _check_name(connection, table)
+        key_name = _key_name(connection, table) if dialect.names_keys else None
+    elif tell is not None:
+        for one in table.columns:
+            if one.name in there.generated:
+                tell(one.name)
+    return [*schema, *changes(table, there, dialect, key_name)]
+
+
+def _check_name(connection: Connection, table: SqlTable) -> None:
+    """Raise ChangeError where a table's name is that of something else, for example of another table's index."""
+    found = _named(connection, table.schema, table.name)
+    if found is not None:
+        of = "" if found[1] is None else f" of {found[1]}"
+        msg = f"its name is that of {_KINDS.get(found[0], 'something else')}{of}"
+        raise ChangeError(msg, "rename that one (ALTER … RENAME TO …), or route the rows to another table")
+
+
+def _key_name(connection: Connection, table: SqlTable) -> str:
+    """Return a name for the index of a table's key that nothing in its schema has, and no table of the source can."""
+    whole = f"{_KEY_NAME}{table.name}".encode()
+    ends = (f"_{number}" if number else "" for number in count())
+    names = (whole[: MAX_NAME - len(end)].decode(errors="ignore") + end for end in ends)
+    return next(name for name in names if _named(connection, table.schema, name) is None)
+
+
+def _named(connection: Connection, schema: str, name: str) -> tuple[str, str | None] | None:
+    """Return what in a schema has a name: the letter of its kind, and the table of an index; None: nothing."""
+    found = connection.execute(
+        "SELECT c.relkind::text, i.indrelid::regclass::text FROM pg_class c"
+        " JOIN pg_namespace n ON n.oid = c.relnamespace LEFT JOIN pg_index i ON i.indexrelid = c.oid"
+        " WHERE n.nspname = %s AND c.relname = %s",
+        (schema, name),
+    ).fetchone()
+    return None if found is None else (found[0], found[1])
 
 
 def schema_planned(connection: Connection, name: str, dialect: SqlDialect) -> list[sql.Composed]:
@@ -134,7 +234,8 @@ def table_of(
     RowError for names that the server cannot have, and for rows that have a column which the tool adds.
     """
     place, name = table[-2] if len(table) > 1 else default, table[-1]
-    if place.startswith("pg_") or place == "information_schema" or (place == default and name in OWN):
+    own = name.startswith(_KEY_NAME) or (place == default and name in _OWN_NAMES)
+    if own or place.startswith("pg_") or place == "information_schema":
         msg = f"{place}.{name} is a table of PostgreSQL or of this tool; route it to another name"
         raise RowError("bad-name", msg[:300])
     kinds = {one.name: dialect.types_of(one.type, of_key=one.name in schema.primary_key) for one in schema.columns}
@@ -168,29 +269,34 @@ def table_of(
 def look_up(connection: Connection, table: SqlTable) -> ExistingTable | None:
     """Return the table that is there; None if there is none. Raise psycopg.Error."""
     found = connection.execute(
-        "SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+        "SELECT c.oid, CASE WHEN c.relrowsecurity THEN row_security_active(c.oid) ELSE false END"
+        " FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
         " WHERE n.nspname = %s AND c.relname = %s AND c.relkind IN ('r', 'p')",
         (table.schema, table.name),
     ).fetchone()
     if found is None:
         return None
-    columns = connection.execute(
-        "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute"
-        " WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped",
-        found,
-    ).fetchall()
-    keys = connection.execute(
-        "SELECT array_agg(a.attname::text) FROM pg_index i JOIN pg_attribute a"
-        " ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey[0:i.indnkeyatts - 1])"
-        " WHERE i.indrelid = %s AND i.indisunique AND i.indimmediate AND i.indisvalid AND i.indpred IS NULL"
-        " AND i.indexprs IS NULL GROUP BY i.indexrelid",
-        found,
-    ).fetchall()
-    return ExistingTable(dict(columns), frozenset(frozenset(names) for (names,) in keys))
+    oid, hides_rows = found
+    columns = connection.execute(_COLUMNS, (oid,)).fetchall()
+    keys = connection.execute(_KEYS, (oid,)).fetchall()
+    return ExistingTable(
+        {name: kind for name, kind, *_ in columns},
+        frozenset(frozenset(names) for (names,) in keys),
+        generated=frozenset(name for name, _, _, generated, *_ in columns if generated),
+        identities=frozenset(name for name, _, always, *_ in columns if always),
+        collations={name: by for name, _, _, _, by, _ in columns if by is not None},
+        bases={name: base for name, *_, base in columns if base is not None},
+        hides_rows=hides_rows,
+    )
 
 
-def changes(table: SqlTable, there: ExistingTable | None, dialect: SqlDialect = POSTGRES) -> Iterator[sql.Composed]:
-    """Yield the statements after which a table takes the rows. Raise ChangeError for a change that loses something."""
+def changes(
+    table: SqlTable, there: ExistingTable | None, dialect: SqlDialect = POSTGRES, key_name: str | None = None
+) -> Iterator[sql.Composed]:
+    """Yield the statements after which a table takes the rows. Raise ChangeError for a change that loses something.
+
+    `key_name`: the name of the index of its key, where it is made; None: the server chooses.
+    """
     _check_sequence(table, {} if there is None else there.columns)
     if there is None:
         parts = [sql.SQL("{} {}").format(sql.Identifier(one.name), sql.SQL(one.type)) for one in table.columns]
@@ -198,7 +304,8 @@ def changes(table: SqlTable, there: ExistingTable | None, dialect: SqlDialect = 
             parts.append(sql.SQL("{} {}").format(sql.Identifier(table.deleted), sql.SQL(dialect.flag)))
         if table.history is not None:
             parts.extend(table.history.parts())
-        parts.append(sql.SQL("PRIMARY KEY ({})").format(listed(map(sql.Identifier, table.row_key))))
+        named = sql.SQL("" if key_name is None else "CONSTRAINT {} ").format(sql.Identifier(key_name or ""))
+        parts.append(sql.SQL("{}PRIMARY KEY ({})").format(named, listed(map(sql.Identifier, table.row_key))))
         make = sql.SQL(dialect.make_table).format(table.place, listed(parts))
         yield sql.Composed([make, dialect.clause_of(table.options)])
         yield from dialect.properties_of(table.place, table.options)
@@ -209,6 +316,7 @@ def changes(table: SqlTable, there: ExistingTable | None, dialect: SqlDialect = 
         known = ", ".join(sorted(f"({', '.join(sorted(key))})" for key in there.keys)) or "none"
         msg = f"it has no unique index of ({', '.join(table.key)}), by which rows are found (there: {known})"
         raise ChangeError(msg)
+    _check_own_values(table, there)
     if table.deleted is not None:
         known_type = there.columns.get(table.deleted)
         if known_type is None:
@@ -220,27 +328,55 @@ def changes(table: SqlTable, there: ExistingTable | None, dialect: SqlDialect = 
     for one in table.columns:
         known_type = there.columns.get(one.name)
         column = sql.Identifier(one.name)
+        if one.name in there.generated:
+            continue
         if known_type is None:
             statement = sql.SQL("ALTER TABLE {} ADD COLUMN IF NOT EXISTS {} {}")
             yield statement.format(table.place, column, sql.SQL(one.type))
-        elif not dialect.holds(known_type, one.values):
+        elif not _takes(table, there, one, dialect):
             to = dialect.changed(known_type, one.values)
             if to is None:
                 raise ChangeError(_apart(one, known_type))
             using = _converted(column, known_type, to, of_key=one.name in table.key)
-            statement = sql.SQL("ALTER TABLE {} ALTER COLUMN {} TYPE {} USING {}")
-            yield statement.format(table.place, column, sql.SQL(to), using)
+            by = f" COLLATE {there.collations[one.name]}" if to == "text" and one.name in there.collations else ""
+            statement = sql.SQL("ALTER TABLE {} ALTER COLUMN {} TYPE {}{} USING {}")
+            yield statement.format(table.place, column, sql.SQL(to), sql.SQL(by), using)
+
+
+def _check_own_values(table: SqlTable, there: ExistingTable) -> None:
+    """Raise ChangeError for a table of which rows are hidden, or for a column that has to have the rows' values."""
+    if there.hides_rows:
+        msg = "its row-level security hides rows from this user, so that updates and deletes would miss them"
+        raise ChangeError(msg, "let the user own the table or have BYPASSRLS: ALTER ROLE … BYPASSRLS")
+    history = () if table.history is None else table.history.names
+    for name in (*table.key, table.sequence, table.deleted, *history):
+        if name in there.generated:
+            msg = f"its column {name!r} is generated by the database, and rows are found or ordered by its values"
+            raise ChangeError(msg, "let it be an ordinary column, or route the rows to another table")
+    for one in table.columns:
+        if one.name in there.identities and one.name not in table.key:
+            msg = f"its column {one.name!r} is GENERATED ALWAYS AS IDENTITY, so that no update can change it"
+            raise ChangeError(msg, "let it take the rows' values: ALTER COLUMN … SET GENERATED BY DEFAULT")
 
 
 def unfit(table: SqlTable, there: ExistingTable | None, dialect: SqlDialect = POSTGRES) -> dict[str, str]:
     """Return the columns of rows that no change makes a table take, each with the reason."""
-    known = {} if there is None else there.columns
-    there_already = [(one, known[one.name]) for one in table.columns if one.name in known]
+    if there is None:
+        return {}
+    known = [one for one in table.written_to(there).columns if one.name in there.columns]
     return {
-        one.name: _apart(one, kind)
-        for one, kind in there_already
-        if not dialect.holds(kind, one.values) and dialect.changed(kind, one.values) is None
+        one.name: _apart(one, there.columns[one.name])
+        for one in known
+        if not _takes(table, there, one, dialect) and dialect.changed(there.columns[one.name], one.values) is None
     }
+
+
+def _takes(table: SqlTable, there: ExistingTable, column: SqlColumn, dialect: SqlDialect) -> bool:
+    """Return whether a column that is there stays as it is. A domain does in a key, where its type would."""
+    known, of_key = there.columns[column.name], column.name in table.key
+    if of_key:
+        known = there.bases.get(column.name, known)
+    return dialect.holds(known, column.values, of_key=of_key)
 
 
 def _apart(column: SqlColumn, known: str) -> str:

@@ -37,6 +37,9 @@ _NUMERIC: Final = re.compile(r"numeric(?:\((\d+),(\d+)\))?")
 _TIME: Final = re.compile(r"time(?:\((\d)\))? without time zone")
 _MOMENT: Final = re.compile(r"timestamp(?:\((\d)\))? (with|without) time zone")
 _TEXTS: Final = re.compile(r"text|character varying")
+_PADDED: Final = re.compile(r"character\((\d+)\)")
+_FOLDED: Final = re.compile(r"(?:.*\.)?citext|bpchar")
+"""Types of any texts with an equality of their own: of the case of letters, and of blanks at the end."""
 
 
 def type_of(data_type: DataType) -> str | None:
@@ -95,6 +98,17 @@ def _size_of(kind: str) -> tuple[int, int] | None:
         return _DIGITS[kind], 0
     found = _NUMERIC.fullmatch(kind)
     return None if found is None or found[1] is None else (int(found[1]) - int(found[2]), int(found[2]))
+
+
+def stays_key(known: str, wanted: str) -> bool:
+    """Return whether a column of a key keeps its type, as two keys that are equal in it would not be so in a text.
+
+    A text may be too long for it: that one is refused as a row (docs/spec/postgres.md#types).
+    """
+    if _FOLDED.fullmatch(known) is not None:
+        return wanted != "bytea"
+    padded = _PADDED.fullmatch(known)
+    return padded is not None and (wanted == "text" or _DIGITS.get(wanted, MAX_DIGITS) < int(padded[1]))
 
 
 def holds(known: str, wanted: str) -> bool:

@@ -251,9 +251,10 @@ class PostgresWriter:
         found = self._statements.get(table)
         if found is None:
             there, wanted = look_up(connection, table), {one.name: one.type for one in table.columns}
-            kinds = wanted if there is None else {**wanted, **there.columns}
+            kinds = wanted if there is None else {**wanted, **there.kinds}
+            written = table if there is None else table.written_to(there)
             staged = self._server.dialect.stages
-            found = StagedRows(table, kinds, len(self._statements)) if staged else ArrayRows(table, kinds)
+            found = StagedRows(written, kinds, len(self._statements)) if staged else ArrayRows(written, kinds)
             self._statements[table] = found
         return found
 

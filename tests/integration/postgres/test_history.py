@@ -179,7 +179,7 @@ def test_a_table_that_keeps_no_history_is_refused(postgres: Database, name: str)
     postgres.ask(f"ALTER TABLE {name}.t ALTER valid_to TYPE timestamptz")
     with pytest.raises(SchemaChangeRefused, match=r"its unique index of \(id\) lets no key have a second row"):
         made(sink, name, schema("id INT", "n INT"))
-    postgres.ask(f"ALTER TABLE {name}.t DROP CONSTRAINT t_pkey")
+    postgres.ask(f"ALTER TABLE {name}.t DROP CONSTRAINT ingest_pkey_t")
     with pytest.raises(SchemaChangeRefused, match=r"it has no unique index of \(id, valid_from\)"):
         made(sink, name, schema("id INT", "n INT"))
     postgres.ask(f"ALTER TABLE {name}.t ADD UNIQUE (valid_from, id)")
