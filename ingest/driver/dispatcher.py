@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ingest.driver.pacing import DEADLINE_S
 from ingest.task.assignment import Task
 from ingest.task.pipeline import run_tasks
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from pyspark.core.broadcast import Broadcast
 
     from ingest.checkpoint.checkpoint import Batch
@@ -20,6 +22,41 @@ if TYPE_CHECKING:
     from ingest.kafka.admin import Split
     from ingest.sinks import SinkCoordinator
     from ingest.task.assignment import Setup, TaskResult
+
+
+MAX_WAITS: Final = 5
+"""Batches that a task may end early, before the end of one range, for records that wait for other tasks."""
+
+
+class _Refusals:
+    """Records that the sink has refused: where tasks are to look for them, and how often these may wait for others."""
+
+    def __init__(self) -> None:
+        self._refused: dict[Split, int] = {}
+        """Positions before which the sink has refused records in tasks that ended for that."""
+        self._waits: dict[Split, tuple[int, int]] = {}
+        """Up to which position records may wait for other tasks only so often any more."""
+
+    def learn(self, batch: Batch, results: Sequence[TaskResult]) -> None:
+        """Go by the results of a batch. Waits of its tasks were the last ones if no task got on."""
+        for result in results:
+            self._refused.update(result.refused_before)
+        starts = {split: start for split, (start, _) in batch.ranges.items()}
+        got_on = any(at > starts[split] for result in results for split, at in result.positions.items())
+        for split in (split for result in results if result.waited for split in result.positions):
+            until, left = self._waits.get(split, (0, 0))
+            if starts[split] >= until:
+                until, left = batch.ranges[split][1], MAX_WAITS
+            self._waits[split] = until, (left - 1 if got_on else 0)
+
+    def apart(self, ranges: Mapping[Split, tuple[int, int]]) -> dict[Split, int]:
+        """Return the positions up to which a task of these ranges commits each chunk by itself."""
+        return {s: self._refused[s] for s, (start, _) in ranges.items() if start < self._refused.get(s, 0)}
+
+    def may_wait(self, ranges: Mapping[Split, tuple[int, int]]) -> bool:
+        """Return whether a task of these ranges may end for others to commit."""
+        counted = [(start, self._waits.get(split, (0, 0))) for split, (start, _) in ranges.items()]
+        return all(start >= until or left > 0 for start, (until, left) in counted)
 
 
 class Dispatcher:
@@ -47,16 +84,14 @@ class Dispatcher:
         """The worker that wrote each shard last."""
         self._idle: dict[int, float] = {}
         """Since when the worker of each shard has been idle, in seconds since the epoch."""
-        self._refused: dict[Split, int] = {}
-        """Positions before which the sink has refused records in tasks that ended for that."""
+        self._refusals = _Refusals()
 
     def run(self, batch: Batch) -> list[TaskResult]:
         """Run a batch, and return what its tasks did; raises IngestError."""
         results = self._run(self._tasks(batch))
         self._workers = {result.shard: result.worker for result in results}
         self._idle.update({result.shard: result.ended for result in results})
-        for result in results:
-            self._refused.update(result.refused_before)
+        self._refusals.learn(batch, results)
         return results
 
     def _tasks(self, batch: Batch) -> list[Task]:
@@ -80,11 +115,8 @@ class Dispatcher:
                 base=schemas.base,
                 base_version=schemas.version,
                 deltas=tuple(schemas.deltas),
-                apart={
-                    split: self._refused[split]
-                    for split, (start, _) in ranges.items()
-                    if start < self._refused.get(split, 0)
-                },
+                apart=self._refusals.apart(ranges),
+                waits=len(by_shard) > 1 and self._refusals.may_wait(ranges),
                 partitions=partitions,
             )
             for shard, ranges in by_shard.items()

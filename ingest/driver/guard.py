@@ -46,7 +46,8 @@ class Guard:
     def _see_progress(self, merged: Merged, results: Sequence[TaskResult], *, evolved: bool) -> None:
         """Check that the run gets on: a batch without progress is a broker that is away, or a bug of ours."""
         positions = self._backlog.positions
-        to_go_back = any(result.refused_before for result in results)  # the next batch gets on, or fails
+        # where the sink has refused records, the next batch gets on, or fails
+        to_go_back = any(result.refused_before or result.waited for result in results)
         if evolved or to_go_back or any(positions[split] != at for split, at in merged.before.items()):
             self._stalled = 0.0
             self._losses.explained()

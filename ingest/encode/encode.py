@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from ingest.encode.coercer import Drift, KeyChanged
 from ingest.encode.upsert_encoder import bytes_of
 from ingest.model.change import Kind, Reject, Skip
-from ingest.model.reject import IgnoredErrors, RowError
+from ingest.model.reject import IgnoredErrors, LeftForLater, RowError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,7 +36,7 @@ class Encoded:
     records: list[Record] = field(default_factory=list)
     stop: int = 0
     why: Drift | KeyChanged | None = None
-    """The exception that the change at `stop` raised. None where that change is a reject, or where nothing stopped."""
+    """The exception that the change at `stop` raised. None where it is a reject or waits, or where nothing stopped."""
     rejects: list[tuple[int, str, Reject]] = field(default_factory=list)
     """The rejects: the index of the change, the stage, and the reason."""
     skipped: dict[str, int] = field(default_factory=dict)
@@ -57,8 +57,9 @@ def encode(
 
     The reject that stops the loop is in `rejects`, too. Rejects that `ignored` covers do not count.
     With `marked`, `marks` of the result says which records belong to which change: these are yet to be made into what
-    the sink gets, so that their bytes are not counted. `refused` says why the sink does not
-    take the records of a message, if it is known not to. Raises nothing for the content of a record.
+    the sink gets, so that their bytes are not counted. `refused` says why the sink does not take the records of a
+    message, if it is known not to; the loop ends where it raises LeftForLater. Raises nothing for the content of a
+    record.
     """
     result = Encoded(marks=[] if marked else None)
     counted = 0
@@ -77,6 +78,9 @@ def encode(
                 failed = _encode_all(rows, cache, result.records, refused)
             except (Drift, KeyChanged) as exc:
                 result.stop, result.why = index, exc
+                return result
+            except LeftForLater:
+                result.stop = index
                 return result
             if failed is None:
                 if rows and not marked:
@@ -108,8 +112,8 @@ def _encode_all(
 ) -> Reject | None:
     """Encode the rows of one message: all of them or none.
 
-    Return the reject where a row is refused, else None. Raise Drift or KeyChanged. Where a row is refused or an error
-    is raised, `records` and the encoders' counters are as they were before.
+    Return the reject where a row is refused, else None. Raise Drift, KeyChanged or LeftForLater. Where a row is refused
+    or an error is raised, `records` and the encoders' counters are as they were before.
     """
     mark = len(records)
     done: list[tuple[TableEncoder, int, int, int]] = []

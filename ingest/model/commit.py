@@ -69,6 +69,8 @@ class RefusedRow(NamedTuple):
     key: bytes | None
     value: bytes | None
     reason: str
+    may_pass: bool = False
+    """True if it may be taken once other tasks have committed: it is at odds with rows that they are about to write."""
 
 
 class RowsRefused(ConfigError):
@@ -87,6 +89,11 @@ class RowsRefused(ConfigError):
         """
         super().__init__(message, hint)
         self.rows = tuple(rows)
+
+    @property
+    def may_pass(self) -> bool:
+        """True if some of them may be taken once other tasks have committed."""
+        return any(row.may_pass for row in self.rows)
 
 
 def begun_already(newest: int, run: int) -> Fenced:

@@ -103,6 +103,10 @@ class RowError(Exception):
         self.code = code
 
 
+class LeftForLater(Exception):
+    """Signal that a message, and what is behind it in its split, is left to a later batch."""
+
+
 def head(value: bytes | None) -> str:
     """Return the first characters of a record's value, at most HEAD. The result is printable and on one line."""
     if value is None:

@@ -1,17 +1,17 @@
 """Rows that the database refuses: which errors are a row's fault, and the search for those rows by halving.
 
-In: rows, and a way to write some of them as a whole. Out: the rows that the database refuses, each with its own words;
-all others are written.
+In: changes of rows in their order, and a way to write some of them as a whole. Out: the changes that the database
+refuses, each with its own words; all others are written.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 from ingest.model.text import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Hashable, Sequence
 
     import psycopg
 
@@ -21,6 +21,8 @@ _OF_ROWS: Final = ("22", "23", "44000", "54", "P0")
 large or too deep, what a trigger raises."""
 _OF_OTHERS: Final = ("23", "P0")
 """Classes that may pass once other rows are written: a foreign key, a trigger that looks at other rows."""
+_OF_OTHER_ROWS: Final = ("23505", "23P01", "23503")
+"""States of constraints between rows: unique values, exclusion, foreign keys."""
 _MAX_TEXT: Final = 500
 
 
@@ -35,6 +37,11 @@ class Refusal(NamedTuple):
         """True if the row may be taken when other rows are there."""
         return self.state.startswith(_OF_OTHERS)
 
+    @property
+    def is_between_rows(self) -> bool:
+        """True if it is the row's relation to others that is refused, which another task may be about to change."""
+        return self.state in _OF_OTHER_ROWS
+
 
 def refusal_of(exc: psycopg.Error) -> Refusal | None:
     """Return why rows are refused; None for an error that is not a row's fault."""
@@ -47,36 +54,73 @@ def refusal_of(exc: psycopg.Error) -> Refusal | None:
     return Refusal(state, f"{said} (SQLSTATE {state})")
 
 
-def find_refused(rows: Sequence[_Row], write: Callable[[Sequence[_Row]], Refusal | None]) -> list[tuple[_Row, Refusal]]:
-    """Write all rows that can be written; returns those that are refused, with the reasons.
+def find_refused(
+    changes: Sequence[_Row],
+    write: Callable[[Sequence[_Row]], Refusal | None],
+    key_of: Callable[[_Row], Hashable | None],
+    replaces: Callable[[_Row], bool] = lambda _: True,
+) -> list[tuple[_Row, Refusal]]:
+    """Write all changes that can be written, in their order; returns those that are refused, with the reasons.
 
-    `write`: writes rows as a whole, or writes none of them and returns why.
+    `write`: writes changes as a whole, of each key the last one, or writes none of them and returns why.
+    `key_of`: the key whose state a change is, if a later one takes its place; None if all of its states are written.
+    `replaces`: whether a change takes the place of those before it.
 
-    A row that may pass with other rows there is tried again once they are, as long as that brings anything.
+    A change that may pass with other rows there is tried again once they are, as long as that brings anything: from the
+    last one to the first and back, as values that move on by one pass in one of these directions. A change whose place
+    a later one has taken is not refused.
     """
-    refused = _halve(rows, write)
+    search = _Search(changes, write, key_of, replaces)
+    refused = search.halve(list(range(len(changes))))
     while True:
-        again = [row for row, why in refused if why.may_pass]
-        if not again or len(again) == len(rows):
-            return refused
-        still = _halve(again, write)
+        again = [at for at, why in refused if why.may_pass]
+        if not again or len(again) == len(changes):
+            break
+        if all(key_of(changes[at]) is not None for at in again):
+            again.sort(reverse=not search.backwards)
+            search.backwards = not search.backwards
+        still = search.halve(again)
         if len(still) == len(again):
-            return refused
-        rows, refused = again, [*(one for one in refused if not one[1].may_pass), *still]
+            break
+        refused = sorted([*(one for one in refused if not one[1].may_pass), *still])
+    return [(changes[at], why) for at, why in sorted(refused) if not search.replaced(at)]
 
 
-def _halve(rows: Sequence[_Row], write: Callable[[Sequence[_Row]], Refusal | None]) -> list[tuple[_Row, Refusal]]:
-    """Write rows, half by half where they are refused together; returns those that are refused alone."""
-    refused: list[tuple[_Row, Refusal]] = []
-    left = [rows]
-    while left:
-        some = left.pop()
-        why = write(some) if some else None
-        if why is None:
-            continue
-        if len(some) == 1:
-            refused.append((some[0], why))
-            continue
-        middle = len(some) // 2
-        left += [some[middle:], some[:middle]]
-    return refused
+class _Search(Generic[_Row]):
+    """A search among changes, which are named by their numbers."""
+
+    def __init__(
+        self,
+        changes: Sequence[_Row],
+        write: Callable[[Sequence[_Row]], Refusal | None],
+        key_of: Callable[[_Row], Hashable | None],
+        replaces: Callable[[_Row], bool],
+    ) -> None:
+        self._changes, self._write, self._key_of, self._replaces = changes, write, key_of, replaces
+        self._newest: dict[Hashable, int] = {}
+        """By key, the last change that is written."""
+        self.backwards = False
+        """True if changes were tried from the last one to the first."""
+
+    def replaced(self, at: int) -> bool:
+        """Return whether a later change has taken the place of one."""
+        key = self._key_of(self._changes[at])
+        return key is not None and self._newest.get(key, -1) > at
+
+    def halve(self, numbers: Sequence[int]) -> list[tuple[int, Refusal]]:
+        """Write changes, half by half where they are refused together; returns those that are refused alone."""
+        refused: list[tuple[int, Refusal]] = []
+        left = [numbers]
+        while left:
+            some = [at for at in left.pop() if not self.replaced(at)]
+            why = self._write([self._changes[at] for at in sorted(some)]) if some else None
+            if why is None:
+                for at in sorted(some):
+                    if self._replaces(self._changes[at]):
+                        self._newest[self._key_of(self._changes[at])] = at
+            elif len(some) == 1:
+                refused.append((some[0], why))
+            else:
+                middle = len(some) // 2
+                left += [some[middle:], some[:middle]]
+        return refused

@@ -1,8 +1,9 @@
 """Rows into tables: the last state of each key goes through a staging table, in one transaction with the progress.
 
 Order per key is kept: of the states of a key since the last commit only the last one counts, and commits follow each
-other. Rows that the database refuses are found by halving, and nothing is committed then: the task takes them out, and
-writes the others again. Rules: docs/spec/postgres.md#delivery.
+other. Where the database refuses these, the changes are written in their order. Those that are refused even so are
+found by halving, and nothing is committed then: the task takes them out, and writes the others again. Rules:
+docs/spec/postgres.md#delivery.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ from ingest.postgres.statements import StagedRows, WrittenAndDeleted, make_stagi
 from ingest.postgres.tables import look_up
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping, Sequence
+    from collections.abc import Generator, Iterable, Mapping, Sequence
 
     from ingest.encode.upsert_encoder import Record
+    from ingest.errors import IngestError
     from ingest.model.commit import CommitScope, ResumePoint, Split
     from ingest.postgres.connection import Connection, Server
     from ingest.postgres.progress import ProgressTables
@@ -37,15 +39,20 @@ if TYPE_CHECKING:
 _TRIES: Final = 5
 _PAUSE_S: Final = 0.2
 MAX_SEARCHED: Final = 1_000
-"""Rows of a commit among which those at fault are looked for at once; of more rows, fewer are committed first."""
+"""Changes of a commit among which those at fault are looked for at once; of more, fewer are committed first."""
 
 
-class _State(NamedTuple):
-    """A state of a key."""
+class _Change(NamedTuple):
+    """A change of a row: its table, its key, and the row's JSON; None for a delete."""
 
     table: SqlTable
     key: bytes
-    line: State
+    line: bytes | None
+
+    @property
+    def place(self) -> tuple[SqlTable, bytes] | None:
+        """The key of which only the last change counts; None where all do."""
+        return None if self.table.takes_all_states else (self.table, self.key)
 
 
 class PostgresWriter:
@@ -75,8 +82,8 @@ class PostgresWriter:
         self._left_out: dict[str, int] = {}
         self._put_off = False
         """True if the search for rows at fault was put off since the last commit: next time it is done."""
-        self._watched: dict[tuple[SqlTable, bytes], list[bytes | None]] = {}
-        """All states of the keys whose last state was refused since the last commit: those before it may be, too."""
+        self._changes: list[_Change] | None = []
+        """All changes since the last commit, in their order; None if they are too many to be kept."""
 
     def begin(self, scope: CommitScope) -> ResumePoint | None:
         """Take a shard over; returns how far attempts before have written it. Raise IngestError."""
@@ -105,18 +112,23 @@ class PostgresWriter:
         """Keep the rows until the commit."""
         if self._deletes == "ignore":
             records = [record for record in records if record[2] is not None]
-        if self._watched:
-            for table, key, value in records:
-                states = self._watched.get((table, key or b""))
-                if states is not None:
-                    states.append(None if value is None else bytes(value))
+        if self._changes is not None:
+            self._changes += [
+                _Change(table, key or b"", None if value is None else bytes(value)) for table, key, value in records
+            ]
+            if len(self._changes) > MAX_SEARCHED and not self._put_off:
+                self._changes = None
+        self._add(self._rows, records)
+
+    def _add(self, rows: dict[SqlTable, dict[bytes, State]], records: Iterable[Record]) -> None:
+        """Add records to the last states of keys, or to all of them."""
         last, known = None, {}
         for table, key, value in records:
             if key is None:
                 msg = "a row without a key"
                 raise InternalError(msg)
             if table is not last:  # to look a table up, all of its columns are hashed
-                last, known = table, self._rows.setdefault(table, {})
+                last, known = table, rows.setdefault(table, {})
             before = known.pop(key, None)  # the rows have the order of their last changes
             if table.takes_all_states:
                 known[key] = states = before if isinstance(before, KeyStates) else KeyStates()
@@ -158,21 +170,33 @@ class PostgresWriter:
             if refusal_of(exc) is None:
                 raise
             told = explain(exc, self._what, self._server)
-            rows = [_State(table, *row) for table, found in self._rows.items() for row in found.items()]
-            if len(rows) > MAX_SEARCHED and not self._put_off:
+            changes = self._changes
+            if changes is None:
                 self._put_off = True
                 raise RowsRefused(told.message, told.hint) from exc
             if self._server.dialect.has_savepoints:
                 with self._transaction(positions, metadata, final=final) as connection:
-                    refused = self._find_refused(connection, rows)
-                    if refused:
-                        raise RowsRefused(told.message, told.hint, refused) from exc
+                    self._see_refused(connection, changes, told, exc)
                 return
-            refused = self._find_refused(self._open(), rows)  # which writes nothing
-            if refused:
-                raise RowsRefused(told.message, told.hint, refused) from exc
+            if self._write_in_order(changes, positions, metadata, final=final):
+                return
+            self._see_refused(self._open(), changes, told, exc)  # which writes nothing
             with self._transaction(positions, metadata, final=final) as connection:
                 self._write_rows(connection, self._rows)
+
+    def _write_in_order(
+        self, changes: Sequence[_Change], positions: Mapping[Split, int], metadata: bytes, *, final: bool
+    ) -> bool:
+        """Write changes one by one and commit; returns False, and writes none, where one of them is refused."""
+        try:
+            with self._transaction(positions, metadata, final=final) as connection:
+                for change in changes:
+                    self._write_changes(connection, [change])
+        except psycopg.Error as exc:
+            if refusal_of(exc) is None:
+                raise
+            return False
+        return True
 
     @contextmanager
     def _transaction(
@@ -196,46 +220,37 @@ class PostgresWriter:
                 self._server.dialect.lock_rows(connection, str(table))
             self._older += self._statement_of(connection, table).write(connection, rows[table])
 
-    def _find_refused(self, connection: Connection, rows: Sequence[_State]) -> list[RefusedRow]:
-        """Write the rows that the database takes, or none without savepoints; returns the others.
+    def _write_changes(self, connection: Connection, changes: Iterable[_Change]) -> None:
+        rows: dict[SqlTable, dict[bytes, State]] = {}
+        self._add(rows, changes)
+        self._write_rows(connection, rows)
 
-        Of such a row the states before it are tried, too, as far as they were kept, up to the first that is taken.
-        """
-        found = find_refused(rows, partial(self._write_some, connection))
-        out: list[RefusedRow] = []
-        for row, why in found:
-            line = row.line
-            if isinstance(line, KeyStates):
-                tried = [(one, self._write_some(connection, [row._replace(line=one)])) for one in line]
-                at_fault = [(one, refusal) for one, refusal in tried if refusal is not None] or [(line[-1], why)]
-                out += [RefusedRow(row.table, row.key, one, refusal.text) for one, refusal in at_fault]
-                continue
-            if isinstance(line, WrittenAndDeleted):  # one of two records is at fault
-                line = bytes(line)
-                if self._write_some(connection, [row._replace(line=line)]) is None:
-                    line = None
-            out.append(RefusedRow(row.table, row.key, line, why.text))
-            for line in reversed(self._watched.setdefault((row.table, row.key), [])[:-1]):
-                refusal = self._write_some(connection, [row._replace(line=line)])
-                if refusal is None:
-                    break
-                out.append(RefusedRow(row.table, row.key, line, refusal.text))
-        return out
+    def _see_refused(
+        self, connection: Connection, changes: Sequence[_Change], told: IngestError, exc: psycopg.Error
+    ) -> None:
+        """Write the changes, or none without savepoints. Raise RowsRefused where the database does not take all."""
+        soft = self._deletes == "soft"  # a delete keeps the row's last values then
+        found = find_refused(
+            changes,
+            partial(self._write_some, connection),
+            lambda change: change.place,
+            lambda change: not soft or change.line is not None,
+        )
+        rows = [RefusedRow(*change, why.text, may_pass=why.is_between_rows) for change, why in found]
+        if rows:
+            raise RowsRefused(told.message, told.hint, rows) from exc
 
-    def _write_some(self, connection: Connection, rows: Sequence[_State]) -> Refusal | None:
-        """Write some rows, and check all constraints; or write nothing and return why the database refuses them.
+    def _write_some(self, connection: Connection, changes: Sequence[_Change]) -> Refusal | None:
+        """Write some changes, and check all constraints; or write nothing and return why the database refuses them.
 
         Without savepoints they are written in a transaction of their own, which is rolled back.
         """
         inside, older = self._server.dialect.has_savepoints, self._older
-        by_table: dict[SqlTable, dict[bytes, State]] = {}
-        for table, key, line in rows:
-            by_table.setdefault(table, {})[key] = line
         try:
             with connection.transaction(force_rollback=not inside):
                 if inside:
                     connection.execute("SET CONSTRAINTS ALL DEFERRED")
-                self._write_rows(connection, by_table)
+                self._write_changes(connection, changes)
                 if inside:
                     connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
         except psycopg.Error as exc:
@@ -268,9 +283,8 @@ class PostgresWriter:
         return found
 
     def abort(self) -> None:
-        """Forget what was not committed, but for the keys to watch: after RowsRefused their rows come again."""
-        self._rows = {}
-        self._watched = {key: [] for key in self._watched}
+        """Forget what was not committed: after RowsRefused it comes again."""
+        self._rows, self._changes = {}, []
         if self._connection is not None and not self._connection.closed:
             with suppress(psycopg.Error):
                 self._connection.rollback()
@@ -282,7 +296,7 @@ class PostgresWriter:
 
     def _forget(self) -> None:
         """Begin anew after a commit."""
-        self._rows, self._watched, self._put_off = {}, {}, False
+        self._rows, self._changes, self._put_off = {}, [], False
 
     def _drop(self) -> None:
         connection, self._connection = self._connection, None

@@ -78,6 +78,8 @@ class Task:
     deltas: tuple[Delta, ...]
     apart: dict[Split, int] = field(default_factory=dict)
     """Positions up to which each chunk is to be committed by itself, as the sink has refused records before them."""
+    waits: bool = False
+    """True if records that the sink refuses, and may take once the batch's other tasks have committed, are to wait."""
     partitions: Broadcast[dict[str, int]] | None = None
     """By topic of the sink: over how many partitions keys are hashed; None where they are over none."""
 
@@ -105,6 +107,8 @@ class TaskResult:
     """The schemas of tables that are new, or changed, by the records that the task saw."""
     refused_before: dict[Split, int] = field(default_factory=dict)
     """Positions before which the sink has refused records, where the task ended at its last commit for that."""
+    waited: bool = False
+    """True if it ended at a record that the sink may take once the batch's other tasks have committed."""
     drifted: bool = False
     """True if it stopped at a record that did not fit its table's schema."""
     failure: IngestError | None = None

@@ -14,7 +14,7 @@ from ingest.encode.encode import stage_of
 from ingest.encode.result_merger import ExpressionFailed, ResultMerger
 from ingest.encode.upsert_encoder import bytes_of
 from ingest.model.change import Kind, Reject
-from ingest.model.reject import RowError
+from ingest.model.reject import LeftForLater, RowError
 from ingest.native import native
 from ingest.task.counters import FILTERED, TableCounters
 from ingest.task.reading import read_again
@@ -122,7 +122,11 @@ class ChunkMerger:
                 left = index < size and offsets[index] < limit
                 continue
             left = not for_native
-            reject = self._merge_message(range(index, stop), row, retained, results, out.reference_part(), refused)
+            try:
+                reject = self._merge_message(range(index, stop), row, retained, results, out.reference_part(), refused)
+            except LeftForLater:
+                out.stop = at
+                return out
             if reject is not None:
                 stage = "transform" if reject.code == "expression-failed" else stage_of(reject)
                 why = results.errors(row, stop_row) if stage == "transform" else ""
@@ -156,7 +160,10 @@ class ChunkMerger:
         records: list[Any],
         refused: RefusedRecords,
     ) -> Reject | None:
-        """Add the records of one message, the results of which begin at `row`; return why it is a reject, if it is."""
+        """Add the records of one message, the results of which begin at `row`; return why it is a reject, if it is.
+
+        Raise LeftForLater for a message that waits.
+        """
         length = len(records)
         compiled = self._state.results.cache.compiled if len(rows) > 1 else {}
         counted = {table: (e.inserted, e.updated, e.deleted) for table, e in compiled.items()}
@@ -182,11 +189,13 @@ class ChunkMerger:
                     failure = self._rows.failure(transform, event, exc.slot, text)
                     raise
             refused.check(records[length:])
-        except RowError as exc:
+        except (RowError, LeftForLater) as exc:
             del records[length:]
             self._rows.forget()
             for table, encoder in compiled.items():  # also one that was made for this message
                 encoder.inserted, encoder.updated, encoder.deleted = counted.get(table, (0, 0, 0))
+            if isinstance(exc, LeftForLater):
+                raise
             return Reject(exc.code, str(exc), self._table_of(rows, retained, done), failure)
         for table, kind in done:
             count_change(self._result, table, kind, 1)

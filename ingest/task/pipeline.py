@@ -51,7 +51,7 @@ class ShardTask:
         counters = EncoderCounters(state.records.cache, state.records.native, result)
         self._committer = Committer(writer, letters, None, counters, self._positions, result)
         self._interval = Interval(COMMIT_S)
-        self._ways = Ways(task.ends)
+        self._ways = Ways(task.ends, waits=task.waits)
 
     def run(self) -> None:
         """Do all stages, chunk by chunk. Raises IngestError."""
@@ -89,13 +89,15 @@ class ShardTask:
                     for part in source.encode(chunk):
                         sink.write(chunk.split, part)
                     sink.leave_out(chunk)
-                over = source.ended() or self._rejects.full
+                over = source.ended() or self._rejects.full or ways.refused.waiting
                 if over:
                     break
                 if (ways.apart and chunk is not None) or self._interval.passed():
                     self._commit()
         over = over or source.stopped or not ways.apart
-        source.pass_gaps(positions)
+        self._result.waited = ways.refused.waiting
+        if not self._result.waited:
+            source.pass_gaps(positions)
         self._commit(final=over)
         return over
 

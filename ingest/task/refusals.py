@@ -5,35 +5,40 @@
     watched     by the reference, which knows the records of each message: only in that chunk
 
 A refusal leads from one way to the next one, beginning where the last commit was. At the end of what it is for, each
-way leads back to the one before. Rules: docs/spec/dirty-data.md#rows-that-the-sink-refuses.
+way leads back to the one before. A message whose record may be taken once other tasks have committed waits for that:
+the task commits what is before it, and ends. Rules: docs/spec/dirty-data.md#rows-that-the-sink-refuses.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ingest.model.reject import RowError
+from ingest.model.reject import LeftForLater, RowError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ingest.encode.upsert_encoder import Record
     from ingest.kafka.admin import Split
-    from ingest.model.commit import RowsRefused
+    from ingest.model.commit import RefusedRow, RowsRefused
 
 
 class RefusedRecords:
     """The records that the sink has refused since the last commit."""
 
-    def __init__(self) -> None:
-        """Know of none."""
-        self._reasons: dict[tuple[Any, bytes | None, bytes | None], str] = {}
+    def __init__(self, *, waits: bool = False) -> None:
+        """Know of none. `waits`: whether those are to wait that may pass once other tasks have committed."""
+        self._reasons: dict[tuple[Any, bytes | None, bytes | None], RefusedRow] = {}
         self._put_off = False
+        self._waits = waits
+        self.waiting = False
+        """True if a message waits: the task ends there."""
 
     def add(self, exc: RowsRefused) -> None:
         """Add the records of an error. Raise it where it tells nothing new, as trying again would not end."""
         before = len(self._reasons)
-        self._reasons.update({row[:3]: row.reason for row in exc.rows})
+        self._reasons.update({row[:3]: row for row in exc.rows})
+        self.waiting = False
         if len(self._reasons) == before:
             if exc.rows or self._put_off:
                 raise exc
@@ -44,15 +49,21 @@ class RefusedRecords:
         return bool(self._reasons)
 
     def reason(self, records: Sequence[Record]) -> str | None:
-        """Return why the first one of a message's records is refused; None if none is."""
+        """Return why the first one of a message's records is refused; None if none is.
+
+        Raise LeftForLater for a message that waits.
+        """
         for to, key, value in records:
             found = self._reasons.get((to, key, None if value is None else bytes(value)))
             if found is not None:
-                return found
+                if found.may_pass and self._waits:
+                    self.waiting = True
+                    raise LeftForLater
+                return found.reason
         return None
 
     def check(self, records: Sequence[Record]) -> None:
-        """Raise RowError if one of a message's records is refused."""
+        """Raise RowError if one of a message's records is refused, LeftForLater if it waits."""
         why = self.reason(records) if self._reasons else None
         if why is not None:
             raise RowError("refused", why)
@@ -61,12 +72,15 @@ class RefusedRecords:
 class Ways:
     """The way that a task goes, and up to where."""
 
-    def __init__(self, ends: Mapping[Split, int]) -> None:
-        """Begin with the ordinary way. `ends`: where the task ends."""
-        self._ends = ends
+    def __init__(self, ends: Mapping[Split, int], *, waits: bool = False) -> None:
+        """Begin with the ordinary way. `ends`: where the task ends; `waits`: see `RefusedRecords`."""
+        self._ends, self._waits = ends, waits
         self._apart: Mapping[Split, int] | None = None
         self._watched: Mapping[Split, int] | None = None
-        self.refused = RefusedRecords()
+        self.refused = self._none_refused()
+
+    def _none_refused(self) -> RefusedRecords:
+        return RefusedRecords(waits=self._waits)
 
     @property
     def ends(self) -> Mapping[Split, int]:
@@ -98,11 +112,11 @@ class Ways:
     def committed(self) -> None:
         """Forget records that were refused before a commit: they are rejects."""
         if self._watched is None:
-            self.refused = RefusedRecords()
+            self.refused = self._none_refused()
 
     def end(self) -> None:
         """Go back to the way before, at the end of one."""
         if self._watched is not None:
-            self._watched, self.refused = None, RefusedRecords()
+            self._watched, self.refused = None, self._none_refused()
         else:
             self._apart = None

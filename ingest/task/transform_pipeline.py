@@ -173,7 +173,7 @@ class TransformWriteStage:
 
     def _write_apart(self, chunk: ChunkManifest, retained: RetainedRows, results: Results) -> None:
         """Write and commit a chunk, with rejects instead of what the sink refuses. Raises IngestError."""
-        refused = RefusedRecords()
+        refused = RefusedRecords(waits=self._task.waits)
         while True:
             try:
                 self._write(chunk, retained, results, refused)
@@ -182,11 +182,12 @@ class TransformWriteStage:
                 self._committer.go_back()
                 refused.add(exc)
             else:
+                self._result.waited = refused.waiting
                 return
 
     def _is_new(self, chunk: ChunkManifest) -> bool:
         """Return whether anything of a chunk is to be written."""
-        if self._result.stopped_by_reject:
+        if self._result.stopped_by_reject or self._result.waited:
             return False
         return chunk.end > self._positions[chunk.split] or bool(chunk.rejects)
 
@@ -225,7 +226,7 @@ class TransformWriteStage:
     def _reach(self, read: TaskResult) -> None:
         """Take over how far the first half came, unless it has read on where this one stopped at a reject."""
         result = self._result
-        if result.stopped_by_reject:
+        if result.stopped_by_reject or result.waited:
             return
         result.observed, result.drifted = read.observed, read.drifted
         for split, position in read.positions.items():

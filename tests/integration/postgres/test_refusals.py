@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from typing import TYPE_CHECKING
 
 import pytest
-from postgres_sink import SPLIT, made, schema, scope, task
+from postgres_sink import BY, SPLIT, made, options, schema, scope, task
 
 from ingest.model.commit import RowsRefused
 from ingest.postgres.writer import MAX_SEARCHED
@@ -18,10 +19,18 @@ if TYPE_CHECKING:
     from postgres import Database
     from postgres_shop import Shop
 
+    from ingest.encode.upsert_encoder import Record
     from ingest.postgres.tables import SqlTable
     from ingest.postgres.writer import PostgresWriter
     from ingest.sinks.sql import SqlSinkOptions
 
+CONSTRAINTS = [
+    "ALTER TABLE {} ADD UNIQUE (%s)", "ALTER TABLE {} ADD UNIQUE (%s) DEFERRABLE",
+    "ALTER TABLE {} ADD UNIQUE (%s) DEFERRABLE INITIALLY DEFERRED", "ALTER TABLE {} ADD EXCLUDE (%s WITH =)",
+    "ALTER TABLE {} ADD EXCLUDE USING gist (int8range(%s, %s + 1) WITH &&)",
+    "CREATE UNIQUE INDEX ON {} (%s) WHERE %s > 0",
+]  # fmt: skip
+"""Constraints of which the rows of the key are not one."""
 IGNORE = "  ingestion.ignore-errors: true\n"
 
 
@@ -74,19 +83,50 @@ def test_the_rows_at_fault_are_told(
 
 
 @pytest.mark.usefixtures("_staged")
-def test_all_states_at_fault_of_a_key_are_told_with_the_second_refusal(
-    postgres: Database, sink: SqlSinkOptions, name: str
-) -> None:
+def test_all_states_at_fault_of_a_key_are_told(postgres: Database, sink: SqlSinkOptions, name: str) -> None:
     table = made(sink, name, schema("id BIGINT", "v INT"))
     postgres.ask(f"ALTER TABLE {name}.t ADD CHECK (v > 0)")
     writer = task(sink)
     writer.begin(scope())
     states = [row(1, "-9"), row(1, "5"), row(1, "-1"), row(1, "-2"), row(1, "-3")]
-    assert values(refused(writer, table, states)) == [states[4]]
-    assert values(refused(writer, table, states[:4])) == [states[3], states[2]]
+    assert values(refused(writer, table, states)) == states[2:]
     writer.write([(table, *one) for one in states[:2]])
     writer.commit({SPLIT: 9}, b"", final=True)
     assert postgres.rows(f"{name}.t") == [(1, 5)]
+
+
+@pytest.mark.usefixtures("_staged")
+@pytest.mark.parametrize(("kind", "by"), [
+    ("postgres", {}), ("postgres", {"sink.delete-strategy": "soft"}), ("hologres", {}), ("postgres", BY),
+])  # fmt: skip
+def test_rows_that_change_places_are_written_in_their_order(
+    postgres: Database, name: str, kind: str, by: dict[str, str]
+) -> None:
+    """Their last states cannot be written at once, and neither can one of them before the other."""
+    sink = options(postgres, type=kind, **by)
+    for batch, constraint in enumerate(CONSTRAINTS):
+        table = made(sink, name, schema("id BIGINT", "v BIGINT", "n BIGINT"))
+        column = "n" if by == BY else "v"  # `v` is the time of the change then
+        postgres.ask(constraint.replace("%s", column).format(f"{name}.t"))
+
+        def changed(key: int, value: int, time: int, *, of: SqlTable = table, column: str = column) -> Record:
+            values = {"v": value, "n": time} if column == "v" else {"v": time, "n": value}
+            return of, f'{{"id":{key}}}'.encode(), json.dumps({"id": key, **values}).encode()
+
+        writer = task(sink)
+        writer.begin(scope(batch=2 * batch + 1))
+        writer.write([changed(3, 3, 1), changed(4, 4, 1), changed(5, 5, 1)])
+        writer.commit({SPLIT: 3}, b"", final=True)
+        writer.begin(scope(batch=2 * batch + 2))
+        writer.write([
+            changed(3, 99, 2), changed(4, 3, 2), changed(3, 4, 3), changed(5, 55, 2), (table, b'{"id":5}', None),
+            changed(6, 5, 4), changed(7, 7, 1), changed(7, 8, 2), changed(8, 7, 1),
+        ])  # fmt: skip
+        writer.commit({SPLIT: 9}, b"", final=True)
+        left = "NOT _deleted" if by else "true"
+        found = postgres.ask(f"SELECT id, {column} FROM {name}.t WHERE {left} ORDER BY 1")  # noqa: S608
+        assert found == [(3, 4), (4, 3), (6, 5), (7, 8), (8, 7)], constraint
+        postgres.ask(f"DROP TABLE {name}.t")
 
 
 def test_rows_that_refer_to_others_of_the_transaction_are_taken(
@@ -181,6 +221,30 @@ def test_the_state_before_a_refused_one_is_written(shop: Shop) -> None:
     ran = shop.run()
     assert ran.code == 0, ran.err
     assert shop.rows() == [(0, 147, "n147"), (1, 148, "n148"), (2, 149, "n149")]
+
+
+@pytest.mark.parametrize("transform", [False, True])
+def test_values_pass_between_rows_of_two_tasks(shop: Shop, *, transform: bool) -> None:
+    """Rows 3 and 4 change their values by way of a third one; each task needs what the other one is yet to write."""
+    rules = "transform:\n  - {source-table: '\\.*', projection: '\\*, id + 1 AS m'}\n" if transform else ""
+    shop.write(rest=f"  parallelism: 2\n{rules}")
+    shop.file.write_text(shop.file.read_text().replace("path: in.jsonl", "path: '*.jsonl'"))
+    for number in (3, 4):
+        shop.add("c", None, {"id": number, "v": f"m{number}"})
+    assert shop.run().code == 0
+    shop.postgres.ask(f"ALTER TABLE shop.{shop.table} ADD UNIQUE (v)")
+    shop.add("u", {"id": 4}, {"id": 4, "v": "m3"})
+    shop.lines = shop.folder / "other.jsonl"
+    for number in range(100, 600):
+        shop.add("c", None, {"id": number, "v": f"n{number}"})
+    shop.add("u", {"id": 3}, {"id": 3, "v": "tmp"})
+    shop.add("u", {"id": 3}, {"id": 3, "v": "m4"})
+    ran = shop.run()
+    assert ran.code == 0, ran.err
+    assert shop.rows("id, v")[:2] == [(3, "m4"), (4, "m3")]
+    assert len(shop.rows()) == 502
+    shop.add("c", None, {"id": 5, "v": "m4"})
+    assert shop.run().code == 65, "nobody is to free this one"
 
 
 def test_a_refused_row_becomes_a_dead_letter_once(shop: Shop, kafka: Kafka) -> None:

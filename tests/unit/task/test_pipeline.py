@@ -67,7 +67,7 @@ class Writer(PlainWriter):
     def __init__(self, resumed: ResumePoint | None, refused: Exception | None, bad: frozenset[int]) -> None:
         self.bad = bad
         """Rows, by their `n`, that it refuses as the last states of their keys."""
-        self.refuses_in_write = self.tells_nothing = False
+        self.refuses_in_write = self.tells_nothing = self.may_pass = False
         self.committed: list[Any] = []
         self.finals: list[tuple[dict[Any, int], CommitMetadata, bool]] = []
         self._queued: list[Any] = []
@@ -86,7 +86,8 @@ class Writer(PlainWriter):
 
     def _refuse(self, records: list[Any]) -> None:
         rows = [
-            RefusedRow(*record, "bad") for record in {key: (to, key, value) for to, key, value in records}.values()
+            RefusedRow(*record, "bad", may_pass=self.may_pass)
+            for record in {key: (to, key, value) for to, key, value in records}.values()
             if record[2] is not None and json.loads(record[2])["n"] in self.bad
         ]  # fmt: skip
         if rows:
@@ -342,6 +343,24 @@ def test_a_writer_that_never_tells_what_it_refuses_fails_the_task(tmp_path: Path
     result = gone_over(case, tmp_path / "attempt", halves=halves)
     assert str(result.failure) == "rows were refused"
     assert result.positions == {SPLIT: 0}
+
+
+@pytest.mark.parametrize("halves", [False, True])
+def test_a_record_that_may_pass_waits_for_the_other_tasks_of_a_batch(tmp_path: Path, *, halves: bool) -> None:
+    case = Case(STATES, bad=frozenset({6}))
+    case.writer.may_pass, case.task = True, replace(case.task, waits=True)
+    waiting = gone_over(case, tmp_path / "attempt", halves=halves)
+    assert (waiting.failure, waiting.waited, waiting.rejected, waiting.rejects) == (None, True, 0, [])
+    assert (waiting.positions, waiting.read) == ({SPLIT: 6}, 6)
+    assert [json.loads(value)["n"] for _, _, value in case.writer.committed] == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(("waits", "may_pass"), [(False, True), (True, False)])
+def test_a_record_that_does_not_wait_is_a_reject(*, waits: bool, may_pass: bool) -> None:
+    case = Case(STATES, bad=frozenset({6}))
+    case.writer.may_pass, case.task = may_pass, replace(case.task, waits=waits)
+    result = run_task(case.task)
+    assert (result.waited, result.rejected, result.positions) == (False, 1, {SPLIT: len(STATES)})
 
 
 def test_a_drift_behind_a_refused_record_stops_the_task_there() -> None:
