@@ -107,7 +107,7 @@ class Session:
             "spark.pyspark.driver.python": sys.executable,
             "spark.task.maxFailures": str(TASK_ATTEMPTS),
             "spark.shutdown.timeout": "10s",
-            "spark.python.daemon.module": "ingest.spark.daemon",
+            "spark.python.daemon.module": "ingest.task.daemon",
             **({"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"} if local else {}),
             **user,
         }

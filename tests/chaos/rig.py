@@ -313,7 +313,7 @@ def workers_below(pid: int) -> list[psutil.Process]:
 
 
 def _is_daemon(process: psutil.Process) -> bool:
-    return any(name in process.cmdline() for name in ("ingest.spark.daemon", "faulty_daemon"))
+    return any(name in process.cmdline() for name in ("ingest.task.daemon", "faulty_daemon"))
 
 
 def executors_below(pid: int) -> list[psutil.Process]:

@@ -17,9 +17,10 @@ from ingest.errors import IngestError
 from ingest.kafka.admin import Cluster
 
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Iterator
     from pathlib import Path
+
+    from harness import Background
 
 
 @pytest.fixture
@@ -90,12 +91,12 @@ def test_brokers_restarted_in_turn_idle_connections_and_lost_workers(tmp_path: P
             run.communicate()
 
 
-def workers_of(run: subprocess.Popen[str]) -> list[psutil.Process]:
+def workers_of(run: Background) -> list[psutil.Process]:
     """The daemon that forks Python workers, and the workers."""
     found = []
     for process in psutil.Process(run.pid).children(recursive=True):
         with suppress(psutil.Error):  # it has just ended
-            if "ingest.spark.daemon" in process.cmdline():
+            if "ingest.task.daemon" in process.cmdline():
                 found.append(process)
     return found
 
@@ -104,7 +105,7 @@ def brokers(kafka: Kafka) -> int:
     return len(kafka.admin.list_topics(timeout=10).brokers)
 
 
-def held(run: subprocess.Popen[str]) -> dict[str, tuple[int, int]]:
+def held(run: Background) -> dict[str, tuple[int, int]]:
     """Resident MiB and threads of the driver and of the Python workers together."""
     return {
         name: (sum(p.memory_info().rss for p in processes) >> 20, sum(p.num_threads() for p in processes))

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
 import time
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from warm import forked
 
 from ingest.errors import Unavailable
 from ingest.kafka.admin import Cluster
@@ -174,22 +177,48 @@ class Result:
     events: list[dict[str, Any]] = field(default_factory=list)
 
 
-class Background(subprocess.Popen[str]):
+class Background:
     """A command in the background; its output goes to files: a pipe that nobody reads is soon full."""
 
     def __init__(self, command: list[str], env: Mapping[str, str], folder: Path, cwd: Path | None = None) -> None:
         name = uuid.uuid4().hex[:8]
         self._files = [folder / f"{name}.out", folder / f"{name}.err"]
         with self._files[0].open("w") as out, self._files[1].open("w") as err:
-            super().__init__(command, stdout=out, stderr=err, env=env, text=True, cwd=cwd)
+            warm = forked(command, env, cwd or Path.cwd(), out.fileno(), err.fileno())
+            self._process = warm or subprocess.Popen(command, stdout=out, stderr=err, env=env, cwd=cwd)
+        self.pid = self._process.pid
+
+    def poll(self) -> int | None:
+        """Return the exit code, or None where the command has not ended."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(0)
+        return self._process.returncode
+
+    @property
+    def returncode(self) -> int:
+        """The exit code of a command that has ended."""
+        code = self.poll()
+        assert code is not None
+        return code
+
+    def wait(self, timeout: float | None = None) -> int:
+        return self._process.wait(timeout)
+
+    def send_signal(self, number: int) -> None:
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
 
     def said(self) -> str:
         """What is on standard error so far."""
         return self._files[1].read_text()
 
-    def communicate(self, input: str | None = None, timeout: float | None = None) -> tuple[str, str]:  # noqa: A002
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
         """Wait for the end; stdout and stderr as text."""
-        assert input is None
         try:
             self.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -249,7 +278,7 @@ class Pipeline:
         return f"{self.prefix}.{table}"
 
 
-def until(condition: Callable[[], bool], seconds: float, process: subprocess.Popen[str]) -> None:
+def until(condition: Callable[[], bool], seconds: float, process: Background | subprocess.Popen[str]) -> None:
     """Wait for something that a run in the background does; where it does not, fail with what the run said."""
     deadline = time.monotonic() + seconds
     while not condition():
@@ -262,7 +291,7 @@ def until(condition: Callable[[], bool], seconds: float, process: subprocess.Pop
         time.sleep(0.2)
 
 
-def finish(process: subprocess.Popen[str], timeout: float = 120) -> Result:
+def finish(process: Background | subprocess.Popen[str], timeout: float = 120) -> Result:
     """Wait for a run, and take its log apart."""
     out, err = process.communicate(timeout=timeout)
     events = [json.loads(line) for line in err.splitlines() if line.startswith("{")]
@@ -275,13 +304,21 @@ def finished(
     folder: Path,
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
+    fault: str = "",
 ) -> Result:
-    """Run a command to its end, in the Java that tests share or in its own; what it says is kept in the folder."""
+    """Run a command to its end, in the Java that tests share or in its own; what it says is kept in the folder.
+
+    `fault`: where the driver dies, as `faults/faulty_driver.py` has it.
+    """
+    dies = {}
+    if fault:
+        command = [sys.executable, str(FAULTS / "faulty_driver.py"), *command[1:]]
+        dies = {"INGEST_DRIVER_FAULT": fault}
     if java is None:
-        return finish(Background(command, {**os.environ, **(env or {})}, folder, cwd))
+        return finish(Background(command, {**os.environ, **(env or {}), **dies}, folder, cwd))
     shared = java.of(env, cwd)
     try:
-        return finish(Background(command, shared.joined(), folder, cwd))
+        return finish(Background(command, {**shared.joined(), **dies}, folder, cwd))
     finally:
         shared.left()
 
@@ -293,17 +330,14 @@ def ids(kafka: Kafka, topic: str, isolation: str = "read_committed") -> list[int
 
 def faulty(pipeline: Pipeline, folder: Path, *, worker: str = "", driver: str = "", replay: bool = False) -> Result:
     """Run to the end, or replay dead letters, with a death of a worker or of the driver."""
-    env = {**os.environ, "PYTHONPATH": str(FAULTS)}
     command = pipeline.command() if replay else pipeline.command("--once")
     if replay:
         command[1] = "replay"
-    if not worker and not driver:
-        return pipeline.finished(command, pipeline.java)
     if worker:
         folder.mkdir(exist_ok=True)
-        env["INGEST_FAULT"] = f"{worker}:{folder}"
-        command += ["--conf", "spark.python.daemon.module=faulty_daemon"]
-    if driver:
-        env["INGEST_DRIVER_FAULT"] = driver
-        command = [sys.executable, str(FAULTS / "faulty_driver.py"), *command[1:]]
-    return finish(subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        faults = {
+            "spark.python.daemon.module": "faulty_daemon", "spark.executorEnv.PYTHONPATH": FAULTS,
+            "spark.executorEnv.INGEST_FAULT": f"{worker}:{folder}",
+        }  # fmt: skip
+        command += [word for name, value in faults.items() for word in ("--conf", f"{name}={value}")]
+    return finished(command, pipeline.java, pipeline.file.parent, fault=driver)

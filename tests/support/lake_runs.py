@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 from typing import TYPE_CHECKING, Any, Protocol
 
-from harness import FAULTS, INGEST, finished
+from harness import INGEST, finished
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,7 +44,7 @@ class LakePipeline:
         self.lines = folder / "in.jsonl"
         self.file = folder / "pipeline.yaml"
         self.file.write_text(
-            "pipeline: {name: p}\nsource:\n  type: file\n  path: in.jsonl\n  file.envelope: true\n"
+            f"pipeline: {{name: p}}\nsource:\n  type: file\n  path: {self.lines}\n  file.envelope: true\n"
             "  value.format: debezium-json\n  scan.max.pre.fetch.records: 0\n"
             "sink:\n" + "".join(f"  {name}: {json.dumps(value)}\n" for name, value in sink.items())
         )
@@ -57,12 +55,7 @@ class LakePipeline:
 
     def run(self, *more: str, fault: str = "") -> Result:
         command = [INGEST, "run", str(self.file), "--once", "--checkpoint", str(self._folder / "c"), *more]
-        env = {**os.environ, "PYTHONPATH": str(FAULTS)}
-        if not fault:
-            return finished(command, self._java, self._folder, cwd=self._folder)
-        env["INGEST_DRIVER_FAULT"] = fault
-        command = [sys.executable, str(FAULTS / "faulty_driver.py"), *command[1:]]
-        return finished(command, None, self._folder, cwd=self._folder, env=env)
+        return finished(command, self._java, self._folder, fault=fault)
 
     def rows(self, table: str = "orders", columns: str = "*") -> list[tuple[Any, ...]]:
         return self.lake.rows("shop", table, columns=columns)

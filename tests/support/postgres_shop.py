@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from typing import TYPE_CHECKING, Any
 
-from harness import FAULTS, INGEST, finished
+from harness import INGEST, finished
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,7 +37,7 @@ class Shop:
     def write(self, source: str = "", rest: str = "", **sink: Any) -> None:
         """Write the pipeline file; each part is more lines of its section."""
         self.file.write_text(
-            f"source:\n  type: file\n  path: in.jsonl\n  file.envelope: true\n  value.format: debezium-json\n"
+            f"source:\n  type: file\n  path: {self.lines}\n  file.envelope: true\n  value.format: debezium-json\n"
             f"  scan.max.pre.fetch.records: 0\n{source}{self.postgres.sink(**sink)}"
             f"pipeline:\n  name: {self.table}\n{rest}"
         )
@@ -49,12 +48,7 @@ class Shop:
 
     def run(self, *more: str, fault: str = "") -> Result:
         command = [INGEST, "run", str(self.file), "--once", "--checkpoint", str(self.folder / "c"), *more]
-        env = {**os.environ, "PYTHONPATH": str(FAULTS)}
-        if not fault:
-            return finished(command, self._java, self.folder, cwd=self.folder)
-        env["INGEST_DRIVER_FAULT"] = fault
-        command = [sys.executable, str(FAULTS / "faulty_driver.py"), *command[1:]]
-        return finished(command, None, self.folder, cwd=self.folder, env=env)
+        return finished(command, self._java, self.folder, fault=fault)
 
     def rows(self, columns: str = "*") -> list[tuple[Any, ...]]:
         return self.postgres.rows(f"shop.{self.table}", columns)

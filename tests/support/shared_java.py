@@ -67,7 +67,7 @@ class SharedJava:
         return {**os.environ, **self._variables, **joins}
 
     def left(self) -> None:
-        """Make ready for the next run; Java goes where the run has left something in it."""
+        """Make ready for the next run; what a driver that died has left in Java ends."""
         if self._server is None:
             return
         server, self._server = self._server, None
@@ -76,8 +76,9 @@ class SharedJava:
             raise AssertionError(f"the Java that tests share ended during a run: {self._log.read_text()[-3000:]}")
         server.shutdown()
         companion = self._gateway.jvm.java.lang.Class.forName("org.apache.spark.SparkContext$")
-        if companion.getField("MODULE$").get(None).getActive().isDefined():
-            self.stop()
+        active = companion.getField("MODULE$").get(None).getActive()
+        if active.isDefined():  # its driver has died
+            active.get().stop()
 
     def stop(self) -> None:
         """End Java, where it runs, and that of runs with variables of their own."""

@@ -21,9 +21,9 @@ from ingest.model import types
 from ingest.model.schema import Column, TableSchema
 from ingest.schema.evolve import Policy, Schemas, SourceTable, evolve, reroute
 from ingest.schema.routes import KeyRule, RouteRule, Rules
-from ingest.spark.daemon import unpacked
 from ingest.spark.session import with_retries
 from ingest.task.assignment import Delta, Setup
+from ingest.task.daemon import unpacked
 from ingest.task.native_support import decoded_in_python, in_python
 from ingest.task.worker import WorkerState
 

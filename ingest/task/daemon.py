@@ -18,16 +18,16 @@ def unpacked(path: list[str]) -> list[str]:
     return [entry for entry in path if entry not in archives] + archives
 
 
-sys.path[:] = unpacked(sys.path)
-# Pydantic would look for plugins in what every installed package says of itself
-os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-
-from pyspark.daemon import manager  # noqa: E402
-
-if "INGEST_STAGE" in os.environ:
-    import pandas as pd  # noqa: F401  (pyspark imports it for every stage)
-    import pyarrow as pa  # noqa: F401
-
-
 if __name__ == "__main__":
+    sys.path[:] = unpacked(sys.path)
+    # Pydantic would look for plugins in what every installed package says of itself
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+
+    from pyspark.daemon import manager
+
+    if "INGEST_STAGE" in os.environ:
+        import pandas as pd  # noqa: F401  (pyspark imports it for every stage)
+        import pyarrow as pa  # noqa: F401
+    from ingest.task import native_support, pipeline  # noqa: F401  (what a worker would import at its first task)
+
     manager()

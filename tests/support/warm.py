@@ -1,0 +1,179 @@
+"""Forks runs of the command off a process that has imported what a run imports, which is a third of what it costs.
+
+A run has its own variables, directory, output and exit code, as one that is started. Variables that Python, a library
+or the package reads when it is loaded have to be those of the warm process; commands with others are started.
+"""
+
+from __future__ import annotations
+
+import array
+import gc
+import importlib
+import json
+import os
+import re
+import runpy
+import select
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+COMMANDS: Final = frozenset({"run", "plan", "replay", "checkpoint"})
+_MODULES: Final = (
+    "ingest.cli.run", "ingest.cli.plan", "ingest.cli.replay", "ingest.sources.kafka", "ingest.sinks.upsert_kafka",
+    "ingest.kafka.native.client", "ingest.driver.schemas", "pyspark.sql", "rich.live",
+)  # fmt: skip
+_AT_IMPORT: Final = ("PYTHON", "LD_", "OPENSSL_", "LC_", "LANG", "TZ", "INGEST_NATIVE", "INGEST_DOCS")
+"""How the names of variables begin that count when a module is loaded."""
+
+
+class Warm:
+    """The warm process of this one; it ends with it."""
+
+    def __init__(self) -> None:
+        self.at_import = _at_import(os.environ)
+        self._control, theirs = socket.socketpair()
+        command = [sys.executable, "-P", __file__, str(theirs.fileno())]
+        with theirs:
+            self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
+
+    def fork(self, command: Sequence[str], env: Mapping[str, str], cwd: Path, out: int, err: int) -> Forked:
+        """Run a command that writes to these files."""
+        status, theirs = socket.socketpair()
+        request = json.dumps([list(command), dict(env), str(cwd)]).encode()
+        with theirs:
+            rights = array.array("i", [theirs.fileno(), out, err])
+            head = len(request).to_bytes(4, "big")
+            self._control.sendmsg([head], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+            self._control.sendall(request)
+        return Forked(status)
+
+
+class Forked:
+    """A forked run: what of `subprocess.Popen` concerns the process itself."""
+
+    def __init__(self, status: socket.socket) -> None:
+        self._status = status
+        self.pid = int.from_bytes(status.recv(4, socket.MSG_WAITALL), "big")
+        assert self.pid, "the warm process has ended"
+        self.returncode: int | None = None
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self.returncode is None:
+            if not select.select([self._status], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired("a forked run", timeout or 0.0)
+            self.returncode = os.waitstatus_to_exitcode(int.from_bytes(self._status.recv(4, socket.MSG_WAITALL), "big"))
+            self._status.close()
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        with suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        if self.returncode is None:
+            os.kill(self.pid, number)
+
+
+_warm: Warm | None = None
+
+
+def forked(command: Sequence[str], env: Mapping[str, str], cwd: Path, out: int, err: int) -> Forked | None:
+    """Run a command as a fork of the warm process; None where it has to be started."""
+    global _warm  # noqa: PLW0603  (one for this process, started when it is first wanted)
+    if len(command) < 2 or (command[1] not in COMMANDS and not command[1].endswith("faulty_driver.py")):
+        return None
+    usual = _at_import(os.environ)
+    if _at_import(env) != usual:
+        return None
+    if _warm is None or _warm.at_import != usual:
+        _warm = Warm()
+    return _warm.fork(command, env, cwd, out, err)
+
+
+def _at_import(env: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in env.items() if name.startswith(_AT_IMPORT)}
+
+
+def serve(control: socket.socket) -> None:
+    """Fork a child for each request, and tell who asked of its end; this ends when nobody can ask any more."""
+    for module in _MODULES:
+        importlib.import_module(module)
+    gc.freeze()
+    with selectors.DefaultSelector() as selector:
+        selector.register(control, selectors.EVENT_READ)
+        while True:
+            for key, _ in selector.select():
+                if key.fileobj is not control:
+                    pid, status = key.data
+                    selector.unregister(key.fileobj)
+                    os.close(key.fd)
+                    with status, suppress(BrokenPipeError):
+                        status.send(os.waitpid(pid, 0)[1].to_bytes(4, "big"))
+                elif (asked := _asked(control)) is None:
+                    return
+                else:
+                    request, fds = asked
+                    _load(*request[::2])
+                    pid = os.fork()
+                    if not pid:
+                        for other in selector.get_map().values():
+                            if other.fileobj is not control:
+                                other.data[1].close()
+                                os.close(other.fd)
+                        selector.close()
+                        control.close()
+                        _become(request, fds)
+                    status = socket.socket(fileno=fds[0])
+                    status.send(pid.to_bytes(4, "big"))
+                    for fd in fds[1:]:
+                        os.close(fd)
+                    selector.register(os.pidfd_open(pid), selectors.EVENT_READ, (pid, status))
+
+
+def _asked(control: socket.socket) -> tuple[list[Any], list[int]] | None:
+    """The next request with its files; None where nobody asks any more."""
+    head, fds, _, _ = socket.recv_fds(control, 4, 3)
+    if not head:
+        return None
+    return json.loads(control.recv(int.from_bytes(head, "big"), socket.MSG_WAITALL)), fds
+
+
+def _load(command: list[str], cwd: str) -> None:
+    """Import what pipelines with the sink of this one need besides: seconds of work, for iceberg and delta."""
+    for file in (Path(cwd, word) for word in command[2:] if word.endswith(".yaml")):
+        text = file.read_text(errors="replace") if file.is_file() else ""
+        for name in re.findall(r'type: "?(iceberg|delta|postgres)\b', text):
+            importlib.import_module(f"ingest.sinks.{name}_coordinator")
+
+
+def _become(request: list[Any], fds: list[int]) -> None:
+    """Be the run, and end as it ends."""
+    command, env, cwd = request
+    os.dup2(fds[1], 1)
+    os.dup2(fds[2], 2)
+    for fd in fds:
+        os.close(fd)
+    os.environ.clear()
+    os.environ.update(env)
+    os.chdir(cwd)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    if command[1].endswith(".py"):
+        sys.argv = command[1:]
+        runpy.run_path(command[1], run_name="__main__")
+    else:
+        from ingest.cli.app import main
+
+        sys.argv = command
+        main()
+    raise SystemExit
+
+
+if __name__ == "__main__":
+    serve(socket.socket(fileno=int(sys.argv[1])))
