@@ -9,6 +9,8 @@
     schemas/V.json         what version V changed; every hundredth holds everything
     partitions.json        of topics of the sink: id, and over how many partitions keys are hashed
     replays/               replays of dead letters (replay.py)
+    backfills/             backfills of tables (backfill.py)
+    places.json            where the rows of source tables go (places.py)
 
 Files appear whole or not at all. A plan without a done is run again, unless its commit is there: then that is carried
 out, as often as a crash comes in between. One run only can write the commit of a batch. Where
@@ -189,7 +191,7 @@ class Checkpoint:
 
     @property
     def scope(self) -> str:
-        """The owner of progress that a sink keeps with the data: this checkpoint, or one of its replays."""
+        """The owner of progress that a sink keeps with the data: this checkpoint, a replay or a backfill of it."""
         return self.id if self.batches == "batches" else f"{self.id}.{self.batches.replace('/', '-')}"
 
     def _files(self, ending: str) -> list[tuple[int, int]]:

@@ -31,6 +31,7 @@ COMMANDS = {
     "explain": "Say what an option, a format, a source, a sink or a code is.",
     "render": "Manifests that run pipelines elsewhere.",
     "replay": "Send dead letters back through their pipeline, once it or their cause is mended.",
+    "backfill": "Read tables once more, from the beginning of their topics up to where their pipeline is.",
     "test": "Run tests of pipelines: messages in, what becomes of them out.",
     "warmup": "Write a class-data archive of Spark into the cache: every later run starts seconds earlier.",
     "checkpoint": "Where a pipeline stands: show it, set it, export it.",

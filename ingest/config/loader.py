@@ -176,6 +176,7 @@ class _Loader:
                 transform=tuple(transforms),
                 pipeline=settings,
                 secrets=frozenset(self._secrets.known),
+                file=self._document.file,
                 folder=self._folder,
                 warnings=tuple(self._models.warnings),
             )

@@ -279,6 +279,8 @@ class Pipeline(BaseModel):
     warnings: tuple[str, ...] = Field(default=(), exclude=True)
     """Warnings for the file's author. They do not stop a run."""
     secrets: frozenset[str] = Field(default=frozenset(), exclude=True, repr=False)
+    file: str = Field(default="FILE", exclude=True)
+    """The file, as it was named. Of a text that is in no file what stands for one."""
     folder: Any = Field(default=None, exclude=True)
     """Directory of the file, as a Path. None for a text that is in no file."""
 

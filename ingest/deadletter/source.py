@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 from ingest.deadletter.coordinator import LetterCoordinator
 from ingest.deadletter.reader import LetterReader
 from ingest.kafka.reader import RangeReader
+from ingest.model.change import NOT_SELECTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -36,7 +37,8 @@ class LetterSource:
     selection: Selection
     earlier: tuple[Replayed, ...] = ()
 
-    left_out: ClassVar[str] = "not-selected"
+    left_out: ClassVar[str] = NOT_SELECTED
+    only: ClassVar[None] = None
     upserts: ClassVar[bool] = False
     rate_limit: ClassVar[None] = None
     sample_size: ClassVar[int] = 0

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ingest.checkpoint.old_keys import old_keys
+from ingest.driver.places import TablePlaces, command
 from ingest.errors import ConfigError
 from ingest.model.schema import CreateTable, changes
 from ingest.model.table import show
@@ -81,6 +82,7 @@ class SchemaStore:
         self._withheld = withheld
         self._told_unmatched = False
         self._layouts: dict[TableId, TableLayout] = {}
+        self.places = TablePlaces(context, checkpoint)
 
     @property
     def keys(self) -> KeyPartitions:
@@ -94,6 +96,7 @@ class SchemaStore:
         """
         stored = self._checkpoint.schemas(self._rules.rules)
         self._tell_old_keys()
+        self.places.take_over(stored)
         rerouted = self._rules.reroute(stored)
         self._tell_withheld(rerouted)
         self._arrange(rerouted.schemas.sources)
@@ -112,10 +115,16 @@ class SchemaStore:
         """
         wanted = {target: now.sinks[target] for source in now.sources.values() for target in source.targets}
         known = [table for table, schema in wanted.items() if self._rules.policy.allows(CreateTable(table, schema))]
-        for what in sorted(self._tables.vanished(table for table in known if table in stored.sinks)):
+        written = [table for table in known if table in stored.sinks]
+        gone: dict[str, set[TableId]] = {}
+        for target in written if self._tables.vanished(written) else ():
+            for what in self._tables.vanished([target]):
+                sources = {table for table, source in now.sources.items() if target in source.targets}
+                gone.setdefault(what, set()).update(sources)
+        for what, sources in sorted(gone.items()):
             self._context.warn(
                 f"{what} is not there, although its table was written before: it is made now, without these "
-                "rows (to have them, begin anew with another --checkpoint)"
+                f"rows (what brings them: {command(self._context.pipeline, sorted(sources))})"
             )
         self._tables.prepare(known)
 
@@ -129,6 +138,7 @@ class SchemaStore:
         if evolution.schemas.version == self.schemas.version:
             return None
         self._apply(evolution)
+        self.places.keep({t: of for t, of in evolution.sources.items() if t not in self.schemas.sources})
         for table, source in evolution.sources.items():
             known = self.schemas.sources.get(table)
             count = len([*changes(table, None if known is None else known.schema, source.schema)])

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ingest.driver.backlog import Backlog
 from ingest.driver.key_partitions import KeyPartitions
+from ingest.driver.places import remedy
 from ingest.driver.recovery import Recovery
 from ingest.driver.sample_schemas import sample_schemas
 from ingest.driver.schemas import SchemaStore
@@ -72,19 +73,18 @@ class PipelineStartup:
         """Connect everything, and agree with the checkpoint where to start; raises IngestError."""
         parts, source = self._parts, self._parts.source
         self._begin(checkpoint)
-        read_from, write_to = self._identify(checkpoint)
+        where = self.identify(checkpoint)
         parts.sink.acquire(checkpoint.id, checkpoint.run)
-        progress, unfinished = self._recover(checkpoint)
+        progress, unfinished = self.recover(checkpoint)
         resumed = bool(progress.positions) or unfinished is not None
         unfinished = self._position(checkpoint, progress, unfinished)
-        if parts.sides.collector is not None and parts.sides.collector.type == "kafka":
-            self._prepare_letters(parts.sides.collector, read_from)
-        keys = KeyPartitions(self._context, parts.sink, checkpoint)
-        tables = SinkTables(parts.sink, source, self._context.observer, keys, same_cluster=read_from == write_to)
-        schemas = SchemaStore(
-            self._context, parts.rules, tables, checkpoint, self._counters, parts.listeners.on_withheld
-        )
+        self.prepare_collector(where)
+        tables, schemas = self.schemas(checkpoint, where)
         stored = schemas.take_over()
+        if progress.batch:
+            schemas.places.tell(stored, schemas.schemas)
+        schemas.places.tell_unfinished()
+        schemas.places.keep(schemas.schemas.sources)
         backlog = Backlog(progress, source.ends(progress.positions), drain=self._context.settings.once)
         self._sample(schemas, backlog)
         if resumed or parts.sides.source.sample_size:
@@ -105,21 +105,26 @@ class PipelineStartup:
             if before.get(option) != now.get(option):
                 self._context.observer(OptionChanged(option, before.get(option), now.get(option)))
 
-    def _identify(self, checkpoint: Checkpoint) -> tuple[str, str]:
+    def identify(self, checkpoint: Checkpoint) -> tuple[str, str]:
         """Connect both sides, and see that the checkpoint is of this pipeline; returns who they are."""
         source, sink = self._parts.source, self._parts.sink
         read_from, write_to = source.connect(), sink.connect()
         checkpoint.bind({"source": source.fingerprint(read_from), "sink": sink.fingerprint(write_to)})
         return read_from, write_to
 
-    def _recover(self, checkpoint: Checkpoint) -> tuple[Progress, Batch | None]:
+    def recover(self, checkpoint: Checkpoint) -> tuple[Progress, Batch | None]:
         """Return the progress, and the batch to do again: none where the sink knows how far that one came."""
         progress, unfinished = checkpoint.progress()
-        self._parts.sink.resume(checkpoint.id, progress.marks, _begin_anew)
+        self._parts.sink.resume(checkpoint.id, progress.marks, lambda table: self._remedy(checkpoint, table))
         if self._recovery.recover(checkpoint, progress, unfinished):
             unfinished = None
             checkpoint.done(progress, {})
         return progress, unfinished
+
+    def _remedy(self, checkpoint: Checkpoint, table: TableId | None) -> str:
+        """Return what reads the rows of a sink table again."""
+        found = checkpoint.schemas(self._parts.rules.rules).sources
+        return remedy(self._context.pipeline, sorted(one for one, of in found.items() if table in of.targets))
 
     def _position(self, checkpoint: Checkpoint, progress: Progress, unfinished: Batch | None) -> Batch | None:
         """Fill in where each split starts; returns the batch to do again, as far as its ranges are still there."""
@@ -136,6 +141,21 @@ class PipelineStartup:
         progress.positions = source.start(stored, ids, checkpoint.id, from_time)
         progress.ids = dict(source.ids)
         return None if unfinished is None else still_there(unfinished, progress.positions)
+
+    def prepare_collector(self, where: tuple[str, str]) -> None:
+        """Make the topic of dead letters, where the pipeline has one. `where`: see `identify`. Raises ConfigError."""
+        collector = self._parts.sides.collector
+        if collector is not None and collector.type == "kafka":
+            self._prepare_letters(collector, where[0])
+
+    def schemas(self, checkpoint: Checkpoint, where: tuple[str, str]) -> tuple[SinkTables, SchemaStore]:
+        """Return the sink's tables and the schemas, which nobody has taken over yet. `where`: see `identify`."""
+        context, parts = self._context, self._parts
+        keys = KeyPartitions(context, parts.sink, checkpoint)
+        tables = SinkTables(parts.sink, parts.source, context.observer, keys, same_cluster=where[0] == where[1])
+        return tables, SchemaStore(
+            context, parts.rules, tables, checkpoint, self._counters, parts.listeners.on_withheld
+        )  # fmt: skip
 
     def _prepare_letters(self, collector: Collector, read_from: str) -> None:
         """Make the topic of dead letters; raises ConfigError where the pipeline would read it."""
@@ -154,11 +174,6 @@ class PipelineStartup:
             extent = self._parts.source.extent(backlog.ends)
             seen = sample_schemas(source, self._context.name, extent, rules)
             schemas.evolve(sorted(seen.items()))
-
-
-def _begin_anew(_table: TableId | None) -> str:
-    """Return what reads the rows of a sink table again."""
-    return "to have them, begin anew with another --checkpoint"
 
 
 def still_there(batch: Batch, positions: Mapping[Split, int]) -> Batch | None:

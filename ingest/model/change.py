@@ -67,6 +67,9 @@ class Skip(msgspec.Struct, gc=False):
     reason: str
 
 
+NOT_SELECTED: Final = "not-selected"
+"""The reason why a replay, or a backfill, leaves records out that are not those which it was to read."""
+
 TOMBSTONE: Final = Skip("tombstone")
 """A record without a value, in a format where this does not delete a row."""
 

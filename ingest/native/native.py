@@ -18,7 +18,7 @@ from ingest.encode.coercer import Drift
 from ingest.encode.transform_input import TransformInputEncoder
 from ingest.encode.upsert_encoder import UpsertEncoder
 from ingest.formats.template import ValueTemplate
-from ingest.model.change import Kind
+from ingest.model.change import NOT_SELECTED, Kind
 from ingest.model.jsontext import MALFORMED
 from ingest.model.table import MAX_PARTS, table_in
 
@@ -80,11 +80,14 @@ class NativeEncoders:
         extra: ExtraColumns | None = None,
         *,
         decodes: bool = True,
+        only: frozenset[TableId] | None = None,
     ) -> None:
         """`targets`: where records go by, where rows go to expressions; `decodes`: whether `messages` has a `form`.
 
-        `extra`: the columns that rows have beside those of their messages' values.
+        `extra`: the columns that rows have beside those of their messages' values. `only`: the tables that are read;
+        None if all are.
         """
+        self._only = only
         self.decodes = decodes
         """True if messages are decoded here; False if only changes are encoded."""
         self._format = messages
@@ -132,15 +135,18 @@ class NativeEncoders:
         assert form is not None
         database_first, whole, skips = form.name in {"canal", "maxwell"}, form.name == "ogg", form.skips
 
+        def own(table: TableId) -> RowEncoder | str | None:
+            return NOT_SELECTED if self._only is not None and table not in self._only else self._table(table)
+
         def find(text: bytes) -> RowEncoder | str | None:
             parts = [part.decode() for part in text.split(b"\0")[:-1]]
             if database_first:
                 database, _, name = parts
                 reason = None if skips is None else skips(database, name)
-                return self._table(table_in(database, name)) if reason is None else reason
+                return own(table_in(database, name)) if reason is None else reason
             if whole:
                 parts = parts[-1].split(".", MAX_PARTS - 1)
-            return self._table(tuple(part for part in parts if part) or (topic,))
+            return own(tuple(part for part in parts if part) or (topic,))
 
         return find
 

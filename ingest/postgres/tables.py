@@ -266,6 +266,17 @@ def table_of(
     return SqlTable(place, name, tuple(columns), key, deleted, sequence if ordered else None, history=history)
 
 
+def has_rows(connection: Connection, schema: str, name: str) -> bool:
+    """Return whether a table is there and has rows. Raise psycopg.Error."""
+    there = connection.execute(
+        "SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+        " WHERE n.nspname = %s AND c.relname = %s AND c.relkind IN ('r', 'p')",
+        (schema, name),
+    ).fetchone()
+    query = sql.SQL("SELECT 1 FROM {} LIMIT 1").format(sql.Identifier(schema, name))
+    return there is not None and connection.execute(query).fetchone() is not None
+
+
 def look_up(connection: Connection, table: SqlTable) -> ExistingTable | None:
     """Return the table that is there; None if there is none. Raise psycopg.Error."""
     found = connection.execute(

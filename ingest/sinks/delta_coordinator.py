@@ -8,6 +8,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError
 
@@ -65,6 +66,9 @@ class DeltaCoordinator(LakeCoordinator[DeltaTable]):
 
     def _exists(self, name: tuple[str, ...]) -> bool:
         return self._warehouse.found(name) is not None
+
+    def _has_rows(self, name: TableName) -> bool:
+        return len(pa.table(self._warehouse.load(name).get_add_actions())) > 0
 
     def _look_up(self, wanted: LakeTable) -> DeltaTable | None:
         there = self._warehouse.found(wanted.id)

@@ -121,6 +121,10 @@ class FileSink(TypedSinkOptions):
         """Return what stands for a table in subjects: the name of its files."""
         return _file_name(table)
 
+    def place_of(self, table: TableId) -> str:
+        """Return the files of a sink table, but for the numbers of runs."""
+        return str(Path(self.path) / _file_name(table))
+
     def typed(self, table: TableId, schema: TableSchema) -> TypedWriters:
         """Return what makes values, where their format has schemas; keys are JSON. Raise RowError."""
         return None, self.typed_value(table, {column.name: column for column in schema.columns})
@@ -198,6 +202,12 @@ class FileSinkCoordinator(TypedSinkCoordinator[FileSink]):
             self._path.mkdir(parents=True, exist_ok=True)
         except OSError as exc:
             raise self._refuse(str(exc.strerror or exc)) from exc
+
+    def filled(self, tables: Iterable[TableId]) -> set[str]:
+        """Return the files that have lines."""
+        names = [_file_name(table) for table in tables]
+        found = [one for name in names for one in self._path.glob(f"{name}.*.jsonl") if one.stat().st_size]
+        return {f"file {one}" for one in found}
 
     def _refuse(self, why: str) -> ConfigError:
         msg = f"cannot write to the directory {self._path} (sink.path): {why}"

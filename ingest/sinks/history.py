@@ -44,6 +44,16 @@ class HistorySinkOptions(SequencedSinkOptions):
         return self
 
     @property
+    def supersedes(self) -> bool:
+        """True if a row that comes again takes the place of the one that is there."""
+        return self.write_mode == "upsert"
+
+    @property
+    def keeps_states(self) -> bool:
+        """True if its tables keep each state of a row."""
+        return self.write_mode == "history"
+
+    @property
     def removes_rows(self) -> bool:
         """True if nothing is left of a row that is deleted: a history has it, with its end."""
         return super().removes_rows and self.write_mode == "upsert"

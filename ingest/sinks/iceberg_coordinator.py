@@ -72,6 +72,9 @@ class IcebergCoordinator(LakeCoordinator[Table]):
     def _exists(self, name: tuple[str, ...]) -> bool:
         return self._warehouse.catalog.table_exists(name)
 
+    def _has_rows(self, name: TableName) -> bool:
+        return self._warehouse.catalog.load_table(name).scan().count() > 0
+
     def _look_up(self, wanted: LakeTable) -> Table | None:
         try:
             return self._warehouse.catalog.load_table(wanted.id)

@@ -11,6 +11,7 @@ from ingest.component.options import Duration, OptionErrors
 from ingest.encode.append_encoder import AppendEncoder
 from ingest.encode.upsert_encoder import UpsertEncoder
 from ingest.model.reject import RowError
+from ingest.model.table import show
 from ingest.sinks.sequence import SequencedSinkOptions
 
 if TYPE_CHECKING:
@@ -96,6 +97,20 @@ class LakeOptions(SequencedSinkOptions):
             text = "sink.sequence-by: tables with sink.write-mode: append have all states, the older ones, too"
             raise OptionErrors(("sink.sequence-by", text))
         return self
+
+    @property
+    def supersedes(self) -> bool:
+        """True if a row that comes again takes the place of the one that is there."""
+        return self.write_mode == "upsert"
+
+    @property
+    def keeps_states(self) -> bool:
+        """True if its tables keep each state of a row."""
+        return self.write_mode == "append"
+
+    def place_of(self, table: TableId) -> str:
+        """Return the name of the table that rows of a sink table are in."""
+        return show((*(table[:-1] or (self.namespace,)), table[-1]))
 
     @property
     def needs_key(self) -> bool:

@@ -87,6 +87,10 @@ class LakeCoordinator(PlainSinkCoordinator, Generic[There]):
         """Return whether a table is there. Raise what the library raises."""
 
     @abstractmethod
+    def _has_rows(self, name: TableName) -> bool:
+        """Return whether a table that is there has rows. Raise what the library raises."""
+
+    @abstractmethod
     def _look_up(self, wanted: LakeTable) -> There | None:
         """Return a table; None where it is not there. Raise what the library raises."""
 
@@ -216,6 +220,14 @@ class LakeCoordinator(PlainSinkCoordinator, Generic[There]):
                 if found := self._changes(wanted, there):
                     self._apply(there, wanted, found)
         self._tell_older()
+
+    def filled(self, tables: Iterable[TableId]) -> set[str]:
+        """Return the tables that are there and have rows. Raise IngestError."""
+        ids = {(*(one[:-1] or (self._lake_options.namespace,)), one[-1]) for one in tables}
+        if not ids or self._is_new():
+            return set()
+        with self._asking("look tables up"):
+            return {f"table {show(one)}" for one in ids if self._exists(one) and self._has_rows(one)}
 
     def vanished(self, tables: Iterable[TableId]) -> set[str]:
         """Return the tables that are not there. Raise IngestError."""

@@ -20,12 +20,12 @@ from ingest.model.table import show
 from ingest.postgres.connection import connect, explain
 from ingest.postgres.history_columns import ChangeError
 from ingest.postgres.progress import ProgressTables, RunOwner
-from ingest.postgres.tables import look_up, planned, unfit
+from ingest.postgres.tables import has_rows, look_up, planned, unfit
 from ingest.sinks.sequence import no_sequence
 from ingest.sinks.sink import PlainSinkCoordinator
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Mapping
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 
     from ingest.model.commit import ResumePoint, Split
     from ingest.model.layout import TableLayout
@@ -103,6 +103,16 @@ class PostgresCoordinator(PlainSinkCoordinator):
             return {}  # its rows are rejects, in the task
         with self._asking(f"look the table {wanted} up") as connection:
             return unfit(wanted, look_up(connection, wanted), self._dialect)
+
+    def filled(self, tables: Iterable[TableId]) -> set[str]:
+        """Return the tables that are there and have rows."""
+        out = set()
+        for table in tables:
+            place = (table[-2] if len(table) > 1 else self._options.default_schema, table[-1])
+            with self._asking(f"look the table {show(place)} up") as connection:
+                if has_rows(connection, *place):
+                    out.add(f"table {show(place)}")
+        return out
 
     def _wanted(self, schemas: Mapping[TableId, TableSchema]) -> Iterator[tuple[TableId, SqlTable]]:
         """Yield the tables that rows need. Raise SchemaChangeRefused where two would be one."""

@@ -95,6 +95,20 @@ class SinkOptions(Labelled):
         return self.keyed
 
     @property
+    def supersedes(self) -> bool:
+        """True if a row that comes again takes the place of the one that is there, so that the last state stays."""
+        return False
+
+    @property
+    def keeps_states(self) -> bool:
+        """True if its tables keep each state of a row, so that one that comes again is there twice."""
+        return False
+
+    def place_of(self, _table: TableId) -> str:
+        """Return where a sink table's rows are; empty where nothing but its id says that."""
+        return ""
+
+    @property
     def writes_keys(self) -> bool:
         """True if records are found again by their key, so that a row has to keep it."""
         return self.needs_key
@@ -152,6 +166,10 @@ class PlainSinkCoordinator:
 
     def check(self, _tables: Iterable[TableId]) -> None:
         """Do nothing: there is nothing to check."""
+
+    def filled(self, _tables: Iterable[TableId]) -> set[str]:
+        """Return none: nobody knows."""
+        return set()
 
     def prepare(self, _tables: Iterable[TableId]) -> None:
         """Do nothing: there is nothing to prepare."""

@@ -12,6 +12,7 @@ from pydantic import Field, field_validator
 
 from ingest.encode.upsert_encoder import UpsertEncoder
 from ingest.model.reject import RowError
+from ingest.model.table import show
 from ingest.sinks.history import HistorySinkOptions
 
 if TYPE_CHECKING:
@@ -133,6 +134,10 @@ class SqlSinkOptions(HistorySinkOptions):
     def prefix(self, pipeline: str) -> str:
         """Return the name under which progress is kept."""
         return self.id_prefix or f"ingest-{pipeline}"
+
+    def place_of(self, table: TableId) -> str:
+        """Return the schema and the name of the table that rows of a sink table are in."""
+        return show((table[-2] if len(table) > 1 else self.default_schema, table[-1]))
 
     def table_for(self, table: TableId, schema: TableSchema) -> SqlTable:
         """Return the table that rows of a target go to. Raise RowError for names that it cannot have."""

@@ -266,6 +266,13 @@ class TopicsOptions(KafkaConnection, TypedSinkOptions):
         except ValueError as exc:
             raise RowError("bad-topic-name", f"{exc}; route the table to one that can") from None
 
+    def place_of(self, table: TableId) -> str:
+        """Return the topic of a sink table; empty for an id that cannot be a topic's name."""
+        try:
+            return self.topic_of(table)
+        except RowError:
+            return ""
+
     def destination(self, table: TableId) -> Destination:
         """Return the topic and headers of a sink table; raises RowError as `topic_of` does."""
         headers = self.custom_headers

@@ -84,6 +84,14 @@ class TopicsCoordinator(TypedSinkCoordinator["TopicsOptions"]):
         self._refuse_missing(missing)
         return missing
 
+    def filled(self, tables: Iterable[TableId]) -> set[str]:
+        """Return the topics of these tables that have records."""
+        assert self._cluster is not None
+        found = self._cluster.topics(self.topics(tables))
+        splits = [(name, p) for name, topic in found.items() for p in range(topic.partitions)]
+        first, end = self._cluster.earliest(splits), self._cluster.latest(splits, committed=False)
+        return {f"topic {split[0]}" for split in splits if end[split] > first[split]}
+
     def _refuse_missing(self, missing: Iterable[str]) -> None:
         """Raise TopicMissing for a topic that the options do not let the sink create."""
         first = min(missing, default=None)

@@ -93,6 +93,11 @@ class UpsertKafka(TopicsOptions):
         return found
 
     @property
+    def supersedes(self) -> bool:
+        """True: a topic has the last row of each key."""
+        return True
+
+    @property
     def changelog(self) -> bool:
         """A row is a row, whatever was before it."""
         return False

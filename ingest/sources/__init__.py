@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ingest.kafka.admin import Split
     from ingest.model.record import Headers, Record
     from ingest.model.reject import IgnoredErrors
+    from ingest.model.table import TableId
     from ingest.schema.infer import Inference
     from ingest.sources.records import RecordOptions
 
@@ -110,6 +111,10 @@ class Source(Protocol):
     @property
     def left_out(self) -> str:
         """The name by which records that are not wanted are counted."""
+
+    @property
+    def only(self) -> frozenset[TableId] | None:
+        """The tables that are read; None if all are. Its decoders leave the others out, and native code does."""
 
     @property
     def upserts(self) -> bool:

@@ -50,6 +50,9 @@ class RecordOptions(Options):
 
     synonyms: ClassVar[Mapping[str, Synonym]] = {"format": Synonym("value.format")}
 
+    only: ClassVar[None] = None
+    """None: all tables are read."""
+
     upserts: ClassVar[bool] = False
     """True if its records are rows by their keys, so that an insert may be an update."""
 

@@ -92,7 +92,7 @@ class RecordEncoders:
         if not native.BUILT:
             return None
         source, decodes = self._setup.source, not decoded_in_python(self._setup)
-        return NativeEncoders(source.format, self.cache, targets, source.extra, decodes=decodes)
+        return NativeEncoders(source.format, self.cache, targets, source.extra, decodes=decodes, only=source.only)
 
     def send_to_expressions(self, transforms: CompiledTransforms) -> None:
         """Make rows that a transform changes into rows for Spark from here on, by these transforms."""

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ingest.kafka.admin import Split
     from ingest.model.record import Headers
     from ingest.model.reject import IgnoredErrors
+    from ingest.model.table import TableId
     from ingest.schema.infer import Inference
     from ingest.sources import Reader, Source, SourceCoordinator
     from ingest.testing.records import MemoryRecord
@@ -40,6 +41,11 @@ class InMemorySource:
     def left_out(self) -> str:
         """The name by which records that are not wanted are counted."""
         return self.options.left_out
+
+    @property
+    def only(self) -> frozenset[TableId] | None:
+        """The tables that are read; None if all are."""
+        return self.options.only
 
     @property
     def format(self) -> Format:

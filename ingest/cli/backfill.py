@@ -1,0 +1,39 @@
+"""`ingest backfill FILE --table T`: read tables of a pipeline once more, from the beginning."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ingest.cli.parameters import SetOption, parse_variables
+from ingest.cli.run import CheckpointOption, ConfOption, MasterOption, running
+from ingest.driver.backfill import backfill as run_backfill
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@app.command()
+def backfill(
+    file: Annotated[Path, typer.Argument(help="The pipeline file.")],
+    table: Annotated[
+        list[str],
+        typer.Option(
+            "--table", metavar="TABLE", help="The id of a table at the source, as shop.orders; may be repeated."
+        ),
+    ],
+    variables: SetOption = None,
+    checkpoint: CheckpointOption = None,
+    master: MasterOption = "local[*]",
+    conf: ConfOption = None,
+) -> None:
+    """Read tables once more, from the beginning of their topics up to where their pipeline is.
+
+    For a sink table that lacks the rows that were read before it was one: after a change of its route or of the sink's
+    options, or where somebody has taken rows away. The pipeline must not be running. A backfill that was stopped or
+    killed goes on where it was.
+    """
+    values, spark = parse_variables(variables), parse_variables(conf)
+    with running(file, values, spark, checkpoint, master, once=True, start=None) as (pipeline, settings, observer):
+        run_backfill(pipeline, settings, observer, table)

@@ -1,0 +1,178 @@
+"""Reads some tables of a pipeline once more, from the beginning of their topics up to where the pipeline is.
+
+It is a run of its own under the pipeline's checkpoint, as a replay is. In: a pipeline and the ids of source tables.
+Out: a summary. The last state of each row is the last one that is read, so that it ends as the pipeline has left it;
+only on the way rows may be older. A backfill that was killed goes on where it was. Rules:
+docs/spec/delivery.md#backfills.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Final, cast
+
+from ingest.checkpoint.notes import FOLDER, BackfillNote, backfill_notes, store_note
+from ingest.checkpoint.place import CheckpointAccess, StoredPlace
+from ingest.driver.backlog import Backlog
+from ingest.driver.context import RunContext
+from ingest.driver.counters import Counters
+from ingest.driver.places import TablePlaces, command
+from ingest.driver.recovery import Recovery
+from ingest.driver.run import prepared, spark_parts, started, summarised
+from ingest.driver.startup import PipelineStartup, Start, still_there
+from ingest.errors import ConfigError
+from ingest.model.table import show
+from ingest.observe.events import RunEnded
+from ingest.sources.backfill import BackfillSource
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ingest.checkpoint.checkpoint import Checkpoint, Progress
+    from ingest.config.pipeline import Pipeline
+    from ingest.driver.context import Settings
+    from ingest.driver.driver import Driver
+    from ingest.driver.parts import RunParts
+    from ingest.kafka.admin import Split
+    from ingest.model.table import TableId
+    from ingest.observe.events import Observer
+    from ingest.schema.evolve import Schemas
+    from ingest.sources.backfill import BackfillCoordinator
+
+_SHOWN: Final = 20
+"""Tables that an error names."""
+
+
+def backfill(pipeline: Pipeline, settings: Settings, observer: Observer, tables: Sequence[str]) -> RunEnded:
+    """Read tables once more; raises IngestError."""
+    context = RunContext(pipeline, settings, observer)
+    summary = RunEnded(f"{context.name} (backfill)")
+    with (
+        summarised(summary, observer),
+        CheckpointAccess(StoredPlace(settings.checkpoint)) as access,
+        prepared(context, access.lock) as engine,
+    ):
+        parts = spark_parts(context, BackfillSource(context.pipeline.source), engine)
+        counters = Counters(summary, pipeline.pipeline.max_tables)
+        startup = BackfillStartup(context, parts, counters, tables)
+        with started(context, parts, startup, access, counters) as (_, driver):
+            startup.carry_out(driver, summary)
+    return summary
+
+
+class BackfillStartup:
+    """The start of a backfill, and its end."""
+
+    def __init__(self, context: RunContext, parts: RunParts, counters: Counters, tables: Sequence[str]) -> None:
+        """Connect to nothing yet. `tables`: ids of source tables, as people write them."""
+        self._context = context
+        self._parts = parts
+        self._names = tables
+        self._pipeline = PipelineStartup(context, parts, counters)
+        self._recovery = Recovery(context, parts.sink)
+
+    def connect(self, checkpoint: Checkpoint) -> Start:
+        """Connect everything, and begin at the beginning, or where this backfill was; raises IngestError."""
+        if not checkpoint.exists:
+            msg = f"there is no checkpoint at {checkpoint.where}: this pipeline never ran"
+            raise ConfigError(msg, "give its --checkpoint, if it has another one")
+        checkpoint.begin()
+        where = self._pipeline.identify(checkpoint)
+        self._parts.sink.acquire(checkpoint.id, checkpoint.run)
+        main, _ = self._pipeline.recover(checkpoint)
+        stored = checkpoint.schemas(self._parts.rules.rules)
+        self._tables = _chosen(self._names, stored, checkpoint)
+        self._checkpoint = checkpoint
+        places = TablePlaces(self._context, checkpoint)
+        places.take_over(stored)
+        places.keep({})  # of the other tables, too: this run may make their sink tables
+        number = self._take_note(stored, main)
+        checkpoint.batches = f"{FOLDER}/{number}"
+        progress, unfinished = checkpoint.progress()
+        if self._recovery.recover(checkpoint, progress, unfinished):
+            unfinished = None
+            checkpoint.done(progress, {})
+        if not progress.batch and unfinished is None:
+            self._refuse_twice(stored)
+        self._position(main, progress)
+        unfinished = None if unfinished is None else still_there(unfinished, progress.positions)
+        self._pipeline.prepare_collector(where)
+        tables, schemas = self._pipeline.schemas(checkpoint, where)
+        known = schemas.take_over()
+        checkpoint.done(progress, {})
+        source = BackfillSource(cast("BackfillSource", self._parts.sides.source).source, frozenset(self._tables))
+        backlog = Backlog(progress, self._parts.source.ends(progress.positions), drain=True)
+        self._schemas = schemas
+        return Start(checkpoint, source, backlog, tables, schemas, known, unfinished, resumed=True)
+
+    def _take_note(self, stored: Schemas, main: Progress) -> int:
+        """Return the number of the backfill: one of these tables that has not come to its end, or a new one."""
+        places = self._context.pipeline.sink.place_of
+        targets = [target for table in self._tables for target in stored.sources[table].targets]
+        found = [[show(target), places(target)] for target in targets]
+        notes = backfill_notes(self._checkpoint)
+        for number, note in notes.items():
+            if not note.finished and note.tables == self._tables:
+                if note.places == found:
+                    self._number, self._note = number, note
+                    return number
+                store_note(self._checkpoint, number, replace(note, finished=True))  # its rows have another place now
+        self._number = max(notes, default=0) + 1
+        self._note = BackfillNote(self._tables, found, dict(main.positions))
+        store_note(self._checkpoint, self._number, self._note)
+        return self._number
+
+    def _refuse_twice(self, stored: Schemas) -> None:
+        """Refuse tables with all states of rows that have some; warn of a log that has. Raise IngestError."""
+        sink = self._context.pipeline.sink
+        if sink.supersedes:
+            return
+        filled = sorted(self._parts.sink.filled({one for t in self._tables for one in stored.sources[t].targets}))
+        if filled and sink.keeps_states:
+            store_note(self._checkpoint, self._number, replace(self._note, finished=True))
+            msg = f"{filled[0]} has rows, and keeps all states of a row: those that are read again would be there twice"
+            raise ConfigError(msg, "empty it first, or route the table to a new one")
+        for name in filled:
+            self._context.warn(
+                f"{name} has changes already: those that are read again come behind them, older ones, too; the last "
+                "change of each row is the newest"
+            )
+
+    def _position(self, main: Progress, progress: Progress) -> None:
+        """Fill in where each split starts, and where it ends: where the pipeline is.
+
+        A table with all states of rows has those that the pipeline wrote while this backfill stood still.
+        """
+        reached: dict[Split, int] = main.positions
+        if self._context.pipeline.sink.keeps_states:
+            reached = self._note.ends
+        coordinator = cast("BackfillCoordinator", self._parts.source)
+        first = coordinator.bound(reached, main.ids)
+        progress.positions = {split: max(at, progress.positions.get(split, at)) for split, at in first.items()}
+        progress.ids = dict(coordinator.ids)
+
+    def carry_out(self, driver: Driver, summary: RunEnded) -> None:
+        """Run to the end, and note that it came to it; raises IngestError."""
+        driver.run()
+        if summary.stopped == "drained":
+            self._schemas.places.keep({table: self._schemas.schemas.sources[table] for table in self._tables})
+            store_note(self._checkpoint, self._number, replace(self._note, finished=True))
+        else:
+            again = command(self._context.pipeline, self._tables)
+            self._context.warn(f"the backfill has not come to its end: it goes on with {again}")
+
+
+def _chosen(names: Sequence[str], stored: Schemas, checkpoint: Checkpoint) -> tuple[TableId, ...]:
+    """Return the source tables of these names. Raise ConfigError for one that the checkpoint does not know."""
+    known = {show(table): table for table in sorted(stored.sources)}
+    for name in names:
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            more = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
+            there = ", ".join([*known][:_SHOWN]) or "none"
+            msg = f"the checkpoint {checkpoint.where} knows no source table {name!r}; it knows {there}{more}"
+            raise ConfigError(
+                msg, f"did you mean {near[0]}?" if near else "give the id that the table has at the source"
+            )
+    return tuple(sorted({known[name] for name in names}))

@@ -1,0 +1,225 @@
+"""A pipeline's source, of which a backfill reads some tables once more: from the beginning to where the pipeline is.
+
+In: the source, the tables, and the positions that the pipeline has reached. Out: the source's records, of which those
+of other tables are counted and left out before anything is learned of them. Rules: docs/spec/delivery.md#backfills.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+
+from ingest.model.change import NOT_SELECTED, Reject, Skip
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from ingest.formats import Decoder, Format
+    from ingest.formats.metadata_columns import ExtraColumns
+    from ingest.kafka.admin import Split
+    from ingest.model.change import Decoded
+    from ingest.model.record import Headers
+    from ingest.model.reject import IgnoredErrors
+    from ingest.model.table import TableId
+    from ingest.schema.infer import Inference
+    from ingest.sources import Reader, Source, SourceCoordinator
+
+_SHOWN: Final = 5
+"""Splits that a warning names."""
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillSource:
+    """The pipeline's source, but for what it reads."""
+
+    source: Source
+    tables: frozenset[TableId] = frozenset()
+
+    sample_size: ClassVar[int] = 0
+
+    @property
+    def only(self) -> frozenset[TableId]:
+        """The tables that are read."""
+        return self.tables
+
+    @property
+    def left_out(self) -> str:
+        """The pipeline's."""
+        return self.source.left_out
+
+    @property
+    def upserts(self) -> bool:
+        """The pipeline's."""
+        return self.source.upserts
+
+    @property
+    def format(self) -> Format:
+        """The pipeline's."""
+        return self.source.format
+
+    @property
+    def extra(self) -> ExtraColumns:
+        """The pipeline's."""
+        return self.source.extra
+
+    @property
+    def ignored_errors(self) -> IgnoredErrors:
+        """The pipeline's."""
+        return self.source.ignored_errors
+
+    @property
+    def tolerated(self) -> int:
+        """The number of rejects that the pipeline tolerates: a backfill counts its own."""
+        return self.source.tolerated
+
+    @property
+    def wanted(self) -> Callable[[Headers | None], bool] | None:
+        """The pipeline's."""
+        return self.source.wanted
+
+    @property
+    def rate_limit(self) -> float | None:
+        """The pipeline's."""
+        return self.source.rate_limit
+
+    def decoder(self, split: Split, topic: str) -> BackfillDecoder:
+        """Return the pipeline's decoder for records of a topic, without other tables. Raise IngestError."""
+        return BackfillDecoder(self.source.decoder(split, topic), self.tables)
+
+    def inference(self, max_columns: int) -> Inference:
+        """Return the pipeline's inference."""
+        return self.source.inference(max_columns)
+
+    def coordinator(self, pipeline: str, warn: Callable[[str], None]) -> BackfillCoordinator:
+        """Return the driver's side."""
+        return BackfillCoordinator(self.source.coordinator(pipeline, warn), warn)
+
+    def reader(self, pipeline: str) -> Reader:
+        """Return a task's side: the pipeline's."""
+        return self.source.reader(pipeline)
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillDecoder:
+    """A decoder whose changes of other tables stand for no row."""
+
+    decoder: Decoder
+    tables: frozenset[TableId]
+
+    def decode(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> list[Decoded]:
+        """Return one result for each record, in order. Raise nothing for the content of a record."""
+        found = self.decoder.decode(keys, values)
+        return [self._own(one) for one in found] if type(found) is list else found
+
+    def _own(self, decoded: Decoded) -> Decoded:
+        if isinstance(decoded, Reject):
+            # One that names no table may be of these tables
+            return decoded if decoded.table is None or decoded.table in self.tables else Skip(NOT_SELECTED)
+        if isinstance(decoded, list):
+            kept = [change for change in decoded if change[0] in self.tables]
+            return kept if kept or not decoded else Skip(NOT_SELECTED)
+        if isinstance(decoded, tuple) and decoded[0] not in self.tables:
+            return Skip(NOT_SELECTED)
+        return decoded
+
+
+class BackfillCoordinator:
+    """The driver's side: the pipeline's splits, from the first record that is there up to the pipeline's positions."""
+
+    def __init__(self, real: SourceCoordinator, warn: Callable[[str], None]) -> None:
+        """Connect to nothing yet."""
+        self.ids: dict[str, str] = {}
+        self._real = real
+        self._warn = warn
+        self._ends: dict[Split, int] = {}
+
+    def connect(self) -> str:
+        """Return an identity of where records come from. Raise IngestError."""
+        return self._real.connect()
+
+    def fingerprint(self, identity: str) -> dict[str, Any]:
+        """Return what a checkpoint of this source depends on."""
+        return self._real.fingerprint(identity)
+
+    def bound(self, reached: Mapping[Split, int], ids: Mapping[str, str]) -> dict[Split, int]:
+        """Read up to these positions, in topics of these ids; returns where each split begins. Raise IngestError.
+
+        Warn of topics that are not there any more, and of those whose beginning is not.
+        """
+        there = self._real.topics({topic for topic, _ in reached})
+        own = {name for name, topic in there.items() if topic is None or topic.id == ids.get(name, topic.id)}
+        gone = sorted({topic for topic, _ in reached} - own)
+        if gone:
+            self._warn(
+                f"topics that the pipeline has read are gone, or were made again: {_some(gone)}: rows whose changes "
+                "were there are not brought"
+            )
+        counts = {name: 1 << 31 if topic is None else topic.partitions for name, topic in there.items()}
+        splits = [(name, p) for name, p in reached if name in own and p < counts[name]]
+        first, last = self._real.resolve(splits, "earliest"), self._real.resolve(splits, "latest")
+        self.ids = self._real.ids = {name: of for name, of in ids.items() if name in own}
+        self._ends = {split: max(first[split], min(reached[split], last[split])) for split in splits}
+        late = [f"{name}[{p}] begins at offset {first[name, p]}" for name, p in sorted(splits) if first[name, p] > 0]
+        if late:
+            self._warn(
+                f"topics no longer have their beginning: {_some(late)}: rows whose changes were only before that are "
+                "not brought"
+            )
+        return first
+
+    def start(
+        self, stored: Mapping[Split, int], _ids: Mapping[str, str], _owner: str, _from_time: int | None
+    ) -> dict[Split, int]:
+        """Return the positions that are stored: `bound` says where reading begins."""
+        return dict(stored)
+
+    def check(self, positions: Mapping[Split, int]) -> dict[Split, int]:
+        """Return the positions, where records are that have not expired meanwhile."""
+        first = self._real.resolve(positions, "earliest")
+        moved = [f"{t}[{p}] from offset {at} to {first[t, p]}" for (t, p), at in positions.items() if first[t, p] > at]
+        if moved:
+            self._warn(f"records expired before they were read, and reading goes on behind them: {_some(moved)}")
+        self._ends = {split: max(end, first.get(split, end)) for split, end in self._ends.items()}
+        return {split: max(at, first[split]) for split, at in positions.items()}
+
+    def ends(self, _positions: Mapping[Split, int]) -> dict[Split, int]:
+        """Return where each split ends."""
+        return dict(self._ends)
+
+    def extent(self, ends: Mapping[Split, int]) -> dict[Split, tuple[int, int]]:
+        """Return empty ranges: nothing is sampled."""
+        return {split: (end, end) for split, end in ends.items()}
+
+    def reads(self, topic: str) -> bool:
+        """Tell whether the pipeline reads a topic."""
+        return self._real.reads(topic)
+
+    def finished(self, _positions: Mapping[Split, int]) -> bool:
+        """Return False: the backlog's ends say that."""
+        return False
+
+    def discover(self, _positions: Mapping[Split, int]) -> dict[Split, int]:
+        """Return nothing new."""
+        return {}
+
+    def resolve(self, splits: Iterable[Split], to: Literal["earliest", "latest"] | int) -> dict[Split, int]:
+        """Return what the real source says."""
+        return self._real.resolve(splits, to)
+
+    def topics(self, names: Iterable[str]) -> Mapping[str, Any]:
+        """Return what the real source says."""
+        return self._real.topics(names)
+
+    def commit(self, _positions: Mapping[Split, int]) -> None:
+        """Show nothing: the pipeline's positions are the group's."""
+
+    keep = commit
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._real.close()
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
